@@ -78,6 +78,26 @@ class Alone(Directories):
             """)
         self.assertEqual(out.count("pass a whole number from 0"), 4, out)
 
+    def test_a_save_that_would_lose_something_raises(self):
+        self.worker()
+        script = """
+            import muster
+            try:
+                muster.save_checkpoint(lambda target: None, 7, together=%s)
+            except (OSError, RuntimeError) as error:
+                print(error)
+            """
+        self.assertIn("nothing was written", self.inside(script % False)[0])
+        self.assertIn("init_process_group", self.inside(script % True, WORLD_SIZE="2")[0])
+        self.assertEqual(tree(self.checkpoints), [])
+
+    def test_a_lower_step_is_kept_and_named(self):
+        out, err = self.run_script(WRITER + f"for step in (200, 300, 10):\n    print(muster.save_checkpoint(write, step, "
+                                   f"directory={self.checkpoints!r}).name)", inside=False)
+        self.assertEqual(out, "step-200\nstep-300\nstep-10\n")
+        self.assertIn("step-10 is lower than step-300, from which a job would resume", err)
+        self.assertEqual(sorted(os.listdir(self.checkpoints)), ["step-10", "step-200", "step-300"])
+
     def test_inside_only_what_is_committed_is_removed(self):
         worker = self.worker()
         process = self.start(WRITER + """
@@ -181,6 +201,16 @@ print(os.listdir(os.environ['MUSTER_CHECKPOINT_DIR']))
 """)
         self.assertEqual(results[0][0], "step-3 was not saved: another rank could not write its files\n[]\n", results)
         self.assertEqual(results[1][0], "disk of rank 1\n[]\n")
+
+    def test_ranks_that_save_different_steps_are_told(self):
+        results = self.two_ranks("""
+try:
+    muster.save_checkpoint(lambda target: (target / 'x').write_text('x'), 3 + rank, together=True)
+except ValueError as error:
+    print(error)
+""")
+        self.assertEqual([out for out, *_ in results], [
+            f"the ranks save different steps, from 3 to 4; this one step {step}\n" for step in (3, 4)], results)
 
     def test_ranks_stop_together(self):
         results = self.two_ranks("""

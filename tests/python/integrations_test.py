@@ -131,7 +131,7 @@ print("steps", trainer.global_step)
         worker = self.worker()
         self.assertIn("steps 24", self.rank(self.SCRIPT))
         self.assertEqual(sorted(self.values(worker, "loss")), [4, 8, 12, 16, 20, 24])
-        self.assertEqual(sorted(self.values(worker, "val_loss")), [8, 12, 16, 20, 24])
+        self.assertEqual(sorted(self.values(worker, "val_loss")), [8, 16, 24])  # when it was measured
         self.assertEqual(self.last_progress(worker), (24, 24))
         self.assertEqual(sorted(os.listdir(self.checkpoints)), ["step-10", "step-20", "step-24"])
 

@@ -386,7 +386,7 @@ class Stops(Case):
         self.worker()
         process = self.ready("""
             import muster, os, signal, sys, time
-            signal.signal(signal.SIGTERM, lambda *_: os.write(1, b"mine\n"))  # print may be under way
+            signal.signal(signal.SIGTERM, lambda *_: os.write(1, b"mine\\n"))  # print may be under way
             muster.should_stop()
             print("ready", flush=True)
             while not muster.should_stop():

@@ -14,8 +14,8 @@
 
 Outside Muster every function here does nothing and costs about 100 ns. Inside, a daemon thread speaks to the node's
 worker (docs/protocol.md); nothing that happens there blocks or breaks training. `muster.Client` submits and follows
-jobs (it needs `pip install muster-train[client]`); `muster.integrations` has callbacks for transformers, Lightning and
-Accelerate. Nothing of torch is imported before a function needs it.
+jobs (it needs `pip install grpcio protobuf pyyaml`); `muster.integrations` has callbacks for transformers, Lightning
+and Accelerate. Nothing of torch is imported before a function needs it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
         save_checkpoint,
         save_distributed_checkpoint,
     )
-    from muster.client import Client, MusterError
+    from muster.client import Client as Client
+    from muster.client import MusterError as MusterError
 
+# Without Client and MusterError, so that `import *` needs nothing that is not installed.
 __all__ = [
-    "Client",
-    "MusterError",
     "__version__",
     "latest_checkpoint",
     "load_checkpoint",
@@ -69,4 +69,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    from importlib.util import find_spec
+
+    return sorted([*__all__, *(name for name in ("Client", "MusterError") if find_spec("grpc"))])

@@ -16,7 +16,7 @@ from typing import Any, Callable, Union
 
 from muster import _process
 from muster._numbers import whole
-from muster._together import any_rank
+from muster._together import any_rank, check_together
 
 STATE_FILE = "state.pt"
 STEP_NAME = re.compile(r"step-(0|[1-9][0-9]{0,18})")
@@ -43,13 +43,14 @@ def save_checkpoint(
 
     Without `together` every rank may call it and rank 0 alone writes. With it every rank has to call it, each writes
     its own files, whose names must be unique over all ranks, and the ranks wait for each other; if one fails, all
-    raise.
+    raise. That needs the process group of torch.distributed.
 
     Inside Muster the files go to MUSTER_CHECKPOINT_DIR, from where they are uploaded. Outside they go to `directory`;
-    without one nothing is saved. Of the local directories the `keep` newest stay, and all that Muster has not committed
-    yet.
+    without one nothing is saved. Of the local directories those of the `keep` highest steps stay, the one just saved,
+    and all that Muster has not committed yet. A job resumes from the highest step: count on in a second phase.
 
-    Raises OSError if the files cannot be written, ValueError for a step that is not a whole number from 0.
+    Raises OSError if the files cannot be written or none were, ValueError for a step that is not a whole number from 0
+    or not the same on all ranks, RuntimeError without the process group, and what `state` or torch.save raises.
     """
     number = whole(step)
     if number is None or number < 0:
@@ -59,11 +60,13 @@ def save_checkpoint(
         return None
     write = state if callable(state) else _torch_writer(state)
     final = root / f"step-{number}"
+    if together:
+        check_together(number)
     saved = _save_together(write, final) if together else _save_alone(write, final)
     if saved:
         if (reporter := _process.decide()) is not None:
             reporter.hint(number)
-        _remove_old(root, max(keep, 1))
+        _remove_old(root, max(keep, 1), final)
     return final
 
 
@@ -76,8 +79,8 @@ def latest_checkpoint(directory: StrPath | None = None) -> Path | None:
         return Path(resume)
     if _process.is_inside or directory is None:
         return None
-    steps = _steps(Path(directory))
-    return steps[-1][1] if steps else None
+    whole_ones = (path for _, path in reversed(_steps(Path(directory))) if any(path.iterdir()))
+    return next(whole_ones, None)
 
 
 def load_checkpoint(directory: StrPath | None = None, *, map_location: Any = "cpu", **options: Any) -> Any:
@@ -86,6 +89,10 @@ def load_checkpoint(directory: StrPath | None = None, *, map_location: Any = "cp
     found = latest_checkpoint(directory)
     if found is None:
         return None
+    if not (found / STATE_FILE).exists():
+        raise FileNotFoundError(
+            f"{found} has no {STATE_FILE}: a function saved it; read its files from muster.latest_checkpoint()"
+        )
     import torch
 
     return torch.load(found / STATE_FILE, map_location=map_location, **options)
@@ -210,10 +217,14 @@ def _name_part(draft: Path) -> None:
 
 
 def _publish(draft: Path, final: Path) -> None:
+    files = 0
     for where, _, names in os.walk(draft):
         for name in names:
             _fsync(Path(where) / name)
         _fsync(Path(where))
+        files += len(names)
+    if files == 0 and draft.exists():
+        raise OSError(f"{final.name} was not saved: nothing was written into the directory {draft}")
     try:
         draft.rename(final)
     except FileNotFoundError:
@@ -241,9 +252,16 @@ def _steps(root: Path) -> list[tuple[int, Path]]:
     return sorted((int(named.group(1)), path) for named, path in found if named)
 
 
-def _remove_old(root: Path, keep: int) -> None:
+def _remove_old(root: Path, keep: int, saved: Path) -> None:
     reporter = _process.reporter
-    for step, path in _steps(root)[:-keep]:
+    steps = _steps(root)
+    if steps and steps[-1][1] != saved:
+        _process.warn(
+            "back", f"{saved.name} is lower than {steps[-1][1].name}, from which a job would resume; count on"
+        )
+    for step, path in steps[:-keep]:
+        if path == saved:
+            continue
         if _process.is_inside and (reporter is None or step not in reporter.committed):
             continue  # the worker may still be reading it
         # Renamed first, so that no half directory has a checkpoint's name.

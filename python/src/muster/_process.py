@@ -200,7 +200,10 @@ def _on_sigterm(number: int, frame: FrameType | None) -> None:
 
 def _handle_sigterm() -> None:
     global _handles_stop, _previous_handler
-    if _handles_stop or threading.current_thread() is not threading.main_thread():
+    if _handles_stop:
+        return
+    if threading.current_thread() is not threading.main_thread():
+        warn("thread", "a stop would end this process; call muster.should_stop() once in the main thread, too")
         return
     previous = signal.getsignal(signal.SIGTERM)
     if previous is None:

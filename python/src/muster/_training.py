@@ -71,8 +71,8 @@ def progress(step: Any, total: Any = 0) -> None:
 
 
 def should_stop(*, together: bool = False) -> bool:
-    """Whether the job is about to be stopped: it was canceled, its node is drained, its time is over. Then save a
-    checkpoint and leave the loop; the job's grace period (30 s by default) is left.
+    """Whether the job is about to be stopped: it was canceled, its time or its allocation is over, another rank failed.
+    Then save a checkpoint and leave the loop; the job's grace period (30 s by default) is left.
 
     The first call takes over SIGTERM, which accompanies such a request and would end the process: call it before the
     loop or once per step, in the main thread. A handler that was there is still called. Outside Muster it is False.

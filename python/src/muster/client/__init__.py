@@ -25,7 +25,7 @@ try:
     from muster.client._connection import SLOW_REQUEST_S, Connection, from_detail
     from muster.client._logs import lines_of
     from muster.client._settings import resolve
-    from muster.client._spec import Nodes, StrPath, shape, spec
+    from muster.client._spec import Nodes, StrPath, shape, spec, whole
     from muster.client._values import Job, LogLine, MetricPoint, job_of
 except ModuleNotFoundError as missing:
     raise ImportError(
@@ -49,7 +49,8 @@ class Client:
     coordinator, which has to run (`jobctl up`). A context that you signed in to (`jobctl login`) is spoken to over TLS
     with its certificate; jobctl renews that, this class does not.
 
-    Every method raises MusterError, with the coordinator's code, what, why and fix. A job is given as a Job, its name,
+    Every method raises MusterError, with the coordinator's code, what, why and fix, and ValueError or TypeError for an
+    argument that cannot be right. A job is given as a Job, its name,
     a label or number, or "@last".
     """
 
@@ -113,7 +114,7 @@ class Client:
             time_limit=time_limit,
             name=name,
             project=project,
-            restarts=restarts,
+            restarts=whole("restarts", restarts),
             priority=priority,
         )
         request = _api.message("SubmitRequest")(
@@ -169,17 +170,25 @@ class Client:
         """What the ranks wrote, line by line, merged by time. `follow`: until the job is over. `ranks`: of these alone.
         `attempt`: of this one alone (-2: the newest). `tail`: only so many last lines."""
         request = _api.message("StreamLogsRequest")(
-            job=_name(job), follow=follow, ranks=ranks, attempt=-1 if attempt is None else attempt, tail_lines=tail
+            job=_name(job),
+            follow=follow,
+            ranks=[whole("ranks", rank) for rank in ranks],
+            attempt=-1 if attempt is None else whole("attempt", attempt, least=-2),
+            tail_lines=whole("tail", tail),
         )
         yield from lines_of(self._connection.stream("StreamLogs", request))
 
     def metrics(
-        self, job: JobOrName, names: Sequence[str] = (), *, rank: int | None = None, follow: bool = False
+        self, job: JobOrName, names: str | Sequence[str] = (), *, rank: int | None = None, follow: bool = False
     ) -> Iterator[MetricPoint]:
-        """Values of the metrics `names` (all by default) of `rank` (all by default): the job's history, in which a
-        later attempt replaces the steps that it repeats. `follow`: until the job is over."""
+        """Values of the metrics `names` (one or several, all by default) of `rank` (all by default): the job's history,
+        in which a later attempt replaces the steps that it repeats. `follow`: until the job is over."""
         request = _api.message("QueryMetricsRequest")(
-            job=_name(job), names=names, attempt=-1, rank=-1 if rank is None else rank, follow=follow
+            job=_name(job),
+            names=[names] if isinstance(names, str) else names,
+            attempt=-1,
+            rank=-1 if rank is None else whole("rank", rank),
+            follow=follow,
         )
         for batch in self._connection.stream("QueryMetrics", request):
             for point in batch.points:

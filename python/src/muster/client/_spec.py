@@ -14,10 +14,32 @@ Nodes = Union[int, "tuple[int, int]"]
 StrPath = Union[str, "os.PathLike[str]"]
 
 
+NUMBER_MAX = 2**31 - 1
+
+
+def whole(name: str, value: int, least: int = 0) -> int:
+    """The value of an argument that is a whole number."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= NUMBER_MAX:
+        raise ValueError(f"{name} is {value!r}; pass a whole number from {least}")
+    return value
+
+
+def _seconds(name: str, value: float) -> int:
+    if not 0 <= value <= NUMBER_MAX:  # also NaN
+        raise ValueError(f"{name} is {value!r}; pass seconds from 0")
+    return max(1, int(value * 1000))
+
+
 def shape(processes: int | None, nodes: Nodes | None, per_node: int | None, devices: str | None) -> Any:
     """How many ranks on which devices."""
     if processes is not None and per_node is not None:
         raise ValueError("processes is a total and per_node the ranks of each node: give one of them")
+    for name, value in (("processes", processes), ("per_node", per_node)):
+        if value is not None:
+            whole(name, value, least=1)
+    for value in nodes if isinstance(nodes, tuple) else (nodes,):
+        if value is not None:
+            whole("nodes", value, least=1)
     built = _api.message("Shape")()
     least, most = nodes if isinstance(nodes, tuple) else (nodes or 0, nodes or 0)
     built.min_nodes, built.max_nodes = least, most
@@ -30,8 +52,10 @@ def shape(processes: int | None, nodes: Nodes | None, per_node: int | None, devi
     if devices is not None:
         kind, _, count = devices.partition(":")
         built.device.kind = kind
+        if count and not count.isdecimal():
+            raise ValueError(f'devices is {devices!r}; pass a kind and how many of it each rank gets, like "gpu:2"')
         if count:
-            built.device.count_per_rank = int(count)
+            built.device.count_per_rank = whole("the number of devices", int(count), least=1)
     return built
 
 
@@ -55,11 +79,14 @@ def spec(
     built.command.extend(os.fspath(word) for word in command)
     built.shape.CopyFrom(shaped)
     built.workdir = str(Path(workdir or ".").absolute())
+    for name, text in (env or {}).items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise TypeError(f"env has {name!r}: {text!r}; pass strings")
     built.env.update({**job_environment(clean_env), **(env or {})})
     built.labels.update(labels or {})
     built.secrets.extend(secrets)
     if grace is not None:
-        built.grace_ms = max(1, int(grace * 1000))
+        built.grace_ms = _seconds("grace", grace)
     if time_limit is not None:
-        built.max_duration_ms = max(1, int(time_limit * 1000))
+        built.max_duration_ms = _seconds("time_limit", time_limit)
     return built

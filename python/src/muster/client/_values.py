@@ -23,8 +23,8 @@ class Job:
     owner: str
     submitted: float
     finished: float | None
-    exit_code: int
-    """What `jobctl run` returns: the failing rank's code, or 128 + signal."""
+    exit_code: int | None
+    """What `jobctl run` returns: the failing rank's code, or 128 + signal; 130 if it was cancelled. None: not over."""
     attempts: int
     checkpoint_step: int | None
     """Of the newest committed checkpoint."""
@@ -77,7 +77,7 @@ def job_of(record: Any) -> Job:
         owner=record.owner,
         submitted=record.submitted_ms / 1000,
         finished=record.finished_ms / 1000 if record.finished_ms else None,
-        exit_code=record.exit_code,
+        exit_code=record.exit_code if record.finished_ms else None,
         attempts=record.next_attempt,
         checkpoint_step=max(committed, default=None),
         labels=dict(record.spec.labels),

@@ -47,6 +47,7 @@ class MusterCallback(Callback):
         self._save_every = save_every
         self._check_every = max(1, check_every)
         self._seen = -1
+        self._sent: dict[str, Any] = {}
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Takes over SIGTERM and shows where training begins. Lightning's own handler would end the run before a
@@ -82,8 +83,13 @@ class MusterCallback(Callback):
         self._save(trainer)
 
     def _log(self, trainer: Any) -> None:
-        if trainer.is_global_zero and trainer.callback_metrics:
-            muster.log(trainer.callback_metrics, step=trainer.global_step)
+        if not trainer.is_global_zero:
+            return
+        # Lightning keeps what a validation or an epoch gave; a value that was measured anew is another object.
+        fresh = {name: value for name, value in trainer.callback_metrics.items() if self._sent.get(name) is not value}
+        self._sent.update(fresh)
+        if fresh:
+            muster.log(fresh, step=trainer.global_step)
 
     def _progress(self, trainer: Any) -> None:
         if trainer.is_global_zero:

@@ -1,5 +1,7 @@
 #include "client/job_text.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_join.h"
 #include "client/assessment_text.h"
 #include "client/code_text.h"
@@ -182,7 +184,7 @@ std::string ReproduceLine(const v1::JobSpec& spec) {
   for (const auto& [key, value] : SortedLabels(spec.labels()))
     StrAppend(&line, " -l ", ShellQuote(StrCat(key, "=", value)));
   StrAppend(&line, CodeFlags(spec), " --");
-  for (const std::string& word : spec.command()) StrAppend(&line, " ", ShellQuote(word));
+  for (const std::string& word : spec.command()) StrAppend(&line, " ", ShellQuoteOnOneLine(word));
   return line;
 }
 
@@ -230,7 +232,7 @@ std::string ShowJob(const v1::GetJobResponse& response, const v1::Assessment& as
   sheet.Field("Outputs", absl::StrJoin(record.spec().outputs(), ", "));
   std::string command;
   for (const std::string& word : record.spec().command())
-    StrAppend(&command, command.empty() ? "" : " ", ShellQuote(word));
+    StrAppend(&command, command.empty() ? "" : " ", ShellQuoteOnOneLine(word));
   sheet.Field("Command", command);
   if (record.spec().restarts() > 0) {
     sheet.Field("Restarts", StrCat(record.failures(), " of ", record.spec().restarts(), " used"));
@@ -253,6 +255,13 @@ std::string ShowJob(const v1::GetJobResponse& response, const v1::Assessment& as
   sheet.Text(findings);
   sheet.Title("Again");
   sheet.Line(StrCat("jobctl rerun ", record.name()));
+  const auto& checkpoints = record.checkpoints();
+  const bool can_continue =
+      IsOver(record.state()) && record.state() != v1::JOB_STATE_SUCCEEDED &&
+      std::any_of(checkpoints.begin(), checkpoints.end(), [](const v1::Checkpoint& each) {
+        return each.state() == v1::CHECKPOINT_STATE_COMMITTED;
+      });
+  if (can_continue) sheet.Line(StrCat("jobctl rerun ", record.name(), " --from last"));
   sheet.Line(ReproduceLine(record.spec()));
   return FindingHead(assessment, terminal) + sheet.Take();
 }

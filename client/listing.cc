@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "client/arguments.h"
 #include "client/errors.h"
+#include "client/exact_number.h"
 #include "client/table.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -37,6 +38,8 @@ std::string Plain(const Value& value) {
     return out;
   }
   if (std::holds_alternative<std::monostate>(value)) return "";
+  if (const auto* real = std::get_if<double>(&value); real != nullptr && !std::isfinite(*real))
+    return ExactNumber(*real);
   return JsonValue(value);
 }
 

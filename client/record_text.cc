@@ -6,6 +6,7 @@
 #include <cctype>
 #include <ctime>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "client/errors.h"
 #include "common/job/shape.h"
@@ -177,6 +178,23 @@ std::string ShellQuote(std::string_view word) {
   if (plain) return std::string(word);
   std::string out = "'";
   for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+std::string ShellQuoteOnOneLine(std::string_view word) {
+  const auto is_control = [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); };
+  if (std::none_of(word.begin(), word.end(), is_control)) return ShellQuote(word);
+  std::string out = "$'";
+  for (const char c : word) {
+    if (c == '\n') {
+      out += "\\n";
+    } else if (is_control(c)) {
+      out += absl::StrFormat("\\%03o", static_cast<unsigned>(c));
+    } else {
+      if (c == '\'' || c == '\\') out += '\\';
+      out += c;
+    }
+  }
   return out + "'";
 }
 

@@ -46,5 +46,7 @@ int WaitExitCode(const v1::JobRecord& record, bool propagate);
 
 // One word of the command line as a shell would take it.
 std::string ShellQuote(std::string_view word);
+// The same on one line, for people to copy: "$'two\\nlines'", which bash, zsh and ksh take.
+std::string ShellQuoteOnOneLine(std::string_view word);
 
 }  // namespace muster::client

@@ -228,6 +228,9 @@ absl::StatusOr<CodeWishes> WishesOf(const Arguments& arguments, const v1::JobSpe
   wishes.workdir_is_flag = arguments.Has("workdir");
   wishes.workdir = wishes.workdir_is_flag ? arguments.Get("workdir") : spec.workdir();
   wishes.here = WorkingDirectory();
+  if (wishes.here.empty())
+    return Usage("JC1107", "the directory that you are in does not exist anymore",
+                 "cd to one that does");
   if (!arguments.words().empty() && arguments.words()[0] != "-") {
     const std::filesystem::path file = JoinedPath(wishes.here, arguments.words()[0]);
     wishes.file_directory = file.parent_path().string();

@@ -34,7 +34,7 @@ std::string WorkingDirectory() {
     return named;
   }
   char path[PATH_MAX];
-  return getcwd(path, sizeof(path)) == nullptr ? "/" : path;
+  return getcwd(path, sizeof(path)) == nullptr ? "" : path;
 }
 
 // The whole environment, or the few variables that programs need.

@@ -16,6 +16,12 @@
 namespace muster::client {
 namespace {
 
+TEST(ShellWordTest, AWordOfSeveralLinesIsCopiedAsOneLine) {
+  EXPECT_EQ(ShellQuoteOnOneLine("train.py"), "train.py");
+  EXPECT_EQ(ShellQuoteOnOneLine("it's"), "'it'\\''s'");
+  EXPECT_EQ(ShellQuoteOnOneLine("a\nb'c\\\x1b"), "$'a\\nb\\'c\\\\\\033'");
+}
+
 TEST(TerminalTest, WidthCountsColumnsNotBytes) {
   EXPECT_EQ(DisplayWidth("abc"), 3u);
   EXPECT_EQ(DisplayWidth("é"), 1u);

@@ -149,6 +149,19 @@ void AddOutputs(const v1::JobRecord& record, Sheet* sheet) {
   sheet->Line(StrCat("jobctl cp ", record.name(), ": DIR"));
 }
 
+void AddAgain(const v1::JobRecord& record, Sheet* sheet) {
+  sheet->Title("Again");
+  sheet->Line(StrCat("jobctl rerun ", record.name()));
+  const auto& checkpoints = record.checkpoints();
+  const bool can_continue =
+      IsOver(record.state()) && record.state() != v1::JOB_STATE_SUCCEEDED &&
+      std::any_of(checkpoints.begin(), checkpoints.end(), [](const v1::Checkpoint& each) {
+        return each.state() == v1::CHECKPOINT_STATE_COMMITTED;
+      });
+  if (can_continue) sheet->Line(StrCat("jobctl rerun ", record.name(), " --from last"));
+  sheet->Line(ReproduceLine(record.spec()));
+}
+
 }  // namespace
 
 void HideSecrets(v1::JobSpec* spec) {
@@ -253,16 +266,7 @@ std::string ShowJob(const v1::GetJobResponse& response, const v1::Assessment& as
   std::string findings = FindingList(assessment, terminal);
   if (!findings.empty()) sheet.Title("Findings");
   sheet.Text(findings);
-  sheet.Title("Again");
-  sheet.Line(StrCat("jobctl rerun ", record.name()));
-  const auto& checkpoints = record.checkpoints();
-  const bool can_continue =
-      IsOver(record.state()) && record.state() != v1::JOB_STATE_SUCCEEDED &&
-      std::any_of(checkpoints.begin(), checkpoints.end(), [](const v1::Checkpoint& each) {
-        return each.state() == v1::CHECKPOINT_STATE_COMMITTED;
-      });
-  if (can_continue) sheet.Line(StrCat("jobctl rerun ", record.name(), " --from last"));
-  sheet.Line(ReproduceLine(record.spec()));
+  AddAgain(record, &sheet);
   return FindingHead(assessment, terminal) + sheet.Take();
 }
 

@@ -259,6 +259,7 @@ TEST(InitTest, TheOneLineThatStartsRanksIsTakenOrNone) {
        "command: [python3, \"-u\", train.py]\n"},
       {"if [ -n \"$CONDA\" ]; then\n  export A=1\nfi\nsrun python train.py\n",
        "command: [python, train.py]\n"},
+      {"N=$((1<<2))\npython train.py\n", "command: [python, train.py]\n"},
       {"srun hostname\nsrun python train.py\n",
        "lines 1 and 2 both start something, and a job has one command"},
       {"python prepare.py\npython train.py\n",

@@ -165,7 +165,8 @@ std::string ExitCodeHelp() {
                       "was stopped"}}) +
          "\n`jobctl run`, and --propagate, return the first failing rank's code, or 128 +\nits "
          "signal "
-         "(127: the command does not exist, 126: it is not executable).\n";
+         "(127: the command does not exist, 126: it is not executable,\n"
+         "124: its time limit was over).\n";
 }
 
 std::string JobFileHelp() {

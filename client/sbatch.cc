@@ -210,17 +210,15 @@ std::map<std::string, std::string> BatchVariables(const BatchOptions& options) {
 }
 
 void ShapeOf(const BatchOptions& options, JobDraft* draft) {
+  uint32_t least = options.min_nodes, most = options.max_nodes;
   // Tasks and tasks of each node tell the nodes, if nothing else does.
-  if (options.min_nodes == 0 && options.tasks > 0 && options.tasks_per_node > 0) {
-    BatchOptions told = options;
-    told.min_nodes = told.max_nodes = (options.tasks - 1) / options.tasks_per_node + 1;
-    return ShapeOf(told, draft);
-  }
+  if (least == 0 && options.tasks > 0 && options.tasks_per_node > 0)
+    least = most = (options.tasks - 1) / options.tasks_per_node + 1;
   // A launcher's line has its own number of ranks, sbatch the nodes.
   const bool by_launcher = draft->per_node > 0 || draft->processes > 0;
-  if (options.min_nodes > draft->min_nodes) {
-    draft->min_nodes = options.min_nodes;
-    draft->max_nodes = options.max_nodes;
+  if (least > draft->min_nodes) {
+    draft->min_nodes = least;
+    draft->max_nodes = most;
   }
   if (!by_launcher && options.tasks > 0) {
     draft->processes = options.tasks;

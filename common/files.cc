@@ -128,7 +128,12 @@ absl::Status WriteAll(int fd, std::string_view data) {
 
 namespace {
 
-// `place` gives the file that was written at its first argument the name that is its second, as rename(2) and link(2) do.
+// As rename(2), but fails where the new name is taken.
+int RenameToNew(const char* from, const char* to) {
+  return link(from, to) != 0 ? -1 : unlink(from);
+}
+
+// `place` renames the file once it is written.
 absl::Status WriteThenPlace(const std::string& path, std::string_view content, int mode,
                             int (*place)(const char*, const char*)) {
   const std::string temporary = StrCat(path, ".tmp.", getpid());
@@ -140,8 +145,10 @@ absl::Status WriteThenPlace(const std::string& path, std::string_view content, i
   if (written.ok() && place(temporary.c_str(), path.c_str()) != 0) {
     written = ErrnoStatus("cannot move into place");
   }
-  unlink(temporary.c_str());  // after a rename there is none
-  if (!written.ok()) return absl::Status(written.code(), StrCat(path, ": ", written.message()));
+  if (!written.ok()) {
+    unlink(temporary.c_str());
+    return absl::Status(written.code(), StrCat(path, ": ", written.message()));
+  }
   return SyncDirectory(fs::path(path).parent_path().string());
 }
 
@@ -152,7 +159,7 @@ absl::Status WriteFileDurably(const std::string& path, std::string_view content,
 }
 
 absl::Status CreateFileDurably(const std::string& path, std::string_view content, int mode) {
-  return WriteThenPlace(path, content, mode, link);
+  return WriteThenPlace(path, content, mode, RenameToNew);
 }
 
 absl::Status MakeDirectories(const std::string& path, int mode) {

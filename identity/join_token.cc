@@ -2,6 +2,8 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <vector>
 
@@ -55,6 +57,11 @@ absl::StatusOr<TokenText> ParseToken(std::string_view text) {
   if (token.secret.size() != kSecretCharacters) {
     return NotAToken("its last part is not whole; was the line cut when it was copied?");
   }
+  const auto is_of_base64url = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_';
+  };
+  if (!std::all_of(token.secret.begin(), token.secret.end(), is_of_base64url))
+    return NotAToken("its last part has characters that no token has");
   return token;
 }
 

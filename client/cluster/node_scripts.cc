@@ -1,5 +1,6 @@
 #include "client/cluster/node_scripts.h"
 
+#include "client/cluster/running_shell.h"
 #include "client/record_text.h"
 #include "common/strings.h"
 
@@ -87,14 +88,6 @@ cd "$dir" 2>/dev/null || exit 0
 [ "$(cat id 2>/dev/null)" = "$id" ] || exit 0
 me=$(pwd -P)
 run=$(cat runtime 2>/dev/null)
-ours() {
-  for process in /proc/[0-9]*; do
-    # "… (deleted)", once the file is gone or replaced.
-    case $(readlink "$process/exe" 2>/dev/null) in
-    "$me/bin/$1" | "$me/bin/$1 (deleted)") echo "${process#/proc/}" ;;
-    esac
-  done
-}
 # What descends from a process.
 below() {
   for child in $(cat /proc/$1/task/*/children 2>/dev/null); do
@@ -103,7 +96,7 @@ below() {
   done
 }
 end() {
-  pids=$(ours $1)
+  pids=$(running "$me/bin/$1")
   [ -z "$pids" ] || kill $pids 2>/dev/null
   turns=0
   while [ -n "$pids" ]; do
@@ -111,7 +104,7 @@ end() {
     [ $turns -lt $(($2 * 5 + 50)) ] || { echo "$1 does not end: process" $pids >&2; exit 1; }
     turns=$((turns + 1))
     sleep 0.2
-    pids=$(ours $1)
+    pids=$(running "$me/bin/$1")
   done
 }
 end muster-shim "$grace"
@@ -162,7 +155,7 @@ std::string WorkerLogScript(const NodePlace& place) {
 }
 
 std::string RemoveScript(const NodePlace& place, int64_t grace_s) {
-  return StrCat(Variables(place), "grace=", grace_s, "\n", kRemove);
+  return StrCat(Variables(place), "grace=", grace_s, "\n", kRunningShell, kRemove);
 }
 
 }  // namespace muster::client::cluster

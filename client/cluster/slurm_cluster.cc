@@ -342,8 +342,8 @@ absl::Status TakeDownOnSlurm(Session& session, const ClusterRecord& record) {
   int absent = 0;
   while (true) {
     ASSIGN_OR_RETURN(const std::vector<Allocation> allocations, AllocationsOf(record));
-    if (allocations.empty() && ++absent >= kAbsencesMin) break;
-    if (!allocations.empty()) absent = 0;
+    absent = allocations.empty() ? absent + 1 : 0;
+    if (absent >= kAbsencesMin) break;
     // One that resubmits itself may add another.
     for (const Allocation& each : allocations) {
       // Its script ends the nodes in order, and leaves nothing on them.

@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "client/cluster/running_shell.h"
 #include "client/errors.h"
 #include "client/record_text.h"
 #include "client/settings.h"
@@ -153,12 +154,8 @@ setsid "$root/bin/muster-worker" --state-dir "$local/worker" --runtime-dir "$run
 worker=$!
 # Supervisors of this node's worker.
 shims() {
-  for process in /proc/[0-9]*; do
-    case $(readlink "$process/exe" 2>/dev/null) in
-    "$root/bin/muster-shim" | "$root/bin/muster-shim (deleted)") ;;
-    *) continue ;;
-    esac
-    if tr '\0' ' ' <"$process/cmdline" 2>/dev/null | grep -qF " $local/"; then echo "${process#/proc/}"; fi
+  for pid in $(running "$root/bin/muster-shim"); do
+    if tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF " $local/"; then echo "$pid"; fi
   done
 }
 # Their ranks get SIGTERM and their job's grace; a job that is stopped so restarts from its checkpoint.
@@ -247,7 +244,7 @@ std::string JobScript(const SlurmScript& script) {
 
 std::string NodeScript(const SlurmScript& script) {
   return StrCat("#!/bin/sh\n# Written by jobctl cluster up: the worker of one node.\n",
-                Assigned("root", script.directory), kNode);
+                Assigned("root", script.directory), kRunningShell, kNode);
 }
 
 absl::StatusOr<Ready> ParseReady(std::string_view text) {

@@ -25,6 +25,7 @@
 #include "common/strings.h"
 #include "common/units.h"
 #include "identity/enroll.h"
+#include "identity/join_token.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client::cluster {
@@ -41,7 +42,6 @@ constexpr seconds kJoinWithin{60};
 constexpr seconds kRemoveWithin{180};
 constexpr int64_t kGraceS = 40;  // of ranks whose job is not over when the cluster goes
 constexpr int64_t kTokenLivesMs = 15 * 60'000;
-constexpr char kTokenBytes[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
 constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
 
 struct Member {
@@ -190,10 +190,9 @@ absl::Status StartWorkers(Session& session, const SshUp& up, const std::string& 
     request.set_subject(member->host.node().name);
     request.set_lives_ms(kTokenLivesMs);
     ASSIGN_OR_RETURN(const v1::CreateTokenResponse made, connection.CreateToken(request));
-    member->token = made.text();
-    // It goes into a script for every node.
-    if (member->token.find_first_not_of(kTokenBytes) != std::string::npos)
-      return absl::DataLossError("what the coordinator sent is no token");
+    // It goes into a script.
+    ASSIGN_OR_RETURN(const identity::TokenText token, identity::ParseToken(made.text()));
+    member->token = identity::FormatToken(token);
   }
   return FirstOf(session, OnAll(members, [&](Member& member) {
                    return member.host

@@ -10,6 +10,7 @@
 #include "client/cluster/slurm_cluster.h"
 #include "client/cluster/slurm_script.h"
 #include "client/cluster/ssh_cluster.h"
+#include "client/code_choice.h"
 #include "client/commands/commands.h"
 #include "client/connection.h"
 #include "client/errors.h"
@@ -99,8 +100,8 @@ absl::StatusOr<cluster::SshUp> ReadSshUp(Session& session, const Arguments& argu
   RETURN_IF_ERROR(cluster::CheckDirectory(record.directory));
   record.ssh_options = arguments.All("ssh-option");
   record.ssh_config = arguments.Get("ssh-config");
-  if (!record.ssh_config.empty() && record.ssh_config[0] != '/')
-    record.ssh_config = StrCat(WorkingDirectory(), "/", record.ssh_config);
+  if (!record.ssh_config.empty())
+    record.ssh_config = JoinedPath(WorkingDirectory(), record.ssh_config);
   ASSIGN_OR_RETURN(const int64_t port, arguments.Number("port", 1, kPortsMost, kDefaultPort));
   up.port = static_cast<uint32_t>(port);
   up.devices = arguments.Get("devices");

@@ -26,6 +26,7 @@ TEST(JoinTokenTest, AnErrorNeverHasTheSecretInIt) {
         "muster2." + std::string(64, 'a') + ".x." + secret,
         "muster1." + std::string(64, 'a') + ".x." + secret,
         "muster1." + std::string(64, 'a') + "." + MakeTokenId() + "." + secret.substr(1), secret,
+        "muster1." + std::string(64, 'a') + "." + MakeTokenId() + ".\n" + secret.substr(1),
         std::string(1000, 'x')}) {
     const auto read = ParseToken(text);
     EXPECT_EQ(common::CodeOf(read.status()), "JC1322") << text;

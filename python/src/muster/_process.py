@@ -32,7 +32,6 @@ is_inside = "MUSTER_SOCKET" in os.environ  # read anew by `reset`
 _deciding = threading.Lock()
 _forking = threading.local()
 _warned: set[str] = set()
-_children_are_apart = False
 _stop_signaled = False
 _handles_stop = False
 _previous_handler: Any = None
@@ -108,12 +107,11 @@ def _close() -> None:
 
 def reset() -> None:
     """Forgets everything, so that the environment is read again. For tests and after a fork."""
-    global reporter, is_decided, is_inside, _deciding, _children_are_apart, _stop_signaled
+    global reporter, is_decided, is_inside, _deciding, _stop_signaled
     reporter = None
     is_decided = False
     is_inside = "MUSTER_SOCKET" in os.environ
     _deciding = threading.Lock()  # a thread that does not exist here may have held it
-    _children_are_apart = False
     _stop_signaled = False
 
 
@@ -125,11 +123,10 @@ def reset() -> None:
 
 def keep_children_apart() -> None:
     """Of the process that trains, from its first call of this package on: later a stop would find its children."""
-    global _children_are_apart
-    if _children_are_apart or "MUSTER_SOCKET" not in os.environ or _is_silent_child():
+    own = str(os.getpid())
+    if os.environ.get(APART_VARIABLE) == own or "MUSTER_SOCKET" not in os.environ or _is_silent_child():
         return
-    _children_are_apart = True
-    os.environ[APART_VARIABLE] = str(os.getpid())
+    os.environ[APART_VARIABLE] = own
     if "multiprocessing.context" in sys.modules:  # else nobody here has asked for children
         _keep_fork_server_apart()
 
@@ -145,14 +142,10 @@ def _keep_fork_server_apart() -> None:
 
 
 def leave_group_of_parent() -> None:
-    """For a child that was started, not forked, by a process that keeps its children apart."""
+    """For a new process: if its parent keeps its children apart."""
     if os.environ.get(APART_VARIABLE) == str(os.getppid()):
-        _lead_group()
-
-
-def _lead_group() -> None:
-    with contextlib.suppress(OSError):  # already a leader
-        os.setpgid(0, 0)
+        with contextlib.suppress(OSError):  # already a leader
+            os.setpgid(0, 0)
 
 
 def _before_fork() -> None:
@@ -167,8 +160,7 @@ def _after_fork_in_parent() -> None:
 
 def _after_fork_in_child() -> None:
     inherited = reporter
-    if _children_are_apart:
-        _lead_group()
+    leave_group_of_parent()
     reset()
     if inherited is not None:
         inherited.abandon()

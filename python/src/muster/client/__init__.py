@@ -50,8 +50,7 @@ class Client:
     with its certificate; jobctl renews that, this class does not.
 
     Every method raises MusterError, with the coordinator's code, what, why and fix, and ValueError or TypeError for an
-    argument that cannot be right. A job is given as a Job, its name,
-    a label or number, or "@last".
+    argument that cannot be right. A job is given as a Job, its name, a label or number, or "@last".
     """
 
     def __init__(self, server: str | None = None, *, context: str | None = None, timeout: float = 10.0) -> None:

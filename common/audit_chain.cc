@@ -4,6 +4,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
+#include "common/hex.h"
 #include "common/sha256.h"
 #include "common/strings.h"
 
@@ -32,7 +33,7 @@ std::string AuditHash(const v1::AuditEntry& entry) {
         &entry.result(), &entry.previous()}) {
     AppendText(bytes, *text);
   }
-  return absl::HexStringToBytes(Sha256Hex(bytes));
+  return *FromHex(Sha256Hex(bytes));
 }
 
 std::string HeadText(const v1::AuditHead& head) {
@@ -50,7 +51,7 @@ std::optional<v1::AuditHead> ParseHead(std::string_view text) {
   }
   v1::AuditHead head;
   head.set_number(number);
-  head.set_hash(absl::HexStringToBytes(ToAbsl(hash)));
+  head.set_hash(*FromHex(hash));
   return head;
 }
 

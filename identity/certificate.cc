@@ -8,9 +8,9 @@
 #include <ctime>
 #include <utility>
 
+#include "common/hex.h"
 #include "common/status.h"
 #include "common/strings.h"
-#include "identity/hex.h"
 #include "identity/openssl_text.h"
 
 namespace muster::identity {
@@ -54,8 +54,8 @@ absl::StatusOr<std::string> UriIn(const x509_st* certificate) {
 
 std::string SerialOf(const x509_st* certificate) {
   const ASN1_INTEGER* serial = X509_get0_serialNumber(certificate);
-  return ToHex({reinterpret_cast<const char*>(ASN1_STRING_get0_data(serial)),
-                static_cast<size_t>(ASN1_STRING_length(serial))});
+  return common::ToHex({reinterpret_cast<const char*>(ASN1_STRING_get0_data(serial)),
+                        static_cast<size_t>(ASN1_STRING_length(serial))});
 }
 
 }  // namespace
@@ -118,7 +118,7 @@ absl::StatusOr<std::string> Fingerprint(std::string_view certificate_pem) {
   if (X509_digest(certificate.get(), EVP_sha256(), hash, &size) != 1) {
     return absl::InvalidArgumentError(StrCat("not a certificate: ", WhyOpenSslFailed()));
   }
-  return ToHex({reinterpret_cast<const char*>(hash), size});
+  return common::ToHex({reinterpret_cast<const char*>(hash), size});
 }
 
 std::string MakeRequest(const PrivateKey& key) {

@@ -10,9 +10,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "common/hex.h"
 #include "common/problem.h"
 #include "common/strings.h"
-#include "identity/hex.h"
 #include "identity/keys.h"
 
 namespace muster::identity {
@@ -48,10 +48,10 @@ absl::StatusOr<TokenText> ParseToken(std::string_view text) {
     return NotAToken("a token has four parts with dots between them and begins with \"muster1.\"");
   }
   TokenText token{.authority = parts[1], .id = parts[2], .secret = parts[3]};
-  if (token.authority.size() != kPinDigits || !FromHex(token.authority).has_value()) {
+  if (token.authority.size() != kPinDigits || !common::FromHex(token.authority).has_value()) {
     return NotAToken("its second part is not a SHA-256");
   }
-  if (token.id.size() != 2 * kIdBytes || !FromHex(token.id).has_value()) {
+  if (token.id.size() != 2 * kIdBytes || !common::FromHex(token.id).has_value()) {
     return NotAToken("its third part is not a token's id");
   }
   if (token.secret.size() != kSecretCharacters) {
@@ -74,7 +74,7 @@ std::string HashOfSecret(std::string_view secret) {
   return hash;
 }
 
-std::string MakeTokenId() { return ToHex(RandomBytes(kIdBytes)); }
+std::string MakeTokenId() { return common::ToHex(RandomBytes(kIdBytes)); }
 
 std::string MakeTokenSecret() { return absl::WebSafeBase64Escape(RandomBytes(kSecretBytes)); }
 

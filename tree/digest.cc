@@ -1,6 +1,7 @@
 #include "tree/digest.h"
 
 #include "absl/strings/escaping.h"
+#include "common/hex.h"
 #include "common/status.h"
 
 namespace muster::tree {
@@ -24,7 +25,7 @@ std::string Hex(const Digest& digest) {
 
 std::optional<Digest> FromHex(std::string_view hex) {
   if (!common::IsSha256Hex(hex)) return std::nullopt;
-  const std::string bytes = absl::HexStringToBytes(absl::string_view(hex.data(), hex.size()));
+  const std::string bytes = *common::FromHex(hex);
   Digest digest;
   std::memcpy(digest.bytes.data(), bytes.data(), digest.bytes.size());
   return digest;

@@ -8,11 +8,11 @@
 
 #include "absl/strings/str_split.h"
 #include "common/files.h"
+#include "common/hex.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/identity/seal.h"
-#include "identity/hex.h"
 #include "identity/keys.h"
 
 namespace muster::coordinator {
@@ -84,7 +84,7 @@ absl::StatusOr<identity::Authority> LoadAuthority(const std::string& keys_dir) {
 absl::StatusOr<std::string> LoadSecretsKey(const std::string& keys_dir) {
   ASSIGN_OR_RETURN(std::string text, ReadSecretFile(keys_dir + "/secrets.key"));
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  std::optional<std::string> key = identity::FromHex(text);
+  std::optional<std::string> key = common::FromHex(text);
   if (key.has_value() && key->size() == kSealKeyBytes) return *std::move(key);
   return NotUsable(StrCat(keys_dir, "/secrets.key cannot be used"), "it is not 64 hex digits");
 }
@@ -94,7 +94,7 @@ absl::Status MakeKeys(const std::string& keys_dir, const std::string& name, int6
   RETURN_IF_ERROR(common::MakeDirectories(keys_dir, 0700));
   const identity::Authority made = identity::Authority::Create(name, now_ms);
   RETURN_IF_ERROR(common::WriteFileDurably(
-      keys_dir + "/secrets.key", identity::ToHex(identity::RandomBytes(kSealKeyBytes)) + "\n"));
+      keys_dir + "/secrets.key", common::ToHex(identity::RandomBytes(kSealKeyBytes)) + "\n"));
   RETURN_IF_ERROR(common::WriteFileDurably(keys_dir + "/ca.key", made.key().ToPem()));
   return common::WriteFileDurably(keys_dir + "/ca.pem", made.certificate_pem(), 0644);
 }

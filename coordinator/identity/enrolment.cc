@@ -2,13 +2,13 @@
 
 #include <utility>
 
+#include "common/hex.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
 #include "identity/enroll.h"
-#include "identity/hex.h"
 #include "identity/keys.h"
 #include "identity/names.h"
 

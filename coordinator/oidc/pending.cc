@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <iterator>
 
+#include "common/hex.h"
 #include "common/problem.h"
 #include "common/sha256.h"
 #include "common/strings.h"
-#include "identity/hex.h"
 #include "identity/keys.h"
 
 namespace muster::coordinator::oidc {
@@ -32,7 +32,7 @@ void PendingSignIns::ForgetExpired(int64_t now_ms) {
 }
 
 absl::StatusOr<std::string> PendingSignIns::Reserve(const std::string& peer, int64_t now_ms) {
-  std::string handle = identity::ToHex(identity::RandomBytes(kHandleBytes));
+  std::string handle = common::ToHex(identity::RandomBytes(kHandleBytes));
   const std::lock_guard lock(mutex_);
   ForgetExpired(now_ms);
   if (all_.size() >= kMost) return TooManyPending(all_.size(), " sign-ins");

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/hex.h"
 #include "common/problem.h"
-#include "identity/hex.h"
 
 namespace muster::identity {
 namespace {

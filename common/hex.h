@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-namespace muster::identity {
+namespace muster::common {
 
 std::string ToHex(std::string_view bytes);
-// Nothing unless it is an even number of hex digits.
+// Nothing unless it is an even number of hex digits, of either case.
 std::optional<std::string> FromHex(std::string_view digits);
 
-}  // namespace muster::identity
+}  // namespace muster::common

@@ -33,7 +33,8 @@ function(muster_static_library target)
 endfunction()
 
 muster_static_library(muster_protobuf protobuf)
-muster_static_library(muster_grpc grpc++)
+# gRPC's list names these by -l, without what they need in turn: a newer re2 needs abseil's log.
+muster_static_library(muster_grpc grpc++ re2 libcares openssl zlib)
 muster_static_library(muster_absl absl_status absl_statusor absl_strings absl_str_format absl_flat_hash_map absl_time)
 muster_static_library(muster_crypto libcrypto)
 muster_static_library(muster_tls libssl)
@@ -42,11 +43,11 @@ muster_static_library(muster_yaml yaml-cpp)
 muster_static_library(muster_re2 re2)
 muster_static_library(muster_zlib zlib)
 
-# Beast and Asio, headers alone, for the coordinator's HTTP server. Debian's libboost-dev is 1.74.
+# Beast and Asio, headers alone, for the coordinator's HTTP server. Debian 12's libboost-dev is 1.74.
 find_path(MUSTER_BOOST_INCLUDE_DIR boost/beast/core/basic_stream.hpp)
 if(NOT MUSTER_BOOST_INCLUDE_DIR)
   message(FATAL_ERROR "Boost's headers are missing, which the coordinator serves HTTP with.\n"
-                      "fix: install Boost 1.81 or later (Debian: libboost1.81-dev), or run ./dev build")
+                      "fix: install Boost 1.81 or later (Debian 12: libboost1.81-dev, Debian 13: libboost-dev), or run ./dev build")
 endif()
 
 # What draws the charts of the page that the coordinator serves.

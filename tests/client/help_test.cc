@@ -14,6 +14,7 @@
 #include "client/terminal.h"
 #include "common/error_codes.h"
 #include "common/problem.h"
+#include "tests/support/paths.h"
 
 namespace muster::client {
 namespace {
@@ -104,7 +105,7 @@ TEST(HelpTest, WhatCompletionOffersExists) {
 }
 
 TEST(HelpTest, TheDocumentIsUpToDate) {
-  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/docs/jobctl.md");
+  std::ifstream file(TestSource("docs/jobctl.md"));
   std::stringstream text;
   text << file.rdbuf();
   EXPECT_EQ(text.str(), HelpDocument())

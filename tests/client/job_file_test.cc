@@ -12,6 +12,7 @@
 #include "common/problem.h"
 #include "common/units.h"
 #include "muster/v1/job.pb.h"
+#include "tests/support/paths.h"
 
 namespace muster::client {
 namespace {
@@ -268,7 +269,7 @@ TEST(JobFileTest, ASetOfANameThatIsNoTextIsRefused) {
 }
 
 TEST(JobFileTest, TheDocumentListsEveryKey) {
-  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/docs/jobfile.md");
+  std::ifstream file(TestSource("docs/jobfile.md"));
   std::stringstream text;
   text << file.rdbuf();
   EXPECT_NE(text.str().find(JobKeyTable()), std::string::npos)

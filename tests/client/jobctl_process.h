@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/client/fake_coordinator.h"
+#include "tests/support/paths.h"
 
 namespace muster::client {
 
@@ -37,7 +38,7 @@ class Process {
   Process(const std::string& server, std::vector<std::string> words)
       : Process(Surroundings{.server = server}, std::move(words)) {}
   Process(const Surroundings& around, std::vector<std::string> words) {
-    words.insert(words.begin(), MUSTER_JOBCTL);
+    words.insert(words.begin(), TestBuild("bin/jobctl"));
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
@@ -61,7 +62,8 @@ class Process {
     posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&files, out[1], 1);
     posix_spawn_file_actions_adddup2(&files, err[1], 2);
-    EXPECT_EQ(posix_spawn(&pid_, MUSTER_JOBCTL, &files, nullptr, argv.data(), environment.data()),
+    EXPECT_EQ(posix_spawn(&pid_, TestBuild("bin/jobctl").c_str(), &files, nullptr, argv.data(),
+                          environment.data()),
               0);
     posix_spawn_file_actions_destroy(&files);
     close(out[1]);

@@ -13,6 +13,7 @@
 #include "client/arguments.h"
 #include "client/errors.h"
 #include "common/problem.h"
+#include "tests/support/paths.h"
 
 namespace muster::client {
 namespace {
@@ -174,7 +175,7 @@ TEST_F(SettingsTest, AFileThatCannotBeReadOrWrittenIsNamedWithAFix) {
 }
 
 std::string SourceOf(const std::string& path) {
-  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/" + path);
+  std::ifstream file(TestSource(path));
   std::stringstream text;
   text << file.rdbuf();
   return text.str();

@@ -25,7 +25,7 @@ class AuditedTest : public testing::Test {
   absl::Status SetUser(const absl::StatusOr<v1::User>& made) {
     v1::SetUserRequest request;
     std::promise<absl::Status> told;
-    RunAudited<v1::SetUserRequest, v1::User>(
+    RunAuditedAs<v1::User>(
         coordinator_.daemon(), kSetUser, {.principal = "user:root"}, request,
         [&](const absl::StatusOr<v1::User>& answer) { told.set_value(answer.status()); },
         [&](const Answer<v1::User>& answer) {

@@ -11,12 +11,13 @@
 #include "support/child_process.h"
 #include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
 
-std::string example(const std::string& name) { return std::string(EXAMPLE_BINARIES) + "/" + name; }
-std::string source(const std::string& name) { return std::string(EXAMPLE_SOURCES) + "/" + name; }
+std::string example(const std::string& name) { return TestBuild("bin/examples/" + name); }
+std::string source(const std::string& name) { return TestSource("examples/" + name); }
 
 std::string text_of(const std::string& path) {
   std::ifstream file(path);
@@ -29,7 +30,7 @@ std::string text_of(const std::string& path) {
 // then.
 bool has_succeeded(const ChildResult& rank, const std::string& program) {
   const bool is_aborted = rank.output.ends_with("terminate called without an active exception\n");
-  return rank.exit_code == 0 || (program == MUSTER_TEST_PYTHON && is_aborted);
+  return rank.exit_code == 0 || (program == TestPython() && is_aborted);
 }
 
 // What the main process of several ranks printed; all of them must succeed.
@@ -116,7 +117,7 @@ TEST(Port, TrainsAloneAndOnTwoRanksAndUnderTorchrun) {
   EXPECT_EQ(ranks[0].exit_code, 0) << ranks[0].output;
   check(ranks[0].output);
   EXPECT_EQ(ranks[0].output, ranks[1].output) << "the ranks hold the same weights";
-  check(output_alone({MUSTER_TEST_PYTHON, "-m", "torch.distributed.run", "--standalone",
+  check(output_alone({TestPython(), "-m", "torch.distributed.run", "--standalone",
                       "--nproc-per-node", "2", "--no-python", example("port_distributed")}));
 }
 
@@ -194,7 +195,7 @@ TEST(CharTransformer, TakesTheStepsOfItsPythonTwin) {
   const auto options = small_transformer({"--steps", "5", "--micro-batch", "2", "--in-order"});
   const std::string cpp = output_of(2, {example("char_transformer")}, options);
   const std::string python =
-      output_of(2, {MUSTER_TEST_PYTHON, source("char_transformer/train.py")}, options);
+      output_of(2, {TestPython(), source("char_transformer/train.py")}, options);
   expect_close(numbers(cpp, "loss"), numbers(python, "loss"), 2e-4);
   expect_close(numbers(cpp, "lr"), numbers(python, "lr"), 1e-6);
 }
@@ -202,7 +203,7 @@ TEST(CharTransformer, TakesTheStepsOfItsPythonTwin) {
 TEST(Digits, TakeTheStepsOfTheirPythonTwin) {
   const std::vector<std::string> options = {"--in-order", "--epochs", "1"};
   const std::string cpp = output_of(2, {example("digits")}, options);
-  const std::string python = output_of(2, {MUSTER_TEST_PYTHON, source("digits/train.py")}, options);
+  const std::string python = output_of(2, {TestPython(), source("digits/train.py")}, options);
   // Steps are equal except for the short last one of an epoch: Accelerate pads it with repeated
   // samples.
   expect_close(numbers(cpp, "loss"), numbers(python, "loss"), 2e-3);
@@ -225,7 +226,7 @@ TEST(Regression, MeasuresEverySampleOnceOnAnyNumberOfRanks) {
 
 TEST(Regression, HasAPythonTwin) {
   const std::string output =
-      output_of(2, {MUSTER_TEST_PYTHON, source("regression/train.py")}, {"--epochs", "2"});
+      output_of(2, {TestPython(), source("regression/train.py")}, {"--epochs", "2"});
   EXPECT_NE(output.find("kept 501"), std::string::npos) << output;
 }
 

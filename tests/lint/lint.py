@@ -280,12 +280,14 @@ def main():
     lint = Lint()
     sources = []
     for path in paths:
-        if not path.endswith((".cc", ".h", ".py", ".proto", ".cmake", "CMakeLists.txt", "dev", ".md")):
+        if not path.endswith((".cc", ".h", ".py", ".proto", ".cmake", "CMakeLists.txt", "dev", ".sh", ".md")):
             continue
         with open(os.path.join(ROOT, path), encoding="utf-8") as file:
             lines = file.read().split("\n")
         if path != "tests/lint/lint.py":
             lint.check_text(path, lines)
+        if path.endswith("CMakeLists.txt"):
+            sources.append((path, lines))
         if path in cpp:
             lint.check_includes(path, lines)
             lint.check_banned(path, lines)

@@ -1,6 +1,7 @@
-"""Local functions of two sources in one folder must not share a name. Used by lint.py.
+"""Local functions of two sources of one folder or unit must not share a name. Used by lint.py.
 
-Several sources of a target are compiled as one translation unit. Two local functions with the same name and the same
+Several sources of a target are compiled as one translation unit (cmake/MusterUnits.cmake): those of a folder, and those
+that a CMakeLists.txt puts into a unit by its name. Two local functions with the same name and the same
 parameters are a compiler error there. With different parameters they become overloads, and a call may silently reach the
 other file's function. This check finds those.
 """
@@ -13,6 +14,8 @@ CLOSES = re.compile(r"^\}  // namespace$")
 # A definition or declaration at the left margin: a return type, a name, an open parenthesis.
 FUNCTION = re.compile(r"^(?!using |namespace |class |struct |enum |template|static_assert|return |#|//|\}|friend )"
                       r"[A-Za-z_][\w:<>,*&\[\]() ]*?[ *&>]([A-Za-z_]\w*)\((?!\*)")
+# muster_sources(TARGET … UNIT NAME a.cc…) and muster_trainer_area(NAME UNIT NAME SOURCES a.cc…).
+NAMED = re.compile(r"muster_(?:sources\((\w+)(?: COLD)?|trainer_(area)\(\w+) UNIT (\w+)\s([^()]*)\)")
 ALONE = re.compile(r"^(tests|trainer/plugins)/")  # each source is a separate target
 
 
@@ -31,13 +34,27 @@ def local_functions(lines):
                 yield number, found.group(1)
 
 
+def units(sources):
+    """{path of a source: the unit that a CMakeLists.txt names for it}."""
+    found = {}
+    for path, lines in sources:
+        if os.path.basename(path) == "CMakeLists.txt":
+            for named in NAMED.finditer("\n".join(lines)):
+                for source in re.findall(r"\S+\.cc\b", named.group(4)):
+                    unit = f"{named.group(1) or named.group(2)}:{named.group(3)}"
+                    found[os.path.normpath(os.path.join(os.path.dirname(path), source))] = unit
+    return found
+
+
 def findings(sources):
-    """`sources` are (path, lines) of .cc files. Yields (path, line number, what is wrong)."""
+    """`sources` are (path, lines) of .cc files and of CMakeLists.txt. Yields (path, line number, what is wrong)."""
+    sources = list(sources)
     places = collections.defaultdict(list)
+    unit_of = units(sources)
     for path, lines in sources:
         if path.endswith(".cc") and not ALONE.match(path):
             for number, name in local_functions(lines):
-                places[os.path.dirname(path), name].append((path, number))
+                places[unit_of.get(path, os.path.dirname(path)), name].append((path, number))
     for (_, name), where in sorted(places.items()):
         first = where[0]
         for path, number in where[1:]:

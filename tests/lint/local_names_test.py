@@ -32,6 +32,15 @@ class LocalNames(unittest.TestCase):
         public = ("a/third.cc", ["namespace muster {", "int Sum(int a) {", "}"])
         self.assertEqual(names(source("a/one.cc", "int Sum(int a) {", "}"), public), [])
 
+    def test_units_across_folders(self):
+        lists = ("a/CMakeLists.txt", ["muster_sources(a COLD UNIT json", "  one.cc", "  b/other.cc)"])
+        line = "int Sum(int a) {"
+        self.assertEqual(names(lists, source("a/one.cc", line), source("a/b/other.cc", line)), ["Sum"])
+        self.assertEqual(names(lists, source("a/one.cc", line), source("a/third.cc", line)), [])
+        areas = [(f"t/src/{area}/CMakeLists.txt", [f"muster_trainer_area({area} UNIT ranks SOURCES {area}.cc)"])
+                 for area in ("x", "y")]
+        self.assertEqual(names(*areas, source("t/src/x/x.cc", line), source("t/src/y/y.cc", line)), ["Sum"])
+
     def test_other_folders_and_tests_are_other_programs(self):
         line = "int Sum(int a) {"
         self.assertEqual(names(source("a/one.cc", line), source("b/one.cc", line)), [])

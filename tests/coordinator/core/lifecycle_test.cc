@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/files.h"
 #include "coordinator/core/state.h"
+#include "tests/support/paths.h"
 
 namespace muster::coordinator {
 namespace {
@@ -27,7 +28,7 @@ std::string PrintedTable() {
 }
 
 TEST(Lifecycle, TheDocumentShowsTheTable) {
-  const std::string path = std::string(MUSTER_DOCS_DIR) + "/lifecycle.md";
+  const std::string path = TestSource("docs/lifecycle.md");
   const std::string recorded = common::ReadFile(path).value_or("missing");
   const bool rewrite = std::getenv("MUSTER_UPDATE_SCENARIOS") != nullptr;
   if (rewrite && recorded != PrintedTable()) std::ofstream(path) << PrintedTable();

@@ -11,13 +11,14 @@
 #include "common/files.h"
 #include "common/version.h"
 #include "tests/support/cluster_script.h"
+#include "tests/support/paths.h"
 
 namespace muster::testing {
 namespace {
 
 std::vector<std::string> ScenarioFiles() {
   std::vector<std::string> names;
-  const std::vector<std::string> all = common::ListDirectory(MUSTER_SCENARIO_DIR).value();
+  const std::vector<std::string> all = common::ListDirectory(TestSource("tests/scenarios")).value();
   for (const std::string& name : all) {
     if (name.ends_with(".txt")) names.push_back(name);
   }
@@ -27,7 +28,7 @@ std::vector<std::string> ScenarioFiles() {
 class Scenario : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Scenario, LeadsToTheRecordedEventsCommandsAndReasons) {
-  const std::string path = std::string(MUSTER_SCENARIO_DIR) + "/" + GetParam();
+  const std::string path = TestSource("tests/scenarios/" + GetParam());
   const std::string recorded = common::ReadFile(path).value();
   // A release changes no scenario.
   const std::string now =

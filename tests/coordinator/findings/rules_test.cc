@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "tests/support/job_story.h"
+#include "tests/support/paths.h"
 
 namespace muster::testing {
 namespace {
@@ -515,7 +516,7 @@ TEST(RulesTest, EachHasItsOwnCode) {
 }
 
 TEST(RulesTest, ThePageDescribesEachCode) {
-  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/docs/findings.md");
+  std::ifstream file(TestSource("docs/findings.md"));
   std::stringstream page;
   page << file.rdbuf();
   for (const coordinator::Rule& rule : coordinator::Rules()) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/files.h"
+#include "common/hex.h"
 #include "common/problem.h"
 #include "coordinator/http/answers.h"
 #include "coordinator/http/front.h"
@@ -15,7 +16,6 @@
 #include "coordinator/http/site.h"
 #include "coordinator/http/target.h"
 #include "coordinator/http/token_file.h"
-#include "identity/hex.h"
 #include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator::http {
@@ -184,7 +184,7 @@ TEST_F(HttpSessions, ACookieSaysWhoseItIsAndNobodyCanChangeThat) {
   const std::string begin = pair.substr(0, pair.rfind('.') + 1);
   for (const std::string& other :
        {std::string("user:root "), std::string("user:alicE "), std::string(" "), std::string()})
-    EXPECT_EQ(Of("cookie", begin + identity::ToHex(other)), Proof::kNone) << other;
+    EXPECT_EQ(Of("cookie", begin + common::ToHex(other)), Proof::kNone) << other;
   EXPECT_EQ(Of("cookie", begin + "zz"), Proof::kNone);
   EXPECT_EQ(Of("cookie", pair.substr(0, pair.rfind('.'))), Proof::kNone);
 }

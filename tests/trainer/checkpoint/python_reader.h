@@ -5,11 +5,12 @@
 #include <string>
 
 #include "support/child_process.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 
 inline ChildResult python(const std::string& program, const std::string& argument) {
-  ChildProcess child({MUSTER_TEST_PYTHON, "-c", program, argument}, {{"OMP_NUM_THREADS", "1"}});
+  ChildProcess child({TestPython(), "-c", program, argument}, {{"OMP_NUM_THREADS", "1"}});
   return child.wait(std::chrono::steady_clock::now() + std::chrono::seconds(120));
 }
 

@@ -10,13 +10,14 @@
 #include "muster/checkpoint/checkpoint_options.h"
 #include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
 
 std::vector<ChildResult> run(int world_size, const std::vector<std::string>& arguments,
                              const std::map<std::string, std::string>& environment = {}) {
-  std::vector<std::string> argv = {SHARD_RANKS};
+  std::vector<std::string> argv = {TestBuild("bin/tests/shard_ranks")};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   return run_ranks({.argv = argv, .world_size = world_size, .environment = environment});
 }

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "support/rank_launcher.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -14,7 +15,7 @@ using Environment = std::map<std::string, std::string>;
 
 std::vector<ChildResult> run(int world_size, const std::string& scenario,
                              const Environment& environment = {}) {
-  return run_ranks({.argv = {COLLECTIVES_RANKS, scenario},
+  return run_ranks({.argv = {TestBuild("bin/tests/collectives_ranks"), scenario},
                     .world_size = world_size,
                     .environment = environment});
 }
@@ -36,7 +37,8 @@ TEST(Collectives, HoldInDebugModeToo) {
 
 // If the ranks share no memory, everything goes through sockets.
 TEST(Collectives, HoldOverSeveralMachines) {
-  const RankPlan plan{.argv = {COLLECTIVES_RANKS, "all"}, .world_size = 3, .nodes = 2};
+  const RankPlan plan{
+      .argv = {TestBuild("bin/tests/collectives_ranks"), "all"}, .world_size = 3, .nodes = 2};
   for (const ChildResult& rank : run_ranks(plan)) EXPECT_EQ(rank.exit_code, 0) << rank.output;
 }
 
@@ -104,11 +106,13 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 TEST(Collectives, AnswerAsAccelerateDoes) {
   const Environment environment = {{"GLOO_SOCKET_IFNAME", "lo"}, {"PYTHONWARNINGS", "ignore"}};
-  const auto own =
-      run_ranks({.argv = {OPERATIONS_RANKS}, .world_size = 2, .environment = environment});
-  const auto python = run_ranks({.argv = {MUSTER_TEST_PYTHON, OPERATIONS_SCRIPT},
-                                 .world_size = 2,
-                                 .environment = environment});
+  const auto own = run_ranks({.argv = {TestBuild("bin/tests/operations_ranks")},
+                              .world_size = 2,
+                              .environment = environment});
+  const auto python =
+      run_ranks({.argv = {TestPython(), TestSource("tests/trainer/collectives/operations.py")},
+                 .world_size = 2,
+                 .environment = environment});
   for (size_t rank = 0; rank < 2; ++rank) {
     ASSERT_EQ(own[rank].exit_code, 0) << own[rank].output;
     ASSERT_EQ(python[rank].exit_code, 0) << python[rank].output;

@@ -10,6 +10,7 @@
 #include "data/loader_world.h"
 #include "support/child_process.h"
 #include "support/temporary_directory.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -98,7 +99,8 @@ TEST(AccelerateParity, HasTheIndexListsOfItsShardsAndSamplerForEverySizeAndFlag)
   const TemporaryDirectory directory;
   std::ofstream(directory / "cases.json")
       << nlohmann::json{{"cases", cases}, {"orders", orders}}.dump();
-  ChildProcess python({MUSTER_TEST_PYTHON, ACCELERATE_SHARDS, directory / "cases.json"},
+  ChildProcess python({TestPython(), TestSource("tests/trainer/data/accelerate_shards.py"),
+                       directory / "cases.json"},
                       {{"OMP_NUM_THREADS", "1"}});
   const auto result = python.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60));
   EXPECT_EQ(result.exit_code, 0) << result.output;

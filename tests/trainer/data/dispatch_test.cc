@@ -3,16 +3,17 @@
 
 #include "data/loader_world.h"
 #include "support/rank_launcher.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
 
 std::vector<std::string> outputs_of(const std::string& scenario, int world_size, int workers) {
   std::vector<std::string> outputs;
-  for (const ChildResult& result :
-       run_ranks({.argv = {DISPATCH_RANKS, scenario, std::to_string(workers)},
-       .world_size = world_size,
-       .environment = {{"OMP_NUM_THREADS", "1"}}})) {
+  for (const ChildResult& result : run_ranks(
+           {.argv = {TestBuild("bin/tests/dispatch_ranks"), scenario, std::to_string(workers)},
+ .world_size = world_size,
+ .environment = {{"OMP_NUM_THREADS", "1"}}})) {
     EXPECT_EQ(result.exit_code, 0) << result.output;
     outputs.push_back(result.output);
   }

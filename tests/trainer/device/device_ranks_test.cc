@@ -7,6 +7,7 @@
 
 #include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -16,8 +17,8 @@ using Environment = std::map<std::string, std::string>;
 // Ranks that find the plug-ins and write their logs into `logs`.
 std::vector<ChildResult> run(int world_size, std::vector<std::string> arguments,
                              Environment environment = {}, const std::string& logs = "") {
-  arguments.insert(arguments.begin(), DEVICE_RANKS);
-  environment["MUSTER_PLUGIN_PATH"] = PLUGINS;
+  arguments.insert(arguments.begin(), TestBuild("bin/tests/device_ranks"));
+  environment["MUSTER_PLUGIN_PATH"] = TestBuild("tests/trainer/device/plugins");
   RankPlan plan{.argv = arguments, .world_size = world_size, .environment = environment};
   if (!logs.empty()) {
     plan.environment_of = [logs](int rank) {

@@ -6,13 +6,15 @@
 
 #include "muster/base/errors.h"
 #include "support/temporary_directory.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
 
 std::string refusal(const std::string& name) {
   try {
-    load_device_plugin(name, OWN_TORCH, {"/nonexistent", PLUGINS});
+    load_device_plugin(name, OWN_TORCH,
+                       {"/nonexistent", TestBuild("tests/trainer/device/plugins")});
   } catch (const DeviceError& error) {
     return error.what();
   }
@@ -20,7 +22,8 @@ std::string refusal(const std::string& name) {
 }
 
 std::string start_of(const std::string& name) {
-  return "device '" + name + "': the plug-in " PLUGINS "/libmuster_trainer_" + name + ".so ";
+  return "device '" + name + "': the plug-in " + TestBuild("tests/trainer/device/plugins") +
+         "/libmuster_trainer_" + name + ".so ";
 }
 
 TEST(PluginLibrary, OfAnotherAbiIsRefusedBeforeAnythingOfItRuns) {
@@ -78,7 +81,8 @@ TEST(PluginLibrary, ThatIsMissingNamesThePlacesThatWereSearched) {
   EXPECT_EQ(text.find("device 'absent': the plug-in libmuster_trainer_absent.so was not found: "),
             0u)
       << text;
-  EXPECT_NE(text.find("searched /nonexistent, " PLUGINS ", the system's library directories: add "
+  EXPECT_NE(text.find("searched /nonexistent, " + TestBuild("tests/trainer/device/plugins") +
+                      ", the system's library directories: add "
                       "its directory to MUSTER_PLUGIN_PATH"),
             std::string::npos)
       << text;

@@ -16,6 +16,7 @@
 #include "client/hang_report.h"
 #include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -103,7 +104,7 @@ class Ranks {
   Ranks(const std::string& directory, std::vector<std::string> arguments,
         const std::map<std::string, std::string>& environment)
       : directory_(directory) {
-    arguments.insert(arguments.begin(), DIAGNOSIS_RANKS);
+    arguments.insert(arguments.begin(), TestBuild("bin/tests/diagnosis_ranks"));
     thread_ = std::thread(
         [this, plan = RankPlan{.argv = arguments,
                                .world_size = kRanks,

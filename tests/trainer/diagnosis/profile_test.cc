@@ -9,6 +9,7 @@
 #include "support/child_process.h"
 #include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -17,7 +18,9 @@ constexpr std::chrono::seconds kPatience(120);
 
 std::map<std::string, std::string> read_traces(const std::string& directory, int cycle) {
   ChildProcess python(
-      {MUSTER_TEST_PYTHON, READ_TRACE, TRACE_TIMELINE, directory, std::to_string(cycle)}, {});
+      {TestPython(), TestSource("tests/trainer/diagnosis/read_trace.py"),
+       TestSource("trainer/tools/trace_timeline.py"), directory, std::to_string(cycle)},
+      {});
   const ChildResult result = python.wait(std::chrono::steady_clock::now() + kPatience);
   EXPECT_EQ(result.exit_code, 0) << result.output;
   return said(result);
@@ -29,10 +32,10 @@ class Profile : public ::testing::TestWithParam<std::pair<const char*, const cha
 TEST_P(Profile, ShowsOperatorsCommunicationAndTheOverlapThatTheTraceHas) {
   const auto [width, communication] = GetParam();
   const TemporaryDirectory directory;
-  for (const ChildResult& rank :
-       run_ranks({.argv = {DIAGNOSIS_RANKS, "profile", directory / "t", width},
-       .world_size = 2,
-       .deadline = kPatience})) {
+  for (const ChildResult& rank : run_ranks(
+           {.argv = {TestBuild("bin/tests/diagnosis_ranks"), "profile", directory / "t", width},
+ .world_size = 2,
+ .deadline = kPatience})) {
     ASSERT_EQ(rank.exit_code, 0) << rank.output;
     EXPECT_EQ(said(rank)["cycles"], "2");
     EXPECT_NE(rank.output.find(" hidden\n"), std::string::npos) << rank.output;
@@ -95,7 +98,7 @@ TEST(Schedule, IsTorchProfilers) {
     }
     ours += "\n";
   }
-  ChildProcess python({MUSTER_TEST_PYTHON, "-c", program}, {});
+  ChildProcess python({TestPython(), "-c", program}, {});
   const ChildResult theirs = python.wait(std::chrono::steady_clock::now() + kPatience);
   ASSERT_EQ(theirs.exit_code, 0) << theirs.output;
   EXPECT_EQ(theirs.output, ours);

@@ -5,11 +5,14 @@
 
 #include <string>
 
+#include "tests/support/paths.h"
+
 namespace {
 
 class Library {
  public:
-  explicit Library(const char* path) : handle_(::dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
+  explicit Library(const std::string& path)
+      : handle_(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     if (handle_ == nullptr) {
       ADD_FAILURE() << ::dlerror();
       return;
@@ -32,9 +35,9 @@ class Library {
 };
 
 TEST(TwoLibrariesWithTheSdk, ShardTheirModelsInOneProcess) {
-  const Library second(SECOND_LIBRARY);
+  const Library second(muster::TestBuild("tests/trainer/libraries/libtrainer_sdk_second.so"));
   {
-    const Library first(FIRST_LIBRARY);
+    const Library first(muster::TestBuild("tests/trainer/libraries/libtrainer_sdk_first.so"));
     EXPECT_EQ(first("open"), "done");
     EXPECT_EQ(second("open"), "done");
     for (int step = 0; step < 3; ++step) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "support/rank_launcher.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -13,7 +14,8 @@ namespace {
 std::vector<std::map<std::string, std::string>> ranks_of(const std::string& scenario) {
   std::vector<std::map<std::string, std::string>> values;
   for (const ChildResult& result :
-       run_ranks({.argv = {RECOMPUTED_RANKS, scenario}, .world_size = 2})) {
+       run_ranks({.argv = {TestBuild("bin/tests/checkpointed_parts_ranks"), scenario},
+       .world_size = 2})) {
     EXPECT_EQ(result.exit_code, 0) << result.output;
     values.push_back(said(result));
   }

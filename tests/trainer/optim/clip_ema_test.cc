@@ -12,6 +12,7 @@
 #include "muster/optim/clip_grad.h"
 #include "muster/optim/ema.h"
 #include "optim/twin.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -86,7 +87,8 @@ TEST(Clipping, NormsAndGradientsAreBitEqualToPythons) {
   }
   const std::vector<std::string> some = {"float4", "half1", "empty", "turned"};
   cases.push_back({{"name", "value"}, {"gradients", some}, {"value", 0.3}});
-  const Tensors python = ask_python(OPTIM_TWIN, "clipping", make_gradients(), cases);
+  const Tensors python = ask_python(TestSource("tests/trainer/optim/optim_twin.py"), "clipping",
+                                    make_gradients(), cases);
   ASSERT_FALSE(python.empty());
   for (const Clip& clip : clips()) {
     const auto parameters = parameters_of(clip.gradients);
@@ -173,7 +175,8 @@ TEST(MovingAverage, IsBitEqualToPythonsAveragedModel) {
   }
   const json cases = {{{"name", "slow"}, {"decay", 0.999}, {"updates", 20}},
                       {{"name", "quick"}, {"decay", 0.5}, {"updates", 20}}};
-  const Tensors python = ask_python(OPTIM_TWIN, "averages", weights, cases);
+  const Tensors python =
+      ask_python(TestSource("tests/trainer/optim/optim_twin.py"), "averages", weights, cases);
   ASSERT_FALSE(python.empty());
   for (const json& each : cases) {
     Model model;

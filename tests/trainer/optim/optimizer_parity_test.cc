@@ -10,6 +10,7 @@
 
 #include "muster/optim/optimizers.h"
 #include "optim/twin.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -152,7 +153,8 @@ class OptimizersLikePython : public testing::Test {
     cases_ = make_cases();
     json descriptions = json::array();
     for (const OptimizerCase& each : cases_) descriptions.push_back(each.description);
-    expected_ = ask_python(OPTIM_TWIN, "optimizers", input(), descriptions);
+    expected_ = ask_python(TestSource("tests/trainer/optim/optim_twin.py"), "optimizers", input(),
+                           descriptions);
   }
 
   // The same steps here: name to parameter.

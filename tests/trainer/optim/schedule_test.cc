@@ -14,6 +14,7 @@
 #include "muster/base/errors.h"
 #include "muster/optim/optimizers.h"
 #include "optim/twin.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -145,7 +146,8 @@ TEST(Schedules, WholeRunsEqualPythons) {
     if (!each.metrics.empty()) description["metrics"] = each.metrics;
     descriptions.push_back(description);
   }
-  const Tensors python = ask_python(OPTIM_TWIN, "schedules", {}, descriptions);
+  const Tensors python =
+      ask_python(TestSource("tests/trainer/optim/optim_twin.py"), "schedules", {}, descriptions);
   ASSERT_FALSE(python.empty());
   for (const ScheduleCase& each : all_cases()) {
     const auto optimizer = make_optimizer(each.optimizer);

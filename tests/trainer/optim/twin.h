@@ -18,6 +18,7 @@
 
 #include "support/child_process.h"
 #include "support/temporary_directory.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 
@@ -47,7 +48,7 @@ inline Tensors ask_python(const std::string& script, const std::string& mode, co
   const std::string path = directory.path();
   write_tensors(path + "/in.pt", input);
   std::ofstream(path + "/cases.json") << cases.dump();
-  ChildProcess python({MUSTER_TEST_PYTHON, script, mode, path}, {{"OMP_NUM_THREADS", "1"}});
+  ChildProcess python({TestPython(), script, mode, path}, {{"OMP_NUM_THREADS", "1"}});
   const ChildResult result =
       python.wait(std::chrono::steady_clock::now() + std::chrono::minutes(3));
   EXPECT_EQ(result.exit_code, 0) << result.output;

@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "support/rank_launcher.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 
 inline std::vector<ChildResult> run_scenario(int world_size, std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), PARALLEL_RANKS);
+  arguments.insert(arguments.begin(), TestBuild("bin/tests/parallel_ranks"));
   return run_ranks({.argv = arguments, .world_size = world_size});
 }
 

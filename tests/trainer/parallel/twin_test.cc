@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "parallel/rank_output.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -46,7 +47,8 @@ const Twins& twins_on(int world_size) {
   const auto results = run_scenario(world_size, arguments);
   for (const ChildResult& result : results) EXPECT_EQ(result.exit_code, 0) << result.output;
   twins.cpp = curves_of(results);
-  RankPlan python{.argv = {MUSTER_TEST_PYTHON, DDP_TWIN}, .world_size = world_size};
+  RankPlan python{.argv = {TestPython(), TestSource("tests/trainer/parallel/ddp_twin.py")},
+                  .world_size = world_size};
   python.argv.insert(python.argv.end(), kCases.begin(), kCases.end());
   python.environment = {{"GLOO_SOCKET_IFNAME", "lo"}, {"PYTHONWARNINGS", "ignore"}};
   twins.python_results = run_ranks(python);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "support/child_process.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 
@@ -20,7 +21,7 @@ inline nlohmann::json read_json(const std::string& path) {
 // Runs the twin to write the data and initial weights of all models there.
 inline void write_inputs(const std::string& directory) {
   ChildProcess inputs(
-      {MUSTER_TEST_PYTHON, PARITY_DIRECTORY "/parity_twin.py", "--inputs", directory}, {});
+      {TestPython(), TestSource("tests/trainer/parity/parity_twin.py"), "--inputs", directory}, {});
   const ChildResult result =
       inputs.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60));
   ASSERT_EQ(result.exit_code, 0) << result.output;

@@ -13,6 +13,7 @@
 #include "parity/parity_files.h"
 #include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kRanks = 2;
-constexpr char kCases[] = PARITY_DIRECTORY "/cases.json";
+const std::string kCases = TestSource("tests/trainer/parity/cases.json");
 
 // How much the two sides' numbers differ.
 struct Difference {
@@ -60,7 +61,7 @@ class Parity : public ::testing::Test {
       names.push_back(one.at("name"));
       cases_[names.back()] = one;
     }
-    run({MUSTER_TEST_PYTHON, "-Wignore", PARITY_DIRECTORY "/parity_twin.py"}, names);
+    run({TestPython(), "-Wignore", TestSource("tests/trainer/parity/parity_twin.py")}, names);
   }
 
   static void TearDownTestSuite() {
@@ -74,7 +75,7 @@ class Parity : public ::testing::Test {
   static void expect_parity(const std::vector<std::string>& names) {
     for (const std::string& name : names) {
       ASSERT_TRUE(cases_.contains(name)) << name;
-      run({PARITY_RANKS}, {name});
+      run({TestBuild("bin/tests/trainer_parity_ranks")}, {name});
     }
     if (HasFatalFailure()) return;
     for (const std::string& name : names) compare(cases_[name]);

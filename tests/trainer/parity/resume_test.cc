@@ -14,6 +14,7 @@
 #include "parity/parity_files.h"
 #include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -46,9 +47,9 @@ class Resume : public ::testing::Test {
     one["checkpoint_dir"] = *directory_ / ("checkpoints" + std::to_string(runs));
     const std::string cases = *directory_ / "cases.json";
     std::ofstream(cases) << json::array({one});
-    const auto results = run_ranks(
-        {.argv = {PARITY_RANKS, cases, directory_->path(), directory_->path(), one["name"]},
-         .world_size = world_size});
+    const auto results = run_ranks({.argv = {TestBuild("bin/tests/trainer_parity_ranks"), cases,
+                                             directory_->path(), directory_->path(), one["name"]},
+                                    .world_size = world_size});
     std::vector<json> written;
     for (int rank = 0; rank < world_size; ++rank) {
       EXPECT_EQ(results[rank].exit_code, 0) << results[rank].output;

@@ -14,6 +14,7 @@
 #include "muster/optim/clip_grad.h"
 #include "muster/optim/optimizers.h"
 #include "optim/twin.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -133,7 +134,8 @@ TEST(GradScaler, ScalesStepsAndWeightsAreThoseOfPython) {
   json cases = json::array();
   for (const Case& each : all_cases()) cases.push_back(describe(each));
   const Tensors input = make_input();
-  const Tensors python = ask_python(PRECISION_TWIN, "sequences", input, cases);
+  const Tensors python = ask_python(TestSource("tests/trainer/precision/precision_twin.py"),
+                                    "sequences", input, cases);
   ASSERT_FALSE(python.empty());
   for (const Case& each : all_cases()) {
     GradScaler scaler(each.scaler);
@@ -152,8 +154,8 @@ TEST(GradScaler, PythonContinuesFromItsStateAndBack) {
   // Python starts with different options: all of them come from the state.
   Case other = each;
   other.scaler = {};
-  const Tensors python =
-      ask_python(PRECISION_TWIN, "loaded", input, json::array({describe(other)}));
+  const Tensors python = ask_python(TestSource("tests/trainer/precision/precision_twin.py"),
+                                    "loaded", input, json::array({describe(other)}));
   ASSERT_FALSE(python.empty());
   GradScaler again;
   again.load_state_dict(scaler.state_dict());

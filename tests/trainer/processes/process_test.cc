@@ -7,13 +7,14 @@
 #include "checkpoint/checkpoint_directory.h"
 #include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
 
 std::vector<ChildResult> run(int world_size, std::vector<std::string> arguments,
                              const std::map<std::string, std::string>& environment = {}) {
-  arguments.insert(arguments.begin(), TRAINER_RANKS);
+  arguments.insert(arguments.begin(), TestBuild("bin/tests/trainer_ranks"));
   return run_ranks({.argv = arguments, .world_size = world_size, .environment = environment});
 }
 
@@ -201,7 +202,7 @@ TEST(Checkpoint, IsOnePartPerNodeWhereNodesHaveTheirOwnDirectories) {
   const TemporaryDirectory directory;
   const auto on_nodes = [&](const std::string& variable, const std::vector<std::string>& paths,
                             const std::vector<std::string>& arguments) {
-    RankPlan plan{.argv = {TRAINER_RANKS}, .world_size = 3, .nodes = 2};
+    RankPlan plan{.argv = {TestBuild("bin/tests/trainer_ranks")}, .world_size = 3, .nodes = 2};
     plan.argv.insert(plan.argv.end(), arguments.begin(), arguments.end());
     plan.environment_of = [=](int rank) {
       return std::map<std::string, std::string>{{variable, paths[rank < 2 ? 0 : 1]}};
@@ -231,7 +232,9 @@ TEST(Checkpoint, IsOnePartPerNodeWhereNodesHaveTheirOwnDirectories) {
 TEST(Checkpoint, IsWrittenOnceWhereNodesShareTheDirectory) {
   const TemporaryDirectory directory;
   const auto results = run_ranks(
-      {.argv = {TRAINER_RANKS, "train", directory.path(), "2", "1"}, .world_size = 2, .nodes = 2});
+      {.argv = {TestBuild("bin/tests/trainer_ranks"), "train", directory.path(), "2", "1"},
+       .world_size = 2,
+       .nodes = 2});
   for (const ChildResult& result : results) EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_EQ(read_checkpoint(directory / "step-2", true).shards.size(), 2u);
   EXPECT_TRUE(path_exists(directory / "step-2/part-00001-of-00002.json"));
@@ -241,7 +244,7 @@ TEST(Checkpoint, IsWrittenOnceWhereNodesShareTheDirectory) {
 TEST(Checkpoint, IsReadByPythonsSafetensors) {
   const TemporaryDirectory directory;
   outcome(2, {"train", directory.path(), "1", "1"});
-  ChildProcess python({MUSTER_TEST_PYTHON, "-c",
+  ChildProcess python({TestPython(), "-c",
                        "import sys\n"
                        "from safetensors import safe_open\n"
                        "with safe_open(sys.argv[1], 'np') as shard:\n"
@@ -290,7 +293,7 @@ TEST(Ranks, GatherAndReduceScalarsAndTensors) {
     EXPECT_EQ(rank["integer_mean"], "refused");
   }
   // In a single process, the same calls return the same shapes.
-  ChildProcess alone({TRAINER_RANKS, "collectives"}, {});
+  ChildProcess alone({TestBuild("bin/tests/trainer_ranks"), "collectives"}, {});
   auto values = said(alone.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60)));
   EXPECT_EQ(values["scalar"], "0");
   EXPECT_EQ(values["rows"], "0,0,0,0");
@@ -317,9 +320,10 @@ TEST(Ranks, ReportHowManyJoinedWhenOneIsMissing) {
 }
 
 TEST(Ranks, MeetAtTheStoreOfTorchrunsAgent) {
-  ChildProcess torchrun({MUSTER_TEST_PYTHON, "-m", "torch.distributed.run", "--standalone",
-                         "--nproc-per-node", "2", "--no-python", TRAINER_RANKS, "agent_store"},
-                        {{"OMP_NUM_THREADS", "1"}});
+  ChildProcess torchrun(
+      {TestPython(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+       "--no-python", TestBuild("bin/tests/trainer_ranks"), "agent_store"},
+      {{"OMP_NUM_THREADS", "1"}});
   const auto result = torchrun.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60));
   if (result.output.find("No module named") != std::string::npos) GTEST_SKIP() << "no torchrun";
   EXPECT_EQ(result.exit_code, 0) << result.output;
@@ -338,7 +342,7 @@ std::string curve_of(const std::string& output) {
 }
 
 TEST(Digits, ReachTheGoalOnTwoRanks) {
-  const auto ranks = run_ranks({.argv = {DIGITS}, .world_size = 2});
+  const auto ranks = run_ranks({.argv = {TestBuild("bin/examples/digits")}, .world_size = 2});
   const std::string& output = ranks[0].output;
   ASSERT_EQ(ranks[0].exit_code, 0) << output;
   const size_t final = output.find("held-out digits: ");
@@ -349,7 +353,8 @@ TEST(Digits, ReachTheGoalOnTwoRanks) {
 
 TEST(Digits, ContinueTheirCurveAfterAStop) {
   for (const std::vector<std::string>& program :
-       {std::vector<std::string>{DIGITS}, {MUSTER_TEST_PYTHON, DIGITS_PYTHON}}) {
+       {std::vector<std::string>{TestBuild("bin/examples/digits")},
+        {TestPython(), TestSource("examples/digits_python/train.py")}}) {
     const auto digits = [&](const TemporaryDirectory& directory, const std::string& resume_from) {
       RankPlan plan{.argv = program, .world_size = 2};
       plan.argv.insert(plan.argv.end(), {"--epochs", "3"});

@@ -7,6 +7,7 @@
 
 #include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -16,8 +17,9 @@ using Said = std::vector<std::map<std::string, std::string>>;
 Said evaluate_alone(const char* stage, int world_size) {
   const TemporaryDirectory directory;
   Said ranks;
-  for (const ChildResult& rank :
-       run_ranks({.argv = {EVALUATION_RANKS, stage, directory.path()}, .world_size = world_size})) {
+  for (const ChildResult& rank : run_ranks(
+           {.argv = {TestBuild("bin/tests/trainer_evaluation_ranks"), stage, directory.path()},
+ .world_size = world_size})) {
     EXPECT_EQ(rank.exit_code, 0) << rank.output;
     ranks.push_back(said(rank));
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/rank_launcher.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -18,8 +19,9 @@ using Numbers = std::map<std::string, std::vector<double>>;  // by way
 
 // The blocks are small: with 0 each is its own unit, as in a large model.
 Numbers numbers_of(const std::string& stage, int64_t unit_numel_min = 0) {
-  const auto ranks =
-      run_ranks({.argv = {LOOP_RANKS, stage, std::to_string(unit_numel_min)}, .world_size = 2});
+  const auto ranks = run_ranks(
+      {.argv = {TestBuild("bin/tests/trainer_loop_ranks"), stage, std::to_string(unit_numel_min)},
+       .world_size = 2});
   Numbers numbers;
   for (const ChildResult& rank : ranks) EXPECT_EQ(rank.exit_code, 0) << stage << rank.output;
   std::istringstream lines(ranks[0].output);

@@ -16,6 +16,7 @@
 #include "parity/parity_files.h"
 #include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 
@@ -59,9 +60,9 @@ class ShardedRun : public ::testing::Test {
     }
     const std::string cases = *directory_ / "cases.json";
     std::ofstream(cases) << json::array({one});
-    return run_ranks(
-        {.argv = {PARITY_RANKS, cases, directory_->path(), directory_->path(), one["name"]},
-         .world_size = world_size});
+    return run_ranks({.argv = {TestBuild("bin/tests/trainer_parity_ranks"), cases,
+                               directory_->path(), directory_->path(), one["name"]},
+                      .world_size = world_size});
   }
 
   inline static std::unique_ptr<TemporaryDirectory> directory_;

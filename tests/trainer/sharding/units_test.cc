@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "support/rank_launcher.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -75,7 +76,8 @@ TEST(Units, OfTwoDtypesAreMergedEachWithItsOwn) {
 TEST(Units, OfManyTinyLayersNeedFewCollectives) {
   std::map<std::string, int> collectives;
   for (const char* stage : {"none", "zero1", "zero2", "zero3"}) {
-    for (const ChildResult& rank : run_ranks({.argv = {UNIT_RANKS, stage}, .world_size = 2})) {
+    for (const ChildResult& rank :
+         run_ranks({.argv = {TestBuild("bin/tests/trainer_unit_ranks"), stage}, .world_size = 2})) {
       ASSERT_EQ(rank.exit_code, 0) << rank.output;
       collectives[stage] = std::stoi(said(rank).at("collectives"));
     }

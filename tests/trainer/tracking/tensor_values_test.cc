@@ -10,6 +10,7 @@
 
 #include "support/child_process.h"
 #include "support/temporary_directory.h"
+#include "tests/support/paths.h"
 #include "tracking/histogram.h"
 
 namespace muster {
@@ -29,7 +30,8 @@ Json summary_writer_histograms(const std::vector<at::Tensor>& tensors) {
       file << "\n";
     }
   }
-  ChildProcess child({MUSTER_TEST_PYTHON, READ_TRACKERS, "histograms", directory / "values"},
+  ChildProcess child({TestPython(), TestSource("tests/trainer/tracking/read_trackers.py"),
+                      "histograms", directory / "values"},
                      {{"OMP_NUM_THREADS", "1"}});
   const ChildResult result =
       child.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60));

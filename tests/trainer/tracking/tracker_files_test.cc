@@ -14,6 +14,7 @@
 #include "muster/tracking/tracker.h"
 #include "support/child_process.h"
 #include "support/temporary_directory.h"
+#include "tests/support/paths.h"
 #include "tracking/event_record.h"
 #include "tracking/png.h"
 
@@ -27,7 +28,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The last line that the reader prints; libraries may print others before it.
 Json python_reads(const std::string& what, const std::string& path) {
-  ChildProcess child({MUSTER_TEST_PYTHON, READ_TRACKERS, what, path}, {});
+  ChildProcess child(
+      {TestPython(), TestSource("tests/trainer/tracking/read_trackers.py"), what, path}, {});
   const ChildResult result =
       child.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60));
   if (result.exit_code != 0) throw std::runtime_error(result.output);
@@ -73,7 +75,7 @@ class TensorBoardFilesTest : public TrackerFilesTest {
  protected:
   void SetUp() override {
     static const bool found = [] {
-      ChildProcess child({MUSTER_TEST_PYTHON, "-c", "import tensorboard"}, {});
+      ChildProcess child({TestPython(), "-c", "import tensorboard"}, {});
       return child.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60)).exit_code == 0;
     }();
     if (!found) GTEST_SKIP() << "no Python with tensorboard";

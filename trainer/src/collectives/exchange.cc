@@ -20,7 +20,7 @@ constexpr int64_t kTravellingBytes = 240;
 constexpr int64_t kSummedBytesMax = 256 << 10;  // across all ranks; see all_gather_bytes
 
 // FNV-1a, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv/.
-int64_t hash_of(const std::string& text) {
+int64_t hash_of_call(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   return static_cast<int64_t>(hash);
@@ -36,7 +36,7 @@ at::Tensor bytes_of(const std::string& text, int64_t size) {
   return bytes;
 }
 
-std::string text_of(const at::Tensor& bytes, int64_t size) {
+std::string text_in(const at::Tensor& bytes, int64_t size) {
   return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(size)};
 }
 
@@ -164,7 +164,7 @@ std::vector<int64_t> Collectives::exchange(const Call& call, int64_t number,
   if (group_) {
     const std::string own = call.describe();
     const CallName name(own);
-    const int64_t head[2] = {hash_of(own), number};
+    const int64_t head[2] = {hash_of_call(own), number};
     at::Tensor message = at::zeros({kHeadBytes + kTravellingBytes}, at::kByte);
     auto* bytes = static_cast<char*>(message.mutable_data_ptr());
     std::memcpy(bytes, head, kHeadBytes);
@@ -291,7 +291,7 @@ std::vector<std::string> Collectives::gather_strings(const char* function, const
   const int64_t longest = *std::max_element(sizes.begin(), sizes.end());
   if (longest == 0) return all;
   const at::Tensor rows = all_gather_bytes(function, bytes_of(own, longest));
-  for (int rank = 0; rank < world_size_; ++rank) all[rank] = text_of(rows[rank], sizes[rank]);
+  for (int rank = 0; rank < world_size_; ++rank) all[rank] = text_in(rows[rank], sizes[rank]);
   return all;
 }
 
@@ -318,7 +318,7 @@ std::string Collectives::broadcast_bytes(const char* function, const std::string
   c10d::BroadcastOptions options;
   options.rootRank = from;
   communicate(function, [&] { backend(content[0]).broadcast(content, options)->wait(); });
-  return rank_ == from ? bytes : text_of(content[0], size);
+  return rank_ == from ? bytes : text_in(content[0], size);
 }
 
 std::string Collectives::broadcast_object(const std::string& bytes, int from) {

@@ -18,7 +18,7 @@ namespace muster {
 namespace {
 
 // Tied weights count once, as in Python's parameters().
-std::vector<at::Tensor> gradients_of(at::TensorList parameters) {
+std::vector<at::Tensor> parameter_gradients(at::TensorList parameters) {
   std::vector<at::Tensor> gradients;
   gradients.reserve(parameters.size());
   for (const at::Tensor& parameter : distinct(parameters)) {
@@ -77,7 +77,7 @@ at::Tensor get_total_norm(at::TensorList gradients, double norm_type) {
 void clip_grads_with_norm_(at::TensorList parameters, double max_norm,
                            const at::Tensor& total_norm) {
   const torch::NoGradGuard no_grad;
-  const std::vector<at::Tensor> gradients = gradients_of(parameters);
+  const std::vector<at::Tensor> gradients = parameter_gradients(parameters);
   if (gradients.empty()) return;
   // Python's max_norm / x is x.reciprocal() * max_norm, with the number as the second factor.
   const at::Tensor ratio =
@@ -89,7 +89,7 @@ void clip_grads_with_norm_(at::TensorList parameters, double max_norm,
 
 at::Tensor clip_grad_norm_(at::TensorList parameters, double max_norm, double norm_type,
                            bool error_if_nonfinite) {
-  const at::Tensor norm = get_total_norm(gradients_of(parameters), norm_type);
+  const at::Tensor norm = get_total_norm(parameter_gradients(parameters), norm_type);
   if (error_if_nonfinite && !std::isfinite(norm.item<double>())) {
     throw Error("the total norm of order " + std::to_string(norm_type) +
                 " of the gradients is not finite, so they cannot be clipped; pass "
@@ -101,7 +101,7 @@ at::Tensor clip_grad_norm_(at::TensorList parameters, double max_norm, double no
 
 void clip_grad_value_(at::TensorList parameters, double clip_value) {
   const torch::NoGradGuard no_grad;
-  for_each_kind(gradients_of(parameters), [&](at::TensorList kind) {
+  for_each_kind(parameter_gradients(parameters), [&](at::TensorList kind) {
     at::_foreach_clamp_min_(kind, -clip_value);
     at::_foreach_clamp_max_(kind, clip_value);
   });

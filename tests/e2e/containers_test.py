@@ -1,8 +1,10 @@
 """The images of deploy/containers under podman: a coordinator and three workers with addresses of their own.
 
-Takes podman, buildah and root, and Debian 12 as an image: MUSTER_TEST_BASE, or one that mmdebstrap makes once.
+Takes podman, buildah and root, and this system's own release of Debian as an image: MUSTER_TEST_BASE, or one that
+mmdebstrap makes once and that is kept below the build tree.
 """
 import os
+import platform
 import re
 import resource
 import shutil
@@ -14,7 +16,11 @@ import harness
 from harness import OVER, RUNNING, SUCCEEDED, Case, children_of, need, wait_until
 
 CONTAINERFILE = os.path.join(harness.ROOT, "deploy", "containers", "Containerfile")
-BASE = os.environ.get("MUSTER_TEST_BASE", "localhost/muster-test-base")
+SUITE = platform.freedesktop_os_release().get("VERSION_CODENAME", "")  # what is built here runs there
+BASE = os.environ.get("MUSTER_TEST_BASE", f"localhost/muster-test-base-{SUITE}")
+BASE_TAR = os.path.join(harness.BUILD, "containers", f"{SUITE}.tar")
+# For what trains or waits for many processes: a busy machine is slow, and only a hang fails.
+PATIENCE_S = 600
 DIGITS = os.path.join(harness.BIN, "examples", "digits")
 DATA = os.path.join(harness.ROOT, "examples", "data", "optdigits.csv.gz")
 COORDINATOR_UID = 10001  # in its image
@@ -37,26 +43,28 @@ class Podman:
                        '[engine]\ncgroup_manager="cgroupfs"\n' + ('runtime="runc"\n' if shutil.which("runc") else ""))
         self.env = {**os.environ, "CONTAINERS_CONF": path}
 
-    def run(self, *line, check=True, timeout=300, program="podman", cwd=None):
+    def run(self, *line, check=True, timeout=PATIENCE_S, program="podman", cwd=None):
         done = subprocess.run([program, *line], env=self.env, capture_output=True, text=True, timeout=timeout, cwd=cwd)
         if check and done.returncode != 0:
             raise AssertionError(f"{program} {' '.join(line)}: {done.returncode}\n{done.stdout[-1500:]}{done.stderr[-1500:]}")
         return done
 
-    def make_base(self, directory):
+    def make_base(self):
         if self.run("image", "exists", BASE, check=False).returncode == 0:
             return
         need("MUSTER_TEST_BASE" not in os.environ, f"the image {BASE} is not here")
-        need(shutil.which("mmdebstrap"), f"there is neither the image {BASE} nor mmdebstrap to make it")
-        tar = os.path.join(directory, "base.tar")
-        done = subprocess.run(["mmdebstrap", "-q", "--variant=essential", "--include=libstdc++6,passwd", "bookworm", tar],
-                              capture_output=True, text=True, timeout=300)
-        need(done.returncode == 0, f"mmdebstrap cannot make a base here: {done.stderr[-300:]}")
+        if not os.path.exists(BASE_TAR):
+            need(shutil.which("mmdebstrap"), f"there is neither the image {BASE} nor mmdebstrap to make it")
+            os.makedirs(os.path.dirname(BASE_TAR), exist_ok=True)
+            part = f"{BASE_TAR}.{os.getpid()}.tar"
+            done = subprocess.run(["mmdebstrap", "-q", "--variant=essential", "--include=libstdc++6,passwd", SUITE, part],
+                                  capture_output=True, text=True, timeout=PATIENCE_S)
+            need(done.returncode == 0, f"mmdebstrap cannot make {SUITE} here: {done.stderr[-300:]}")
+            os.rename(part, BASE_TAR)
         container = self.run("from", "scratch", program="buildah").stdout.strip()
-        self.run("add", "-q", container, tar, "/", program="buildah")
+        self.run("add", "-q", container, BASE_TAR, "/", program="buildah")
         self.run("commit", "-q", container, BASE, program="buildah")
         self.run("rm", container, program="buildah")
-        os.unlink(tar)
 
 
 class Containers(Case):
@@ -76,7 +84,7 @@ class Containers(Case):
         self.podman = Podman(self.directory)
         probe = self.podman.run("info", "--format", "{{.Store.GraphDriverName}}", check=False)
         need(probe.returncode == 0, f"podman does not work here: {probe.stderr[-300:]}")
-        self.podman.make_base(self.directory)
+        self.podman.make_base()
         works = self.podman.run("run", "--rm", "--network", "none", BASE, "true", check=False)
         need(works.returncode == 0, f"podman cannot start a container here: {works.stderr[-300:]}")
         self.tag = f"mt{os.getpid()}"
@@ -123,7 +131,8 @@ class Containers(Case):
                                    "-e", f"MUSTER_HOSTS={self.subnet}.2"),
                           command=("--heartbeat-ms", "500", "--backoff-first-ms", "200"))
         wait_until(lambda: self.podman.run("exec", name, "/usr/libexec/muster/healthy", check=False).returncode == 0,
-                   lambda: "the coordinator is healthy: " + self.podman.run("logs", name).stderr[-1000:], every_s=0.1)
+                   lambda: "the coordinator is healthy: " + self.podman.run("logs", name).stderr[-1000:], PATIENCE_S,
+                   every_s=0.1)
         endpoint = f"unix:{self.path('run')}/coordinator/coordinator.sock"
         inside = self.podman.run("exec", name, "jobctl", "nodes", "ls", check=False)
         self.assertEqual(inside.returncode, 0, inside.stderr)
@@ -168,7 +177,7 @@ class Containers(Case):
         begin = time.monotonic()
         workers = {f"worker{number}": self.start_worker(number) for number in (1, 2, 3)}
         wait_until(lambda: set(self.nodes(muster)) == set(workers), lambda: "three nodes: " + "".join(
-            self.podman.run("logs", name).stderr[-500:] for name in workers.values()))
+            self.podman.run("logs", name).stderr[-500:] for name in workers.values()), PATIENCE_S)
         say(f"three workers joined and registered {time.monotonic() - begin:.1f} s after the first `podman run`")
         return muster, workers
 
@@ -185,7 +194,7 @@ class Containers(Case):
         addresses = {name: record.facts.advertise for name, record in self.nodes(muster).items()}
         self.assertEqual(addresses, {f"worker{i}": f"{self.subnet}.{10 + i}" for i in (1, 2, 3)})
         job = self.train(muster, "--step-delay-ms", "15")
-        record = muster.wait_for(job, RUNNING)
+        record = muster.wait_for(job, RUNNING, deadline_s=PATIENCE_S)
         nodes = [part.node for part in record.attempts[0].parts]
         self.assertEqual(len(set(nodes)), 2)
 
@@ -195,23 +204,24 @@ class Containers(Case):
         killed = self.worker_in(workers[nodes[0]])
         begin = time.monotonic()
         harness.kill9(killed)
-        wait_until(lambda: self.worker_in(workers[nodes[0]]) not in (None, killed), "another worker runs")
-        wait_until(lambda: self.nodes(muster)[nodes[0]].connected, "it is registered")
+        wait_until(lambda: self.worker_in(workers[nodes[0]]) not in (None, killed), "another worker runs", PATIENCE_S)
+        wait_until(lambda: self.nodes(muster)[nodes[0]].connected, "it is registered", PATIENCE_S)
         say(f"a killed worker was back after {time.monotonic() - begin:.1f} s")
         self.assertEqual(self.ranks(), ranks)
 
         # The container dies, with its rank: a lost node, and the job goes on from its checkpoint.
         wait_until(lambda: muster.jobctl("ckpt", "ls", job, "-o", "json").stdout.count('"step"') > 0,
-                   lambda: f"a checkpoint: {self.story(muster, job, workers)}")
+                   lambda: f"a checkpoint: {self.story(muster, job, workers)}", PATIENCE_S)
         self.assertEqual(len(muster.api.record(job).attempts), 1)
         begin = time.monotonic()
         self.podman.run("kill", workers[nodes[1]])
         self.podman.run("start", workers[nodes[1]])
-        record = wait_until(lambda: self.runs_again(muster, job), lambda: f"the job runs again: {self.story(muster, job, workers)}")
+        record = wait_until(lambda: self.runs_again(muster, job), lambda: f"the job runs again: {self.story(muster, job, workers)}",
+                            PATIENCE_S)
         say(f"a job whose container was killed ran again after {time.monotonic() - begin:.1f} s")
         self.assertEqual((record.node_losses, record.failures, record.supervisor_losses), (1, 0, 0), record.attempts[0].reason)
         self.assertIn(f"the container of node {nodes[1]} was restarted", record.attempts[0].reason)
-        record = muster.wait_over(job, deadline_s=120)
+        record = muster.wait_over(job, deadline_s=PATIENCE_S)
         say(f"and was over {time.monotonic() - begin:.1f} s after the kill")
         self.assertEqual((record.state, len(record.attempts)), (SUCCEEDED, 2), record.reason)
         self.assertGreater(record.attempts[1].resume_step, 0, "it resumed")
@@ -219,9 +229,9 @@ class Containers(Case):
     def test_a_container_is_replaced_after_its_jobs_have_saved(self):
         muster, workers = self.start_cluster()
         job = self.train(muster, "--step-delay-ms", "10")
-        record = muster.wait_for(job, RUNNING)
+        record = muster.wait_for(job, RUNNING, deadline_s=PATIENCE_S)
         node = record.attempts[0].parts[0].node
-        drained = self.podman.run("exec", f"{self.tag}-coordinator", "/usr/libexec/muster/drain-node", node, "60s")
+        drained = self.podman.run("exec", f"{self.tag}-coordinator", "/usr/libexec/muster/drain-node", node, f"{PATIENCE_S}s")
         self.assertIn(f"{node} is drained", drained.stdout)
         saved = int(muster.jobctl("ckpt", "ls", job, "-o", "csv", "--columns", "step", "--no-headers").stdout.split()[0])
         self.assertEqual(len(muster.api.record(job).attempts), 1)
@@ -229,13 +239,14 @@ class Containers(Case):
         begin = time.monotonic()
         self.podman.run("rm", "-f", "-v", "-t", "8", workers[node])
         self.start_worker(int(node[-1]))
-        record = wait_until(lambda: self.runs_again(muster, job), lambda: f"the job runs again: {self.story(muster, job, workers)}")
+        record = wait_until(lambda: self.runs_again(muster, job), lambda: f"the job runs again: {self.story(muster, job, workers)}",
+                            PATIENCE_S)
         say(f"a job whose drained container was replaced ran again after {time.monotonic() - begin:.1f} s")
         self.assertEqual((record.node_losses, record.failures, record.supervisor_losses), (1, 0, 0), record.attempts[0].reason)
         self.assertNotIn(node, [part.node for part in record.attempts[1].parts])
         self.assertGreaterEqual(record.attempts[1].resume_step, saved)
         muster.jobctl("nodes", "undrain", node)
-        self.assertEqual(muster.wait_over(job, deadline_s=120).state, SUCCEEDED)
+        self.assertEqual(muster.wait_over(job, deadline_s=PATIENCE_S).state, SUCCEEDED)
 
     def test_stopping_a_container_is_quick_and_the_private_image_runs_a_job(self):
         self.build()

@@ -1,19 +1,22 @@
-"""The Debian packages on a machine that has nothing but Debian: installed, upgraded and downgraded under a running job,
-removed, purged."""
+"""The packages on machines that have nothing but Debian, of this release and of the next: the Debian packages installed,
+upgraded and downgraded under a running job, removed, purged; the wheel installed and run."""
 import re
 import shlex
+import shutil
 import unittest
 
 from machine import Machine
-from support import PREVIOUS, field, harness, need, the_debs
+from support import PREVIOUS, field, harness, need, package, the_debs
 
 SERVER = "unix:/run/muster/coordinator.sock"  # root needs no certificate there
 
 
-class OnABareMachine(unittest.TestCase):
+class Life:
+    SUITE = ""
+
     def setUp(self):
         need((PREVIOUS / "muster-worker").exists(), f"{PREVIOUS} has no programs of an older release")
-        self.machine = Machine(self)
+        self.machine = Machine(self, self.SUITE)
 
     def jobctl(self, *arguments, check=True):
         try:
@@ -122,6 +125,22 @@ class OnABareMachine(unittest.TestCase):
         machine.run("dpkg", "--purge", *new)
         self.assertNotEqual(machine.run("readlink", enabled, check=False).returncode, 0)
         self.assertEqual(machine.files(), bare)
+
+    def test_the_wheel_runs_two_ranks(self):
+        wheel = next(package("wheel").glob("*.whl"))
+        shutil.copy(wheel, self.machine.root / "var/tmp")
+        self.machine.run("python3", "-m", "venv", "/opt/venv")
+        self.machine.run("/opt/venv/bin/pip", "install", "--no-index", f"/var/tmp/{wheel.name}")
+        said = self.machine.run("/opt/venv/bin/jobctl", "run", "-n", "2", "--", "sh", "-c", "echo rank $RANK of $WORLD_SIZE").stdout
+        self.assertEqual(sorted(re.findall(r"rank \d of 2", said)), ["rank 0 of 2", "rank 1 of 2"], said)
+
+
+class OnABareDebian12(Life, unittest.TestCase):
+    SUITE = "bookworm"
+
+
+class OnABareDebian13(Life, unittest.TestCase):
+    SUITE = "trixie"
 
 
 if __name__ == "__main__":

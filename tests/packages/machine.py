@@ -1,6 +1,7 @@
 """A machine of Debian alone to install packages on: its own root in its own namespaces. It has no systemd; `start` does what
 systemd would do with a unit, as far as the unit's own lines go."""
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -10,7 +11,8 @@ from pathlib import Path
 
 from support import BUILD, harness, need
 
-TARBALL = BUILD / "packages" / "debian12.tar"
+# Releases of Debian, the oldest first: what is built on one runs on it and on newer ones.
+SUITES = ("bookworm", "trixie")
 # Its first process. A plain chroot would not do: ranks get mount namespaces, which begin at their namespace's own root.
 # A shell that runs children of its own also reaps those that it inherits.
 INIT = """set -e
@@ -27,13 +29,16 @@ NOT_OURS = re.compile(r"^/(proc|sys|dev|tmp|root|var/(tmp|cache|log)|var/lib/dpk
 class Machine:
     """A tree that is unpacked for one test and gone afterwards, with everything that runs in it."""
 
-    def __init__(self, case):
+    def __init__(self, case, suite):
+        tarball = BUILD / "packages" / f"{suite}.tar"
+        here = platform.freedesktop_os_release().get("VERSION_CODENAME")
+        need(here not in SUITES or SUITES.index(suite) >= SUITES.index(here), f"{suite} is older than {here}, which this is")
         need(os.geteuid() == 0 and harness.has_network_namespaces(), "a machine of namespaces needs root")
         need(shutil.which("nsenter") and shutil.which("ip"), "needs nsenter and ip")
-        need(TARBALL.exists(), f"there is no {TARBALL}; ./dev check-packages makes it with mmdebstrap")
+        need(tarball.exists(), f"there is no {tarball}; ./dev check-packages makes it with mmdebstrap")
         self.root = Path(tempfile.mkdtemp(prefix="mt-machine-"))
         case.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
-        subprocess.run(["tar", "-xpf", TARBALL, "-C", self.root, "--exclude=./dev/*"], check=True)
+        subprocess.run(["tar", "-xpf", tarball, "-C", self.root, "--exclude=./dev/*"], check=True)
         (self.root / "dev/shm").mkdir(exist_ok=True)
         for device in ("null", "zero", "full", "random", "urandom", "tty"):
             (self.root / "dev" / device).touch()

@@ -1,4 +1,5 @@
 #include "coordinator/init_command.h"
+#include "coordinator/care/commands.h"
 
 #include <pwd.h>
 #include <sys/stat.h>
@@ -34,7 +35,6 @@ using common::StrCat;
 
 constexpr int kDoneExit = 0;
 constexpr int kFailedExit = 1;
-constexpr int kUsageExit = 2;
 constexpr std::string_view kGrpcPort = "7700";
 constexpr std::string_view kHttpPort = "7701";
 constexpr int64_t kTokenLivesMs = 24 * 3'600'000;

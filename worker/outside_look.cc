@@ -65,7 +65,7 @@ std::string FindOnPath(const std::string& program) {
   return "";
 }
 
-std::string TextOf(const json& object, const char* key) {
+std::string StringIn(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string()
              ? Shortened(found->get_ref<const std::string&>())
@@ -82,9 +82,9 @@ LookStack PythonStack(const json& thread) {
   if (frames == thread.end() || !frames->is_array()) return stack;
   for (const json& frame : *frames) {
     if (!frame.is_object() || stack.frames.size() == kFramesTold) continue;
-    std::string file = TextOf(frame, "short_filename");
-    if (file.empty()) file = TextOf(frame, "filename");
-    stack.frames.push_back({TextOf(frame, "name"), file.substr(file.rfind('/') + 1), 0,
+    std::string file = StringIn(frame, "short_filename");
+    if (file.empty()) file = StringIn(frame, "filename");
+    stack.frames.push_back({StringIn(frame, "name"), file.substr(file.rfind('/') + 1), 0,
                             std::max<int64_t>(NumberOf(frame, "line"), 1)});
   }
   return stack;

@@ -146,7 +146,7 @@ void AnswerApiCall(ApiDesk& desk, const Caller& caller, const Request& request,
   const Call& row = *FindCall("JobService", call->name);
   if (const absl::Status why = desk.daemon.admission.Admit(row, caller); !why.ok()) {
     RecordRefusal(desk.daemon, {row.name, row.action, row.object, Way::kHttp}, caller,
-                  call->request, why);
+                  *call->request, why);
     return respond(ErrorResponse(why));
   }
   const Place place = TakePlace(desk.in_flight);
@@ -156,7 +156,7 @@ void AnswerApiCall(ApiDesk& desk, const Caller& caller, const Request& request,
   // Parsing and writing JSON takes a while: not on the server's thread, nor on the control loop's.
   desk.pool.Post([&desk, call, place, is_get, query = target.query, body = request.body, caller,
                   respond = std::move(respond)] {
-    const std::shared_ptr<Message> message(call->request.New());
+    const std::shared_ptr<Message> message(call->request->New());
     const absl::Status filled = is_get ? FillFromQuery(query, *message)
                                        : FillFromBody(body,
                                                       {.what = StrCat("a request of ", call->name),

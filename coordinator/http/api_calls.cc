@@ -6,6 +6,7 @@
 #include "coordinator/http/collected.h"
 #include "coordinator/rpc/audited.h"
 #include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/unary_calls.h"
 
 namespace muster::coordinator::http {
 namespace {
@@ -14,21 +15,6 @@ using google::protobuf::Message;
 
 // Run and Attend act when their stream ends; SignIn's links are for who can reach gRPC.
 constexpr std::string_view kNotOverHttp[] = {"Attend", "Run", "SignIn"};
-
-template <typename Request, typename Response>
-void RunOne(void (*handler)(Daemon&, const Caller&, const Request&, Answer<Response>),
-            const AuditedCall& audited, Daemon& daemon, const Caller& caller,
-            const Message& message, Finish finish) {
-  const auto& request = static_cast<const Request&>(message);
-  const auto answered = [finish = std::move(finish)](absl::StatusOr<Response> response) {
-    if (!response.ok()) return finish(response.status(), {});
-    finish(absl::OkStatus(),
-           {.messages = {std::make_shared<const Response>(*std::move(response))}});
-  };
-  RunAudited<Request, Response>(
-      daemon, audited, caller, request, answered,
-      [&](Answer<Response> answer) { handler(daemon, caller, request, std::move(answer)); });
-}
 
 template <typename Request, typename Part>
 void RunStream(void (*handler)(Daemon&, const Caller&, const Request&, std::shared_ptr<Sink<Part>>),
@@ -44,33 +30,54 @@ void RunStream(void (*handler)(Daemon&, const Caller&, const Request&, std::shar
   }
 }
 
-#define MUSTER_API_ROW(run_it, is_stream, name, Request, Part, action, object)                  \
-  {CallId::k##name,                                                                             \
-   #name,                                                                                       \
-   Action::action,                                                                              \
-   is_stream,                                                                                   \
-   v1::Request::default_instance(),                                                             \
-   v1::Part::default_instance(),                                                                \
-   [](Daemon& daemon, const Caller& caller, const Message& request, Finish finish) {            \
-     run_it<v1::Request, v1::Part>(&coordinator::name,                                          \
-                                   {#name, Action::action, Object::object, Way::kHttp}, daemon, \
-                                   caller, request, std::move(finish));                         \
+bool IsServed(std::string_view name) {
+  return std::find(std::begin(kNotOverHttp), std::end(kNotOverHttp), name) ==
+         std::end(kNotOverHttp);
+}
+
+ApiCall WithOneAnswer(const UnaryCall& call) {
+  return {
+      call.id,
+      call.name,
+      call.action,
+      false,
+      &call.request,
+      &call.response,
+      [&call](Daemon& daemon, const Caller& caller, const Message& request, const Finish& finish) {
+        RunUnary(call, daemon, caller, Way::kHttp, request,
+                 [finish](const absl::Status& status, std::shared_ptr<Message> response) {
+                   if (!status.ok()) return finish(status, {});
+                   finish(status, {.messages = {std::move(response)}});
+                 });
+      }};
+}
+
+#define MUSTER_API_STREAM(name, Request, Part, action, object)                                     \
+  {CallId::k##name,                                                                                \
+   #name,                                                                                          \
+   Action::action,                                                                                 \
+   true,                                                                                           \
+   &v1::Request::default_instance(),                                                               \
+   &v1::Part::default_instance(),                                                                  \
+   [](Daemon& daemon, const Caller& caller, const Message& request, Finish finish) {               \
+     RunStream<v1::Request, v1::Part>(&coordinator::name,                                          \
+                                      {#name, Action::action, Object::object, Way::kHttp}, daemon, \
+                                      caller, request, std::move(finish));                         \
    }},
-#define MUSTER_API_ONE(name, Request, Part, action, object) \
-  MUSTER_API_ROW(RunOne, false, name, Request, Part, action, object)
-#define MUSTER_API_STREAM(name, Request, Part, action, object) \
-  MUSTER_API_ROW(RunStream, true, name, Request, Part, action, object)
 #define MUSTER_API_NONE(name, Request, Part, action, object)
 
 std::vector<ApiCall> MakeApiCalls() {
   std::vector<ApiCall> served;
-  const ApiCall rows[] = {
-      MUSTER_JOB_CALLS(MUSTER_API_ONE, MUSTER_API_STREAM, MUSTER_API_NONE, MUSTER_API_NONE)};
-  std::copy_if(std::begin(rows), std::end(rows), std::back_inserter(served),
-               [](const ApiCall& call) {
-                 return std::find(std::begin(kNotOverHttp), std::end(kNotOverHttp), call.name) ==
-                        std::end(kNotOverHttp);
-               });
+  for (const UnaryCall& call : UnaryCalls()) {
+    if (IsServed(call.name)) served.push_back(WithOneAnswer(call));
+  }
+  const ApiCall streams[] = {
+      MUSTER_JOB_CALLS(MUSTER_API_NONE, MUSTER_API_STREAM, MUSTER_API_NONE, MUSTER_API_NONE)};
+  std::copy_if(std::begin(streams), std::end(streams), std::back_inserter(served),
+               [](const ApiCall& call) { return IsServed(call.name); });
+  // In the order of rpc/calls.h.
+  std::sort(served.begin(), served.end(),
+            [](const ApiCall& one, const ApiCall& other) { return one.id < other.id; });
   return served;
 }
 

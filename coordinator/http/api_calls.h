@@ -35,11 +35,12 @@ struct ApiCall {
   std::string_view name;
   Action action;
   bool is_stream;
-  const google::protobuf::Message& request;  // prototypes
-  const google::protobuf::Message& answer;
+  const google::protobuf::Message* request;  // prototypes
+  const google::protobuf::Message* answer;
   // `request` is of the type of the prototype. Never blocks.
-  void (*run)(Daemon& daemon, const Caller& caller, const google::protobuf::Message& request,
-              Finish finish);
+  std::function<void(Daemon& daemon, const Caller& caller, const google::protobuf::Message& request,
+                     Finish finish)>
+      run;
 };
 
 std::span<const ApiCall> ApiCalls();

@@ -136,7 +136,7 @@ Json ParametersOf(const Descriptor& type, SchemaQueue& queue) {
 }
 
 Json ResponsesOf(const ApiCall& call, SchemaQueue& queue) {
-  Json answer = queue.Refer(*call.answer.GetDescriptor());
+  Json answer = queue.Refer(*call.answer->GetDescriptor());
   if (call.is_stream) {
     answer = {{"type", "object"},
               {"required", {"messages", "more"}},
@@ -152,7 +152,7 @@ Json ResponsesOf(const ApiCall& call, SchemaQueue& queue) {
 
 Json PathOf(const ApiCall& call, SchemaQueue& queue) {
   const Json responses = ResponsesOf(call, queue);
-  const Descriptor& request = *call.request.GetDescriptor();
+  const Descriptor& request = *call.request->GetDescriptor();
   Json path = Json::object();
   if (call.action == Action::kRead) {
     path["get"] = {{"operationId", StrCat("get", call.name)},

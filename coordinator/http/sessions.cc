@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "common/hex.h"
 #include "common/hmac.h"
 #include "common/problem.h"
 #include "common/strings.h"
 #include "coordinator/http/token_file.h"
-#include "identity/hex.h"
 
 namespace muster::coordinator::http {
 namespace {
@@ -105,7 +105,7 @@ absl::StatusOr<std::string> Sessions::Redeem(std::string_view ticket, MonoTime n
   if (lives_s <= 0) return NotSignedIn("the certificate that asked for the link has expired");
   const int64_t until_s = unix_s + lives_s;
   const std::string text = TextOf(holder);
-  return StrCat(cookie_name_, "=", until_s, ".", Sign(until_s, text), ".", identity::ToHex(text),
+  return StrCat(cookie_name_, "=", until_s, ".", Sign(until_s, text), ".", common::ToHex(text),
                 "; Path=/; HttpOnly; SameSite=Strict; ", is_encrypted_ ? "Secure; " : "",
                 "Max-Age=", lives_s);
 }
@@ -125,7 +125,7 @@ std::optional<Sessions::Holder> Sessions::HolderOfCookie(std::string_view value,
       !absl::SimpleAtoi(common::ToAbsl(value.substr(0, first)), &until_s)) {
     return std::nullopt;
   }
-  const std::string holder = identity::FromHex(value.substr(second + 1)).value_or("");
+  const std::string holder = common::FromHex(value.substr(second + 1)).value_or("");
   const std::string_view signature = value.substr(first + 1, second - first - 1);
   const bool is_valid = EqualsInConstantTime(signature, Sign(until_s, holder)) && unix_s < until_s;
   if (!is_valid || holder.empty()) return std::nullopt;

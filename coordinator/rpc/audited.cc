@@ -113,6 +113,29 @@ void SetResult(v1::AuditEntry& entry, const absl::Status& status, const Message*
   }
 }
 
+void RunAudited(Daemon& daemon, const AuditedCall& call, const Caller& caller,
+                const Message& request, AnyAnswer answer,
+                const std::function<void(AnyAnswer)>& run) {
+  if (!IsAudited(call) || !daemon.audit.IsKept()) return run(std::move(answer));
+  absl::StatusOr<Audit::Place> place = daemon.audit.Reserve();
+  if (!place.ok()) return answer(place.status(), nullptr);
+  auto entry = std::make_shared<v1::AuditEntry>(EntryOf(call, caller, request));
+  run([&daemon, entry, place = *std::move(place), waits = AnswerWaitsForAudit(call),
+       answer = std::move(answer)](const absl::Status& status, std::shared_ptr<Message> response) {
+    SetResult(*entry, status, response.get());
+    if (!waits) {
+      daemon.audit.Record(std::move(*entry), place, nullptr);
+      return answer(status, std::move(response));
+    }
+    daemon.audit.Record(std::move(*entry), place,
+                        [answer, status, response](const absl::Status& recorded) {
+                          // A change that failed is none: its own error says more.
+                          if (status.ok() && !recorded.ok()) return answer(recorded, nullptr);
+                          answer(status, response);
+                        });
+  });
+}
+
 void RecordRefusal(Daemon& daemon, const AuditedCall& call, const Caller& caller,
                    const Message& request, const absl::Status& why) {
   if (!daemon.audit.IsKept()) return;

@@ -46,28 +46,36 @@ void SetResult(v1::AuditEntry& entry, const absl::Status& status,
 void RecordRefusal(Daemon& daemon, const AuditedCall& call, const Caller& caller,
                    const google::protobuf::Message& request, const absl::Status& why);
 
-// run(answer): the call itself.
-template <typename Request, typename Response, typename Run>
+// What a call with one answer comes to, whatever its type: the response is there if the status is OK. Once.
+using AnyAnswer =
+    std::function<void(const absl::Status&, std::shared_ptr<google::protobuf::Message> response)>;
+
+// The answer of a call whose response is a T.
+template <typename T>
+Answer<T> AnswerOf(AnyAnswer answer) {
+  return [answer = std::move(answer)](absl::StatusOr<T> response) {
+    if (!response.ok()) return answer(response.status(), nullptr);
+    answer(absl::OkStatus(), std::make_shared<T>(*std::move(response)));
+  };
+}
+
+// run(answer), before it returns: the call itself.
 void RunAudited(Daemon& daemon, const AuditedCall& call, const Caller& caller,
-                const Request& request, Answer<Response> answer, Run run) {
-  if (!IsAudited(call) || !daemon.audit.IsKept()) return run(std::move(answer));
-  absl::StatusOr<Audit::Place> place = daemon.audit.Reserve();
-  if (!place.ok()) return answer(place.status());
-  auto entry = std::make_shared<v1::AuditEntry>(EntryOf(call, caller, request));
-  run([&daemon, entry, place = *std::move(place), waits = AnswerWaitsForAudit(call),
-       answer = std::move(answer)](absl::StatusOr<Response> response) {
-    SetResult(*entry, response.status(), response.ok() ? &*response : nullptr);
-    if (!waits) {
-      daemon.audit.Record(std::move(*entry), place, nullptr);
-      return answer(std::move(response));
-    }
-    auto held = std::make_shared<absl::StatusOr<Response>>(std::move(response));
-    daemon.audit.Record(std::move(*entry), place, [answer, held](const absl::Status& recorded) {
-      // A change that failed is none: its own error says more.
-      if (held->ok() && !recorded.ok()) return answer(recorded);
-      answer(std::move(*held));
-    });
-  });
+                const google::protobuf::Message& request, AnyAnswer answer,
+                const std::function<void(AnyAnswer)>& run);
+
+// The same where the type of the response is known.
+template <typename Response, typename Run>
+void RunAuditedAs(Daemon& daemon, const AuditedCall& call, const Caller& caller,
+                  const google::protobuf::Message& request, Answer<Response> answer, Run run) {
+  RunAudited(
+      daemon, call, caller, request,
+      [answer = std::move(answer)](const absl::Status& status,
+                                   const std::shared_ptr<google::protobuf::Message>& response) {
+        if (!status.ok()) return answer(status);
+        answer(std::move(static_cast<Response&>(*response)));
+      },
+      [&](AnyAnswer any) { run(AnswerOf<Response>(std::move(any))); });
 }
 
 // A stream whose first message, or whose end before one, is the result of a change.

@@ -2,11 +2,11 @@
 
 #include <utility>
 
+#include "common/hex.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
-#include "identity/hex.h"
 #include "identity/keys.h"
 
 namespace muster::coordinator {
@@ -244,7 +244,7 @@ absl::Status ExecBroker::Open(const ExecPlace& place, const v1::ExecStart& start
       ExecSeats::Take(seats_, place.node, caller.principal);
   if (!seat.ok()) return seat.status();
   v1::ExecOrder order;
-  order.set_session(identity::ToHex(identity::RandomBytes(kSessionIdBytes)));
+  order.set_session(common::ToHex(identity::RandomBytes(kSessionIdBytes)));
   order.set_job(place.job);
   order.set_attempt(place.attempt);
   order.set_rank(start.rank());

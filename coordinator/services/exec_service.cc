@@ -51,11 +51,10 @@ class ExecClientStream final : public DuplexStream<v1::ExecInput, v1::ExecOutput
       if (!started.ok()) self->EnqueueClose(started.status());
     };
     const v1::ExecStart& start = message.start();
-    RunAudited<v1::ExecStart, v1::ExecStarted>(daemon_, kExecCall, caller_, ForAudit(start),
-                                               answered, [&](Answer<v1::ExecStarted> answer) {
-                                                 BeginExec(daemon_, caller_, start, session_,
-                                                           std::move(answer));
-                                               });
+    RunAuditedAs<v1::ExecStarted>(daemon_, kExecCall, caller_, ForAudit(start), answered,
+                                  [&](Answer<v1::ExecStarted> answer) {
+                                    BeginExec(daemon_, caller_, start, session_, std::move(answer));
+                                  });
   }
   // Its input ends with a message; output and signals need the stream.
   void OnHalfClose() override {}

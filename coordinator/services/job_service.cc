@@ -1,83 +1,132 @@
 #include "coordinator/services/job_service.h"
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/codegen/method_handler.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
+#include <grpcpp/impl/codegen/server_callback_handlers.h>
+#include <grpcpp/impl/service_type.h>
+
+#include <memory>
+#include <utility>
 
 #include "coordinator/rpc/audited.h"
 #include "coordinator/rpc/calls.h"
 #include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/unary_calls.h"
 #include "coordinator/services/caller.h"
 #include "coordinator/services/push_objects.h"
 #include "coordinator/services/refused.h"
 #include "coordinator/services/streams.h"
 #include "coordinator/services/submit_many.h"
-#include "muster/v1/job_service.grpc.pb.h"
+#include "muster/v1/job_service.pb.h"
 
 namespace muster::coordinator {
 namespace {
 
+namespace internal = grpc::internal;  // what generated services are made of, too
+
+using google::protobuf::Message;
+using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
 constexpr std::string_view kService = "JobService";
 
-// Copies an answer into a unary call's response.
-template <typename T>
-Answer<T> AnswerTo(ServerUnaryReactor* reactor, T* response) {
-  return [reactor, response](absl::StatusOr<T> answer) {
-    if (answer.ok()) *response = *std::move(answer);
-    reactor->Finish(ToGrpc(answer.status()));
-  };
-}
-
-class JobServiceRpcs final : public v1::JobService::CallbackService {
+// The calls as gRPC's methods, without the generated service: that is a chain of class templates, one more
+// for each method, which takes a minute to compile and 5 MB. Calls with one answer go through as bytes, by one
+// handler for all of them; what a stream carries is typed.
+class JobServiceRpcs final : public grpc::Service {
  public:
-  JobServiceRpcs(Daemon& daemon, Peers& peers) : daemon_(daemon), peers_(peers) {}
-
-#define MUSTER_ONE(name, Request, Response, action, object)                             \
-  ServerUnaryReactor* name(CallbackServerContext* context, const v1::Request* request,  \
-                           v1::Response* response) override {                           \
-    ServerUnaryReactor* reactor = context->DefaultReactor();                            \
-    const AuditedCall call{#name, Action::action, Object::object, Way::kGrpc};          \
-    daemon_.calls.Add(CallId::k##name, Way::kGrpc);                                     \
-    const Asker asker = AskerOf(daemon_, peers_, *context, kService, #name);            \
-    if (!asker.admitted.ok()) {                                                         \
-      RecordRefusal(daemon_, call, asker.caller, *request, asker.admitted);             \
-      reactor->Finish(ToGrpc(asker.admitted));                                          \
-      return reactor;                                                                   \
-    }                                                                                   \
-    RunAudited(daemon_, call, asker.caller, *request, AnswerTo(reactor, response),      \
-               [&](Answer<v1::Response> answer) {                                       \
-                 coordinator::name(daemon_, asker.caller, *request, std::move(answer)); \
-               });                                                                      \
-    return reactor;                                                                     \
-  }
-#define MUSTER_STREAM(name, Request, Message, action, object)                             \
-  grpc::ServerWriteReactor<v1::Message>* name(CallbackServerContext* context,             \
-                                              const v1::Request* request) override {      \
-    auto stream = ServerStream<v1::Message>::Make();                                      \
-    const AuditedCall call{#name, Action::action, Object::object, Way::kGrpc};            \
-    daemon_.calls.Add(CallId::k##name, Way::kGrpc);                                       \
-    const Asker asker = AskerOf(daemon_, peers_, *context, kService, #name);              \
-    if (!asker.admitted.ok()) {                                                           \
-      RecordRefusal(daemon_, call, asker.caller, *request, asker.admitted);               \
-      stream->Close(asker.admitted);                                                      \
-      return stream.get();                                                                \
-    }                                                                                     \
-    const auto sink =                                                                     \
-        Audited<v1::Request, v1::Message>(daemon_, call, asker.caller, *request, stream); \
-    if (sink != nullptr) coordinator::name(daemon_, asker.caller, *request, sink);        \
-    return stream.get();                                                                  \
-  }
-#define MUSTER_HANDWRITTEN(name, Request, Message, action, object)
-  MUSTER_JOB_CALLS(MUSTER_ONE, MUSTER_STREAM, MUSTER_HANDWRITTEN, MUSTER_HANDWRITTEN)
-#undef MUSTER_ONE
+  JobServiceRpcs(Daemon& daemon, Peers& peers) : daemon_(daemon), peers_(peers) {
+    for (const UnaryCall& call : UnaryCalls()) AddUnary(call);
+#define MUSTER_STREAM(name, Request, Message, action, object)                              \
+  AddStream<v1::Request, v1::Message>("/muster.v1.JobService/" #name, CallId::k##name,     \
+                                      {#name, Action::action, Object::object, Way::kGrpc}, \
+                                      &coordinator::name);
+#define MUSTER_OTHER(name, Request, Message, action, object)
+    MUSTER_JOB_CALLS(MUSTER_OTHER, MUSTER_STREAM, MUSTER_OTHER, MUSTER_OTHER)
 #undef MUSTER_STREAM
-#undef MUSTER_HANDWRITTEN
+#undef MUSTER_OTHER
+    using PushHandler =
+        internal::CallbackClientStreamingHandler<v1::ObjectChunk, v1::PushObjectsResponse>;
+    Add("/muster.v1.JobService/PushObjects", internal::RpcMethod::CLIENT_STREAMING,
+        new PushHandler([this](CallbackServerContext* context, v1::PushObjectsResponse* response) {
+          return PushObjects(*context, response);
+        }));
+    using ManyHandler = internal::CallbackBidiHandler<v1::SubmitRequest, v1::SubmitResponse>;
+    Add("/muster.v1.JobService/SubmitMany", internal::RpcMethod::BIDI_STREAMING,
+        new ManyHandler([this](CallbackServerContext* context) { return SubmitMany(*context); }));
+  }
 
-  grpc::ServerReadReactor<v1::ObjectChunk>* PushObjects(
-      CallbackServerContext* context, v1::PushObjectsResponse* response) override {
+ private:
+  // Takes ownership of the handler. The path must last.
+  void Add(const char* path, internal::RpcMethod::RpcType type, internal::MethodHandler* handler) {
+    AddMethod(new internal::RpcServiceMethod(path, type, nullptr));
+    MarkMethodCallback(methods_++, handler);
+  }
+
+  void AddUnary(const UnaryCall& call) {
+    using Handler = internal::CallbackUnaryHandler<ByteBuffer, ByteBuffer>;
+    Add(call.path, internal::RpcMethod::NORMAL_RPC,
+        new Handler([this, &call](CallbackServerContext* context, const ByteBuffer* request,
+                                  ByteBuffer* response) {
+          return Unary(call, *context, *request, response);
+        }));
+  }
+
+  ServerUnaryReactor* Unary(const UnaryCall& call, CallbackServerContext& context, ByteBuffer bytes,
+                            ByteBuffer* response) {
+    ServerUnaryReactor* reactor = context.DefaultReactor();
+    const std::shared_ptr<Message> request(call.request.New());
+    if (const grpc::Status parsed = Parsing::Deserialize(&bytes, request.get()); !parsed.ok()) {
+      reactor->Finish(parsed);
+      return reactor;
+    }
+    daemon_.calls.Add(call.id, Way::kGrpc);
+    const Asker asker = AskerOf(daemon_, peers_, context, kService, call.name);
+    if (!asker.admitted.ok()) {
+      RecordRefusal(daemon_, {call.name, call.action, call.object, Way::kGrpc}, asker.caller,
+                    *request, asker.admitted);
+      reactor->Finish(ToGrpc(asker.admitted));
+      return reactor;
+    }
+    // A handler may look at the request until it has answered.
+    RunUnary(call, daemon_, asker.caller, Way::kGrpc, *request,
+             [reactor, response, request](const absl::Status& status,
+                                          const std::shared_ptr<Message>& answer) {
+               if (!status.ok()) return reactor->Finish(ToGrpc(status));
+               bool is_own_buffer = false;
+               reactor->Finish(Parsing::Serialize(*answer, response, &is_own_buffer));
+             });
+    return reactor;
+  }
+
+  template <typename Request, typename Part>
+  void AddStream(const char* path, CallId id, const AuditedCall& call,
+                 void (*handle)(Daemon&, const Caller&, const Request&,
+                                std::shared_ptr<Sink<Part>>)) {
+    using Handler = internal::CallbackServerStreamingHandler<Request, Part>;
+    Add(path, internal::RpcMethod::SERVER_STREAMING,
+        new Handler([this, id, call, handle](CallbackServerContext* context, const Request* request)
+                        -> grpc::ServerWriteReactor<Part>* {
+          auto stream = ServerStream<Part>::Make();
+          daemon_.calls.Add(id, Way::kGrpc);
+          const Asker asker = AskerOf(daemon_, peers_, *context, kService, call.name);
+          if (!asker.admitted.ok()) {
+            RecordRefusal(daemon_, call, asker.caller, *request, asker.admitted);
+            stream->Close(asker.admitted);
+            return stream.get();
+          }
+          const auto sink = Audited<Request, Part>(daemon_, call, asker.caller, *request, stream);
+          if (sink != nullptr) handle(daemon_, asker.caller, *request, sink);
+          return stream.get();
+        }));
+  }
+
+  grpc::ServerReadReactor<v1::ObjectChunk>* PushObjects(const CallbackServerContext& context,
+                                                        v1::PushObjectsResponse* response) {
     daemon_.calls.Add(CallId::kPushObjects, Way::kGrpc);
-    const Asker asker = AskerOf(daemon_, peers_, *context, kService, "PushObjects");
+    const Asker asker = AskerOf(daemon_, peers_, context, kService, "PushObjects");
     if (asker.admitted.ok()) return BeginPushObjects(daemon_, asker.caller, response);
     RecordRefusal(daemon_, {"PushObjects", Action::kSubmit, Object::kCode, Way::kGrpc},
                   asker.caller, v1::PrepareObjectsRequest(), asker.admitted);
@@ -85,18 +134,20 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
   }
 
   grpc::ServerBidiReactor<v1::SubmitRequest, v1::SubmitResponse>* SubmitMany(
-      CallbackServerContext* context) override {
+      const CallbackServerContext& context) {
     daemon_.calls.Add(CallId::kSubmitMany, Way::kGrpc);
-    const Asker asker = AskerOf(daemon_, peers_, *context, kService, "SubmitMany");
+    const Asker asker = AskerOf(daemon_, peers_, context, kService, "SubmitMany");
     if (asker.admitted.ok()) return BeginSubmitMany(daemon_, asker.caller);
     RecordRefusal(daemon_, {"SubmitMany", Action::kSubmit, Object::kJob, Way::kGrpc}, asker.caller,
                   v1::SubmitRequest(), asker.admitted);
     return new RefusedDuplex<v1::SubmitRequest, v1::SubmitResponse>(asker.admitted);
   }
 
- private:
+  using Parsing = grpc::SerializationTraits<Message>;
+
   Daemon& daemon_;
   Peers& peers_;
+  int methods_ = 0;
 };
 
 }  // namespace

@@ -56,7 +56,7 @@ class PushObjectsStream final : public grpc::ServerReadReactor<v1::ObjectChunk>,
     // The first chunk names the project, for the audit.
     v1::PrepareObjectsRequest audited;
     audited.set_project(chunk_.project());
-    RunAudited<v1::PrepareObjectsRequest, v1::PushObjectsResponse>(
+    RunAuditedAs<v1::PushObjectsResponse>(
         daemon_, {"PushObjects", Action::kSubmit, Object::kCode, Way::kGrpc}, caller_, audited,
         [self = shared_from_this()](absl::StatusOr<v1::PushObjectsResponse> response) {
           if (response.ok()) *self->response_ = *std::move(response);

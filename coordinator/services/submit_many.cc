@@ -47,7 +47,7 @@ class SubmitManyStream final : public DuplexStream<v1::SubmitRequest, v1::Submit
       }
       self->OnAnswer(number, std::move(response));
     };
-    RunAudited<v1::SubmitRequest, v1::SubmitResponse>(
+    RunAuditedAs<v1::SubmitResponse>(
         daemon_, {"SubmitMany", Action::kSubmit, Object::kJob, Way::kGrpc}, caller_, request,
         answered, [&](Answer<v1::SubmitResponse> answer) {
           Submit(daemon_, caller_, request, std::move(answer));

@@ -1,0 +1,38 @@
+// The calls of JobService that have one answer, for what knows no types: gRPC (services/) and HTTP (http/) both
+// make them from this table, so that each is compiled once. From rpc/calls.h, where a new call is a row.
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <span>
+#include <string_view>
+
+#include "coordinator/core/input.h"
+#include "coordinator/rpc/audited.h"
+#include "coordinator/rpc/call_counts.h"
+#include "coordinator/rpc/calls.h"
+
+namespace muster::coordinator {
+
+struct Daemon;
+
+struct UnaryCall {
+  CallId id;
+  std::string_view name;  // "GetJob"
+  const char* path;       // "/muster.v1.JobService/GetJob"
+  Action action;
+  Object object;
+  const google::protobuf::Message& request;  // prototypes
+  const google::protobuf::Message& response;
+  // The handler (handlers.h). `request` is of the type of the prototype, and so is the response. Never blocks.
+  void (*handle)(Daemon& daemon, const Caller& caller, const google::protobuf::Message& request,
+                 AnyAnswer answer);
+};
+
+std::span<const UnaryCall> UnaryCalls();
+
+// Handles a call, with its entry in the audit.
+void RunUnary(const UnaryCall& call, Daemon& daemon, const Caller& caller, Way way,
+              const google::protobuf::Message& request, AnyAnswer answer);
+
+}  // namespace muster::coordinator

@@ -33,7 +33,7 @@ using grpc::ServerUnaryReactor;
 constexpr std::string_view kService = "JobService";
 
 // The calls as gRPC's methods, without the generated service: that is a chain of class templates, one more
-// for each method, which takes a minute to compile and 5 MB. Calls with one answer go through as bytes, by one
+// for each method, which takes half a minute to compile and 5 MB. Calls with one answer go through as bytes, by one
 // handler for all of them; what a stream carries is typed.
 class JobServiceRpcs final : public grpc::Service {
  public:

@@ -246,8 +246,8 @@ class WorseThanKills(RandomKills):
 
     def copy_state(self):
         copy = self.path(f"copy-{self.choose.randrange(1 << 30)}")
-        shutil.copytree(self.state_dir(self.some_worker()[0]), copy, ignore_dangling_symlinks=True,
-                        ignore=lambda _, names: [name for name in names if name.endswith(".sock") or name == "run"])
+        harness.copy_in_use(self.state_dir(self.some_worker()[0]), copy, ignore_dangling_symlinks=True,
+                            ignore=lambda _, names: [name for name in names if name.endswith(".sock") or name == "run"])
         self.start_a_second_worker(copy)
 
     def exhaust_descriptors(self):

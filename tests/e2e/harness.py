@@ -48,6 +48,15 @@ def wait_until(condition, what, deadline_s=DEADLINE_S, every_s=0.02):
         time.sleep(every_s)
 
 
+def copy_in_use(source, target, **options):
+    """shutil.copytree of a directory in which a daemon works: what goes away meanwhile is left out."""
+    try:
+        shutil.copytree(source, target, **options)
+    except shutil.Error as error:
+        if not all(reason.startswith("[Errno 2] ") for _, _, reason in error.args[0]):
+            raise
+
+
 def processes_with(text, argument=None):
     """{pid: command line} of the live processes whose environment contains `text`, or whose command line contains
     `argument` (supervisors have no environment). Zombies do not count."""

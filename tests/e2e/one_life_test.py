@@ -142,8 +142,7 @@ class SecondWorkers(Case):
 
     def copy(self, cluster, name):
         target = self.path(name)
-        shutil.copytree(os.path.join(cluster.directory, "w-node1"), target,
-                        ignore=shutil.ignore_patterns("*.sock"))
+        harness.copy_in_use(os.path.join(cluster.directory, "w-node1"), target, ignore=shutil.ignore_patterns("*.sock"))
         return target
 
     def test_a_worker_that_is_refused_ends_nothing(self):

@@ -77,6 +77,12 @@ def timed(command, env=None, **options):
     return time.perf_counter() - started
 
 
+def has_slurm():
+    """Whether a Slurm is here that answers; its programs are installed for a test, too, without any daemon."""
+    return shutil.which("srun") is not None and subprocess.run(
+        ["sinfo"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
 def in_turns(repeats, *sides):
     """Each side is a callable returning one value, or None (absent). Warmed up once, then A B A B …"""
     values = [[] for _ in sides]
@@ -102,7 +108,7 @@ def bench_launch(table):
         muster = stage.private()
         line = [JOBCTL, "run", "-n", "2", "--", "true"]
         mpirun = mpirun_command()
-        srun = ["srun", "-n", "2", "true"] if shutil.which("srun") else None
+        srun = ["srun", "-n", "2", "true"] if has_slurm() else None
 
         def torchrun():
             return timed([*TORCHRUN, "--nproc-per-node", "2", "--no-python", "true"])
@@ -145,7 +151,7 @@ def bench_submit(table):
         script = tempfile.NamedTemporaryFile("w", suffix=".sh")
         script.write("#!/bin/sh\ntrue\n")
         script.flush()
-        sbatch = ["sbatch", "-o", "/dev/null", script.name] if shutil.which("sbatch") else None
+        sbatch = ["sbatch", "-o", "/dev/null", script.name] if has_slurm() else None
         ours, theirs = in_turns(50, lambda: timed(line, cluster.env) * 1000,
                                 sbatch and (lambda: timed(sbatch) * 1000))
         table.row("jobctl submit", "ms", ours, "≤ 1.0 × sbatch", lambda a, b: b is not None and a <= b, "sbatch",

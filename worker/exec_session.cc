@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -115,7 +116,7 @@ void ExecSession::Run() {
       leader_ = -1;
     }
     ended = ReapExec(process.pid);
-    if (ended.signal() > 0 && why() == Why::kAttemptEnded) ended.set_problem(kAttemptEnded);
+    if (ended.signal() > 0 && WentWithAttempt(ended)) ended.set_problem(kAttemptEnded);
   } else if (ended.problem().empty()) {
     ended.set_exit_code(kExitCannotStart);
     ended.set_problem(kAttemptEnded);
@@ -127,6 +128,18 @@ void ExecSession::Run() {
                                  ended.problem().empty() ? "" : "\""));
   WriteEnded(std::move(ended));
   WaitUntilGone();
+}
+
+// Where the attempt's cgroup is killed, the command dies before anyone says that the attempt is
+// over; the wait is only for a SIGKILL that this session did not send.
+bool ExecSession::WentWithAttempt(const v1::ExecEnded& ended) {
+  const int64_t until_ms = common::MonotonicMs() + kAttemptsEndMs;
+  while (ended.signal() == SIGKILL && why() == Why::kRuns) {
+    const int64_t left_ms = until_ms - common::MonotonicMs();
+    if (left_ms <= 0) break;
+    WaitForWake(static_cast<int>(left_ms));
+  }
+  return why() == Why::kAttemptEnded;
 }
 
 void ExecSession::Pump(ExecProcess& process) {

@@ -44,6 +44,8 @@ class ExecSession {
   static constexpr size_t kMessagesWaitingMax = 4;
   static constexpr int kGraceMs = 2'000;    // between SIGTERM and SIGKILL
   static constexpr int kStopGraceMs = 500;  // … when the worker stops
+  // Between the kill of an attempt's processes and the word that it is over.
+  static constexpr int kAttemptsEndMs = 2'000;
 
   ExecSession(const ExecSetup& setup, v1::ExecOrder order);
   using Connect = std::function<std::shared_ptr<ExecStream>(ExecStream::Callbacks)>;
@@ -65,6 +67,7 @@ class ExecSession {
   void OnDone();
   Why why();
   std::shared_ptr<ExecStream> stream();
+  bool WentWithAttempt(const v1::ExecEnded& ended);
   // Until the command has exited, or must be killed.
   void Pump(ExecProcess& process);
   void PollOnce(ExecProcess& process, int pidfd, bool* exited);

@@ -127,6 +127,13 @@ class Exec(Case):
         wait_until(lambda: not processes_with("INSIDE=1"), "it ended with the job")
         self.assertEqual(inside.wait(timeout=20), 137)
         self.assert_error(muster.jobctl("exec", job, "--", "true", check=False), "no rank is running", "JC1208")
+        # The node kills an attempt's processes before it says that the attempt is over.
+        over = self.path("over")
+        job = muster.submit("-n", "1", "--", "sh", "-c", f"until [ -e {over} ]; do sleep 0.01; done")
+        muster.wait_for(job, harness.RUNNING)
+        ended = muster.jobctl("exec", job, "--", "sh", "-c", f"touch {over}; exec sleep 1000", check=False)
+        self.assertEqual(ended.returncode, 137)
+        self.assertIn("the attempt of its rank has ended", ended.stderr)
 
         job = muster.submit("-n", "2", "--grace", "0", *SLEEPS)
         muster.wait_for(job, harness.RUNNING)

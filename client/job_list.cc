@@ -12,10 +12,15 @@ namespace {
 
 using common::StrCat;
 
+// Without the time in the queue between two attempts; -1: it never ran.
+int64_t RanMs(const v1::JobSummary& job) {
+  if (job.first_running_ms() == 0) return -1;
+  const int64_t since_ms = job.running_since_ms();
+  return job.ran_ms() + (since_ms > 0 ? std::max<int64_t>(0, WallMs() - since_ms) : 0);
+}
+
 std::vector<Cell> JobRow(const v1::JobSummary& job) {
-  const int64_t end = job.finished_ms() > 0 ? job.finished_ms() : WallMs();
-  const int64_t ran_ms =
-      job.first_running_ms() > 0 ? std::max<int64_t>(0, end - job.first_running_ms()) : -1;
+  const int64_t ran_ms = RanMs(job);
   Cell step;
   if (job.step() > 0 || job.has_loss()) step = Cell(job.step());
   Cell loss;
@@ -33,8 +38,9 @@ std::vector<Cell> JobRow(const v1::JobSummary& job) {
   if (job.finished_ms() > 0) exit_code = Cell(int64_t{job.exit_code()});
   return {Cell(job.name()),
           Cell(Value(int64_t{static_cast<int64_t>(job.id())}), std::to_string(job.id())),
-          Cell(StateName(job.state())), Cell(int64_t{job.ranks()}), Cell(devices), step, loss, eta,
-          checkpoint, Cell(Value(job.submitted_ms()), Age(job.submitted_ms())),
+          Cell(StateName(job.state())), Cell(int64_t{job.ranks()}), Cell(devices), step, loss,
+          job.has_loss() ? Cell(std::string(LossName(job))) : Cell(), eta, checkpoint,
+          Cell(Value(job.submitted_ms()), Age(job.submitted_ms())),
           ran_ms < 0 ? Cell() : Cell(Value(ran_ms), Took(ran_ms)), Cell(int64_t{job.attempts()}),
           exit_code, Cell(job.owner()), Cell(job.project()), labels,
           // For a job that succeeded, the state says it all.
@@ -54,6 +60,7 @@ Listing JobListing(const v1::ListJobsResponse& response) {
                      {.key = "devices"},
                      {.key = "step", .right = true},
                      {.key = "loss", .right = true},
+                     {.key = "loss_name", .wide = true, .shrink = true},
                      {.key = "eta", .right = true, .value_name = "eta_ms"},
                      {.key = "checkpoint", .wide = true, .right = true},
                      {.key = "age", .right = true, .value_name = "submitted_ms", .since = true},

@@ -226,7 +226,8 @@ std::string ShowJob(const v1::GetJobResponse& response, const v1::Assessment& as
   const std::string limits = job::DescribeLimits(record.spec().shape().limits());
   if (!limits.empty()) sheet.Field("Limits", limits);
   if (summary.has_loss())
-    sheet.Field("Progress", StrCat("step ", summary.step(), ", loss ", summary.loss()));
+    sheet.Field("Progress", StrCat("step ", summary.step(), ", ",
+                                   common::Printable(LossName(summary)), " ", summary.loss()));
   if (assessment.has_eta_ms()) {
     sheet.Field("Done in",
                 StrCat(EtaText(assessment.eta_ms()), ", at step ", assessment.steps_total()));

@@ -78,11 +78,17 @@ absl::Status Filter(Listing* listing, const std::string& filter) {
   return absl::OkStatus();
 }
 
-// What is missing comes first, then texts, then numbers. NaN is above every number: a sort needs it
-// to have a place.
+// Texts, then numbers, then NaN, then what is missing: the last two come last in both directions,
+// for who sorts by a loss looks for one.
+int GroupOf(const Value& value) {
+  if (std::holds_alternative<std::monostate>(value)) return 2;
+  const auto* real = std::get_if<double>(&value);
+  return real != nullptr && std::isnan(*real) ? 1 : 0;
+}
+
+// Of two values of the first group.
 bool Less(const Value& a, const Value& b) {
   const auto kind = [](const Value& value) {
-    if (std::holds_alternative<std::monostate>(value)) return 0;
     const bool is_text =
         std::holds_alternative<std::string>(value) || std::holds_alternative<Pairs>(value);
     return is_text ? 1 : 2;
@@ -92,13 +98,12 @@ bool Less(const Value& a, const Value& b) {
     if (const auto* flag = std::get_if<bool>(&value)) return *flag ? 1 : 0;
     return std::get<double>(value);
   };
-  if (kind(a) != kind(b) || kind(a) == 0) return kind(a) < kind(b);
+  if (kind(a) != kind(b)) return kind(a) < kind(b);
   if (kind(a) == 1) {
     const auto* x = std::get_if<std::string>(&a);
     const auto* y = std::get_if<std::string>(&b);
     return x != nullptr && y != nullptr ? *x < *y : Plain(a) < Plain(b);
   }
-  if (std::isnan(number(b))) return !std::isnan(number(a));
   return number(a) < number(b);
 }
 
@@ -112,8 +117,10 @@ absl::Status Sort(Listing* listing, std::string_view key) {
     descending = !descending;
   }
   std::stable_sort(listing->rows.begin(), listing->rows.end(), [&](const auto& a, const auto& b) {
-    return descending ? Less(b[column].value, a[column].value)
-                      : Less(a[column].value, b[column].value);
+    const Value &left = a[column].value, &right = b[column].value;
+    if (GroupOf(left) != GroupOf(right)) return GroupOf(left) < GroupOf(right);
+    if (GroupOf(left) != 0) return false;
+    return descending ? Less(right, left) : Less(left, right);
   });
   return absl::OkStatus();
 }

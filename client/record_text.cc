@@ -65,6 +65,10 @@ std::string NodeStateName(v1::NodeState state) {
   return WithoutPrefix(v1::NodeState_Name(state), "NODE_STATE_");
 }
 
+std::string_view LossName(const v1::JobSummary& summary) {
+  return summary.loss_name().empty() ? std::string_view("loss") : summary.loss_name();
+}
+
 std::string CauseName(v1::StopCause cause) {
   if (cause == v1::STOP_CAUSE_UNSPECIFIED) return "";
   std::string name = WithoutPrefix(v1::StopCause_Name(cause), "STOP_CAUSE_");

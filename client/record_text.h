@@ -15,6 +15,8 @@ std::string StateName(v1::JobState state);  // "RUNNING"
 std::string_view StateColor(v1::JobState state, bool color);
 bool IsOver(v1::JobState state);
 std::string NodeStateName(v1::NodeState state);
+// Of JobSummary.loss; a coordinator of 0.2.0 does not tell it.
+std::string_view LossName(const v1::JobSummary& summary);
 std::string CauseName(v1::StopCause cause);  // "rank failed"
 
 int64_t WallMs();

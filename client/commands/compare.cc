@@ -26,7 +26,8 @@ namespace {
 using common::StrCat;
 
 constexpr Flag kCompareFlags[] = {
-    {"key", 0, "NAMES", "metrics, separated by commas; * and ? match (loss); may be repeated"},
+    {"key", 0, "NAMES",
+     "metrics, separated by commas; * and ? match; may be repeated (the runs' loss)"},
     {"by", 0, "UNIT", "compare the means of epochs, or step by step (epoch if known)",
      "epoch|step"},
     {"steps-per-epoch", 0, "N", "how many steps an epoch has (default: from the metric \"epoch\")"},
@@ -69,7 +70,6 @@ absl::StatusOr<CompareRequest> CompareRequestOf(const Arguments& arguments) {
     for (const auto key : absl::StrSplit(list, ',', absl::SkipEmpty()))
       request.wanted.keys.emplace_back(key);
   }
-  if (request.wanted.keys.empty()) request.wanted.keys = {"loss"};
   ASSIGN_OR_RETURN(request.wanted.rank, arguments.Number("rank", 0, INT32_MAX, -1));
   ASSIGN_OR_RETURN(request.setup.steps_per_epoch,
                    arguments.Number("steps-per-epoch", 1, INT64_MAX, 0));

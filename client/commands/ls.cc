@@ -35,6 +35,7 @@ constexpr Flag kLsFlags[] = {
      "only jobs with this label; also K!=V, K, !K; several: all must hold (commas, or repeated)"},
     {"project", 0, "NAME", "only jobs of this project"},
     {"mine", 0, "", "only your own jobs"},
+    {"owner", 0, "USER", "only this user's jobs: alice, uid:1000"},
     {"wasted", 0, "", "only jobs with findings: the device time they waste, and why"},
     {"state", 0, "A,B", "only these states: queued, running, failed, …", {}, "state"},
 };
@@ -51,7 +52,12 @@ absl::StatusOr<v1::ListJobsRequest> Request(const Arguments& arguments) {
   RETURN_IF_ERROR(
       job::ParseLabelTerms({request.labels().begin(), request.labels().end()}).status());
   request.set_project(arguments.Get("project"));
-  if (arguments.Has("mine")) request.set_owner(StrCat("uid:", getuid()));
+  request.set_owner(arguments.Get("owner"));
+  if (arguments.Has("mine")) {
+    request.set_mine(
+        true);  // the coordinator knows who asks; one of 0.2.0 knows local accounts alone
+    request.set_owner(StrCat("uid:", getuid()));
+  }
   for (const std::string& list : arguments.All("state")) {
     for (const auto part : absl::StrSplit(list, ',', absl::SkipEmpty())) {
       v1::JobState state;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "client/errors.h"
+#include "common/loss_name.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -93,6 +94,21 @@ absl::Status NothingInCommon(const Comparison& pair, By by) {
                               : "check --steps-per-epoch; --by step compares step by step"});
 }
 
+// The loss that all runs have.
+absl::StatusOr<std::vector<std::string>> LossOfAll(const std::vector<ComparedRun>& runs) {
+  std::vector<std::string> names = runs.front().names;
+  const std::string first = common::LossOf(names);
+  std::erase_if(names, [&](const std::string& name) {
+    return std::any_of(runs.begin(), runs.end(),
+                       [&](const ComparedRun& run) { return !Has(run, name); });
+  });
+  const std::string common_loss = common::LossOf(names);
+  if (!common_loss.empty()) return std::vector<std::string>{common_loss};
+  const auto lacks = std::find_if(runs.begin(), runs.end(),
+                                  [&](const ComparedRun& run) { return !Has(run, first); });
+  return NoMetric(*lacks, first.empty() ? "loss" : first);
+}
+
 }  // namespace
 
 std::string_view NameOf(By by) { return by == By::kStep ? "step" : "epoch"; }
@@ -100,8 +116,9 @@ std::string_view NameOf(By by) { return by == By::kStep ? "step" : "epoch"; }
 absl::StatusOr<std::vector<std::string>> KeysOf(const std::vector<std::string>& keys,
                                                 const std::vector<ComparedRun>& runs,
                                                 std::vector<std::string>* left_out) {
+  if (keys.empty()) return LossOfAll(runs);
   std::set<std::string> chosen;
-  for (const std::string& key : keys.empty() ? std::vector<std::string>{"loss"} : keys) {
+  for (const std::string& key : keys) {
     const bool is_name = std::any_of(runs.begin(), runs.end(),
                                      [&](const ComparedRun& run) { return Has(run, key); }) ||
                          key.find_first_of("*?[") == std::string::npos;

@@ -37,9 +37,9 @@ struct Comparison {
   std::optional<Row> first_step_past;
 };
 
-// The metrics to compare, from --key, sorted; no key: "loss". A name must be in every run; a
-// pattern selects the matches that all runs have, and matches that only some have go to `left_out`.
-// Errors: JC1503, NOT_FOUND.
+// The metrics to compare, from --key, sorted; no key: the loss of all runs (common/loss_name.h). A
+// name must be in every run; a pattern selects the matches that all runs have, and matches that only
+// some have go to `left_out`. Errors: JC1503, NOT_FOUND.
 absl::StatusOr<std::vector<std::string>> KeysOf(const std::vector<std::string>& keys,
                                                 const std::vector<ComparedRun>& runs,
                                                 std::vector<std::string>* left_out);

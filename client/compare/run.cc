@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "client/compare/epochs.h"
+#include "common/loss_name.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -16,7 +17,7 @@ bool MatchesKey(std::string_view name, const std::string& key) {
 }
 
 bool IsWanted(std::string_view name, const WantedMetrics& wanted) {
-  return IsEpochMetric(name) ||
+  return IsEpochMetric(name) || (wanted.keys.empty() && common::IsLossName(name)) ||
          std::any_of(wanted.keys.begin(), wanted.keys.end(),
                      [name](const std::string& key) { return MatchesKey(name, key); });
 }

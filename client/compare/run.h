@@ -19,7 +19,7 @@ namespace muster::client {
 class Connection;
 
 struct WantedMetrics {
-  std::vector<std::string> keys;  // names, or patterns with * and ?
+  std::vector<std::string> keys;  // names, or patterns with * and ?; none: losses
   int64_t rank = -1;              // -1: of each metric, the lowest rank that logged it
 };
 // Metrics that define epochs are always wanted.

@@ -246,6 +246,9 @@ v1::JobSummary Summarize(const v1::JobRecord& job) {
   summary.set_step(-1);
   summary.set_exit_code(job.exit_code());
   summary.set_first_running_ms(job.first_running_ms());
+  summary.set_ran_ms(job.ran_ms());
+  if (const v1::Attempt* attempt = LiveAttempt(job))
+    summary.set_running_since_ms(attempt->running_ms());
   const v1::Checkpoint* latest = LatestCheckpoint(job);
   summary.set_checkpoint_step(latest == nullptr ? -1 : latest->step());
   summary.set_command(Clip(absl::StrJoin(job.spec().command(), " "), kCommandShown));

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <optional>
 
-#include "coordinator/findings/loss_name.h"
+#include "common/loss_name.h"
 
 namespace muster::coordinator {
 namespace {
@@ -180,13 +180,18 @@ void JobHistory::Advance(uint32_t attempt, int64_t step, int64_t time_ms, int64_
 
 void JobHistory::TakeLoss(const v1::MetricBatch& batch) {
   for (const v1::MetricPoint& point : batch.points()) {
-    if (loss_name_.empty() && IsLossName(point.name())) {
+    const bool is_same = point.name() == loss_name_;
+    const bool is_better =
+        is_same ? batch.rank() < loss_rank_
+                : common::IsLossName(point.name()) &&
+                      (loss_name_.empty() || common::IsRatherTheLoss(point.name(), loss_name_));
+    if (is_better) {
+      loss_ = {};
       loss_name_ = point.name();
       loss_rank_ = batch.rank();
     }
-    if (point.name() == loss_name_ && batch.rank() == loss_rank_) {
+    if (is_better || (is_same && batch.rank() == loss_rank_))
       loss_.Take(point.step(), point.value());
-    }
   }
 }
 

@@ -11,6 +11,8 @@
 namespace muster::coordinator {
 namespace {
 
+constexpr std::string_view kUser = "user:";
+
 using common::MakeProblem;
 using common::StrCat;
 
@@ -75,9 +77,13 @@ absl::Status MergeMembers(const v1::SetProjectRequest& request, v1::Project& pro
 }  // namespace
 
 std::string_view UserOf(std::string_view principal) {
-  constexpr std::string_view kUser = "user:";
   if (principal.starts_with(kUser)) return principal.substr(kUser.size());
   return principal.starts_with("uid:") ? principal : std::string_view();
+}
+
+std::string PrincipalOfUser(std::string_view user) {
+  if (user.empty() || user.find(':') != std::string_view::npos) return std::string(user);
+  return common::StrCat(kUser, user);
 }
 
 Directory::Directory(IdentityStore& store, const common::Clock& clock)

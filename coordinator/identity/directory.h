@@ -126,5 +126,7 @@ class Directory {
 
 // The user of a principal: "alice" of "user:alice", "uid:1000" of itself; empty: none.
 std::string_view UserOf(std::string_view principal);
+// The other way, of what a person typed: "user:alice" of "alice"; a principal is itself.
+std::string PrincipalOfUser(std::string_view user);
 
 }  // namespace muster::coordinator

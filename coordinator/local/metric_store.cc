@@ -140,16 +140,14 @@ std::unique_ptr<MetricReader> LocalMetricStore::Read(uint64_t job) const {
 void LocalMetricStore::SaveNewest(uint64_t job) {
   const std::optional<NewestMetrics> newest = newest_.Find(job);
   if (!newest.has_value()) return;
-  const absl::Status saved =
-      WriteNumbers(paths_.NewestMetricsFile(job),
-                   {newest->step, std::bit_cast<int64_t>(newest->loss), newest->has_loss});
+  const std::vector<int64_t> numbers = newest->Numbers();
+  if (numbers.empty()) return;
+  const absl::Status saved = WriteNumbers(paths_.NewestMetricsFile(job), numbers);
   if (!saved.ok()) refusals_.Warn(std::string(saved.message()));
 }
 
 std::optional<NewestMetrics> LocalMetricStore::LoadNewest(uint64_t job) const {
-  const std::vector<int64_t> numbers = ReadNumbers(paths_.NewestMetricsFile(job), 3);
-  if (numbers.empty()) return std::nullopt;
-  return NewestMetrics{numbers[0], std::bit_cast<double>(numbers[1]), numbers[2] != 0};
+  return NewestMetrics::Of(ReadNumbers(paths_.NewestMetricsFile(job), NewestMetrics::kNumbers));
 }
 
 absl::StatusOr<NewestMetrics> LocalMetricStore::FindNewest(uint64_t job) const {

@@ -12,6 +12,7 @@
 #include "coordinator/core/plan.h"
 #include "coordinator/core/state.h"
 #include "coordinator/core/views.h"
+#include "coordinator/identity/directory.h"
 #include "coordinator/identity/ownership.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
@@ -115,8 +116,10 @@ void PlanChecked(Daemon& daemon, const v1::PlanJobRequest& request,
 
 }  // namespace
 
-void ListJobs(Daemon& daemon, const Caller&, const v1::ListJobsRequest& request,
+void ListJobs(Daemon& daemon, const Caller& caller, const v1::ListJobsRequest& asked,
               Answer<v1::ListJobsResponse> answer) {
+  v1::ListJobsRequest request = asked;
+  request.set_owner(asked.mine() ? caller.principal : PrincipalOfUser(asked.owner()));
   const absl::StatusOr<LabelTerms> labels =
       job::ParseLabelTerms({request.labels().begin(), request.labels().end()});
   if (!labels.ok()) return answer(labels.status());

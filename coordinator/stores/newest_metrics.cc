@@ -1,18 +1,65 @@
 #include "coordinator/stores/newest_metrics.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
-#include "coordinator/findings/loss_name.h"
+#include "common/loss_name.h"
 
 namespace muster::coordinator {
+namespace {
+
+constexpr size_t kFirstWord = 6;  // of the name, in the numbers: eight bytes in each
+constexpr size_t kNameBytesMax = (NewestMetrics::kNumbers - kFirstWord) * sizeof(int64_t);
+
+}  // namespace
+
+bool NewestMetrics::IsOfTheLoss(const v1::MetricBatch& batch, const std::string& name) const {
+  if (has_loss && batch.attempt() < attempt) return false;
+  if (!has_loss || batch.attempt() > attempt) return common::IsLossName(name);
+  if (name == loss_name) return batch.rank() <= rank;
+  return common::IsLossName(name) && common::IsRatherTheLoss(name, loss_name);
+}
 
 void NewestMetrics::Take(const v1::MetricBatch& batch) {
   for (const v1::MetricPoint& point : batch.points()) {
     step = std::max(step, point.step());
-    if (!IsLossName(point.name())) continue;
+    if (!IsOfTheLoss(batch, point.name())) continue;
+    loss_name = point.name();
     loss = point.value();
     has_loss = true;
+    attempt = batch.attempt();
+    rank = batch.rank();
   }
+}
+
+std::vector<int64_t> NewestMetrics::Numbers() const {
+  if (loss_name.size() > kNameBytesMax) return {};
+  std::vector<int64_t> numbers(kNumbers);
+  numbers[0] = step;
+  numbers[1] = std::bit_cast<int64_t>(loss);
+  numbers[2] = has_loss;
+  numbers[3] = attempt;
+  numbers[4] = rank;
+  numbers[5] = static_cast<int64_t>(loss_name.size());
+  std::memcpy(&numbers[kFirstWord], loss_name.data(), loss_name.size());
+  return numbers;
+}
+
+std::optional<NewestMetrics> NewestMetrics::Of(const std::vector<int64_t>& numbers) {
+  if (numbers.size() != kNumbers || numbers[5] < 0 ||
+      static_cast<size_t>(numbers[5]) > kNameBytesMax) {
+    return std::nullopt;
+  }
+  NewestMetrics newest;
+  newest.step = numbers[0];
+  newest.loss = std::bit_cast<double>(numbers[1]);
+  newest.has_loss = numbers[2] != 0;
+  newest.attempt = static_cast<uint32_t>(numbers[3]);
+  newest.rank = static_cast<uint32_t>(numbers[4]);
+  newest.loss_name.resize(static_cast<size_t>(numbers[5]));
+  std::memcpy(newest.loss_name.data(), &numbers[kFirstWord], newest.loss_name.size());
+  return newest;
 }
 
 void NewestMetricsCache::KeepFew() {
@@ -57,6 +104,7 @@ void NewestMetricsCache::Decorate(v1::JobSummary& summary) const {
   }
   summary.set_step(newest->step);
   summary.set_loss(newest->loss);
+  summary.set_loss_name(newest->loss_name);
   summary.set_has_loss(newest->has_loss);
 }
 

@@ -1,5 +1,5 @@
-// What a row of `jobctl ls` shows of a job's metrics: the highest step and the newest loss. Shared
-// by the implementations of MetricStore.
+// What a row of `jobctl ls` shows of a job's metrics: the highest step, and the newest value of its
+// loss. Shared by the implementations of MetricStore.
 #pragma once
 
 #include <cstddef>
@@ -7,18 +7,33 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "muster/v1/job_service.pb.h"
 #include "muster/v1/worker_service.pb.h"
 
 namespace muster::coordinator {
 
+// Of the newest attempt that reports a loss: the one that stands for the run (common/loss_name.h), of
+// the lowest rank that reports it.
 struct NewestMetrics {
   int64_t step = -1;  // -1: no point is known
+  std::string loss_name;
   double loss = 0;
   bool has_loss = false;
+  uint32_t attempt = 0;  // of the loss
+  uint32_t rank = 0;
 
   void Take(const v1::MetricBatch& batch);
+
+  // For a number file. Empty: the name is too long for one.
+  static constexpr size_t kNumbers = 38;
+  std::vector<int64_t> Numbers() const;
+  static std::optional<NewestMetrics> Of(const std::vector<int64_t>& numbers);
+
+ private:
+  bool IsOfTheLoss(const v1::MetricBatch& batch, const std::string& name) const;
 };
 
 // Those of many jobs. Any thread.

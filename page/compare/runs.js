@@ -16,7 +16,7 @@ export async function readJob(word, signal) {
 export const commonNames = (jobs) => jobs[0].names.filter((name) => jobs.every((job) => job.names.includes(name)));
 
 /** The metric to compare when nobody has chosen one. */
-export const keyAtFirst = (names) => (names.includes("loss") ? "loss" : lossOf(names) || names[0] || "");
+export const keyAtFirst = (names) => lossOf(names) || names[0] || "";
 
 /** The points of a metric, and of the one that tells the epochs: a Run of comparison.js with its curves. */
 export async function readRun(job, key, signal) {

@@ -3,10 +3,33 @@
 const SPEED_NAMES = /(per[_ ]?s(ec(ond)?s?)?|\/s(ec)?|throughput|_ps)$/i;
 const WINDOW_MS = 1000;
 
-/** The metric whose name says loss: "loss" itself, else the first like "train_loss". */
-export function lossOf(names) {
-  return names.find((name) => name === "loss") ?? names.find((name) => /loss/i.test(name)) ?? "";
+// The same rule as common/loss_name.h, with its reasons; tests/common/loss_names.json is the test of both.
+const REDUCTIONS = ["step", "epoch", "avg", "mean", "sum", "total", "batch", "running"];
+const EVALUATIONS = ["eval", "evaluation", "val", "valid", "validation", "test", "testing", "dev", "holdout"];
+const wordsOf = (text, separators) => text.toLowerCase().split(separators).filter(Boolean);
+
+function endsWithLoss(part) {
+  const words = wordsOf(part, /[-_. :]/);
+  while (words.length > 1 && (words.at(-1).length === 1 || REDUCTIONS.includes(words.at(-1)))) words.pop();
+  return words.at(-1) === "loss";
 }
+
+/** Whether a metric of this name is a loss. */
+export const isLossName = (name) => name.split("/").some(endsWithLoss);
+
+function placeOf(name) {
+  const words = wordsOf(name, /[-/_. :]/);
+  if (words.length === 1 && words[0] === "loss") return 0;
+  if (words.some((word) => EVALUATIONS.includes(word))) return 3;
+  const isOfTraining = words.every((word) => ["loss", "train", "training"].includes(word));
+  return words.length === 2 && words[0] !== words[1] && isOfTraining ? 1 : 2;
+}
+
+/** For Array.sort: the loss that stands for a run comes first. */
+export const byLossName = (a, b) => placeOf(a) - placeOf(b) || a.length - b.length || (a < b ? -1 : Number(a > b));
+
+/** The metric that stands for the run; "" if none is a loss. */
+export const lossOf = (names) => names.filter(isLossName).sort(byLossName)[0] ?? "";
 
 /** The metric whose name says how fast the job is; "" if none does. */
 export const throughputOf = (names) => names.find((name) => SPEED_NAMES.test(name)) ?? "";

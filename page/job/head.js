@@ -143,7 +143,7 @@ function factsOf(record, summary, judged) {
     ["Exit code", record.state === "JOB_STATE_FAILED" ? String(record.exitCode ?? 0) : ""],
     ["Labels", labelsOf(record.spec?.labels).map(printable).join(", ")],
     ["Priority", record.spec?.priority ? String(record.spec.priority) : ""],
-    ["Progress", summary.hasLoss ? `step ${int(summary.step)}, loss ${general(Number(summary.loss ?? 0), 6)}` : ""],
+    ["Progress", summary.hasLoss ? `step ${int(summary.step)}, ${printable(summary.lossName || "loss")} ${general(Number(summary.loss ?? 0), 6)}` : ""],
     ["Done in", judged?.etaMs !== undefined && !isOver(record.state) ? `${eta(int(judged.etaMs))}, at step ${int(judged.stepsTotal)}` : ""],
     ["Goodput", ledger.goodput === undefined ? "" : `${percent(ledger.goodput)} of its device time`],
     ["Restarts", record.spec?.restarts > 0 ? `${record.failures ?? 0} of ${record.spec.restarts} used` : ""],

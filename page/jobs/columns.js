@@ -6,10 +6,10 @@ import { h, keyed, setAttribute, setText } from "../base/dom.js";
 import { age, devicesOf, duration, eta, general, grouped, isOver, labelsOf, printable, took } from "../base/format.js";
 import { jobPath } from "../base/route.js";
 
-// How long a job has been running, or ran; -1: it never did.
+// How long a job has been running, or ran, without the time in the queue between two attempts; -1: it never did.
 function ranMs(job) {
-  const from = int(job.firstRunningMs);
-  return from ? Math.max(0, (int(job.finishedMs) || Date.now()) - from) : -1;
+  const since = int(job.runningSinceMs);
+  return int(job.firstRunningMs) ? int(job.ranMs) + (since ? Math.max(0, Date.now() - since) : 0) : -1;
 }
 
 // Of a running job in whole seconds: tenths would be old when read.
@@ -26,13 +26,18 @@ export const jobColumns = (list) => [
   { id: "name", label: "Job", make: makeName, fill: (cell, job) => fillName(cell, job, list) },
   { id: "devices", label: "Devices", fill: (cell, job) => setText(cell, devicesOf(job)) },
   { id: "step", label: "Step", hint: "newest step; the bar is the share of its running time, where an end is in sight", make: makeStep, fill: fillStep },
-  { id: "loss", label: "Loss", hint: "newest value of a metric whose name says loss", fill: (cell, job) => setText(cell, job.hasLoss ? general(number(job.loss)) : "") },
+  { id: "loss", label: "Loss", hint: "newest value of the metric that stands for the run, of the lowest rank that reports it", fill: fillLoss },
   { id: "eta", label: "ETA", fill: (cell, job) => setText(cell, job.etaMs ? eta(job.etaMs) : "") },
   { id: "ran", label: "Ran", fill: (cell, job) => setText(cell, ranText(job)) },
   { id: "age", label: "Age", hint: "since it was submitted", fill: (cell, job) => setText(cell, age(job.submittedMs)) },
   { id: "owner", label: "Owner", fill: (cell, job) => setText(cell, printable(job.owner)) },
   { id: "note", label: "Finding or reason", make: makeNote, fill: fillNote },
 ];
+
+function fillLoss(cell, job) {
+  setText(cell, job.hasLoss ? general(number(job.loss)) : "");
+  setAttribute(cell, "title", job.hasLoss ? printable(job.lossName || "loss") : "");
+}
 
 function makePick(cell, list) {
   const box = h("input", { type: "checkbox", tabindex: "-1", onchange: () => list.pick(cell.musterJob) });

@@ -125,12 +125,13 @@ TEST(ListingTest, ALossThatIsNotANumberSpoilsNoOrder) {
   const double nan = std::nan("");
   const std::vector<Value> values = {3.0, nan, 1.0, nan, 2.0, INFINITY, -INFINITY};
   EXPECT_EQ(Sorted(values, "value"), "gceafbd");
-  EXPECT_EQ(Sorted(values, "-value"), "bdfaecg");
+  EXPECT_EQ(Sorted(values, "-value"), "faecgbd") << "and comes last in both directions";
 }
 
-TEST(ListingTest, WhatIsMissingIsBelowEveryText) {
+TEST(ListingTest, WhatIsMissingIsLastInBothDirections) {
   const std::vector<Value> values = {"b", {}, "a", int64_t{-7}, {}, true, "c"};
-  EXPECT_EQ(Sorted(values, "value"), "becagdf");
+  EXPECT_EQ(Sorted(values, "value"), "cagdfbe");
+  EXPECT_EQ(Sorted(values, "-value"), "fdgacbe");
 }
 
 TEST(ListingTest, APieceIsPrintedAtOnceAndTheWholeIsWhatItWouldBe) {

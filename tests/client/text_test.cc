@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "client/errors.h"
+#include "client/job_list.h"
 #include "client/job_text.h"
 #include "client/json_quote.h"
 #include "client/record_json.h"
@@ -114,6 +115,34 @@ TEST(RecordTextTest, AShortTimeIsSaidInMilliseconds) {
   EXPECT_EQ(Took(999), "999ms");
   EXPECT_EQ(Took(1'340), "1.3s");
   EXPECT_EQ(Took(41'000), "41s");
+}
+
+TEST(JobListTest, RanLeavesOutTheQueueAndTheLossHasItsName) {
+  v1::ListJobsResponse response;
+  v1::JobSummary* job = response.add_jobs();
+  job->set_state(v1::JOB_STATE_SUCCEEDED);
+  job->set_first_running_ms(1'000);
+  job->set_ran_ms(7'000);
+  job->set_finished_ms(3'600'000);
+  job->set_has_loss(true);
+  job->set_loss_name("train/loss");
+  v1::JobSummary* running = response.add_jobs();
+  running->set_first_running_ms(1'000);
+  running->set_ran_ms(7'000);
+  running->set_running_since_ms(WallMs() - 60'000);
+  response.add_jobs();
+  const Listing listing = JobListing(response);
+  const auto cell = [&](int row, std::string_view key) {
+    for (size_t i = 0; i < listing.columns.size(); ++i) {
+      if (listing.columns[i].key == key) return listing.rows[row][i];
+    }
+    return Cell("no such column");
+  };
+  EXPECT_EQ(cell(0, "ran").text, "7.0s");
+  EXPECT_EQ(cell(0, "loss_name").text, "train/loss");
+  EXPECT_GE(std::get<int64_t>(cell(1, "ran").value), 67'000);
+  EXPECT_EQ(cell(2, "ran").text, "");
+  EXPECT_EQ(cell(2, "loss_name").text, "");
 }
 
 TEST(RefusalTest, AKindThatNoNodeHasIsSaidWithTheKindsThereAre) {

@@ -306,6 +306,12 @@ class SigningIn(EnrollCase):
         job = alice.submit("--", "true")
         record = cluster.wait_over(job)
         self.assertEqual((record.state, record.owner), (harness.SUCCEEDED, "user:alice"))
+        theirs = cluster.submit("--", "true")
+        cluster.wait_over(theirs)
+        for who, flags, expected in ((alice, ["--mine"], [job]), (cluster, ["--mine"], [theirs]), (cluster, ["--owner", "alice"], [job]),
+                                     (cluster, ["--owner", "user:alice"], [job]), (cluster, ["--owner", "nobody"], []),
+                                     (alice, [], [theirs, job])):
+            self.assertEqual(who.jobctl("ls", *flags, "-o", "name").stdout.split(), expected, flags)
         used = alice.login("muster1." + "0" * 64 + "." + "0" * 12 + "." + "x" * 43)
         self.assert_error(used, "JC1354")
         with open(alice.credentials) as file:

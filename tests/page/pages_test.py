@@ -1,5 +1,6 @@
 """Every page: whole, accessible, within its Content-Security-Policy, light, dark and narrow; by keyboard; with text that
 wants to be markup; signed in and not; and what an action shows before it acts."""
+import json
 import os
 import re
 import sys
@@ -99,6 +100,22 @@ class Pages(PageCase):
         page.keyboard.press("/")
         page.keyboard.type("fail")
         expect(page.get_by_role("row")).to_have_count(2)  # with the head
+        self.assert_quiet()
+
+    def test_the_loss_is_the_one_that_jobctl_shows(self):
+        with open(os.path.join(harness.ROOT, "tests/common/loss_names.json")) as file:
+            table = json.load(file)
+        private = self.up()
+        job = private.submit("--", sys.executable, harness.rank_script("losses.py"), "4", "--name", "train/loss")
+        private.wait_for(job, SUCCEEDED)
+        page = self.open(private)
+        expect(page.get_by_title("train/loss", exact=True)).to_have_text("0.25")
+        seen = page.evaluate("""async (table) => {
+          const { isLossName, byLossName, lossOf } = await import(document.querySelector("script[type=module]").src.replace("app.js", "job/choose.js"));
+          return { losses: table.losses.filter(isLossName), others: table.others.filter(isLossName),
+                   in_order: [...table.in_order].reverse().sort(byLossName), first: lossOf(["lr", ...table.in_order.slice(3)]) };
+        }""", table)
+        self.assertEqual(seen, {**table, "others": [], "first": "train_loss"})
         self.assert_quiet()
 
     def test_text_that_is_markup_stays_text(self):

@@ -192,6 +192,13 @@ TEST(ComparisonTest, NamesAreInEveryRunAndPatternsLeaveOutWhatIsNot) {
             (std::vector<std::string>{"loss", "train/acc"}));
   EXPECT_EQ(left_out, std::vector<std::string>{"train/lr"});
   EXPECT_EQ(*KeysOf({}, runs, &left_out), std::vector<std::string>{"loss"});
+  const std::vector<ComparedRun> trainers = {
+      RunOf("a", {{"loss", {{1, 1}}}, {"eval_loss", {{1, 1}}}, {"train_loss", {{1, 1}}}}),
+      RunOf("b", {{"eval_loss", {{1, 1}}}, {"lr", {{1, 1}}}, {"train_loss", {{1, 1}}}})};
+  EXPECT_EQ(*KeysOf({}, trainers, &left_out), std::vector<std::string>{"train_loss"});
+  const auto none = KeysOf({}, {trainers[0], RunOf("c", {{"lr", {{1, 1}}}})}, &left_out);
+  EXPECT_NE(common::ProblemOf(none.status()).what.find("c has no metric \"loss\""),
+            std::string::npos);
   for (const char* missing : {"los", "train/lr", "x*"}) {
     const auto keys = KeysOf({missing}, runs, &left_out);
     EXPECT_EQ(common::CodeOf(keys.status()), "JC1503") << missing;

@@ -6,6 +6,7 @@
 #include "common/status.h"
 #include "coordinator/core/checkpoint_files.h"
 #include "coordinator/core/lifecycle.h"
+#include "coordinator/core/waiting.h"
 
 namespace muster::coordinator {
 namespace {
@@ -40,9 +41,11 @@ int64_t MonoOf(int64_t lived_ms, Now now) {
 void Index(ClusterState& state, const v1::JobRecord& job) {
   const QueuePlace place{job.spec().priority(), job.id()};
   state.queue.erase(place);
+  state.told.erase(job.id());
   state.active.erase(job.id());
   if (job.state() == v1::JOB_STATE_QUEUED) {
     if (!job.held()) state.queue.insert(place);
+    if (!job.held() && IsOfCapacity(job.reason())) state.told.insert(job.id());
   } else if (!IsFinal(job.state())) {
     state.active.insert(job.id());
   }
@@ -404,6 +407,7 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
       break;
     case v1::Event::kReasonChanged:
       JobOf(state, event).set_reason(event.reason_changed().reason());
+      Index(state, JobOf(state, event));
       break;
     case v1::Event::kCheckpointPart:
       ApplyCheckpointPart(state, event);

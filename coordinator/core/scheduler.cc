@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -111,7 +112,9 @@ std::vector<v1::Event> Schedule(const ClusterState& state, Now now) {
   // 1. What live attempts hold.
   Usage usage = UsageOf(state);
   // 2. The queue in order, up to the first job that keeps its place and does not fit.
+  std::unordered_set<uint64_t> seen;
   for (const QueuePlace& place : state.queue) {
+    seen.insert(place.job);
     const v1::JobRecord& job = state.jobs.at(place.job);
     if (job.cancel_requested()) continue;
     const Demand demand = DemandOf(job.spec());
@@ -130,6 +133,13 @@ std::vector<v1::Event> Schedule(const ClusterState& state, Now now) {
     const std::string& aside = asides.Of(state, demand);
     KeepReason(job, aside.empty() ? Blocked(state, usage, demand, kind) : aside, now, events);
     if (aside.empty() || !any_in_service || asides.IsEnough()) break;
+  }
+  // 5. What jobs further back were told of free devices may be over.
+  for (const uint64_t id : state.told) {
+    const v1::JobRecord& job = state.jobs.at(id);
+    if (seen.contains(id) || job.cancel_requested()) continue;
+    const std::string& aside = asides.Of(state, DemandOf(job.spec()));
+    KeepReason(job, aside.empty() ? kBehindOthers : aside, now, events);
   }
   return events;
 }

@@ -17,8 +17,10 @@ constexpr char kNeedsAddresses[] =
     "a job on several nodes needs addresses that the nodes can reach: start those workers with "
     "--advertise ADDR";
 
+constexpr char kNeeds[] = "needs ";
+
 std::string Needs(const v1::Shape& shape, const std::string& kind) {
-  return absl::StrCat("needs ", job::DescribeDemand(shape, kind));
+  return absl::StrCat(kNeeds, job::DescribeDemand(shape, kind));
 }
 
 Demand WithoutLimits(Demand demand) {
@@ -104,6 +106,8 @@ std::string Blocked(const ClusterState& state, const Usage& usage, const Demand&
                       DescribeUnusable(state, demand), fits_but_for_addresses ? ", but " : "",
                       fits_but_for_addresses ? kNeedsAddresses : "");
 }
+
+bool IsOfCapacity(std::string_view reason) { return reason.starts_with(kNeeds); }
 
 std::string BlockedReason(const ClusterState& state, const v1::JobRecord& job) {
   const Demand demand = DemandOf(job.spec());

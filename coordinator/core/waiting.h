@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "coordinator/core/placement.h"
@@ -17,6 +18,10 @@ std::string BlockedReason(const ClusterState& state, const v1::JobRecord& job);
 // The same for a demand that is known to fit at some point but not now.
 std::string Blocked(const ClusterState& state, const Usage& usage, const Demand& demand,
                     const std::string& kind);
+
+// Whether a reason is one of Blocked and WhyAside, which a change of nodes or of the queue may make
+// wrong.
+bool IsOfCapacity(std::string_view reason);
 
 // Why a job of this demand lets later jobs go first: the nodes in service could not hold it even if
 // all were idle. "needs 8 gpu; waits for node4 (declared dead by uid:0, 2026-11-22 14:02 UTC)".

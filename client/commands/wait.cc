@@ -1,4 +1,5 @@
 // jobctl wait.
+#include <algorithm>
 #include <chrono>
 
 #include "client/arguments.h"

@@ -1,6 +1,7 @@
 // Which torch Python would import, from the package's own files: importing it takes seconds.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "absl/strings/str_split.h"

@@ -105,9 +105,9 @@ struct ClusterState {
   int64_t silent_nodes = 0;                        // SUSPECT ones
   int64_t lost_nodes = 0;                          // LOST ones
   std::unordered_map<std::string, KeyEntry> keys;  // by KeyOf(owner, key)
-  std::set<QueuePlace> queue;      // QUEUED jobs in queue order; held ones are not in it
-  std::set<uint64_t> told;         // those in the queue whose reason is of what is free (IsOfCapacity)
-  std::set<uint64_t> active;       // live ones that are not QUEUED
+  std::set<QueuePlace> queue;  // QUEUED jobs in queue order; held ones are not in it
+  std::set<uint64_t> told;     // those in the queue whose reason is of what is free (IsOfCapacity)
+  std::set<uint64_t> active;   // live ones that are not QUEUED
   std::vector<uint64_t> finished;  // final since TakeFinished
   bool schedule_needed = true;     // something that placement depends on has changed
 };

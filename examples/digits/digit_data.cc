@@ -1,6 +1,7 @@
 // Parses optdigits.csv.gz; see digit_data.h.
 #include "examples/digits/digit_data.h"
 
+#include <algorithm>
 #include <charconv>
 #include <stdexcept>
 #include <string_view>

@@ -5,6 +5,7 @@
 #include <muster/trainer.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <string>

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 // Noisy points on two spirals that start half a turn apart.
 class Spirals : public torch::data::datasets::Dataset<Spirals> {

@@ -1,6 +1,8 @@
 // Ranks' bytes to the screen: prefixes, partial lines, terminals and pipes.
 #include "client/log_printer.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "client/record_text.h"

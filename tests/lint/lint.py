@@ -13,6 +13,7 @@ import sys
 
 import local_names
 import sdk_layers
+import standard_headers
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -214,8 +215,8 @@ class Lint:
         for path in unformatted:
             self.report(path, 1, "not formatted: run ./dev format")
 
-    def check_local_names(self, sources):
-        for path, line, text in local_names.findings(sources):
+    def check_across_files(self, sources):
+        for path, line, text in (*local_names.findings(sources), *standard_headers.findings(sources)):
             self.report(path, line, text)
 
     def check_error_codes(self, paths):
@@ -293,7 +294,7 @@ def main():
             lint.check_banned(path, lines)
             lint.check_head_comment(path, lines)
             sources.append((path, lines))
-    lint.check_local_names(sources)
+    lint.check_across_files(sources)
     lint.check_format(cpp)
     lint.check_orphans(paths)
     lint.check_error_codes(paths)

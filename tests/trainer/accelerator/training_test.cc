@@ -4,6 +4,7 @@
 #include <muster/optim/ema.h>
 #include <muster/trainer.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <fstream>
+#include <limits>
 #include <mutex>
 
 #include "checkpoint/checkpoint_reader.h"

@@ -1,6 +1,8 @@
 // Which elements of a tensor its pieces hold, and rank reports that form a manifest.
 #include "checkpoint/tensor_pieces.h"
 
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "checkpoint/rank_report.h"

@@ -4,6 +4,7 @@
 // every check passed. With ACCELERATE_DEBUG_MODE in the environment the collectives are in debug
 // mode.
 #include <chrono>
+#include <cstdlib>
 #include <random>
 
 #include "collectives/scenarios.h"

@@ -1,5 +1,7 @@
 // Common mistakes with Accelerator::prepare, compiled by wrong_types_test.py: for each marked line,
 // the compiler prints exactly this sentence.
+#include <memory>
+
 #include <muster/trainer.h>
 
 namespace muster {

@@ -4,6 +4,7 @@
 #include <muster/data/data_loader.h>
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 

@@ -1,6 +1,8 @@
 // libmuster_trainer_fake.so: a device with CPU tensors and its own Gloo group for collectives. Logs
 // every call to the file MUSTER_FAKE_LOG, one line each. If MUSTER_FAKE_SOC is set, it supports the
 // element types of that Ascend device.
+#include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>

@@ -1,5 +1,7 @@
 // The SDK on an NVIDIA GPU: NCCL in a world of one, mixed precision, fused kernels, checkpoints
 // from device memory. Without a GPU each test is skipped with "no GPU here".
+#include <limits>
+
 #include <gtest/gtest.h>
 #include <muster/trainer.h>
 

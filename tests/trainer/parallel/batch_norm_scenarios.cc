@@ -1,5 +1,7 @@
 // SyncBatchNorm against torch's BatchNorm on the batches of all ranks joined.
 #include "muster/parallel/sync_batch_norm.h"
+
+#include <algorithm>
 #include "parallel/rank_model.h"
 
 namespace muster {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "parallel/rank_output.h"
 #include "tests/support/paths.h"

@@ -6,12 +6,15 @@
 #include <muster/optim/ema.h>
 #include <muster/trainer.h>
 
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "parity/case_options.h"
 #include "parity/models.h"

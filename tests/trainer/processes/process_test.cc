@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <sstream>
 
 #include "base/files.h"
 #include "checkpoint/checkpoint_directory.h"

@@ -1,5 +1,6 @@
 // The program that evaluation_test runs as ranks: evaluation_ranks STAGE. Each scenario leaves the
 // ranks in different places of the program; a rank prints "SCENARIO error", or "SCENARIO none".
+#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <string>

@@ -3,6 +3,7 @@
 #include <third_party/acl/inc/acl/acl.h>
 #include <torch_npu/csrc/libs/init_npu.h>
 
+#include <chrono>
 #include <cstdio>
 #include <torch_npu/csrc/distributed/ProcessGroupHCCL.hpp>
 

@@ -1,6 +1,7 @@
 // Collectives that move whole tensors: gather, pad, broadcast.
 #include "collectives/collectives.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "muster/base/errors.h"

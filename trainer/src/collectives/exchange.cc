@@ -1,6 +1,7 @@
 // The basis of all collectives: comparing the ranks' calls, gathering raw bytes, errors.
 #include <c10/core/ScalarType.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 

@@ -1,6 +1,8 @@
 // The only file that includes NCCL's headers; built if LibTorch has CUDA and nccl.h is found.
 #include "device/nccl_backend.h"
 
+#include <chrono>
+
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "muster/device/device_plugin_torch.h"

@@ -6,6 +6,7 @@
 #include <torch/utils.h>
 
 #include <algorithm>
+#include <mutex>
 #include <stdexcept>
 #include <type_traits>
 

@@ -7,6 +7,7 @@
 #include <torch/types.h>
 
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

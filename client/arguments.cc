@@ -48,27 +48,26 @@ const Command* DefaultOfGroup(std::string_view group, const std::vector<std::str
 
 }  // namespace
 
+absl::Status Arguments::CheckMost(int most) const {
+  if (most < 0 || static_cast<int>(words_.size()) <= most) return absl::OkStatus();
+  std::string line;
+  for (const std::string& word : words_) common::StrAppend(&line, " ", word);
+  return Usage("JC1004",
+               common::StrCat("\"", words_[most], "\" is one argument too many: jobctl ",
+                              command_->name, " ", command_->arguments),
+               command_->rest ? common::StrCat("a command stands behind `--`: jobctl ",
+                                               command_->name, " --", line)
+                              : HelpFix(command_));
+}
+
 absl::Status Arguments::CheckWords() const {
-  const int count = static_cast<int>(words_.size());
-  const std::string usage = common::StrCat(
-      "jobctl ", command_->name, command_->arguments.empty() ? "" : " ", command_->arguments);
-  if (count < command_->least) {
-    return Usage("JC1004", common::StrCat("an argument is missing: ", usage), HelpFix(command_));
-  }
-  if (command_->most >= 0 && count > command_->most && command_->rest) {
-    std::string line;
-    for (const std::string& word : words_) common::StrAppend(&line, " ", word);
+  if (static_cast<int>(words_.size()) < command_->least) {
     return Usage(
         "JC1004",
-        common::StrCat("\"", words_[command_->most], "\" is one argument too many: ", usage),
-        common::StrCat("a command stands behind `--`: jobctl ", command_->name, " --", line));
-  }
-  if (command_->most >= 0 && count > command_->most) {
-    return Usage(
-        "JC1004",
-        common::StrCat("\"", words_[command_->most], "\" is one argument too many: ", usage),
+        common::StrCat("an argument is missing: jobctl ", command_->name, " ", command_->arguments),
         HelpFix(command_));
   }
+  RETURN_IF_ERROR(CheckMost(command_->most));
   if (has_rest_ && rest_.empty()) {
     return Usage("JC1004", "nothing follows `--`",
                  common::StrCat("jobctl ", command_->name, " -- COMMAND"));

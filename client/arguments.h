@@ -32,6 +32,8 @@ class Arguments {
   const std::vector<std::string>& words() const { return words_; }
   const std::vector<std::string>& rest() const { return rest_; }
   bool has_rest() const { return has_rest_; }
+  // For a command whose number of words depends on the first. JC1004.
+  absl::Status CheckMost(int most) const;
 
  private:
   absl::Status ReadCommand(std::vector<std::string>* left);

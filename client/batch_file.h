@@ -16,10 +16,18 @@ bool IsSbatchScript(std::string_view content);
 
 struct BatchJob {
   std::string job_file;
+  std::vector<std::string> notes;
   std::vector<std::string> left_out;  // what was not taken over, and why: one each
 };
-// The script as a job file. Errors: JC1010 and those of the file.
-absl::StatusOr<BatchJob> JobOfSbatch(const std::string& name, std::string_view content,
-                                     const Environment& environment, const CountDevices& on_a_node);
+struct BatchScript {
+  std::string name;  // "job.sbatch"
+  std::string_view content;
+  std::vector<std::string> arguments;
+  std::vector<std::string>
+      ignored;  // what may be left out although the job then means something else
+};
+// The script as a job file. Errors: JC1010, JC1013 (what is not ignored), and those of the file.
+absl::StatusOr<BatchJob> JobOfSbatch(const BatchScript& script, const Environment& environment,
+                                     const CountDevices& on_a_node);
 
 }  // namespace muster::client

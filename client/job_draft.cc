@@ -170,6 +170,7 @@ absl::StatusOr<std::string> JobFileOf(const JobDraft& draft, const std::string& 
   if (!draft.image.empty()) out.Key("image", YamlWord(draft.image), "that the ranks run in");
   WriteResources(draft, out);
   WriteSettings(draft, out);
+  for (const std::string& each : draft.notes) out.Comment(each);
   if (!draft.left_out.empty()) out.Comment("Not taken over:");
   for (const std::string& each : draft.left_out) out.Comment(StrCat("  ", each));
   std::string text = std::move(out).Text();

@@ -12,6 +12,13 @@
 
 namespace muster::client {
 
+// Without it the job would mean something else.
+struct RefusedPart {
+  std::string name;  // for --ignore: "array", "lines"
+  std::string what;  // "line 3: --array=0-7: one task would run, not each"
+  std::string fix;
+};
+
 struct JobDraft {
   std::string source;  // "train.sbatch"; empty: answers
   std::string name;
@@ -35,7 +42,9 @@ struct JobDraft {
   std::string run_id;
   std::string log_dir;
   bool virtual_local_rank = false;
+  std::vector<std::string> notes;     // what is done in another way than where it comes from
   std::vector<std::string> left_out;  // what was not taken over, and why: one each
+  std::vector<RefusedPart> refused;
 };
 
 // `on_a_node`: how many devices of a kind ("gpu", "auto") this machine has, for launchers that count

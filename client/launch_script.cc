@@ -4,12 +4,17 @@
 #include <cctype>
 #include <initializer_list>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/errors.h"
+#include "client/sbatch_options.h"
 #include "client/script_lines.h"
+#include "client/shell_lines.h"
 #include "client/srun_options.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -45,6 +50,14 @@ std::string Expanded(const std::string& text, const Variables& variables) {
     if (text[i] == '\'') single = !single;
     if (text[i] != '$' || single) {
       out += text[i];
+      continue;
+    }
+    if (const auto all = variables.find(text.substr(i + 1, 1));
+        all != variables.end() && IsOneOf(all->first, {"@", "*"})) {
+      const bool is_quoted = out.ends_with('"') && text.substr(i + 2, 1) == "\"";
+      if (is_quoted) out.pop_back();
+      out += all->second;
+      i += is_quoted ? 2 : 1;
       continue;
     }
     const bool braced = i + 1 < text.size() && text[i + 1] == '{';
@@ -120,29 +133,113 @@ std::optional<std::pair<std::string, std::string>> Assignment(const std::string&
   return std::pair(name, words[0].substr(equals + 1));
 }
 
-void LeaveOut(const ScriptLine& line, JobDraft* draft) {
-  if (draft->left_out.size() == kLeftOutMax) draft->left_out.push_back("… and more");
-  if (draft->left_out.size() > kLeftOutMax) return;
-  draft->left_out.push_back(StrCat("line ", line.number, ": ", line.text.substr(0, 200)));
+// A variable of Slurm's that the command, or a shell that it starts, would read; or empty.
+std::string SlurmVariableIn(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    for (size_t at = word.find('$'); at != std::string::npos; at = word.find('$', at + 1)) {
+      const size_t begin = at + (word.substr(at + 1, 1) == "{" ? 2 : 1);
+      size_t end = begin;
+      while (end < word.size() && IsNameByte(word[end])) ++end;
+      const std::string name = word.substr(begin, end - begin);
+      if (name.starts_with("SLURM_")) return name;
+    }
+  }
+  return "";
 }
 
-// What does not start ranks: environment, directory, or left out.
-void TakeOther(const ScriptLine& line, Variables* variables, JobDraft* draft) {
-  if (const auto assigned = Assignment(line.text, *variables); assigned.has_value()) {
-    (*variables)[assigned->first] = assigned->second;
-    if (line.text.starts_with("export ")) draft->env[assigned->first] = assigned->second;
+void LeaveOut(const ScriptLine& line, JobDraft* draft) {
+  const std::string text = StrCat("line ", line.number, ": ", line.text.substr(0, 200));
+  if (draft->left_out.size() + draft->refused.size() > kLeftOutMax) return;
+  if (draft->left_out.size() + draft->refused.size() == kLeftOutMax) {
+    draft->left_out.push_back("… and more");
+  } else if (DoesNothingThatLasts(line.text)) {
+    draft->left_out.push_back(text);
+  } else {
+    draft->refused.push_back({.name = "lines",
+                              .what = StrCat(text, ": it would not run"),
+                              .fix =
+                                  "--setup COMMAND runs once on each node before the ranks; or "
+                                  "submit the script itself: jobctl submit -n N -- bash SCRIPT"});
+  }
+}
+
+// What stands before the command.
+struct Before {
+  bool has_shell = false;        // that can run lines
+  Variables variables;           // whose values are known
+  std::set<std::string> unread;  // assigned by something that only a shell could run
+  struct Line {
+    std::string text;
+    bool is_assignment;  // which only matters to the others
+  };
+  std::vector<Line> lines;  // for the shell
+  bool uses_shell() const {
+    return std::any_of(lines.begin(), lines.end(), [](const Line& l) { return !l.is_assignment; });
+  }
+};
+
+bool TakeIntoShell(const ScriptLine& line, Before* before) {
+  const std::string expanded = Expanded(line.text, before->variables);
+  // What an export computes is no plain word.
+  const bool is_whole = line.text.starts_with("export ") || !PlainShellWords(expanded).empty();
+  if (!before->has_shell || !SetsUpShell(line.text) || !is_whole) return false;
+  if (!SlurmVariableIn({line.text}).empty()) return false;
+  const auto is_read = [&line](const std::string& name) {
+    return absl::StrContains(line.text, "$" + name) || absl::StrContains(line.text, "${" + name);
+  };
+  if (std::any_of(before->unread.begin(), before->unread.end(), is_read)) return false;
+  // From here on only the shell knows it.
+  if (const size_t equals = line.text.find('='); line.text.starts_with("export "))
+    before->variables.erase(line.text.substr(7, std::max<size_t>(equals, 7) - 7));
+  before->lines.push_back({line.text, false});
+  return true;
+}
+
+// "MASTER_ADDR" of `export MASTER_ADDR=$(…)`, if the coordinator tells ranks its value.
+bool IsDecidedHere(std::string_view text) {
+  if (text.starts_with("export ")) text.remove_prefix(7);
+  return IsOneOf(text.substr(0, text.find('=')),
+                 {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK",
+                  "GROUP_RANK", "LOCAL_WORLD_SIZE"});
+}
+
+// What does not start ranks: environment, directory, the shell's, or left out.
+void TakeOther(const ScriptLine& line, Before* before, JobDraft* draft) {
+  if (IsDecidedHere(line.text)) {
+    draft->left_out.push_back(
+        StrCat("line ", line.number, ": ", line.text.substr(0, 200), ": the coordinator decides"));
     return;
   }
-  const std::vector<std::string> words = PlainShellWords(Expanded(line.text, *variables));
+  if (before->uses_shell() && TakeIntoShell(line, before)) return;
+  if (const auto assigned = Assignment(line.text, before->variables); assigned.has_value()) {
+    before->variables[assigned->first] = assigned->second;
+    if (line.text.starts_with("export ")) draft->env[assigned->first] = assigned->second;
+    before->lines.push_back({line.text, true});
+    return;
+  }
+  const std::vector<std::string> words = PlainShellWords(Expanded(line.text, before->variables));
   if (words.size() == 2 && words[0] == "cd" && words[1].starts_with('/') &&
       UnknownIn(words).empty()) {
     draft->workdir = words[1];
     return;
   }
+  // Ranks begin where the job was submitted.
+  if (words.size() == 2 && words[0] == "cd" && WithoutMarks(words[1]) == "$SLURM_SUBMIT_DIR")
+    return;
+  if (TakeIntoShell(line, before)) return;
+  if (const size_t equals = line.text.find('='); equals != std::string::npos)
+    before->unread.insert(line.text.substr(0, equals));
   LeaveOut(line, draft);
 }
 
 absl::Status NeedsShell(const ScriptLine& line, const std::string& unknown) {
+  if (!unknown.empty() && std::all_of(unknown.begin(), unknown.end(),
+                                      [](unsigned char c) { return std::isdigit(c) != 0; })) {
+    return Usage("JC1010",
+                 StrCat("line ", line.number, " reads argument $", unknown,
+                        " of the script, which was not given or needs quotes"),
+                 "jobctl submit SCRIPT ARGUMENT…, of letters, digits and ./:=,+@%-_");
+  }
   return Usage("JC1010",
                StrCat("line ", line.number, " needs a shell",
                       unknown.empty() ? "" : StrCat(" to know $", unknown), ": ",
@@ -177,30 +274,16 @@ absl::Status TakeSrun(const ScriptLine& line, std::vector<std::string>* words,
       StrAppend(&shown, " ", value);
     }
     if (take == nullptr || value.empty() || !take(name, value))
-      draft->left_out.push_back(StrCat("srun ", WithoutMarks(shown)));
+      LeaveOutOption(name, StrCat("line ", line.number, ": srun ", WithoutMarks(shown)), draft);
   }
   words->erase(words->begin(), words->begin() + static_cast<std::ptrdiff_t>(at));
   return absl::OkStatus();
 }
 
-// A variable of Slurm's that the command, or a shell that it starts, would read; or empty.
-std::string SlurmVariableIn(const std::vector<std::string>& words) {
-  for (const std::string& word : words) {
-    for (size_t at = word.find('$'); at != std::string::npos; at = word.find('$', at + 1)) {
-      const size_t begin = at + (word.substr(at + 1, 1) == "{" ? 2 : 1);
-      size_t end = begin;
-      while (end < word.size() && IsNameByte(word[end])) ++end;
-      const std::string name = word.substr(begin, end - begin);
-      if (name.starts_with("SLURM_")) return name;
-    }
-  }
-  return "";
-}
-
-absl::Status TakeCommand(const ScriptLine& line, const Variables& variables,
+absl::Status TakeCommand(const ScriptLine& line, const Before& before,
                          const TakeOption& take_srun_option, const Environment& environment,
                          const CountDevices& on_a_node, JobDraft* draft) {
-  std::vector<std::string> words = PlainShellWords(Expanded(line.text, variables));
+  std::vector<std::string> words = PlainShellWords(Expanded(line.text, before.variables));
   const size_t assigned = Assignments(words);
   if (const std::vector<std::string> own(words.begin(), words.begin() + assigned); assigned > 0) {
     if (const std::string unknown = UnknownIn(own); !unknown.empty())
@@ -232,6 +315,25 @@ absl::Status TakeCommand(const ScriptLine& line, const Variables& variables,
   }
   if (!UnknownIn({draft->run_id}).empty()) draft->run_id.clear();
   return absl::OkStatus();
+}
+
+// The lines that set up the shell, in front of the command.
+void RunInShell(const Before& before, const std::vector<ScriptLine>& lines,
+                const std::string& shell, JobDraft* draft) {
+  if (!before.uses_shell()) return;
+  std::vector<std::string> all, named;
+  const bool stops = std::any_of(lines.begin(), lines.end(), [](const ScriptLine& line) {
+    return line.text.starts_with("set -e");
+  });
+  if (stops) all.push_back("set -e");
+  for (const Before::Line& line : before.lines) {
+    all.push_back(line.text);
+    if (!line.is_assignment) named.push_back(line.text);
+  }
+  draft->notes.push_back(
+      StrCat("in each rank, before the command, a login shell (", shell,
+             ") runs what Slurm runs once per job: ", absl::StrJoin(named, "; ")));
+  draft->command = BehindLines(shell, all, draft->command);
 }
 
 // The one line that starts ranks.
@@ -267,16 +369,19 @@ absl::Status TakeScript(std::string_view content, Variables variables,
                         const CountDevices& on_a_node, JobDraft* draft) {
   const std::vector<ScriptLine> lines = LogicalLines(content);
   ASSIGN_OR_RETURN(const size_t start, FindStart(lines));
+  const std::string shell = ShellOf(content);
+  Before before{.has_shell = !shell.empty(), .variables = std::move(variables)};
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i == start) {
       RETURN_IF_ERROR(
-          TakeCommand(lines[i], variables, take_srun_option, environment, on_a_node, draft));
+          TakeCommand(lines[i], before, take_srun_option, environment, on_a_node, draft));
     } else if (i > start || lines[i].is_in_block) {
       LeaveOut(lines[i], draft);
     } else {
-      TakeOther(lines[i], &variables, draft);
+      TakeOther(lines[i], &before, draft);
     }
   }
+  RunInShell(before, lines, shell, draft);
   return absl::OkStatus();
 }
 

@@ -1,6 +1,8 @@
 // sbatch scripts: the options that decide shape, time and name; the others are named one by one.
 #include <algorithm>
+#include <cctype>
 #include <map>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -9,7 +11,8 @@
 #include "client/errors.h"
 #include "client/job_file.h"
 #include "client/launch_script.h"
-#include "client/peer_words.h"
+#include "client/record_text.h"
+#include "client/sbatch_options.h"
 #include "common/device_kinds.h"
 #include "common/limits.h"
 #include "common/status.h"
@@ -36,6 +39,7 @@ struct BatchOptions {
   std::string other_gres;  // what --gres asks for beside GPUs
   std::string name;
   std::string workdir;
+  std::string exported;  // --export, as it was written
 };
 
 bool ReadCount(std::string_view text, uint32_t* count) {
@@ -141,6 +145,7 @@ constexpr BatchOption kBatchOptions[] = {
     {"time", 't', [](auto value, auto* o) { return ReadBatchTime(value, &o->time_ms); }},
     {"job-name", 'J', [](auto value, auto* o) { return !(o->name = value).empty(); }},
     {"chdir", 'D', [](auto value, auto* o) { return !(o->workdir = value).empty(); }},
+    {"export", 0, [](auto value, auto* o) { return !(o->exported = value).empty(); }},
 };
 
 const BatchOption* FindBatchOption(std::string_view name) {
@@ -150,35 +155,26 @@ const BatchOption* FindBatchOption(std::string_view name) {
   return nullptr;
 }
 
-std::string WhyLeftOut(std::string_view name) {
-  if (name == "output" || name == "error" || name == "o" || name == "e" || name == "open-mode")
-    return ": jobctl logs has the output";
-  std::string key(name);
-  std::replace(key.begin(), key.end(), '-', '_');
-  if (const std::string_view ours = PeerKey(key); !ours.empty())
-    return StrCat(": ", ours, " of the job file");
-  const Absent* absent = FindAbsent(name);
-  return absent == nullptr ? "" : StrCat(": ", absent->what);
-}
-
 // One "#SBATCH" line may hold several options.
 absl::Status TakeDirective(const std::string& text, int number, BatchOptions* options,
                            JobDraft* draft) {
-  const std::vector<std::string> words = PlainShellWords(text.substr(0, text.find(" #")));
-  if (words.empty()) draft->left_out.push_back(StrCat("line ", number, ": #SBATCH ", text));
+  const std::string plain = text.substr(0, text.find(" #"));
+  std::vector<std::string> words = PlainShellWords(plain);
+  // No shell reads these lines: "-w node[1-3]" is a word like others.
+  if (words.empty()) words = absl::StrSplit(plain, absl::ByAnyChar(" \t"), absl::SkipEmpty());
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     const bool is_long = word.starts_with("--");
     const size_t equals = word.find('=');
-    const std::string name = is_long
-                                 ? word.substr(2, equals == std::string::npos ? equals : equals - 2)
-                                 : word.substr(std::min<size_t>(1, word.size()), 1);
+    std::string name = is_long ? word.substr(2, equals == std::string::npos ? equals : equals - 2)
+                               : word.substr(std::min<size_t>(1, word.size()), 1);
+    if (!word.starts_with('-')) name = word;  // "hetjob"
     const BatchOption* option = FindBatchOption(name);
     if (option == nullptr) {
       // Its value, if it has one, is not an option.
       std::string shown = word;
       if (i + 1 < words.size() && !words[i + 1].starts_with('-')) shown += " " + words[++i];
-      draft->left_out.push_back(StrCat(shown, WhyLeftOut(name)));
+      LeaveOutOption(name, StrCat("line ", number, ": ", shown), draft);
       continue;
     }
     std::string value =
@@ -293,10 +289,42 @@ void DevicesOf(const BatchOptions& options, JobDraft* draft) {
   }
 }
 
+// --export: "ALL,A=1". Ranks get the submitter's environment.
+void ExportsOf(const BatchOptions& options, JobDraft* draft) {
+  for (const absl::string_view each :
+       absl::StrSplit(common::ToAbsl(options.exported), ',', absl::SkipEmpty())) {
+    const std::vector<std::string> pair = absl::StrSplit(each, absl::MaxSplits('=', 1));
+    if (pair.size() == 2 && !pair[0].empty()) {
+      draft->env[pair[0]] = pair[1];
+    } else if (each != "ALL") {
+      LeaveOutOption("export", StrCat("--export=", options.exported), draft);
+      return;
+    }
+  }
+}
+
+// What a script reads as $1, $2, … and "$@".
+void AddArguments(const std::vector<std::string>& arguments,
+                  std::map<std::string, std::string>* variables) {
+  constexpr std::string_view kPlain = "./:=,+@%-_";
+  std::string all;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const bool is_plain =
+        std::all_of(arguments[i].begin(), arguments[i].end(), [&](unsigned char c) {
+          return std::isalnum(c) != 0 ||
+                 kPlain.find(static_cast<char>(c)) != std::string_view::npos;
+        });
+    if (is_plain) (*variables)[StrCat(i + 1)] = arguments[i];
+    common::StrAppend(&all, i == 0 ? "" : " ", ShellQuote(arguments[i]));
+  }
+  (*variables)["@"] = (*variables)["*"] = all;
+}
+
 }  // namespace
 
-absl::Status TakeSbatch(std::string_view content, const Environment& environment,
-                        const CountDevices& on_a_node, JobDraft* draft) {
+absl::Status TakeSbatch(std::string_view content, const std::vector<std::string>& arguments,
+                        const Environment& environment, const CountDevices& on_a_node,
+                        JobDraft* draft) {
   BatchOptions options;
   int number = 0;
   // sbatch stops reading its options at the first command.
@@ -313,8 +341,11 @@ absl::Status TakeSbatch(std::string_view content, const Environment& environment
     const BatchOption* option = FindBatchOption(name);
     return option != nullptr && (value.empty() || option->take(value, &options));
   };
+  std::map<std::string, std::string> variables = BatchVariables(options);
+  AddArguments(arguments, &variables);
   RETURN_IF_ERROR(
-      TakeScript(content, BatchVariables(options), take_srun, environment, on_a_node, draft));
+      TakeScript(content, std::move(variables), take_srun, environment, on_a_node, draft));
+  ExportsOf(options, draft);
   const bool by_launcher = draft->per_node > 0 || draft->processes > 0;
   ShapeOf(options, draft);
   LimitsOf(options, by_launcher, draft);

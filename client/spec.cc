@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_split.h"
 #include "client/arguments.h"
 #include "client/batch_file.h"
 #include "client/code_sync.h"
@@ -325,15 +326,30 @@ uint32_t MostOnANode(Session& session, const std::string& wanted) {
 }
 
 // A job file, or a batch script in its place.
-absl::StatusOr<JobFile> LoadFile(Session& session, const Arguments& arguments, v1::JobSpec* spec) {
+absl::StatusOr<JobFile> LoadFile(Session& session, const Arguments& arguments, v1::JobSpec* spec,
+                                 bool* is_script) {
   const std::string& path = arguments.words()[0];
   const std::string name = JobFileName(path);
-  ASSIGN_OR_RETURN(std::string content, ReadJobFile(path));
-  if (arguments.Get("from") == "sbatch" || IsSbatchScript(content)) {
-    ASSIGN_OR_RETURN(BatchJob job,
-                     JobOfSbatch(name, content, Variable, [&](const std::string& kind) {
+  absl::StatusOr<std::string> read = ReadJobFile(path);
+  const bool is_batch = read.ok() && (arguments.Get("from") == "sbatch" || IsSbatchScript(*read));
+  if (!is_batch) RETURN_IF_ERROR(arguments.CheckMost(1));
+  RETURN_IF_ERROR(read.status());
+  std::string content = *std::move(read);
+  if (is_batch) {
+    *is_script = true;
+    BatchScript script{.name = name, .content = content};
+    script.arguments.assign(arguments.words().begin() + 1, arguments.words().end());
+    script.arguments.insert(script.arguments.end(), arguments.rest().begin(),
+                            arguments.rest().end());
+    for (const std::string& list : arguments.All("ignore")) {
+      for (const auto each : absl::StrSplit(list, ',', absl::SkipEmpty()))
+        script.ignored.emplace_back(each);
+    }
+    ASSIGN_OR_RETURN(BatchJob job, JobOfSbatch(script, Variable, [&](const std::string& kind) {
                        return MostOnANode(session, kind);
                      }));
+    for (const std::string& each : job.notes)
+      session.Note(StrCat("note: ", common::Printable(each)));
     for (const std::string& each : job.left_out)
       session.Note(StrCat("not taken over: ", common::Printable(each)));
     content = std::move(job.job_file);
@@ -347,8 +363,9 @@ absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, b
   JobFile file;
   // The file's variables go on top of the environment, so they are set aside until that is there.
   v1::JobSpec from_file;
+  bool is_script = false;  // what follows it are its arguments
   if (!arguments.words().empty()) {
-    ASSIGN_OR_RETURN(file, LoadFile(session, arguments, &from_file));
+    ASSIGN_OR_RETURN(file, LoadFile(session, arguments, &from_file, &is_script));
   } else if (arguments.Has("set")) {
     ASSIGN_OR_RETURN(file, ParseJobFile("--set", "{}", arguments.All("set"), &from_file));
   }
@@ -357,7 +374,7 @@ absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, b
   if (!from_file.has_container() && !arguments.Has("image"))
     AddEnvironment(file.clean_env || arguments.Has("clean-env"), session, &spec);
   spec.MergeFrom(from_file);
-  if (arguments.has_rest()) RETURN_IF_ERROR(ApplyCommand(session, arguments, &spec));
+  if (arguments.has_rest() && !is_script) RETURN_IF_ERROR(ApplyCommand(session, arguments, &spec));
   RETURN_IF_ERROR(ApplyShapeFlags(session, arguments, &spec, &device_total));
   RETURN_IF_ERROR(job::Complete(device_total, spec.mutable_shape()));
   RETURN_IF_ERROR(ApplyOtherFlags(arguments, &spec));

@@ -34,6 +34,11 @@ constexpr ErrorCode kCodes[] = {
     {"JC1012", "accelerate configuration",
      "The accelerate configuration file is missing, malformed or unsupported.",
      "Correct the named key, or give the values as flags: jobctl run -n N -- python train.py"},
+    {"JC1013", "batch script that would mean something else",
+     "The script has options or commands that Muster does not do, and the job would compute "
+     "something else without them: an array, a dependency, lines that prepare files.",
+     "Write what the message says instead, or leave them out: jobctl submit SCRIPT --ignore "
+     "array,lines"},
     {"JC1019", "bad pattern",
      "The pattern of --grep is not a regular expression of RE2, or too large.",
      "Correct it at the named place; put a \\ before special characters that are meant as "

@@ -194,8 +194,9 @@ absl::StatusOr<JobDraft> FromLauncher(const Arguments& arguments, const std::str
                    "give the path of an existing script of at most 256 KiB");
     }
     RETURN_IF_ERROR(from == "sbatch"
-                        ? TakeSbatch(*content, Variable, DevicesHere, &draft)
+                        ? TakeSbatch(*content, {}, Variable, DevicesHere, &draft)
                         : TakeScript(*content, {}, nullptr, Variable, DevicesHere, &draft));
+    for (const RefusedPart& part : draft.refused) draft.left_out.push_back(part.what);
     return draft;
   }
   if (from == "sbatch" || !arguments.has_rest()) {
@@ -281,6 +282,8 @@ absl::StatusOr<int> Init(Session& session, const Arguments& arguments) {
                                                 : FromLauncher(arguments, from, file));
   RETURN_IF_ERROR(TakeFlags(arguments, &draft));
   ASSIGN_OR_RETURN(const std::string text, JobFileOf(draft, path == "-" ? "train.yaml" : path));
+  for (const std::string& each : draft.notes)
+    session.Note(StrCat("note: ", common::Printable(each)));
   for (const std::string& each : draft.left_out)
     session.Note(StrCat("not taken over: ", common::Printable(each)));
   if (path == "-") {

@@ -20,5 +20,9 @@ inline constexpr Flag kOutputsFlag = {
     "jobctl cp; may be repeated"};
 inline constexpr Flag kImageFlag = {"image", 0, "IMAGE",
                                     "the container image that the ranks run in"};
+inline constexpr Flag kIgnoreFlag = {
+    "ignore", 0, "A,B",
+    "of a batch script: leave out these options (array, dependency, …) and commands (lines), "
+    "although the job means something else without them"};
 
 }  // namespace muster::client

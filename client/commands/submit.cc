@@ -29,6 +29,7 @@ constexpr Flag kSubmitFlags[] = {
      "what FILE is if no job file: an sbatch script (one with #! and #SBATCH lines is known "
      "without)",
      "sbatch"},
+    kIgnoreFlag,
     {"processes", 'n', "N", "ranks in total"},
     {"nodes", 0, "K", "use exactly K nodes"},
     {"devices", 0, "KIND", "a kind like gpu, a model like h100, gpu:8 for a total", {}, "device"},
@@ -68,6 +69,7 @@ constexpr Flag kSubmitFlags[] = {
     {"output", 'o', "FORMAT", "name: only the name; json", "name|json"},
 };
 constexpr Flag kValidateFlags[] = {
+    kIgnoreFlag,
     {"set", 0, "KEY=VALUE", "override a key of the job file; may be repeated"},
     kRecordOutputFlag,
 };
@@ -204,16 +206,18 @@ absl::StatusOr<int> Validate(Session& session, const Arguments& arguments) {
 const Command kSubmitCommand = {
     .name = "submit",
     .summary = "queue a job file, an sbatch script or a command and exit",
-    .arguments = "FILE | -- CMD…",
+    .arguments = "FILE | SCRIPT [ARG…] | -- CMD…",
     .least = 0,
-    .most = 1,
+    .most = -1,
     .flags = kSubmitFlags,
     .rest = true,
     .completes = "file",
     .examples =
         "jobctl submit train.yaml\tqueue a job file (docs/jobfile.md)\n"
         "jobctl submit train.yaml --set env.LR=0.01 --follow\twith one change, showing the output\n"
-        "jobctl submit job.sbatch\tan sbatch script; names each option that has no meaning here\n"
+        "jobctl submit job.sbatch\tan sbatch script; refused where it would mean something else "
+        "here\n"
+        "jobctl submit job.sbatch --ignore array 7\twithout its --array, and with an argument\n"
         "jobctl submit -n 4 -- torchrun train.py\ta command; launcher command lines work too\n"
         "job=$(jobctl submit -o name train.yaml)\tfor scripts",
     .run = Submit};
@@ -221,10 +225,11 @@ const Command kSubmitCommand = {
 const Command kValidateCommand = {
     .name = "validate",
     .summary = "check a job file: report all errors at once",
-    .arguments = "FILE",
+    .arguments = "FILE | SCRIPT [ARG…]",
     .least = 1,
-    .most = 1,
+    .most = -1,
     .flags = kValidateFlags,
+    .rest = true,
     .completes = "file",
     .examples = "jobctl validate train.yaml\twhat is wrong, where, and how to fix it",
     .run = Validate};

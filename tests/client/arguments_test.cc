@@ -155,7 +155,7 @@ TEST(ArgumentsTest, TheFixOfAWrongLineIsALineThatCanBeTyped) {
   const auto fix = [](const Line& line) {
     return common::ProblemOf(Arguments::Parse(line).status()).fix;
   };
-  EXPECT_EQ(fix({"submit", "python", "train.py"}),
+  EXPECT_EQ(common::ProblemOf(Arguments::Parse({"submit", "python", "train.py"})->CheckMost(1)).fix,
             "a command stands behind `--`: jobctl submit -- python train.py");
   EXPECT_EQ(fix({"-o", "json", "ls"}), "put it after its command: jobctl ls -o");
   EXPECT_EQ(fix({"--watch", "ls"}), "put it after its command: jobctl ls --watch");

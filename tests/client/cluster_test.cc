@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/batch_file.h"
 #include "client/child_output.h"
 #include "client/cluster/manifests.h"
@@ -14,9 +17,11 @@
 #include "client/cluster/record.h"
 #include "client/cluster/slurm_script.h"
 #include "client/cluster/ssh.h"
+#include "client/job_file.h"
 #include "common/files.h"
 #include "common/problem.h"
 #include "common/strings.h"
+#include "muster/v1/job.pb.h"
 
 namespace muster::client::cluster {
 namespace {
@@ -341,19 +346,127 @@ TEST(BatchFileTest, AScriptIsKnownByItsFirstLineAndItsOptions) {
   EXPECT_FALSE(IsSbatchScript(""));
 }
 
-TEST(BatchFileTest, AScriptBecomesAJobAndNamesWhatItLeavesOut) {
-  const auto job = JobOfSbatch(
-      "job.sbatch",
-      "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=1\n#SBATCH --array=1-9\n"
-      "#SBATCH --time=00:10:00\nmodule load cuda\nsrun python train.py\n",
+absl::StatusOr<BatchJob> Batch(const std::string& content, std::vector<std::string> arguments = {},
+                               std::vector<std::string> ignored = {}) {
+  return JobOfSbatch(
+      {.name = "job.sbatch",
+       .content = content,
+       .arguments = std::move(arguments),
+       .ignored = std::move(ignored)},
       [](std::string_view) { return std::string(); }, [](const std::string&) { return 1u; });
+}
+
+std::string CommandOf(const absl::StatusOr<BatchJob>& job) {
+  if (!job.ok()) return common::ProblemOf(job.status()).what;
+  v1::JobSpec spec;
+  EXPECT_TRUE(ParseJobFile("x", job->job_file, {}, &spec).ok()) << job->job_file;
+  return absl::StrJoin(spec.command(), "|");
+}
+
+TEST(BatchFileTest, AScriptBecomesAJobAndNamesWhatItLeavesOut) {
+  const auto job = Batch(
+      "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=1\n#SBATCH -p gpu --requeue --export=ALL,A=1\n"
+      "#SBATCH --time=00:10:00\necho begins on $(hostname)\nsrun -p gpu python train.py\n");
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_NE(job->job_file.find("python"), std::string::npos);
   EXPECT_NE(job->job_file.find("10m"), std::string::npos) << job->job_file;
-  std::string left;
-  for (const std::string& each : job->left_out) left += each + "\n";
-  EXPECT_NE(left.find("--array=1-9"), std::string::npos) << left;
-  EXPECT_NE(left.find("module load cuda"), std::string::npos) << left;
+  EXPECT_NE(job->job_file.find("A: \"1\""), std::string::npos) << job->job_file;
+  const std::string left = absl::StrJoin(job->left_out, "\n");
+  for (const char* each : {"line 3: -p gpu: there is one queue", "line 3: --requeue: ",
+                           "line 5: echo begins", "line 6: srun -p gpu: there is one queue"}) {
+    EXPECT_NE(left.find(each), std::string::npos) << each << " in " << left;
+  }
+}
+
+// Each of them with what it would have been without a word, and with the name that lets it through.
+TEST(BatchFileTest, WhatWouldMeanSomethingElseIsRefused) {
+  const std::pair<const char*, const char*> kRefused[] = {
+      {"#SBATCH --array=0-7%2", "array"},
+      {"#SBATCH -a 1-3", "array"},
+      {"#SBATCH --dependency=afterok:1234", "dependency"},
+      {"#SBATCH --begin=now+1hour", "begin"},
+      {"#SBATCH -H", "hold"},
+      {"#SBATCH --container-image=nvcr.io/x:1", "container-image"},
+      {"#SBATCH --container-mounts=/a:/b", "container-mounts"},
+      {"#SBATCH --no-container-mount-home", "no-container-mount-home"},
+      {"#SBATCH --signal=B:USR1@60", "signal"},
+      {"#SBATCH -w node[1-3]", "nodelist"},
+      {"#SBATCH --constraint=a100", "nodelist"},
+      {"#SBATCH --export=NONE", "export"},
+      {"#SBATCH --export=PATH,A=1", "export"},
+      {"#SBATCH hetjob", "het-group"},
+      {"#SBATCH --not-an-option=7", "not-an-option"},
+      {"mkdir -p out", "lines"},
+      {"if [ ! -d data ]; then python prepare.py; fi", "lines"},
+      {"echo begins >log", "lines"},
+      {"A=1 ./prepare", "lines"},
+      {"eval \"$(conda shell.bash hook)\"", "lines"},
+      {"source a.sh && rm -r out", "lines"},
+  };
+  for (const auto& [line, name] : kRefused) {
+    const std::string script =
+        absl::StrCat("#!/bin/bash\n#SBATCH -n 2\n", line, "\nsrun python train.py\n");
+    const auto refused = Batch(script);
+    const common::Problem problem = common::ProblemOf(refused.status());
+    EXPECT_EQ(problem.code, "JC1013") << line;
+    EXPECT_TRUE(absl::EndsWith(problem.fix, absl::StrCat("--ignore ", name)))
+        << line << ": " << problem.fix;
+    EXPECT_EQ(CommandOf(Batch(script, {}, {name})), "python|train.py") << line;
+    EXPECT_FALSE(Batch(script, {}, {"other"}).ok()) << line;
+  }
+  const auto both = Batch("#!/bin/sh\n#SBATCH -n 2 --array=1-2\n#SBATCH --hold\npython x\n");
+  EXPECT_EQ(
+      common::ProblemOf(both.status()).what,
+      "job.sbatch would mean something else here: line 2: --array=1-2: one task would run, not "
+      "each; line 3: --hold: it would start at once");
+  EXPECT_FALSE(Batch("#!/bin/sh\n#SBATCH -n 2\nsrun --container-image=x python x\n").ok());
+}
+
+TEST(BatchFileTest, LinesThatSetUpTheShellRunInOneBeforeTheCommand) {
+  const std::string head = "#!/bin/bash\n#SBATCH -n 2\n";
+  const auto job =
+      Batch(head +
+            "set -e\nV=12\nexport A=1\nmodule load cuda/$V\nexport P=/x:$P\ncd sub\n"
+            "source venv/bin/activate\nconda activate e\ncd $SLURM_SUBMIT_DIR\nsrun python x\n");
+  EXPECT_EQ(
+      CommandOf(job),
+      "/bin/bash|-l|-c|set -e\nV=12\nexport A=1\nmodule load cuda/$V\nexport P=/x:$P\ncd sub\n"
+      "source venv/bin/activate\nconda activate e\nexec \"$@\"|/bin/bash|python|x");
+  ASSERT_TRUE(job.ok());
+  EXPECT_EQ(
+      absl::StrJoin(job->notes, "\n"),
+      "in each rank, before the command, a login shell (/bin/bash) runs what Slurm runs once per "
+      "job: "
+      "module load cuda/$V; export P=/x:$P; cd sub; source venv/bin/activate; conda activate e");
+  EXPECT_EQ(CommandOf(Batch("#!/usr/bin/env bash\n#SBATCH -n 2\n. ./env.sh\npython x\n")),
+            "bash|-l|-c|. ./env.sh\nexec \"$@\"|bash|python|x");
+  // What only the shell would know is no part of the command.
+  for (const char* line : {"export D=$SCRATCH/d\npython x $D",
+                           "export A=1\nmodule load x\nexport A=$A:2\npython x $A"})
+    EXPECT_NE(CommandOf(Batch(head + line + "\n")).find("needs a shell to know $"),
+              std::string::npos)
+        << line;
+  for (const char* line :
+       {"N=$(nproc)\nexport OMP=$N", "export T=$SLURM_ARRAY_TASK_ID", "module load a; rm b"})
+    EXPECT_EQ(common::CodeOf(Batch(head + line + "\npython x\n").status()), "JC1013") << line;
+  EXPECT_EQ(
+      common::CodeOf(Batch("#!/usr/bin/python3\n#SBATCH -n 2\nmodule load x\npython x\n").status()),
+      "JC1013");
+}
+
+TEST(BatchFileTest, AScriptGetsItsArguments) {
+  const std::string head = "#!/bin/bash\n#SBATCH -n 2\n";
+  const std::vector<std::string> words = {"cfg.yaml", "a b", "--lr=0.1"};
+  EXPECT_EQ(CommandOf(Batch(head + "python x $1 --o=${3}", words)),
+            "python|x|cfg.yaml|--o=--lr=0.1");
+  EXPECT_EQ(CommandOf(Batch(head + "python x \"$@\"", words)), "python|x|cfg.yaml|a b|--lr=0.1");
+  EXPECT_EQ(CommandOf(Batch(head + "python x \"$@\"")), "python|x");
+  EXPECT_EQ(CommandOf(Batch(head + "python x '$1'", words)), "python|x|$1");
+  for (const auto& [line, arguments] :
+       {std::pair("python x $2", words), std::pair("python x $1", std::vector<std::string>{})})
+    EXPECT_NE(CommandOf(Batch(head + line, arguments)).find("reads argument $"), std::string::npos);
+  EXPECT_EQ(CommandOf(Batch(head + "python x \"$@\"", {"; rm -r /", "$(id)"})),
+            "python|x|; rm -r /|$(id)");
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ Taken Finish(absl::Status status, JobDraft draft) {
 
 Taken Sbatch(const std::string& script) {
   JobDraft draft;
-  absl::Status status = TakeSbatch(script, NoVariable, EightOfEach, &draft);
+  absl::Status status = TakeSbatch(script, {}, NoVariable, EightOfEach, &draft);
   return Finish(std::move(status), std::move(draft));
 }
 
@@ -78,8 +78,9 @@ TEST(InitTest, AnSbatchScriptBecomesAJobFile) {
   ASSERT_TRUE(taken.status.ok()) << taken.status;
   EXPECT_EQ(taken.file,
             "name: bert\n"
-            "command: [python, train.py, \"--lr\", \"1e-4\", \"--name\", \"two words\"]\n"
-            "workdir: /data/bert\n"
+            "command: [/bin/bash, \"-l\", \"-c\", \"module load cuda/12.4\\nexport "
+            "NCCL_DEBUG=INFO\\ncd /data/bert\\nexec \\\"$@\\\"\", /bin/bash, python, train.py, "
+            "\"--lr\", \"1e-4\", \"--name\", \"two words\"]\n"
             "resources:\n"
             "  per_node: 4\n"
             "  nodes: 2\n"
@@ -87,13 +88,12 @@ TEST(InitTest, AnSbatchScriptBecomesAJobFile) {
             "  devices: a100\n"
             "max_duration: 1590m\n"
             "env:\n"
-            "  NCCL_DEBUG: \"INFO\"\n"
             "  OMP_NUM_THREADS: \"6\"\n");
   EXPECT_EQ(
       taken.notes,
-      "line 6: #SBATCH -w node[1-2] | "
-      "--partition gpu: there is one queue | line 10: module load cuda/12.4 | "
-      "srun --cpu-bind=none | srun -l | line 16: echo done | --mem=64G: it is of all ranks of "
+      "line 7: --partition gpu: there is one queue | "
+      "line 14: srun --cpu-bind=none: jobctl plan shows where ranks would run | line 14: srun -l | "
+      "line 16: echo done | --mem=64G: it is of all ranks of "
       "a node together; resources.cpus and resources.memory limit each rank");
 }
 
@@ -139,7 +139,8 @@ TEST(InitTest, TorchrunUnderSbatchKeepsItsRanksAndTakesTheNodes) {
             "command: [python3, \"-u\", train.py]\n"
             "resources:\n  per_node: 8\n  nodes: 4\n  devices: gpu\n");
   EXPECT_EQ(taken.notes,
-            "line 3: export MASTER_ADDR=$(scontrol show hostnames | head -n 1) | "
+            "line 3: export MASTER_ADDR=$(scontrol show hostnames | head -n 1): the coordinator "
+            "decides | "
             "--rdzv-backend: the coordinator decides | --rdzv-endpoint: the coordinator decides");
 }
 
@@ -184,7 +185,7 @@ TEST(InitTest, SlurmsTimesAreRead) {
   };
   for (const auto& [text, ms] : kTimes) {
     JobDraft draft;
-    ASSERT_TRUE(TakeSbatch(std::string("#SBATCH -t ") + text + "\npython x.py\n", NoVariable,
+    ASSERT_TRUE(TakeSbatch(std::string("#SBATCH -t ") + text + "\npython x.py\n", {}, NoVariable,
                            EightOfEach, &draft)
                     .ok())
         << text;

@@ -174,17 +174,29 @@ class Init(Case):
         muster = self.private()
         with open(self.path("job.sbatch"), "w") as file:
             file.write("#!/bin/bash\n#SBATCH --job-name=bert --ntasks=2\n#SBATCH --array=1-9\nexport GREETING=hello\n"
-                       "module load cuda\nsrun python3 -c 'import os; print(os.environ[\"GREETING\"], os.environ[\"RANK\"])'\n")
-        done = muster.jobctl("submit", "--wait", "job.sbatch", cwd=self.directory)
+                       "source ./site.sh\nsrun python3 -c 'import os, sys; print(os.environ[\"GREETING\"], os.environ[\"SITE\"], "
+                       "os.environ[\"RANK\"], *sys.argv[1:])' \"$@\"\n")
+        with open(self.path("site.sh"), "w") as file:
+            file.write("export SITE=$(basename $PWD)\n")
+        for command in ("submit", "plan", "validate"):
+            self.assert_error(muster.jobctl(command, "job.sbatch", check=False, cwd=self.directory), "line 3: --array=1-9", "JC1013", code=2)
+        done = muster.jobctl("submit", "--wait", "--ignore", "array", "job.sbatch", "a", "b c", cwd=self.directory)
         self.assertRegex(done.stdout, r"^bert-\d+ submitted")
-        self.assertIn("not taken over: --array=1-9", done.stderr)
-        self.assertIn("not taken over: line 5: module load cuda", done.stderr)
-        self.assertEqual(sorted(muster.jobctl("logs", "@last").stdout.splitlines())[0].split("] ")[1], "hello 0")
+        self.assertIn("not taken over: line 3: --array=1-9", done.stderr)
+        self.assertIn("a login shell (/bin/bash) runs what Slurm runs once per job: source ./site.sh", done.stderr)
+        place = os.path.basename(self.directory)
+        self.assertEqual(sorted(muster.jobctl("logs", "@last").stdout.splitlines())[0].split("] ")[1], f"hello {place} 0 a b c")
+        dashes = muster.jobctl("submit", "--wait", "--ignore", "array", "job.sbatch", "--", "--lr", "1", cwd=self.directory)
+        self.assertRegex(dashes.stdout, r"^bert-\d+ submitted")
+        self.assertIn(f"hello {place} 0 --lr 1", muster.jobctl("logs", "@last").stdout)
         # Without the first line it is a job file, and not a good one, unless it is said what it is.
         with open(self.path("job.sbatch")) as file:
             plain = file.read().split("\n", 1)[1].encode()
         self.assertEqual(muster.jobctl("submit", "-", stdin=plain, check=False, cwd=self.directory).returncode, 6)
+        self.assert_error(muster.jobctl("submit", "python", "train.py", check=False), "jobctl submit -- python train.py", "JC1004", code=2)
+        plain = plain.replace(b"#SBATCH --array=1-9", b"").replace(b"source", b"echo")
         muster.jobctl("submit", "--dry-run", "--from", "sbatch", "-", stdin=plain, cwd=self.directory)
+        self.assert_error(muster.jobctl("submit", self.path("b.yaml"), "x", check=False), "b.yaml")
 
     def test_nothing_is_overwritten_and_nothing_is_asked_without_a_terminal(self):
         self.assert_error(self.init(check=False), "no terminal", code=2)

@@ -71,3 +71,16 @@ if(NOT MUSTER_LIBDW_FOUND)
                       "fix: install elfutils' development files (Debian: libdw-dev), or run ./dev build")
 endif()
 muster_static_library(muster_dw libdw)
+# Debian 13's static libdw (0.192) lacks the search trees that it calls itself: there the shared one is linked, and
+# packages that are built there need it.
+include(CheckCXXSourceCompiles)
+get_target_property(flags muster_dw INTERFACE_LINK_LIBRARIES)
+list(GET flags 0 CMAKE_REQUIRED_LIBRARIES)
+check_cxx_source_compiles("#include <elfutils/libdwfl.h>
+int main() { return dwfl_linux_proc_attach(dwfl_begin(nullptr), 1, false) +
+                    dwfl_getthread_frames(nullptr, 1, nullptr, nullptr) +
+                    (dwfl_module_getsrc(nullptr, 0) != nullptr); }" MUSTER_LIBDW_IS_WHOLE)
+unset(CMAKE_REQUIRED_LIBRARIES)
+if(NOT MUSTER_LIBDW_IS_WHOLE)
+  set_property(TARGET muster_dw PROPERTY INTERFACE_LINK_LIBRARIES ${MUSTER_LIBDW_LIBRARIES})
+endif()

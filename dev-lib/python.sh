@@ -78,12 +78,15 @@ install_torch() {
     fail "torch $torch_version is installed but not importable" "rm -rf $venv; try again"
 }
 
-# Python packages that only the tests use. The stamp makes the second time free.
-install_test_python() {
-  cmp -s tests/requirements.txt "$venv/requirements.installed" && return 0
+# install_requirements FILE STAMP: Python packages. The stamp in the environment makes the second time free.
+install_requirements() {
+  cmp -s "$1" "$venv/$2" && return 0
   lock_build
-  pip_install -r tests/requirements.txt ||
-    fail "pip could not install tests/requirements.txt" "see pip's message above"
-  cp tests/requirements.txt "$venv/requirements.installed"
+  pip_install -r "$1" || fail "pip could not install $1" "see pip's message above"
+  cp "$1" "$venv/$2"
   unlock
 }
+
+# What the Python examples need, and what only the tests use.
+install_example_python() { install_requirements examples/requirements.txt examples.installed; }
+install_test_python() { install_requirements tests/requirements.txt requirements.installed; }

@@ -7,6 +7,7 @@ directory to step-N in $MUSTER_CHECKPOINT_DIR (default ./checkpoints), resumes f
 
 import argparse
 import contextlib
+import gc
 import gzip
 import math
 import os
@@ -247,7 +248,11 @@ def main():
         if dist.get_rank() == 0:
             writer = stack.enter_context(
                 SummaryWriter(os.environ.get("MUSTER_TENSORBOARD_DIR", "runs/digits")))
-        return Training(options).run(writer)
+        code = Training(options).run(writer)
+    # DDP is part of a reference cycle and keeps the process group alive, whose threads may abort the process if they
+    # still release tensors when Python ends (github.com/pytorch/pytorch/issues/190489).
+    gc.collect()
+    return code
 
 
 if __name__ == "__main__":

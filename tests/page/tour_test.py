@@ -1,46 +1,15 @@
-"""docs/tour.md: every line is run as a reader would, in a shell on a terminal, and prints what the tour says, but for
-numbers; its page shows what the tour says of it. Prints how long each line took."""
-import fcntl
+"""docs/tour.md: every line is run as a reader would, in a shell on a terminal, in a tree whose Python has only what
+`./dev build` installs, and prints what the tour says, but for numbers; its page shows what the tour says of it. Prints how
+long each line took."""
 import os
-import pty
 import re
-import select
-import struct
-import subprocess
-import termios
-import time
 
 import browser
 import harness
+import newcomer
+import typed
 
 TOUR = os.path.join(harness.ROOT, "docs", "tour.md")
-MARK = "line-is-over"
-LINE_S = 120  # nothing in the tour takes that long, also on a busy machine
-
-
-def steps(text):
-    """(command, what it prints) of each `$ ` line; lines without it are commands that print nothing of interest."""
-    for block in re.findall(r"^```\n(.*?)^```$", text, re.M | re.S):
-        lines, commands = block.split("\n"), []
-        while lines:
-            line = lines.pop(0)
-            if not line.startswith("$ "):
-                if commands:
-                    commands[-1][1].append(line)
-                elif line:
-                    commands.append((line, []))
-                    yield line, ""
-                    commands.clear()
-                continue
-            command = [line[2:]]
-            while command[-1].endswith("\\"):
-                command.append(lines.pop(0))
-            if "<<EOF" in line:
-                while command[-1] != "EOF":
-                    command.append(lines.pop(0))
-            commands.append(("\n".join(command), []))
-        for command, printed in commands:
-            yield command, "\n".join(printed)
 
 
 def shape(text):
@@ -53,45 +22,16 @@ def shape(text):
     return re.sub(r"(# )+#", "#", re.sub(r"\s+", " ", text)).strip()
 
 
-class Shell:
-    """bash, reading commands from us and writing to a terminal of 120 columns."""
-
-    def __init__(self, case, env):
-        self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-        self.process = subprocess.Popen(["bash", "--noprofile", "--norc"], stdin=subprocess.PIPE, stdout=slave,
-                                        stderr=slave, env=env, cwd=harness.ROOT)
-        os.close(slave)
-        case.addCleanup(os.close, self.master)
-        case.addCleanup(self.process.wait)
-        case.addCleanup(self.process.stdin.close)
-
-    def run(self, command):
-        """(exit code, output, seconds)"""
-        began = time.monotonic()
-        self.process.stdin.write(f"{{ {command}\n}} < /dev/null\nprintf '\\n{MARK} %d\\n' $?\n".encode())
-        self.process.stdin.flush()
-        seen = b""
-        while True:
-            ended = re.search(rf"\r\n{MARK} (\d+)\r\n".encode(), seen)
-            if ended:
-                output = seen[:ended.start()].decode().replace("\r\n", "\n")
-                return int(ended.group(1)), output, time.monotonic() - began
-            if not select.select([self.master], [], [], LINE_S)[0]:
-                raise AssertionError(f"{command!r} does not end; so far: {seen.decode()}")
-            seen += os.read(self.master, 65536)
-
-
 class Tour(browser.PageCase):
     def test_every_line_does_what_it_says(self):
         with open(TOUR) as file:
             tour = file.read().replace("/tmp/tour", self.path("tour"))
-        tour = tour.replace("$PWD/build/", harness.BUILD + "/")
-        env = dict(self.env, TERM="xterm", PS1="")
-        shell, host = Shell(self, env), os.uname().nodename
-        total = 0
-        for command, printed in steps(tour):
-            if command == "./dev build":
+        tree = newcomer.tree(self.path("tree"))
+        shell = typed.Shell(dict(self.env, TERM="xterm", PS1=""), tree)
+        self.addCleanup(shell.close)
+        host, total = os.uname().nodename, 0
+        for command, printed in typed.steps(tour):
+            if command == "./dev build tour":
                 continue
             code, output, seconds = shell.run(command)
             total += seconds

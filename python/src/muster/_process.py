@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -103,6 +104,10 @@ def warn(subject: str, text: str) -> None:
 def _close() -> None:
     if reporter is not None:
         reporter.close()
+    if "torch.distributed" in sys.modules:
+        # DDP keeps the process group alive by a reference cycle, and gloo's threads abort the process if they still
+        # release tensors when Python ends: github.com/pytorch/pytorch/issues/190489.
+        gc.collect()
 
 
 def reset() -> None:

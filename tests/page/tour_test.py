@@ -73,5 +73,45 @@ class Tour(browser.PageCase):
         page.close()
 
 
+TRAIN = """import os
+import torch.distributed as dist
+dist.init_process_group("gloo")
+print("rank", dist.get_rank(), "of", dist.get_world_size(), flush=True)
+dist.destroy_process_group()
+"""
+# Of README's table, what needs other machines, a registry, Slurm or what other tests have: e2e_containers, e2e_enroll,
+# e2e_cluster_ssh, e2e_cluster_slurm, e2e_images.
+NOT_HERE = ("jobctl run --image", "jobctl cluster", "jobctl submit job.sbatch", "muster-coordinator", "muster-worker", "jobctl login",
+            "jobctl run --accelerate-config", "./dev")
+
+
+class Readme(harness.Case):
+    """The commands of README's table "What you run", with a script in place of the reader's, up to two ranks."""
+
+    def test_the_table_of_what_you_run(self):
+        with open(os.path.join(harness.ROOT, "README.md")) as file:
+            table = file.read().split("## What you run\n")[1].split("\n\n**")[0]
+        commands = [each for each in re.findall(r"`((?:jobctl|muster)[^`]*)`", table)
+                    if not each.startswith(NOT_HERE) and each != "jobctl cluster down"]
+        self.assertGreaterEqual(len(commands), 6, commands)
+        tree, work = newcomer.tree(self.path("tree")), self.path("work")
+        os.mkdir(work)
+        for name, text in (("train.py", TRAIN), ("train.yaml", "command: [python, train.py]\nresources:\n  processes: 2\n"),
+                           ("trainer", "#!/bin/sh\necho rank $RANK of $WORLD_SIZE\n")):
+            with open(os.path.join(work, name), "w") as file:
+                file.write(text)
+        os.chmod(os.path.join(work, "trainer"), 0o755)
+        self.private()  # is stopped at the end
+        shell = typed.Shell(dict(self.env, TERM="xterm", PS1=""), work)
+        self.addCleanup(shell.close)
+        shell.run(f"export PATH={tree}/build/bin:{tree}/.venv/bin:$PATH")
+        for command in commands:
+            code, output, seconds = shell.run(command.replace("-n 8", "-n 2"))
+            print(f"{seconds:7.2f} s  {command}")
+            self.assertEqual(code, 0, f"{command}\n{output}")
+            if "submit" not in command:
+                self.assertIn("rank 1 of 2", output, command)
+
+
 if __name__ == "__main__":
     harness.main()

@@ -15,6 +15,10 @@ namespace {
 
 absl::Status UnknownCommand(std::string_view name, std::string_view group) {
   const std::string full = group.empty() ? std::string(name) : common::StrCat(group, " ", name);
+  if (const Absent* absent = FindAbsentCommand(full); absent != nullptr) {
+    return Usage("JC1001", common::StrCat("jobctl has no command \"", full, "\": ", absent->what),
+                 absent->fix);
+  }
   std::string_view nearest = PeerCommand(full);
   std::vector<std::string_view> names;
   if (nearest.empty()) {

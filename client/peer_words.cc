@@ -119,6 +119,21 @@ constexpr WordAlias kPeerFlags[] = {
     {"results", "--outputs"},
     {"fetch", "--outputs"},
 };
+constexpr Absent kAbsentCommands[] = {
+    {"hold", "a queued job is not held by hand",
+     "jobctl cancel JOB, and when it may start: jobctl rerun JOB"},
+    {"suspend|pause", "a job is not suspended, as its ranks would keep their devices' memory",
+     "jobctl cancel JOB, and to go on: jobctl rerun JOB --from last"},
+    {"resume|unsuspend|requeue", "a job that is over goes on as a new one",
+     "jobctl rerun JOB --from last"},
+    {"shell|bash|sh|ssh|attach-shell", "a shell runs in a rank's place",
+     "jobctl exec -it JOB -- bash"},
+    {"salloc|alloc|reserve", "devices are not allocated without a command",
+     "jobctl run -n 2 -- sleep 1h, and from another terminal: jobctl exec -it @last -- bash"},
+    {"sacct|history|accounting", "the record of finished jobs is in several places",
+     "jobctl ls -a, jobctl show JOB --ledger, jobctl audit"},
+    {"sprio|priority", "the order of the queue has its reasons", "jobctl why JOB"},
+};
 constexpr Absent kAbsent[] = {
     {"mem|mem-per-cpu|mem-per-gpu", "memory is limited per rank, not per node, processor or device",
      "--memory 4GiB is the most that each rank may use. For device memory: --devices 'gpu>=64GB'"},
@@ -130,6 +145,8 @@ constexpr Absent kAbsent[] = {
      "--cpus 4 is the most that each rank may use"},
     {"partition|queue|account|qos|resource-pool", "there is one queue",
      "omit it; jobctl submit --priority P decides which job goes first"},
+    {"gres|gpus|tres", "devices are a key of resources",
+     "resources: {devices: gpu:8}, or --devices gpu:8"},
     {"webhook|mail-user|mail-type", "notifications are a key of the job file, notify",
      "notify: [{on: [failure], webhook: \"https://HOST/PATH\"}]"},
     {"virtual-local-rank", "this is a key of the job file",
@@ -152,6 +169,13 @@ const Absent* FindAbsent(std::string_view name) {
       std::find_if(std::begin(kAbsent), std::end(kAbsent),
                    [&](const Absent& absent) { return common::HasWord(absent.names, dashed); });
   return found == std::end(kAbsent) ? nullptr : found;
+}
+
+const Absent* FindAbsentCommand(std::string_view name) {
+  const auto* const found =
+      std::find_if(std::begin(kAbsentCommands), std::end(kAbsentCommands),
+                   [&](const Absent& absent) { return common::HasWord(absent.names, name); });
+  return found == std::end(kAbsentCommands) ? nullptr : found;
 }
 
 std::string_view PeerCommand(std::string_view name) { return Lookup(kPeerCommands, name); }

@@ -95,7 +95,11 @@ absl::StatusOr<int64_t> ParseThousandths(std::string_view text) {
 }
 
 absl::StatusOr<uint64_t> ParseByteSize(std::string_view text) {
-  const std::string upper = absl::AsciiStrToUpper(ToAbsl(text));
+  std::string upper = absl::AsciiStrToUpper(ToAbsl(text));
+  // "4G", "4Gi"
+  if (!upper.empty() && std::string_view("KMGT").find(upper.back()) != std::string_view::npos)
+    upper += 'I';
+  if (upper.ends_with('I')) upper += 'B';
   for (const SizeUnit& unit : kSizeUnits) {
     const std::string name = absl::AsciiStrToUpper(ToAbsl(unit.name));
     if (!upper.ends_with(name)) continue;

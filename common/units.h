@@ -21,8 +21,8 @@ absl::StatusOr<int64_t> ParseDurationMs(std::string_view text);
 absl::StatusOr<uint64_t> ParseMemory(std::string_view text);
 
 // Bytes in "512MiB", "1.5GiB" (powers of 1,024) or "4GB" (powers of 1,000), any case, from KB to
-// TiB, with at most three decimals. A bare "4G" or "512" is refused, as tools disagree about what
-// it means.
+// TiB, with at most three decimals. "4G" and "4Gi" are 4 GiB, as docker and Slurm count (Kubernetes'
+// G is 1,000 MB). A bare "512" is refused, as tools disagree about what it means.
 absl::StatusOr<uint64_t> ParseByteSize(std::string_view text);
 // Thousandths: 500 for "0.5", 2000 for "2". At most three decimals and 1,000,000; not negative.
 absl::StatusOr<int64_t> ParseThousandths(std::string_view text);

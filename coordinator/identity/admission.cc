@@ -1,7 +1,9 @@
 #include "coordinator/identity/admission.h"
 
+#include <string>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "common/problem.h"
 #include "common/status.h"
@@ -140,15 +142,29 @@ absl::StatusOr<Caller> Admission::OfPrincipal(std::string_view principal, std::s
   return NotAccepted(StrCat("\"", common::Printable(principal), "\" is nobody"), "");
 }
 
+namespace {
+
+// "drain node" of DrainNode, "run jobs" of Run.
+std::string InWords(std::string_view name) {
+  std::string words;
+  for (const char c : name) {
+    if (absl::ascii_isupper(static_cast<unsigned char>(c)) && !words.empty()) words += ' ';
+    words += absl::ascii_tolower(static_cast<unsigned char>(c));
+  }
+  return words.find(' ') == std::string::npos ? words + " jobs" : words;
+}
+
+}  // namespace
+
 absl::Status Admission::Admit(const Call& call, const Caller& caller) const {
   if (MayCall(caller.role, call.action, call.object)) return absl::OkStatus();
   const bool is_both = caller.role == v1::ROLE_ADMIN && IsUncertified(caller);
   if (is_both && MayCall(v1::ROLE_WORKER, call.action, call.object)) return absl::OkStatus();
-  return common::MakeProblem(
-      absl::StatusCode::kPermissionDenied,
-      {.code = "JC1320",
-       .what = StrCat(caller.principal, " (", RoleName(caller.role), ") may not call ", call.name),
-       .why = WhatIsNeeded(call)});
+  return common::MakeProblem(absl::StatusCode::kPermissionDenied,
+                             {.code = "JC1320",
+                              .what = StrCat(caller.principal, " (", RoleName(caller.role),
+                                             ") may not ", InWords(call.name)),
+                              .why = WhatIsNeeded(call)});
 }
 
 }  // namespace muster::coordinator

@@ -167,6 +167,16 @@ TEST(RefusalTest, AKindThatNoNodeHasIsSaidWithTheKindsThereAre) {
   EXPECT_EQ(said(""), "needs 2 npu");
   add("gpu");
   EXPECT_EQ(said("npu"), "the job asks for npu, and this cluster has cpu and gpu only");
+  v1::Device* device = nodes.mutable_nodes(0)->mutable_record()->mutable_facts()->add_devices();
+  device->set_kind("gpu");
+  device->set_model("NVIDIA H100");
+  spec.mutable_shape()->mutable_device()->set_model("gpuu");
+  EXPECT_EQ(
+      said("gpu"),
+      "\"gpuu\" is no kind of device, and no node has a model of this name; this cluster has gpu "
+      "(NVIDIA H100); did you mean \"gpu\"?");
+  spec.mutable_shape()->mutable_device()->set_model("h100");
+  EXPECT_EQ(said("gpu"), "needs 2 npu") << "it has some, but not enough";
 }
 
 TEST(JobTextTest, SecretsAreHiddenAndTheLineCanBeTyped) {

@@ -35,8 +35,10 @@ TEST(MemoriesTest, SizesOfLimitsNameTheirUnitAndReadBack) {
   EXPECT_EQ(*ParseByteSize("1.5gib"), uint64_t{1'536} << 20);
   EXPECT_EQ(*ParseByteSize("4GB"), 4'000'000'000u);
   EXPECT_EQ(*ParseByteSize("0.001KiB"), 1u);
-  for (const char* wrong : {"", "4G", "512", "GiB", "0GB", "-1GB", "+1GB", "1e3MB", "4 GB",
-                            "1.0001GB", "1.GB", ".5GB", "99999999TiB", "nanGB", "4GBB"}) {
+  for (const char* four : {"4G", "4g", "4Gi", "4gi", "4GiB"})
+    EXPECT_EQ(*ParseByteSize(four), uint64_t{4} << 30) << four;
+  for (const char* wrong : {"", "G", "4I", "4IB", "512", "GiB", "0GB", "-1GB", "+1GB", "1e3MB",
+                            "4 GB", "1.0001GB", "1.GB", ".5GB", "99999999TiB", "nanGB", "4GBB"}) {
     EXPECT_FALSE(ParseByteSize(wrong).ok()) << wrong;
   }
   for (const char* text : {"512 MiB", "1.5 GiB", "4 GB", "100 MB", "4 MiB", "1024 TiB", "7 KB"}) {

@@ -125,7 +125,7 @@ TEST_F(AdmissionTest, ARefusalNamesTheCallerItsRoleAndTheOneItNeeds) {
   const Caller viewer{"user:bob", v1::ROLE_VIEWER, "10.0.0.7:1", "ab"};
   const absl::Status refused = admission.Admit(CallNamed("CancelJobs"), viewer);
   EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_EQ(common::ProblemOf(refused).what, "user:bob (viewer) may not call CancelJobs");
+  EXPECT_EQ(common::ProblemOf(refused).what, "user:bob (viewer) may not cancel jobs");
   EXPECT_EQ(common::ProblemOf(refused).why, "it needs the role user");
   EXPECT_TRUE(admission.Admit(CallNamed("GetJob"), viewer).ok());
 }

@@ -159,7 +159,7 @@ class Limits(Case):
 
     def test_wrong_values_are_refused_with_what_to_write(self):
         cluster = self.cluster()
-        for flag, value, hint in (("--memory", "4G", "512MiB (powers of 1,024), 4GB"), ("--memory", "1KB", "4 MiB"),
+        for flag, value, hint in (("--memory", "4H", "512MiB (powers of 1,024), 4GB"), ("--memory", "1KB", "4 MiB"),
                                   ("--cpus", "0", "0.01"), ("--cpus", "1.2345", "three decimals")):
             done = cluster.jobctl("submit", flag, value, "--", "true", check=False)
             self.assert_error(done, hint)

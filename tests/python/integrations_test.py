@@ -35,6 +35,14 @@ class Integration(Case):
                  "GLOO_SOCKET_IFNAME": "lo", "HOME": self.directory, "MUSTER_CHECKPOINT_DIR": self.checkpoints}
         return self.run_script(MODEL + script, **{**place, **env})[0]
 
+    def assert_step_times(self, worker, last):
+        """Each step is in one window, whose parts are its whole."""
+        parts = {name: self.values(worker, f"time/{name}") for name in ("step", "data_wait", "compute", "checkpoint")}
+        self.assertEqual(max(parts["step"]), last)
+        for step, whole in parts.pop("step").items():
+            self.assertGreater(whole, 0)
+            self.assertAlmostEqual(sum(part[step] for part in parts.values()), whole)
+
     def values(self, worker, name):
         return {step: value for each, step, value in worker.points if each == name}
 
@@ -79,6 +87,7 @@ print("steps", trainer.state.global_step)
         self.assertIn("steps 20", self.train("out"))
         self.assertEqual(sorted(self.values(worker, "loss")), [5, 10, 15, 20])
         self.assertEqual(self.last_progress(worker), (20, 20))
+        self.assert_step_times(worker, 20)
         self.assertEqual(sorted(os.listdir(self.checkpoints)), ["step-16", "step-20", "step-8"])
         self.assertIn("trainer_state.json", os.listdir(os.path.join(self.checkpoints, "step-8")))
 
@@ -133,6 +142,7 @@ print("steps", trainer.global_step)
         self.assertEqual(sorted(self.values(worker, "loss")), [4, 8, 12, 16, 20, 24])
         self.assertEqual(sorted(self.values(worker, "val_loss")), [8, 16, 24])  # when it was measured
         self.assertEqual(self.last_progress(worker), (24, 24))
+        self.assert_step_times(worker, 24)
         self.assertEqual(sorted(os.listdir(self.checkpoints)), ["step-10", "step-20", "step-24"])
 
     def test_it_stops_with_a_checkpoint_and_resumes(self):

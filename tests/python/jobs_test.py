@@ -1,6 +1,7 @@
 """The package in real jobs: a coordinator, a worker, ranks that log, die, resume and are stopped."""
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 
@@ -64,6 +65,19 @@ class Jobs(Case):
         self.assertEqual({step for step in steps if steps[step] == 1}, set(range(resumed + 1, 101)))
         logs, _ = cluster.api.logs(job)
         self.assertIn(f"rank 0 begins with step {resumed + 1}\n".encode(), logs[(1, 0, 1)])
+
+    def test_the_ledger_and_the_findings_know_what_steps_wait_for(self):
+        cluster = self.cluster(coordinator_args=("--findings-floor-ms", "1000"))
+        with open(self.path("slow.py"), "w") as file:
+            file.write("import time, muster\nfor _ in muster.steps(time.sleep(0.06) for _ in range(4000)):\n    time.sleep(0.01)\n")
+        job = cluster.submit("-n", "2", "--", harness.PYTHON, self.path("slow.py"))
+        wait_until(lambda: "data-starved" in cluster.jobctl("show", job, "-o", "json").stdout, "a finding about its data")
+        cluster.jobctl("cancel", job)
+        cluster.wait_for(job, CANCELLED)
+        shown = cluster.jobctl("show", job, "--ledger").stdout
+        share = {name: float(of) for name, of in re.findall(r"^  (data|compute|unknown) .* ([\d.]+) %$", shown, re.M)}
+        self.assertGreater(share["data"], 3 * share["compute"], shown)
+        self.assertLess(share["unknown"], share["data"], shown)
 
     def test_the_hugging_face_trainer_resumes_on_two_ranks(self):
         self.check_library("transformers", "hugging_face.py")

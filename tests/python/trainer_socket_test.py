@@ -33,6 +33,49 @@ class Metrics(Case):
                                          ("loss", 3, 2.0)])
         self.assertEqual([batch["seq"] for batch in worker.of("metrics")], [1])
 
+    def test_steps_tell_what_they_wait_for(self):
+        worker = self.worker()
+        out, _ = self.run_script("""
+            import time, muster
+            def loader():
+                for i in range(8):
+                    time.sleep(0.15)
+                    yield i
+            class Sized(list):
+                drop_last = True
+            seen = [batch for batch in muster.steps(loader()) if time.sleep(0.05) is None]
+            time.sleep(0.5)                               # an evaluation
+            for batch in muster.steps(Sized([1, 2])):
+                muster.save_checkpoint(lambda target: time.sleep(0.1) or (target / "x").write_text("x"), batch)
+            with muster.step():
+                time.sleep(0.02)
+            print(seen, len(muster.steps(Sized([1, 2]))), muster.steps(Sized()).drop_last)
+            """, MUSTER_CHECKPOINT_DIR=self.path("checkpoints"), RANK=0)
+        self.assertEqual(out, "[0, 1, 2, 3, 4, 5, 6, 7] 2 True\n")
+        windows, before = {}, -1
+        for name, step, value in worker.points:
+            windows.setdefault(step, {})[name] = value
+        total = {}
+        for step, window in sorted(windows.items()):
+            self.assertEqual(set(window), {"time/step", "time/data_wait", "time/compute", "time/checkpoint"})
+            for name, value in window.items():
+                total[name] = total.get(name, 0) + value * (step - before)
+            before = step
+        self.assertEqual(before, 10)
+        self.assertGreaterEqual(total["time/data_wait"], 8 * 0.15)
+        self.assertGreaterEqual(total["time/compute"], 8 * 0.05)
+        self.assertGreaterEqual(total["time/checkpoint"], 0.2)
+        self.assertAlmostEqual(total["time/step"], total["time/data_wait"] + total["time/compute"] + total["time/checkpoint"])
+
+    def test_outside_muster_steps_are_what_was_given(self):
+        out, _ = self.run_script("""
+            import muster
+            given = [1, 2]
+            with muster.step():
+                print(muster.steps(given) is given)
+            """, inside=False)
+        self.assertEqual(out, "True\n")
+
     def test_numbers_that_json_lacks_and_those_of_numpy_and_torch(self):
         worker = self.worker()
         script = "import muster\nfrom math import inf, nan\nmuster.log(a=nan, b=inf, c=-inf, d=True, e=10**400, step=0)\n"

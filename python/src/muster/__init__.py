@@ -3,7 +3,7 @@
     import muster
 
     state = muster.load_checkpoint()                      # None on a fresh start
-    for step in range(first, steps):
+    for step, batch in enumerate(muster.steps(loader)):   # and Muster knows what steps wait for
         loss = train(batch)
         muster.log(loss=loss, step=step)
         muster.progress(step, steps)
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from muster._step_times import step, steps
 from muster._training import log, progress, should_stop
 from muster._version import VERSION as __version__
 
@@ -47,6 +48,8 @@ __all__ = [
     "save_checkpoint",
     "save_distributed_checkpoint",
     "should_stop",
+    "step",
+    "steps",
 ]
 
 

@@ -10,11 +10,12 @@ import importlib.util
 import os
 import re
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Callable, Union
 
-from muster import _process
+from muster import _process, _step_times
 from muster._numbers import whole
 from muster._together import any_rank, check_together
 
@@ -60,6 +61,7 @@ def save_checkpoint(
         return None
     write = state if callable(state) else _torch_writer(state)
     final = root / f"step-{number}"
+    began = time.monotonic()
     if together:
         check_together(number)
     saved = _save_together(write, final) if together else _save_alone(write, final)
@@ -67,6 +69,7 @@ def save_checkpoint(
         if (reporter := _process.decide()) is not None:
             reporter.hint(number)
         _remove_old(root, max(keep, 1), final)
+    _step_times.saved(time.monotonic() - began)
     return final
 
 

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ _warned: set[str] = set()
 _stop_signaled = False
 _handles_stop = False
 _previous_handler: Any = None
+_last: list[Callable[[], None]] = []
 
 
 def rank() -> int:
@@ -101,7 +103,14 @@ def warn(subject: str, text: str) -> None:
         print(f"muster: rank {rank()}: {text}", file=sys.stderr, flush=True)
 
 
+def before_close(what: Callable[[], None]) -> None:
+    """Called once, before the last points are sent."""
+    _last.append(what)
+
+
 def _close() -> None:
+    for what in _last:
+        what()
     if reporter is not None:
         reporter.close()
     if "torch.distributed" in sys.modules:

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import muster
-from muster import _process
+from muster import _process, _step_times
 
 # Both names of the package exist, and a trainer takes its own callbacks.
 if TYPE_CHECKING:
@@ -56,12 +56,26 @@ class MusterCallback(Callback):
         self._seen = trainer.global_step
         self._progress(trainer)
 
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        """What happens between two epochs is no part of a step."""
+        self._restart()
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """The batch is here."""
+        if (timer := _step_times.timer()) is not None:
+            timer.have_data()
+
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Values, progress, checkpoints, and the end of a job that is about to be stopped."""
+        """Step times, values, progress, checkpoints, and the end of a job that is about to be stopped."""
         step = trainer.global_step
-        if step == self._seen:
-            return  # gradients are being accumulated
+        timer = _step_times.timer()
+        if step == self._seen:  # gradients are being accumulated
+            if timer is not None:
+                timer.worked()
+            return
         self._seen = step
+        if timer is not None:
+            timer.end(step)
         if step % trainer.log_every_n_steps == 0:
             self._log(trainer)
         self._progress(trainer)
@@ -76,11 +90,16 @@ class MusterCallback(Callback):
         """The values of a validation, which Lightning does not repeat in training."""
         if not trainer.sanity_checking:
             self._log(trainer)
+        self._restart()
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """The last values and a last checkpoint."""
         self._log(trainer)
         self._save(trainer)
+
+    def _restart(self) -> None:
+        if (timer := _step_times.timer()) is not None:
+            timer.restart()
 
     def _log(self, trainer: Any) -> None:
         if not trainer.is_global_zero:

@@ -14,7 +14,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 import muster
-from muster import _process
+from muster import _process, _step_times
 from muster._together import any_rank
 from muster.integrations._files import link_tree
 
@@ -38,6 +38,7 @@ class MusterCallback(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Takes over SIGTERM and shows where training begins."""
         muster.should_stop()
+        self._restart()
         if state.is_world_process_zero:
             muster.progress(state.global_step, state.max_steps)
 
@@ -47,8 +48,23 @@ class MusterCallback(TrainerCallback):
             numbers = {name: value for name, value in logs.items() if not isinstance(value, str)}
             muster.log(numbers, step=state.global_step)
 
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The step's data are here."""
+        if (timer := _step_times.timer()) is not None:
+            timer.have_data()
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """An evaluation is no part of a step."""
+        self._restart()
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Nor is what happens between two epochs."""
+        self._restart()
+
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Progress, and the end of a job that is about to be stopped."""
+        """Step times, progress, and the end of a job that is about to be stopped."""
+        if (timer := _step_times.timer()) is not None:
+            timer.end(state.global_step)
         if state.is_world_process_zero:
             muster.progress(state.global_step, state.max_steps)
         if state.global_step % self._check_every == 0 and muster.should_stop(together=True):
@@ -64,3 +80,8 @@ class MusterCallback(TrainerCallback):
         if state.is_world_process_zero and saved.is_dir():
             muster.save_checkpoint(lambda target: link_tree(saved, target), state.global_step)
         any_rank(False)  # the Trainer may now remove it
+        self._restart()
+
+    def _restart(self) -> None:
+        if (timer := _step_times.timer()) is not None:
+            timer.restart()

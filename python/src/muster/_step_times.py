@@ -1,0 +1,152 @@
+"""`steps`, `step`: how long training steps take and what they wait for: the metrics `time/…` of docs/findings.md."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from muster import _process
+
+T = TypeVar("T")
+
+WINDOW_S = 1.0  # the shortest that means are taken over
+
+
+class StepTimer:
+    """Adds up the parts of steps, and reports their means every second or so. One thread.
+
+    A step begins where the one before it ended, or with `restart`. `have_data` ends a wait for data, `end` the step.
+    """
+
+    def __init__(self) -> None:
+        self.step: int | None = None  # the one that ended last
+        self._window_steps = 0
+        self._window_begin = time.monotonic()
+        self._total = self._data = self._checkpoint = 0.0
+        self.restart()
+
+    def restart(self) -> None:
+        """What happened since the last step ended is no part of the next: an evaluation, an epoch's end."""
+        self._begin = self._mark = time.monotonic()
+        self._step_data = self._step_checkpoint = 0.0
+
+    def have_data(self) -> None:
+        """A batch has arrived."""
+        self._step_data += time.monotonic() - self._mark
+
+    def worked(self) -> None:
+        """A batch is done, and the step needs another one."""
+        self._mark = time.monotonic()
+
+    def saved(self, seconds: float) -> None:
+        """So much of this step went into a checkpoint."""
+        self._step_checkpoint += seconds
+
+    def end(self, step: int | None = None) -> None:
+        """The step is over. `step`: its number; None: one more than the last."""
+        now = time.monotonic()
+        if step is None:
+            step = _first_step() if self.step is None else self.step + 1
+        self.step = step
+        self._total += now - self._begin
+        self._data += self._step_data
+        self._checkpoint += self._step_checkpoint
+        self._window_steps += 1
+        self._begin = self._mark = now
+        self._step_data = self._step_checkpoint = 0.0
+        if now - self._window_begin >= WINDOW_S:
+            self.report()
+
+    def report(self) -> None:
+        """The means of the steps since the last report."""
+        reporter = _process.reporter
+        steps, at = self._window_steps, self.step
+        if reporter is not None and steps > 0 and at is not None:
+            now_ms = int(time.time() * 1000)
+            compute = max(0.0, self._total - self._data - self._checkpoint)
+            parts = (
+                ("step", self._total),
+                ("data_wait", self._data),
+                ("compute", compute),
+                ("checkpoint", self._checkpoint),
+            )
+            for name, seconds in parts:
+                reporter.add((f"time/{name}", at, seconds / steps, now_ms))
+        self._window_steps = 0
+        self._window_begin = time.monotonic()
+        self._total = self._data = self._checkpoint = 0.0
+
+
+_timer: StepTimer | None = None
+
+
+def timer() -> StepTimer | None:
+    """This process's; None outside Muster."""
+    global _timer
+    if _timer is None and _process.decide() is not None:
+        _timer = StepTimer()
+        _process.before_close(_timer.report)
+    return _timer
+
+
+def saved(seconds: float) -> None:
+    """A checkpoint took so long."""
+    if _timer is not None:
+        _timer.saved(seconds)
+
+
+def _first_step() -> int:
+    from muster._checkpoints import resumed_step
+
+    return resumed_step() + 1
+
+
+class _Steps(Generic[T]):
+    def __init__(self, batches: Iterable[T], of: StepTimer) -> None:
+        self._batches = batches
+        self._timer = of
+
+    def __len__(self) -> int:
+        return len(self._batches)  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._batches, name)
+
+    def __iter__(self) -> Iterator[T]:
+        self._timer.restart()
+        for batch in self._batches:
+            self._timer.have_data()
+            yield batch
+            self._timer.end()
+
+
+def steps(batches: Iterable[T]) -> Iterable[T]:
+    """The same batches, each of which is one training step. Muster then knows how long steps take, how long they wait
+    for data and for checkpoints: `jobctl show JOB --ledger`, the findings about slow input and slow ranks.
+
+        for batch in muster.steps(loader):
+            ...
+
+    Steps are counted on from the checkpoint that the attempt resumes from, over all loops of the process; what happens
+    between two loops is no part of a step. It costs about a microsecond a step. Outside Muster it is `batches` itself.
+    """
+    of = timer()
+    return batches if of is None else _Steps(batches, of)
+
+
+@contextlib.contextmanager
+def step(number: int | None = None) -> Iterator[None]:
+    """One training step, for loops that fetch data by themselves: what is outside of it counts as no part of a step.
+
+    with muster.step():
+        ...
+    """
+    of = timer()
+    if of is None:
+        yield
+        return
+    of.restart()
+    yield
+    of.end(number)

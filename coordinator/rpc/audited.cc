@@ -18,6 +18,8 @@ using google::protobuf::Message;
 // The fields of requests that name what is changed.
 constexpr std::array kNamingFields = {"name",   "job",     "jobs",    "node",   "id",
                                       "serial", "subject", "command", "project"};
+// Those that decide what becomes of it: drained or not, which role, which signal.
+constexpr std::array kDecidingFields = {"drain", "disabled", "role", "signal"};
 constexpr int kNamedMost = 10;
 constexpr std::string_view kWays[] = {"grpc", "http"};
 
@@ -43,6 +45,27 @@ std::string NamesIn(const Message& request) {
     if (count > kNamedMost) AppendName(names, StrCat("and ", count - kNamedMost, " more"));
   }
   return names;
+}
+
+// "drain=false", "role=ROLE_ADMIN disabled=true".
+std::string DecisionsIn(const Message& request) {
+  std::string decisions;
+  const auto* reflection = request.GetReflection();
+  for (const char* name : kDecidingFields) {
+    const FieldDescriptor* field = request.GetDescriptor()->FindFieldByName(name);
+    if (field == nullptr || field->is_repeated()) continue;
+    // A bool without presence is said, also where it is false.
+    const bool is_bool = field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL;
+    if (!reflection->HasField(request, field) && (!is_bool || field->has_presence())) continue;
+    if (is_bool) {
+      AppendName(decisions, StrCat(name, reflection->GetBool(request, field) ? "=true" : "=false"));
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+      AppendName(decisions, StrCat(name, "=", reflection->GetEnum(request, field)->name()));
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT32) {
+      AppendName(decisions, StrCat(name, "=", reflection->GetInt32(request, field)));
+    }
+  }
+  return decisions;
 }
 
 // The job that a response tells of; empty: it does not.
@@ -98,7 +121,9 @@ v1::AuditEntry EntryOf(const AuditedCall& call, const Caller& caller, const Mess
   entry.set_from(caller.from);
   entry.set_way(std::string(kWays[static_cast<size_t>(call.way)]));
   entry.set_what(std::string(call.name));
-  entry.set_object(NamesIn(request));
+  std::string object = NamesIn(request);
+  AppendName(object, DecisionsIn(request));
+  entry.set_object(std::move(object));
   return entry;
 }
 

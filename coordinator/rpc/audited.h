@@ -35,7 +35,8 @@ struct AuditedCall {
 bool IsAudited(const AuditedCall& call);
 // Whether its answer waits until its entry is on the disk.
 bool AnswerWaitsForAudit(const AuditedCall& call);
-// Without the result. The object is what the request names.
+// Without the result. The object is what the request names, and what decides what becomes of it:
+// "node3 drain=false".
 v1::AuditEntry EntryOf(const AuditedCall& call, const Caller& caller,
                        const google::protobuf::Message& request);
 // "ok", "2 of 3: [JC1203] …", "[JC1320] …"; and what was made, such as a job's name.

@@ -62,5 +62,28 @@ TEST_F(AuditedTest, ACallThatChangedNothingIsAnsweredWithItsOwnError) {
   ASSERT_EQ(rename((directory_ + "-away").c_str(), directory_.c_str()), 0);
 }
 
+TEST(AuditEntryTest, WhatDecidesIsPartOfIt) {
+  const auto object = [](const google::protobuf::Message& request) {
+    return EntryOf({"X", Action::kAdminister, Object::kNode, Way::kGrpc},
+                   {.principal = "user:root"}, request)
+        .object();
+  };
+  v1::DrainNodeRequest drain;
+  drain.set_node("node3");
+  EXPECT_EQ(object(drain), "node3 drain=false");
+  drain.set_drain(true);
+  EXPECT_EQ(object(drain), "node3 drain=true");
+  v1::SetUserRequest user;
+  user.set_name("alice");
+  EXPECT_EQ(object(user), "alice");
+  user.set_disabled(false);
+  user.set_role(v1::ROLE_OPERATOR);
+  EXPECT_EQ(object(user), "alice disabled=false role=ROLE_OPERATOR");
+  v1::SignalJobRequest signal;
+  signal.set_job("red-fox-1");
+  signal.set_signal(9);
+  EXPECT_EQ(object(signal), "red-fox-1 signal=9");
+}
+
 }  // namespace
 }  // namespace muster::coordinator

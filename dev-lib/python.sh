@@ -39,7 +39,8 @@ for item in json.load(open(sys.argv[1]))["install"]:
     except Exception:
         unknown += 1
 extra = ", and %d files of unknown size" % unknown if unknown else ""
-print("about to download %.0f MB%s: %s" % (total / 1e6, extra, ", ".join(names)))
+if names:
+    print("about to download %.0f MB%s: %s" % (total / 1e6, extra, ", ".join(names)))
 PYTHON
   fi
   rm -f "$report"

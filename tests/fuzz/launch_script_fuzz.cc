@@ -15,8 +15,9 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const bool is_batch : {false, true}) {
     client::JobDraft draft;
     const absl::Status taken =
-        is_batch ? client::TakeSbatch(script, nothing_set, two_devices, &draft)
-                 : client::TakeScript(script, {}, nullptr, nothing_set, two_devices, &draft);
+        is_batch
+            ? client::TakeSbatch(script, {"a", "--lr=0.1", "b c"}, nothing_set, two_devices, &draft)
+            : client::TakeScript(script, {}, nullptr, nothing_set, two_devices, &draft);
     if (!taken.ok()) continue;
     const absl::StatusOr<std::string> text = client::JobFileOf(draft, "train.yaml");
     if (!text.ok()) continue;

@@ -14,8 +14,8 @@ import manual
 from release import ROOT, Problem, run
 
 TEMPLATES = Path(__file__).resolve().parent / "debian"
-MAINTAINER = "Muster <muster@localhost>"
-HOMEPAGE = "https://muster.invalid"
+# Who builds packages is who answers for them: the variables that Debian's own tools read.
+MAINTAINER = f"{os.environ.get('DEBFULLNAME', 'Muster')} <{os.environ.get('DEBEMAIL', 'root@localhost')}>"
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def add_control(package, release, root, architecture, libraries):
     fields = {"Package": package.name, "Version": release.version, "Architecture": architecture,
               "Maintainer": MAINTAINER, "Installed-Size": sum(path.stat().st_size // 1024 + 1 for path in files),
               "Depends": ", ".join(filter(None, (libraries, package.depends))), "Recommends": package.recommends,
-              "Suggests": package.suggests, "Section": package.section, "Priority": "optional", "Homepage": HOMEPAGE,
+              "Suggests": package.suggests, "Section": package.section, "Priority": "optional",
               "Description": package.about + "".join(f"\n {line}" for line in textwrap.wrap(package.text, 78))}
     text = "".join(f"{name}: {value}\n" for name, value in fields.items() if value)
     write_file(root / "DEBIAN/control", text.encode())

@@ -19,9 +19,10 @@ using common::StrCat;
 constexpr std::string_view kUserPrefix = "user:";
 constexpr std::string_view kLocalPrefix = "uid:";
 
-absl::Status NotAccepted(std::string what, std::string why) {
-  return common::MakeProblem(absl::StatusCode::kUnauthenticated,
-                             {.code = "JC1324", .what = std::move(what), .why = std::move(why)});
+absl::Status NotAccepted(std::string what, std::string why, std::string fix = "") {
+  return common::MakeProblem(
+      absl::StatusCode::kUnauthenticated,
+      {.code = "JC1324", .what = std::move(what), .why = std::move(why), .fix = std::move(fix)});
 }
 
 // "10.0.0.7:41180" without the port, which may be missing; an IPv6 address keeps its brackets.
@@ -120,8 +121,12 @@ absl::StatusOr<Caller> Admission::OfUser(const std::string& name, std::string fr
   std::optional<v1::User> user;
   if (options_.people.user != nullptr) user = options_.people.user(name);
   const std::string what = StrCat("user:", name, " may not sign in");
-  if (!user.has_value()) return NotAccepted(what, "an administrator removed the user");
-  if (user->disabled()) return NotAccepted(what, "an administrator disabled the user");
+  if (!user.has_value())
+    return NotAccepted(what, "an administrator removed the user",
+                       StrCat("an administrator adds it: jobctl user set ", name));
+  if (user->disabled())
+    return NotAccepted(what, "an administrator disabled the user",
+                       StrCat("an administrator ends that: jobctl user enable ", name));
   return Caller{.principal = StrCat(kUserPrefix, name),
                 .role = user->role(),
                 .from = std::move(from),
@@ -151,6 +156,7 @@ std::string InWords(std::string_view name) {
     if (absl::ascii_isupper(static_cast<unsigned char>(c)) && !words.empty()) words += ' ';
     words += absl::ascii_tolower(static_cast<unsigned char>(c));
   }
+  if (name == "Exec") return "run commands in jobs";
   return words.find(' ') == std::string::npos ? words + " jobs" : words;
 }
 

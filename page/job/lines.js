@@ -79,12 +79,17 @@ function joined(a, b) {
   return both;
 }
 
-/** Puts equal lines that ranks wrote within two seconds together; the lines of each rank stay in their order. */
+// A progress bar of tqdm's kind: what it is of, and how far. A logger that prints between its steps makes lines of it.
+const BAR = /^(.{0,200}?)(\d{1,3})%\|[^|]{0,400}\|/;
+
+/** Puts equal lines that ranks wrote within two seconds together, and a rank's progress bar into one line that changes;
+ * the other lines of each rank stay in their order. */
 export class Folder {
   constructor() {
     this.lines = [];
     this.twins = new Map();
     this.lastOf = new Map(); // of each rank: the index of its newest line
+    this.bars = new Map(); // of each bar: the index of its line, until it is full
   }
 
   /** @returns {boolean} false: it became part of a line that is there */
@@ -93,6 +98,8 @@ export class Folder {
       this.lines.push(line);
       return true;
     }
+    const bar = BAR.exec(line.text);
+    if (bar) return this.addBar(`${line.attempt}/${line.rank}/${line.isErr}/${bar[1].trim()}`, line, bar[2] === "100");
     const key = `${line.attempt}/${line.isErr}/${line.text}`;
     const own = this.lastOf.get(line.rank) ?? -1;
     const found = this.twinOf(key, line, own);
@@ -105,6 +112,16 @@ export class Folder {
     this.lastOf.set(line.rank, index);
     this.twins.set(key, [...(this.twins.get(key) ?? []).slice(-MOST_LOOKS), index]);
     return true;
+  }
+
+  addBar(key, line, isFull) {
+    const known = this.bars.get(key);
+    const index = known ?? this.lines.push({ ...line, ranks: [line.rank] }) - 1;
+    this.lines[index].text = line.text;
+    this.lines[index].timeUs = line.timeUs;
+    if (isFull) this.bars.delete(key);
+    else this.bars.set(key, index);
+    return known === undefined;
   }
 
   twinOf(key, line, own) {

@@ -179,6 +179,7 @@ class LogsPanel {
       this.folder.lines = lines.slice(-MOST_LINES);
       this.folder.twins.clear();
       this.folder.lastOf.clear();
+      this.folder.bars.clear();
     }
     const count = this.folder.lines.length;
     this.rows.setCount(count);

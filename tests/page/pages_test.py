@@ -118,6 +118,20 @@ class Pages(PageCase):
         self.assertEqual(seen, {**table, "others": [], "first": "train_loss"})
         self.assert_quiet()
 
+    def test_a_progress_bar_is_one_line_that_changes(self):
+        private = self.up()
+        # As the Hugging Face Trainer does: the bar on stderr, a logger's line after each few steps, a second bar.
+        line = ("import sys\nfor epoch in (1, 2):\n for step in range(0, 101, 10):\n"
+                "  print(f'\\rtrain:  {step}%|{chr(9608) * (step // 10):10}| {step}/100 [00:01<00:00]', file=sys.stderr, flush=True)\n"
+                "  if step == 50: print('half of', epoch, flush=True)")
+        job = private.submit("--", sys.executable, "-c", line)
+        private.wait_for(job, SUCCEEDED)
+        page = self.open(private, f"/jobs/{job}?tab=logs")
+        expect(page.locator(".logbox")).to_contain_text("half of 2")
+        expect(page.locator(".logline .text").filter(has_text="%|")).to_have_count(2)
+        expect(page.locator(".logline .text").filter(has_text="100%|██████████| 100/100")).to_have_count(2)
+        self.assert_quiet()
+
     def test_text_that_is_markup_stays_text(self):
         private = self.up()
         line = 'echo "$1"; "$2" -S "$3" 5 --name "$1"; exit 3'

@@ -42,5 +42,5 @@ retrying() {
 
 # How apt-get and pip put it. An older pip takes a file that ended early for one that is invalid.
 lost_connection() {
-  grep -qiE 'failed to fetch|could not connect|connection (failed|broken|reset|aborted|timed out|refused)|timed? ?out|incomplete ?(read|download)|temporary failure|could not resolve|protocolerror|remote end closed|wheel .* is invalid|do not match the hash|50[23] ' "$1"
+  grep -qiE 'failed to fetch|could not connect|connection (failed|broken|reset|aborted|timed out|refused)|timed? ?out|incomplete[- ]?(read|download)|temporary failure|could not resolve|protocolerror|remote end closed|wheel .* is invalid|do not match the hash|50[23] ' "$1"
 }

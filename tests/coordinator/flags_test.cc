@@ -43,8 +43,11 @@ TEST(CoordinatorFlags, AWrongLineIsRefusedByName) {
             "muster-coordinator: --data-dir is missing: name the directory to keep data in");
   EXPECT_EQ(Refusal({"--data-dri", "/d"}), "muster-coordinator: unknown: --data-dri /d");
   EXPECT_EQ(Refusal({"--data-dir"}), "muster-coordinator: --data-dir: 1 required TEXT missing");
-  EXPECT_EQ(Refusal({"--data-dir", "/d", "--heartbeat-ms", "0"}),
-            "muster-coordinator: --heartbeat-ms: Value 0 not in range 1 to 604800000");
+  // The rest is CLI11's, whose releases differ.
+  const std::string range = Refusal({"--data-dir", "/d", "--heartbeat-ms", "0"});
+  EXPECT_TRUE(range.starts_with("muster-coordinator: --heartbeat-ms: Value 0 not in range"))
+      << range;
+  EXPECT_NE(range.find("604800000"), std::string::npos) << range;
   EXPECT_EQ(Refusal({"--data-dir", "/d", "--listen", "a", "--insecure-plaintext"}),
             "muster-coordinator: --listen a has no port; write ADDR:PORT");
   EXPECT_EQ(Refusal({"--data-dir", "/d", "--private"}),

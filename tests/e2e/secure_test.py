@@ -33,7 +33,14 @@ class SecureCase(EnrollCase):
     def openssl(self, *args, text=None):
         return subprocess.run(["openssl", *args], input=text, text=True, capture_output=True, check=True).stdout
 
-    def certify(self, name, authority, uri, *, days="1", ca="FALSE"):
+    def validity(self, is_over):
+        """Up to 3.3 openssl takes a negative number of days, later ones two moments."""
+        if not is_over:
+            return ["-days", "1"]
+        version = tuple(map(int, self.openssl("version").split()[1].split(".")[:2]))
+        return ["-days", "-1"] if version < (3, 4) else ["-not_before", "20200101000000Z", "-not_after", "20200102000000Z"]
+
+    def certify(self, name, authority, uri, *, is_over=False, ca="FALSE"):
         """A key with a certificate that `authority` (a prefix of .pem and .key) has signed."""
         path = self.path(name)
         self.openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", path + ".key")
@@ -42,7 +49,7 @@ class SecureCase(EnrollCase):
             file.write(f"basicConstraints=critical,CA:{ca}\nkeyUsage=critical,digitalSignature,keyCertSign\n"
                        f"subjectAltName=URI:{uri}\n")
         self.openssl("x509", "-req", "-in", path + ".csr", "-CA", authority + ".pem", "-CAkey", authority + ".key",
-                     "-CAcreateserial", "-CAserial", path + ".srl", "-days", days, "-extfile", path + ".ext",
+                     "-CAcreateserial", "-CAserial", path + ".srl", *self.validity(is_over), "-extfile", path + ".ext",
                      "-out", path + ".pem")
         return path
 
@@ -77,7 +84,7 @@ class Strangers(SecureCase):
         leaf = self.certify("leaf", ours, "spiffe://lab/user/alice")
         by_leaf = self.certify("by-leaf", leaf, "spiffe://lab/user/root")
         foreign = self.certify("foreign", theirs, "spiffe://lab/user/root")
-        expired = self.certify("expired", ours, "spiffe://lab/worker/node1", days="-1")
+        expired = self.certify("expired", ours, "spiffe://lab/worker/node1", is_over=True)
 
         def with_files(path):
             return lambda context: context.load_cert_chain(path + ".pem", path + ".key")

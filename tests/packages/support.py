@@ -26,6 +26,9 @@ def package(kind, programs=None, **environment):
         need(shutil.which(tool), f"packages are made with {tool}")
     need(kind != "wheel" or importlib.util.find_spec("setuptools"), "the wheel is built by the Python package setuptools")
     need(kind != "deb" or shutil.which("dpkg-shlibdeps"), "Debian packages are made with dpkg-shlibdeps (dpkg-dev)")
+    # Debian 13's static libdw is not whole (cmake/MusterDependencies.cmake), so packages are made on 12 and run on both.
+    needed = subprocess.run(["readelf", "-d", BUILD / "bin" / "muster-unwind"], capture_output=True, text=True).stdout
+    need("libdw" not in needed, "packages are made where libdw can be linked statically, on Debian 12")
     key = (kind, programs, *sorted(environment.items()))
     if key not in _made:
         out = Path(tempfile.mkdtemp(prefix="mt-packages-"))

@@ -47,11 +47,9 @@ def environment(directory):
 def tree(directory):
     """A directory that looks like the root of the sources after the build."""
     os.mkdir(directory)
-    tracked = subprocess.run(["git", "-C", harness.ROOT, "ls-files"], capture_output=True, text=True)
-    names = {line.split("/")[0] for line in tracked.stdout.splitlines()} or {
-        name for name in os.listdir(harness.ROOT) if not name.startswith((".", "build"))}
-    for name in names:
-        os.symlink(os.path.join(harness.ROOT, name), os.path.join(directory, name))
+    for name in os.listdir(harness.ROOT):
+        if not name.startswith((".", "build", "dist")):
+            os.symlink(os.path.join(harness.ROOT, name), os.path.join(directory, name))
     os.symlink(harness.BUILD, os.path.join(directory, "build"))
     environment(os.path.join(directory, ".venv"))
     return directory

@@ -473,6 +473,11 @@ def need(condition, reason):
         raise unittest.SkipTest("SKIPPED: " + reason)
 
 
+def need_scripts_outside_tmp():
+    """Where ranks have a /tmp of their own, they do not see what lies in the node's."""
+    need(not RANKS.startswith("/tmp/"), "the ranks' scripts lie in /tmp")
+
+
 def has_network_namespaces():
     """Root, `ip`, and a kernel that lets us create a namespace."""
     if os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("unshare") is None:

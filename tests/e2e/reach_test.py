@@ -5,7 +5,7 @@ import os
 import pwd
 
 import harness
-from harness import RANKS, SUCCEEDED, Case, need, wait_until
+from harness import RANKS, SUCCEEDED, Case, need, need_scripts_outside_tmp, wait_until
 
 ACCOUNT = "daemon"  # on every Debian
 
@@ -51,6 +51,7 @@ class RanksReach(Case):
         self.assertEqual(said["with its token"], "welcome")
 
     def test_a_rank_speaks_only_for_its_own_attempt(self):
+        need_scripts_outside_tmp()
         said = self.claims()
         self.assert_own_claims(said)
         self.assertEqual(said["on another job's socket"], "FileNotFoundError")

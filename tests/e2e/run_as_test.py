@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 import harness
-from harness import RANKS, Case, need, wait_until
+from harness import RANKS, Case, need, need_scripts_outside_tmp, wait_until
 
 ACCOUNT = "daemon"  # on every Debian
 
@@ -45,7 +45,7 @@ class RunAs(Case):
         return logs.get((attempt, rank, 1), b"").decode()
 
     def test_a_rank_reaches_nothing_of_the_workers_or_of_other_jobs(self):
-        need(RANKS.startswith("/tmp/") is False, "the ranks' scripts lie in /tmp")
+        need_scripts_outside_tmp()
         cluster = self.cluster("--run-as", ACCOUNT)
         shown = cluster.jobctl("nodes", "show", "n1").stdout
         self.assertRegex(shown, rf"Ranks run +as {ACCOUNT}; sandbox: no_new_privs, capabilities, seccomp(, landlock)?, private /tmp")
@@ -96,6 +96,7 @@ class RunAs(Case):
         self.assert_gone(f"MUSTER_JOB_NAME={victim}")
 
     def assert_resumes(self, *args, prefix=()):
+        need_scripts_outside_tmp()
         cluster = harness.Cluster(self).start()
         cluster.add_worker("n1", devices="cpu:4", args=("--run-as", ACCOUNT, *args), prefix=prefix)
         until = self.work + "/go"
@@ -168,6 +169,7 @@ class RunAs(Case):
     def test_torch_and_its_data_loaders_work_in_the_sandbox(self):
         torch = importlib.util.find_spec("torch")
         need(torch, "needs the Python package torch")
+        need_scripts_outside_tmp()
         python, env = sys.executable, {}
         if not self.account_may_run(python):  # a Python in root's home
             python, env = "/usr/bin/python3", {"PYTHONPATH": os.path.dirname(os.path.dirname(torch.origin))}

@@ -19,12 +19,14 @@ nlohmann::json Table() {
 }
 
 TEST(LossNameTest, ALossIsWhatIsCalledOne) {
-  for (const std::string name : Table()["losses"]) EXPECT_TRUE(IsLossName(name)) << name;
-  for (const std::string name : Table()["others"]) EXPECT_FALSE(IsLossName(name)) << name;
+  const nlohmann::json table = Table();
+  for (const std::string name : table["losses"]) EXPECT_TRUE(IsLossName(name)) << name;
+  for (const std::string name : table["others"]) EXPECT_FALSE(IsLossName(name)) << name;
 }
 
 TEST(LossNameTest, OneOfThemStandsForTheRun) {
-  const Names order = Table()["in_order"];
+  const nlohmann::json table = Table();
+  const Names order = table["in_order"];
   Names names = order;
   std::reverse(names.begin(), names.end());
   std::sort(names.begin(), names.end(), IsRatherTheLoss);

@@ -19,8 +19,8 @@ namespace {
 
 using common::StrCat;
 
-constexpr size_t kInputBytes = 32 * 1024;  // of one message
-constexpr size_t kSaidBytesMax = 4'096;    // of standard error
+constexpr size_t kSentBytes = 32 * 1024;  // of one message
+constexpr size_t kSaidBytesMax = 4'096;   // of standard error
 constexpr size_t kListBytesMax = 16 << 20;
 constexpr int kNothingThere = 3;  // exit codes of the scripts
 constexpr int kChanged = 4;
@@ -78,7 +78,7 @@ std::optional<v1::CheckpointFile> ParseEntry(std::string_view line) {
 
 // False: the call is over.
 bool SendFile(ExecCall& call, int fd) {
-  std::string bytes(kInputBytes, '\0');
+  std::string bytes(kSentBytes, '\0');
   v1::ExecInput message;
   for (ssize_t count; (count = read(fd, bytes.data(), bytes.size())) > 0;) {
     message.set_stdin(bytes.data(), static_cast<size_t>(count));

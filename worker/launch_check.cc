@@ -20,8 +20,8 @@
 namespace muster::worker {
 namespace {
 
-constexpr int kExitNotExecutable = 126;
-constexpr int kExitMissing = 127;
+constexpr int kCheckExitNotExecutable = 126;
+constexpr int kCheckExitMissing = 127;
 constexpr size_t kInterpreterLineBytes = 256;  // the kernel reads no more
 
 std::string_view ValueOf(const std::vector<std::string>& env, std::string_view name) {
@@ -101,14 +101,14 @@ std::optional<LaunchProblem> CheckWorkdir(const std::string& node, const std::st
                                : error == EINVAL ? "is not an absolute path"
                                                  : std::strerror(error);
   return LaunchProblem{
-      error, kExitNotExecutable,
+      error, kCheckExitNotExecutable,
       common::StrCat("node ", node, ": working directory ", workdir, ": ", why,
                      "; fix: create it on that node (a shared file system, or a copy), "
                      "or use another one with --workdir")};
 }
 
 LaunchProblem Missing(const std::string& node, const std::string& what, std::string_view where) {
-  return {ENOENT, kExitMissing,
+  return {ENOENT, kCheckExitMissing,
           common::StrCat("node ", node, ": command '", what, "' was not found ", where,
                          "; fix: correct the command, or install it on that node")};
 }
@@ -119,7 +119,7 @@ LaunchProblem NotExecutable(const std::string& node, const std::string& path, in
                           : HasFirstLine(path)
                               ? common::StrCat("write python ", path, ", or chmod +x ", path)
                               : common::StrCat("write python ", path);
-  return {error, kExitNotExecutable,
+  return {error, kCheckExitNotExecutable,
           common::StrCat("node ", node, ": command ", path,
                          " cannot be executed: ", std::strerror(error), "; fix: ", fix)};
 }
@@ -167,12 +167,12 @@ std::optional<LaunchProblem> Resolve(const std::string& node, common::RankLaunch
   }
   if (const std::string interpreter = MissingInterpreter(found); !interpreter.empty()) {
     return LaunchProblem{
-        ENOENT, kExitMissing,
+        ENOENT, kCheckExitMissing,
         common::StrCat("node ", node, ": the interpreter '", interpreter, "' in the first line of ",
                        found, " was not found; fix: correct that line, or install it")};
   }
   if (IsPythonFile(found) && !HasFirstLine(found)) {
-    return LaunchProblem{ENOEXEC, kExitNotExecutable,
+    return LaunchProblem{ENOEXEC, kCheckExitNotExecutable,
                          common::StrCat("node ", node, ": ", found,
                                         " has no #! line, so the system would run it in ",
                                         "/bin/sh; fix: write python ", name,
@@ -217,7 +217,7 @@ std::optional<LaunchProblem> CheckLaunch(const std::string& node,
     }
     if (rank.argv.empty() || rank.argv[0].empty()) {
       return LaunchProblem{
-          EINVAL, kExitMissing,
+          EINVAL, kCheckExitMissing,
           common::StrCat("node ", node, ": the job has an empty command; fix: give one after --")};
     }
     const auto known = resolved.find(rank.argv[0]);

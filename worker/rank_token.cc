@@ -18,7 +18,7 @@ namespace muster::worker {
 namespace {
 
 constexpr size_t kTokenBytes = 32;
-constexpr mode_t kPassable = 0711;
+constexpr mode_t kTokenPassable = 0711;
 constexpr mode_t kReadOnly = 0400;
 
 std::string NewToken() {
@@ -38,7 +38,7 @@ absl::Status IssueRankToken(const Paths& paths, const AttemptKey& key,
   const std::string token = NewToken();
   const std::string path = paths.RankToken(key);
   RETURN_IF_ERROR(common::MakeDirectories(paths.CredentialDir(key)));
-  if (account.is_other && chmod(paths.CredentialDir(key).c_str(), kPassable) != 0)
+  if (account.is_other && chmod(paths.CredentialDir(key).c_str(), kTokenPassable) != 0)
     return TokenError(path);
   // Not synced, like launch.pb: after a power failure no rank is left that could need it.
   if (!common::ReplaceFile(paths.RankTokenHash(key), common::Sha256Hex(token), /*durable=*/false))

@@ -23,15 +23,15 @@ namespace {
 using common::ShimLaunch;
 
 constexpr size_t kExitRecordBytesMax = 64 << 20;
-constexpr int kDescriptorWaitMs = 50;
-constexpr int kDescriptorWaitsMax = 20;
+constexpr int kStartWaitMs = 50;
+constexpr int kStartWaitsMax = 20;
 
 // These files decide whether ranks are alive: a lack of descriptors must not be taken to mean that
 // they are not. Retries for a moment.
 auto Patiently(auto read) {
   auto result = read();
-  for (int i = 0; absl::IsUnavailable(result.status()) && i < kDescriptorWaitsMax; ++i) {
-    poll(nullptr, 0, kDescriptorWaitMs);
+  for (int i = 0; absl::IsUnavailable(result.status()) && i < kStartWaitsMax; ++i) {
+    poll(nullptr, 0, kStartWaitMs);
     result = read();
   }
   return result;

@@ -39,7 +39,7 @@ struct Sent {
   std::string to;
 };
 
-struct Plan {
+struct CopyPlan {
   std::vector<Sent> files;
   std::vector<std::string> tops;  // what the sources become
 };
@@ -101,9 +101,9 @@ std::string NameOf(const std::string& source) {
   return name.empty() ? whole.parent_path().filename().string() : name;
 }
 
-absl::StatusOr<Plan> WhatGoesWhere(Session& session, LiveFiles& there,
-                                   const std::vector<std::string>& sources,
-                                   const RemotePath& destination) {
+absl::StatusOr<CopyPlan> WhatGoesWhere(Session& session, LiveFiles& there,
+                                       const std::vector<std::string>& sources,
+                                       const RemotePath& destination) {
   LiveFiles::Kind kind = LiveFiles::Kind::kDirectory;
   if (!destination.path.empty()) {
     ASSIGN_OR_RETURN(kind, there.KindOf(destination.path));
@@ -115,7 +115,7 @@ absl::StatusOr<Plan> WhatGoesWhere(Session& session, LiveFiles& there,
                         sources.size(), " sources cannot become one file"),
                  "name a directory");
   }
-  Plan plan;
+  CopyPlan plan;
   for (const std::string& source : sources) {
     std::string to = destination.path;
     if (is_below) common::StrAppend(&to, to.empty() ? "" : "/", NameOf(source));
@@ -181,7 +181,7 @@ absl::Status CopyInto(Session& session, Connection& connection,
                       const std::vector<std::string>& sources, const RemotePath& destination,
                       const Arguments& arguments, Copied* copied) {
   ASSIGN_OR_RETURN(LiveFiles there, FilesOf(session, connection, destination, arguments));
-  ASSIGN_OR_RETURN(const Plan plan, WhatGoesWhere(session, there, sources, destination));
+  ASSIGN_OR_RETURN(const CopyPlan plan, WhatGoesWhere(session, there, sources, destination));
   // Of what a run before this one left.
   std::map<std::string, std::string> present;
   for (const std::string& top : plan.tops) {

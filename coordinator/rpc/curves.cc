@@ -22,7 +22,7 @@ using common::StrCat;
 constexpr int kCurvesPerAnswer = 64;
 constexpr uint32_t kBucketsByDefault = 1'000;
 constexpr uint32_t kBucketsPerCurve = 10'000;
-constexpr std::chrono::milliseconds kLookAgainAfter{50};
+constexpr std::chrono::milliseconds kCurvesLookAgainAfter{50};
 
 size_t BucketsOf(const v1::QueryCurvesRequest& request) {
   if (request.buckets() == 0) return kBucketsByDefault;
@@ -117,7 +117,7 @@ class CurvesTask : public std::enable_shared_from_this<CurvesTask> {
 
   void LookCloser() {
     is_look_ = daemon_.curves.BeginLook();
-    if (!is_look_) return Go(kLookAgainAfter);
+    if (!is_look_) return Go(kCurvesLookAgainAfter);
     book_ = std::make_shared<SharedBook>(daemon_.metrics, job_, ChoiceOf(request_));
     Go();
   }

@@ -1,9 +1,10 @@
-"""Local functions of two sources of one folder or unit must not share a name. Used by lint.py.
+"""Local functions, constants and types of two sources of one folder or unit must not share a name. Used by lint.py.
 
 Several sources of a target are compiled as one translation unit (cmake/MusterUnits.cmake): those of a folder, and those
 that a CMakeLists.txt puts into a unit by its name. Two local functions with the same name and the same
 parameters are a compiler error there. With different parameters they become overloads, and a call may silently reach the
-other file's function. This check finds those.
+other file's function. This check finds those, and constants and types that only some build tree (release, sanitizers, fuzzing)
+compiles as one source.
 """
 import collections
 import os
@@ -14,6 +15,8 @@ CLOSES = re.compile(r"^\}  // namespace$")
 # A definition or declaration at the left margin: a return type, a name, an open parenthesis.
 FUNCTION = re.compile(r"^(?!using |namespace |class |struct |enum |template|static_assert|return |#|//|\}|friend )"
                       r"[A-Za-z_][\w:<>,*&\[\]() ]*?[ *&>]([A-Za-z_]\w*)\((?!\*)")
+# One that is a constant or a type.
+OTHER = re.compile(r"^(?:(?:constexpr|const)\b.*?\b(k[A-Z]\w*)\s*(?:\[[^\]]*\])?\s*[={;]|(?:struct|class|enum class) (\w+) [:{f])")
 # muster_sources(TARGET … UNIT NAME a.cc…) and muster_trainer_area(NAME UNIT NAME SOURCES a.cc…).
 NAMED = re.compile(r"muster_(?:sources\((\w+)(?: COLD)?|trainer_(area)\(\w+) UNIT (\w+)\s([^()]*)\)")
 ALONE = re.compile(r"^(tests|trainer/plugins)/")  # each source is a separate target
@@ -28,10 +31,11 @@ def local_functions(lines):
         elif CLOSES.match(line):
             inside = False
         elif inside or line.startswith("static "):
-            found = FUNCTION.match(line)
-            if found and found.group(1) not in seen and not found.group(1).startswith("operator"):
-                seen.add(found.group(1))
-                yield number, found.group(1)
+            found = FUNCTION.match(line) or (OTHER.match(line) if inside else None)
+            name = found and next(filter(None, found.groups()))
+            if name and name not in seen and not name.startswith("operator"):
+                seen.add(name)
+                yield number, name
 
 
 def units(sources):
@@ -58,5 +62,5 @@ def findings(sources):
     for (_, name), where in sorted(places.items()):
         first = where[0]
         for path, number in where[1:]:
-            yield path, number, (f"{name}: {first[0]}:{first[1]} has a local function of this name, and both may be "
+            yield path, number, (f"{name}: {first[0]}:{first[1]} has a local name like it, and both may be "
                                  "compiled as one source: rename one or share it")

@@ -18,10 +18,15 @@ class LocalNames(unittest.TestCase):
         other = source("a/b/other.cc", "std::string NameIn(const File& file) {", "  return Base(file);", "}")
         found = list(local_names.findings([one, other]))
         self.assertEqual([(path, line) for path, line, _ in found], [("a/b/other.cc", 3)])
-        self.assertIn("NameIn: a/b/one.cc:3 has a local function of this name", found[0][2])
+        self.assertIn("NameIn: a/b/one.cc:3 has a local name like it", found[0][2])
 
     def test_static_functions_count(self):
         self.assertEqual(names(("a/one.cc", ["static int Sum(int a) {"]), ("a/other.cc", ["static int Sum(long a) {"])), ["Sum"])
+
+    def test_constants_and_types_count(self):
+        for line in ("constexpr size_t kInputBytes = 4;", "constexpr char kWords[] = \"a\";", "struct Row {", "enum class Way { kOne };"):
+            self.assertEqual(len(names(source("a/one.cc", line), source("a/other.cc", line))), 1, line)
+            self.assertEqual(names(("a/one.cc", [line]), ("a/other.cc", [line])), [], line)
 
     def test_overloads_of_one_source_are_its_own(self):
         self.assertEqual(names(source("a/one.cc", "int Sum(int a) {", "}", "int Sum(long a) {", "}")), [])

@@ -1,8 +1,10 @@
 #include "client/arguments.h"
+#include "absl/strings/str_split.h"
 
 #include <algorithm>
 #include <limits>
 
+#include "absl/strings/str_split.h"
 #include "client/errors.h"
 #include "client/peer_words.h"
 #include "common/status.h"
@@ -52,24 +54,26 @@ const Command* DefaultOfGroup(std::string_view group, const std::vector<std::str
 
 }  // namespace
 
+std::string Arguments::UsageLine() const {
+  return common::StrCat("jobctl ", command_->name, command_->arguments.empty() ? "" : " ",
+                        command_->arguments);
+}
+
 absl::Status Arguments::CheckMost(int most) const {
   if (most < 0 || static_cast<int>(words_.size()) <= most) return absl::OkStatus();
   std::string line;
   for (const std::string& word : words_) common::StrAppend(&line, " ", word);
-  return Usage("JC1004",
-               common::StrCat("\"", words_[most], "\" is one argument too many: jobctl ",
-                              command_->name, " ", command_->arguments),
-               command_->rest ? common::StrCat("a command stands behind `--`: jobctl ",
-                                               command_->name, " --", line)
-                              : HelpFix(command_));
+  return Usage(
+      "JC1004", common::StrCat("\"", words_[most], "\" is one argument too many: ", UsageLine()),
+      command_->rest
+          ? common::StrCat("a command stands behind `--`: jobctl ", command_->name, " --", line)
+          : HelpFix(command_));
 }
 
 absl::Status Arguments::CheckWords() const {
   if (static_cast<int>(words_.size()) < command_->least) {
-    return Usage(
-        "JC1004",
-        common::StrCat("an argument is missing: jobctl ", command_->name, " ", command_->arguments),
-        HelpFix(command_));
+    return Usage("JC1004", common::StrCat("an argument is missing: ", UsageLine()),
+                 HelpFix(command_));
   }
   RETURN_IF_ERROR(CheckMost(command_->most));
   if (has_rest_ && rest_.empty()) {
@@ -155,6 +159,14 @@ std::string Arguments::Get(std::string_view flag, std::string_view otherwise) co
 std::vector<std::string> Arguments::All(std::string_view flag) const {
   const auto found = flags_.find(flag);
   return found == flags_.end() ? std::vector<std::string>() : found->second;
+}
+
+std::vector<std::string> Arguments::Listed(std::string_view flag) const {
+  std::vector<std::string> words;
+  for (const std::string& list : All(flag)) {
+    for (const auto word : absl::StrSplit(list, ',', absl::SkipEmpty())) words.emplace_back(word);
+  }
+  return words;
 }
 
 absl::StatusOr<int64_t> Arguments::Number(std::string_view flag, int64_t least, int64_t most,

@@ -25,6 +25,8 @@ class Arguments {
   // The last value given, or `otherwise`.
   std::string Get(std::string_view flag, std::string_view otherwise = {}) const;
   std::vector<std::string> All(std::string_view flag) const;
+  // Of a flag that takes lists: the words of all of them, "a,b" as two.
+  std::vector<std::string> Listed(std::string_view flag) const;
   absl::StatusOr<int64_t> Number(std::string_view flag, int64_t least, int64_t most,
                                  int64_t otherwise) const;
   absl::StatusOr<int64_t> DurationMs(std::string_view flag, int64_t otherwise) const;
@@ -40,6 +42,7 @@ class Arguments {
   absl::Status ReadRest(std::vector<std::string> left);
   absl::Status Read(std::vector<std::string>* left, bool first_word_ends);
   absl::Status CheckWords() const;
+  std::string UsageLine() const;
 
   const Command* command_ = nullptr;
   std::string group_;  // "ckpt" of "ckpt ls"

@@ -23,8 +23,8 @@ struct BatchScript {
   std::string name;  // "job.sbatch"
   std::string_view content;
   std::vector<std::string> arguments;
-  std::vector<std::string>
-      ignored;  // what may be left out although the job then means something else
+  // What may be left out although the job then means something else.
+  std::vector<std::string> ignored;
 };
 // The script as a job file. Errors: JC1010, JC1013 (what is not ignored), and those of the file.
 absl::StatusOr<BatchJob> JobOfSbatch(const BatchScript& script, const Environment& environment,

@@ -10,7 +10,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "client/arguments.h"
 #include "client/errors.h"
 #include "client/exact_number.h"
@@ -264,14 +263,8 @@ absl::StatusOr<ListingOptions> ListingOptions::From(const Arguments& arguments,
                                                     std::string_view default_output) {
   ListingOptions options;
   options.output = arguments.Get("output", default_output);
-  for (const std::string& list : arguments.All("columns")) {
-    for (const auto part : absl::StrSplit(list, ',', absl::SkipEmpty()))
-      options.columns.emplace_back(part);
-  }
-  for (const std::string& list : arguments.All("filter")) {
-    for (const auto part : absl::StrSplit(list, ',', absl::SkipEmpty()))
-      options.filters.emplace_back(part);
-  }
+  options.columns = arguments.Listed("columns");
+  options.filters = arguments.Listed("filter");
   options.sort = arguments.Get("sort");
   options.headers = !arguments.Has("no-headers");
   ASSIGN_OR_RETURN(options.limit, arguments.Number("limit", 0, 1'000'000, 0));

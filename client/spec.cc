@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_split.h"
 #include "client/arguments.h"
 #include "client/batch_file.h"
 #include "client/code_sync.h"
@@ -341,10 +340,7 @@ absl::StatusOr<JobFile> LoadFile(Session& session, const Arguments& arguments, v
     script.arguments.assign(arguments.words().begin() + 1, arguments.words().end());
     script.arguments.insert(script.arguments.end(), arguments.rest().begin(),
                             arguments.rest().end());
-    for (const std::string& list : arguments.All("ignore")) {
-      for (const auto each : absl::StrSplit(list, ',', absl::SkipEmpty()))
-        script.ignored.emplace_back(each);
-    }
+    script.ignored = arguments.Listed("ignore");
     ASSIGN_OR_RETURN(BatchJob job, JobOfSbatch(script, Variable, [&](const std::string& kind) {
                        return MostOnANode(session, kind);
                      }));

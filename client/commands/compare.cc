@@ -1,7 +1,6 @@
 // jobctl compare.
 #include <algorithm>
 
-#include "absl/strings/str_split.h"
 #include "client/arguments.h"
 #include "client/commands/commands.h"
 #include "client/compare/comparison.h"
@@ -66,10 +65,7 @@ absl::StatusOr<CompareRequest> CompareRequestOf(const Arguments& arguments) {
   if (request.runs.size() < 2) {
     return Usage("JC1004", "there is only one run to compare", "jobctl compare A B");
   }
-  for (const std::string& list : arguments.All("key")) {
-    for (const auto key : absl::StrSplit(list, ',', absl::SkipEmpty()))
-      request.wanted.keys.emplace_back(key);
-  }
+  request.wanted.keys = arguments.Listed("key");
   ASSIGN_OR_RETURN(request.wanted.rank, arguments.Number("rank", 0, INT32_MAX, -1));
   ASSIGN_OR_RETURN(request.setup.steps_per_epoch,
                    arguments.Number("steps-per-epoch", 1, INT64_MAX, 0));

@@ -1,7 +1,6 @@
 // jobctl export.
 #include <optional>
 
-#include "absl/strings/str_split.h"
 #include "client/arguments.h"
 #include "client/commands/commands.h"
 #include "client/configuration.h"
@@ -55,10 +54,7 @@ struct ExportRequest {
 
 absl::StatusOr<ExportRequest> ExportRequestOf(const Arguments& arguments, Connection& connection) {
   ExportRequest request;
-  for (const std::string& list : arguments.All("key")) {
-    for (const auto key : absl::StrSplit(list, ',', absl::SkipEmpty()))
-      request.selection.keys.emplace_back(key);
-  }
+  request.selection.keys = arguments.Listed("key");
   ASSIGN_OR_RETURN(request.selection.rank, arguments.Number("rank", 0, INT32_MAX, -1));
   ASSIGN_OR_RETURN(request.selection.attempt, arguments.Number("attempt", 0, INT32_MAX, -1));
   request.out = arguments.Get("out");

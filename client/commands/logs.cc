@@ -187,10 +187,7 @@ absl::StatusOr<int> Logs(Session& session, const Arguments& arguments) {
   request.set_job(arguments.words()[0]);
   request.set_follow(arguments.Has("follow"));
   for (const std::string& list : arguments.All("rank")) RETURN_IF_ERROR(AddRanks(list, &request));
-  for (const std::string& list : arguments.All("node")) {
-    for (const auto part : absl::StrSplit(list, ',', absl::SkipEmpty()))
-      request.add_nodes(std::string(part));
-  }
+  for (const std::string& node : arguments.Listed("node")) request.add_nodes(node);
   request.set_attempt(-1);
   if (arguments.Get("attempt") == "last") {
     request.set_attempt(-2);

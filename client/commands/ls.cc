@@ -5,7 +5,6 @@
 #include <functional>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/str_split.h"
 #include "client/arguments.h"
 #include "client/commands/commands.h"
 #include "client/connection.h"
@@ -44,38 +43,33 @@ absl::StatusOr<v1::ListJobsRequest> Request(const Arguments& arguments) {
   v1::ListJobsRequest request;
   request.set_all(arguments.Has("all") || arguments.Has("state"));
   request.set_assess(arguments.Has("wasted"));
-  for (const std::string& list : arguments.All("label")) {
-    for (const auto part : absl::StrSplit(list, ',', absl::SkipEmpty()))
-      request.add_labels(std::string(part));
-  }
+  for (const std::string& label : arguments.Listed("label")) request.add_labels(label);
   // Also checked by the coordinator; here before anything is asked of it.
   RETURN_IF_ERROR(
       job::ParseLabelTerms({request.labels().begin(), request.labels().end()}).status());
   request.set_project(arguments.Get("project"));
   request.set_owner(arguments.Get("owner"));
   if (arguments.Has("mine")) {
-    request.set_mine(
-        true);  // the coordinator knows who asks; one of 0.2.0 knows local accounts alone
+    // The coordinator knows who asks; one of 0.2.0 reads the owner, and knows local accounts alone.
+    request.set_mine(true);
     request.set_owner(StrCat("uid:", getuid()));
   }
-  for (const std::string& list : arguments.All("state")) {
-    for (const auto part : absl::StrSplit(list, ',', absl::SkipEmpty())) {
-      v1::JobState state;
-      if (!v1::JobState_Parse(StrCat("JOB_STATE_", absl::AsciiStrToUpper(part)), &state) ||
-          state == 0) {
-        std::vector<std::string> names;
-        for (int i = 1; i <= v1::JobState_MAX; ++i) {
-          names.push_back(absl::AsciiStrToLower(StateName(static_cast<v1::JobState>(i))));
-        }
-        const std::vector<std::string_view> views(names.begin(), names.end());
-        return Usage(
-            "JC1004",
-            StrCat("there is no job state \"", std::string(part), "\"",
-                   DidYouMean(common::Nearest(absl::AsciiStrToLower(part), views))),
-            "--state queued,starting,running,stopping,restarting,succeeded,failed,cancelled");
+  for (const std::string& word : arguments.Listed("state")) {
+    v1::JobState state;
+    if (!v1::JobState_Parse(StrCat("JOB_STATE_", absl::AsciiStrToUpper(word)), &state) ||
+        state == 0) {
+      std::vector<std::string> names;
+      for (int i = 1; i <= v1::JobState_MAX; ++i) {
+        names.push_back(absl::AsciiStrToLower(StateName(static_cast<v1::JobState>(i))));
       }
-      request.add_states(state);
+      const std::vector<std::string_view> views(names.begin(), names.end());
+      return Usage(
+          "JC1004",
+          StrCat("there is no job state \"", word, "\"",
+                 DidYouMean(common::Nearest(absl::AsciiStrToLower(word), views))),
+          "--state queued,starting,running,stopping,restarting,succeeded,failed,cancelled");
     }
+    request.add_states(state);
   }
   return request;
 }

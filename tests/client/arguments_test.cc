@@ -161,6 +161,14 @@ TEST(ArgumentsTest, TheFixOfAWrongLineIsALineThatCanBeTyped) {
   EXPECT_EQ(fix({"--watch", "ls"}), "put it after its command: jobctl ls --watch");
 }
 
+TEST(ArgumentsTest, ListsMayBeRepeatedAndHaveCommas) {
+  const auto arguments = Arguments::Parse({"ls", "-l", "a=1,b", "--label=c,,", "-l", "a=1"});
+  EXPECT_EQ(arguments->Listed("label"), (std::vector<std::string>{"a=1", "b", "c", "a=1"}));
+  EXPECT_TRUE(arguments->Listed("state").empty());
+  EXPECT_EQ(common::ProblemOf(Arguments::Parse({"down", "x"}).status()).what,
+            "\"x\" is one argument too many: jobctl down");
+}
+
 TEST(ArgumentsTest, TheVersionMayBeAskedForWithOrWithoutACommand) {
   for (const Line& line : {Line{"--version"}, Line{"-V"}, Line{"show", "-V"}, Line{"-q", "-V"}}) {
     const auto parsed = Arguments::Parse(line);

@@ -84,6 +84,12 @@ std::string FindingHead(const v1::Assessment& assessment, const Terminal& termin
   return out + "\n";
 }
 
+std::string FindingLines(const v1::Assessment& assessment, const Terminal& terminal) {
+  std::string out;
+  for (const v1::Finding& finding : assessment.findings()) AddOne(finding, terminal, &out);
+  return out;
+}
+
 std::string FindingList(const v1::Assessment& assessment, const Terminal& terminal) {
   std::string out;
   for (const v1::Finding& finding : assessment.findings()) {

@@ -14,7 +14,9 @@ namespace muster::client {
 //     fix: jobctl run -n 2 -- python train.py
 // and a line that counts the others. Empty without findings.
 std::string FindingHead(const v1::Assessment& assessment, const Terminal& terminal);
-// Every finding with its numbers.
+// Each with its cause and fix.
+std::string FindingLines(const v1::Assessment& assessment, const Terminal& terminal);
+// The same, with their numbers.
 std::string FindingList(const v1::Assessment& assessment, const Terminal& terminal);
 // Where the device time went: a line for each part with its share, and who lost how much of it.
 std::string LedgerText(const v1::Ledger& ledger, const Terminal& terminal);

@@ -113,6 +113,9 @@ void AddPolicies(const v1::JobSpec& spec, Fields* fields) {
     fields->Add(kPolicy, "checkpoint writers", "all");
   }
   if (spec.logs() == v1::LOG_POLICY_BLOCK) fields->Add(kPolicy, "logs", "block");
+  if (spec.logs_keep_bytes() > 0)
+    fields->Add(kPolicy, "logs kept", common::ExactBytes(spec.logs_keep_bytes()));
+  fields->Add(kPolicy, "metric", spec.metric());
   if (spec.on_node_loss() == v1::ON_NODE_LOSS_WAIT) fields->Add(kPolicy, "on node loss", "wait");
   if (spec.resume_step() > 0) {
     fields->Add(kPolicy, "started from step", std::to_string(spec.resume_step()));

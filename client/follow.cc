@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "client/assessment_text.h"
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/job_parts.h"
@@ -33,6 +34,7 @@ using std::chrono::steady_clock;
 // progressing.
 constexpr auto kLogsStandStill = std::chrono::seconds(15);
 constexpr auto kQueuePatience = std::chrono::milliseconds(500);
+constexpr int64_t kLookedAtMs = 2'000;
 constexpr auto kReconnectLimit = std::chrono::seconds(60);
 
 bool IsLost(const absl::Status& status) { return status.code() == absl::StatusCode::kUnavailable; }
@@ -69,6 +71,7 @@ class AttachedRun {
     printer_.Finish();
     fflush(stdout);
     session_.Note(Verdict(record_, session_.terminal().color_err));
+    SayFindings(*connection);
     if (interrupted_ && record_.state() == v1::JOB_STATE_CANCELLED) return kExitDetached;
     return RunExitCode(record_);
   }
@@ -145,6 +148,15 @@ class AttachedRun {
                            record_.failures() + record_.node_losses(), ")"));
     }
     attempt_ = number;
+  }
+
+  // What is true of the whole run although it succeeded. Shorter ones were not looked at.
+  void SayFindings(Connection& connection) {
+    if (record_.state() != v1::JOB_STATE_SUCCEEDED || record_.ran_ms() < kLookedAtMs) return;
+    const absl::StatusOr<v1::Assessment> assessment = connection.AssessJob(name_);
+    if (!assessment.ok() || assessment->findings().empty()) return;
+    const std::string text = FindingLines(*assessment, session_.terminal());
+    session_.Note(text.substr(0, text.find_last_not_of('\n') + 1));
   }
 
   // A job that waits only briefly needs no note.

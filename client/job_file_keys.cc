@@ -263,6 +263,24 @@ constexpr JobKey kKeys[] = {
      [](const KeyValue& value, JobSpec* spec) {
        spec->set_logs(value.number == 0 ? v1::LOG_POLICY_DROP : v1::LOG_POLICY_BLOCK);
      }},
+    {"logs_keep",
+     KeyType::kSize,
+     "How much of the job's output is kept, the newest; what is removed is told where it was. "
+     "Default: what the coordinator keeps of a job (--job-log-quota)",
+     0,
+     0,
+     {},
+     [](const KeyValue& value, JobSpec* spec) {
+       spec->set_logs_keep_bytes(static_cast<uint64_t>(value.number));
+     }},
+    {"metric",
+     KeyType::kString,
+     "The metric that `jobctl ls`, `show` and the page show of the job, as `val/acc`. Default: its "
+     "loss",
+     0,
+     0,
+     {},
+     [](const KeyValue& value, JobSpec* spec) { spec->set_metric(value.text); }},
     {"log_dir",
      KeyType::kString,
      "A directory on the nodes that gets a copy of every rank's output. A copy that cannot be "

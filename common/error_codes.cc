@@ -435,6 +435,16 @@ constexpr ErrorCode kCodes[] = {
      "were written. Workers resend what they still have; the rest is a marked gap, and "
      "what follows is served.",
      "Look at the disk (SMART, the kernel's log); `muster-coordinator check` reads everything."},
+    {"JC1624", "output quota not kept",
+     "The output of a job has reached its quota, and its oldest segments could not be removed. "
+     "Output "
+     "is still stored.",
+     "The message has the reason; look at the disk. `jobctl rm` removes finished jobs."},
+    {"JC1625", "metrics quota reached",
+     "A job has what is kept of one job's metrics. Newer points are not stored; `jobctl ls` and "
+     "the "
+     "page still show their newest values.",
+     "Report fewer values or less often; an operator raises --job-metrics-quota."},
     {"JC1701", "code quota exceeded",
      "The code that is to be sent is more than the project may still keep on the coordinator. An "
      "object counts at least 4 KiB.",

@@ -36,7 +36,10 @@ absl::Status Assessor::CatchUp(const v1::JobRecord& job, common::Now now, Known&
 }
 
 void Assessor::TakeSamples(const v1::JobRecord& job, common::Now now, Known& known) const {
-  if (job.finished_ms() > 0 || job.attempts().empty()) {
+  if (job.attempts().empty()) return;
+  if (job.finished_ms() > 0) {
+    // One that was too short to be assessed while it ran.
+    if (known.watch == nullptr && known.samples.empty()) ReadSamples(job, now, known.samples);
     known.watch = nullptr;
   } else if (known.watch == nullptr && IsMeasured(job.id())) {
     known.watch = samples_.Watch(job.id(), [waiting = known.waiting](const v1::SampleBatch& batch) {
@@ -59,12 +62,16 @@ void Assessor::TakeSamples(const v1::JobRecord& job, common::Now now, Known& kno
 void Assessor::ReadSamples(const v1::JobRecord& job, common::Now now,
                            SampleHistory& samples) const {
   const uint32_t attempt = job.attempts().rbegin()->number();
-  const int64_t newest_ms = now.wall_ms - SampleHistory::kNewestMs;
+  const int64_t end_ms = job.finished_ms() > 0 ? job.finished_ms() : now.wall_ms;
+  const int64_t newest_ms = end_ms - SampleHistory::kNewestMs;
   v1::SampleBucket bucket;
   const auto minutes =
       samples_.Read({.job = job.id(), .attempt = attempt, .tier = v1::SAMPLE_TIER_MINUTE});
   while (minutes->Next(bucket).value_or(false)) {
-    if (bucket.last().time_ms() < newest_ms) samples.TakeEarlier(bucket.max(), bucket.batches());
+    if (bucket.last().time_ms() < newest_ms) {
+      bucket.mutable_max()->set_meeting(bucket.last().meeting());
+      samples.TakeEarlier(bucket.max(), bucket.batches());
+    }
   }
   const auto seconds = samples_.Read({.job = job.id(), .attempt = attempt, .since_ms = newest_ms});
   while (seconds->Next(bucket).value_or(false)) samples.Take(bucket.last());

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "coordinator/core/state.h"
+#include "coordinator/disk_share.h"
 #include "coordinator/identity/enrolment.h"
 #include "coordinator/notify/address.h"
 #include "coordinator/oidc/client.h"
@@ -34,6 +35,9 @@ struct Config {
   Retention retention;
   // What each project may keep of jobs' code; 0: no limit.
   uint64_t code_quota_bytes = 100'000'000'000;
+  // What one job may keep: of its output the newest, of its metrics the first.
+  DiskShare job_logs{.percent = 10};
+  DiskShare job_metrics{.percent = 2};
   // The shortest pause or loss that findings speak of (docs/findings.md).
   int64_t findings_floor_ms = 60'000;
 };

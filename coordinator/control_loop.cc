@@ -11,6 +11,7 @@
 #include "coordinator/core/apply.h"
 #include "coordinator/core/timers.h"
 #include "coordinator/core/views.h"
+#include "coordinator/headroom.h"
 
 namespace muster::coordinator {
 
@@ -67,15 +68,18 @@ void ControlLoop::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
+absl::Status ControlLoop::MaySubmit() const {
+  if (!disk_full_) return absl::OkStatus();
+  return common::MakeProblem(
+      absl::StatusCode::kResourceExhausted,
+      {.code = "JC1605",
+       .what = "the coordinator's disk is full, so new jobs cannot be recorded; running jobs "
+               "continue",
+       .fix = FixOfFullDisk(journal_.Place())});
+}
+
 absl::Status ControlLoop::Submit(Input input, Done done) {
-  if (disk_full_ && std::holds_alternative<SubmitInput>(input)) {
-    return common::MakeProblem(
-        absl::StatusCode::kResourceExhausted,
-        {.code = "JC1605",
-         .what = "the coordinator's disk is full, so new jobs cannot be recorded; running jobs "
-                 "continue",
-         .fix = "free space on the disk of its data directory, then submit again"});
-  }
+  if (std::holds_alternative<SubmitInput>(input)) RETURN_IF_ERROR(MaySubmit());
   Entry entry{.what = std::move(input), .done = std::move(done), .is_request = true};
   {
     std::lock_guard lock(mutex_);
@@ -146,8 +150,9 @@ void ControlLoop::OnDurable(uint64_t turn) {
 void ControlLoop::OnStuck(const absl::Status& why) {
   {
     std::lock_guard lock(mutex_);
-    // Called again with each retry: the first call must not be lost before the loop has seen it.
-    got_stuck_ |= !why.ok() && why_stuck_.ok();
+    // Called again with each retry.
+    got_stuck_ = !why.ok();
+    stuck_tries_ = why.ok() ? 0 : stuck_tries_ + 1;
     why_stuck_ = why;
   }
   wake_.notify_one();
@@ -401,14 +406,30 @@ void ControlLoop::ReleaseDurable() {
   }
 }
 
+// Whoever waits gets what the last reserve is for, before they are refused.
 void ControlLoop::RefuseWhatIsStuck() {
   absl::Status why;
+  uint64_t tries = 0;
   {
     std::lock_guard lock(mutex_);
     why = why_stuck_;
+    tries = stuck_tries_;
     got_stuck_ = false;
   }
-  if (why.ok()) return;
+  if (why.ok()) {
+    asked_at_try_.reset();
+    return;
+  }
+  if (std::none_of(releases_.begin(), releases_.end(),
+                   [](const Release& release) { return release.refused != nullptr; })) {
+    return;
+  }
+  if (!asked_at_try_.has_value()) {
+    asked_at_try_ = tries;
+    return journal_.UseLastReserve();
+  }
+  // One try may have been under way when the reserve was asked for.
+  if (tries < *asked_at_try_ + 2) return;
   std::erase_if(releases_, [&](const Release& release) {
     if (release.refused) release.refused(why);
     return release.refused != nullptr;

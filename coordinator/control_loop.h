@@ -95,6 +95,8 @@ class ControlLoop {
   // From the journal's thread.
   void OnDurable(uint64_t turn);
   void OnDiskFull(bool full) { disk_full_ = full; }
+  // RESOURCE_EXHAUSTED: the disk is full, so no job can be submitted.
+  absl::Status MaySubmit() const;
   void OnStuck(const absl::Status& why);
 
   uint64_t NextSession() { return next_session_++; }
@@ -166,6 +168,7 @@ class ControlLoop {
   uint64_t last_appended_ = 0;
   uint64_t events_since_snapshot_ = 0;
   std::string alarm_;
+  std::optional<uint64_t> asked_at_try_;  // the last reserve, by stuck_tries_
 
   std::atomic<uint64_t> next_session_ = 1;
   std::atomic<bool> disk_full_ = false;
@@ -176,7 +179,8 @@ class ControlLoop {
   size_t queued_requests_ = 0;
   uint64_t durable_turn_ = 0;
   absl::Status why_stuck_;
-  bool got_stuck_ = false;  // and no request was refused for it yet
+  uint64_t stuck_tries_ = 0;  // commits that failed since it is stuck
+  bool got_stuck_ = false;    // since the loop looked last
   bool stopping_ = false;
   std::thread thread_;
 };

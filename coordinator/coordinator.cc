@@ -62,6 +62,9 @@ constexpr std::chrono::milliseconds kLockPatience{1'000};
 constexpr std::chrono::milliseconds kNoPatience{0};
 constexpr std::chrono::seconds kLivedKeptEvery{5};
 constexpr std::chrono::hours kCertificateLookedAtEvery{1};
+// Free space: fewer percent than this are told, until there are more than that.
+constexpr uint64_t kLowPercent = 10;
+constexpr uint64_t kRoomyPercent = 12;
 
 // A private coordinator runs as its user, who may call anything anyway.
 std::vector<Network> MayBeNotified(const Config& config) {
@@ -116,6 +119,8 @@ struct Coordinator::Parts {
   void KeepCertificate();
   // Now and every few seconds, until the pool stops.
   void KeepLived();
+  // Says when the disk has become almost full, and when it is so no longer.
+  void TellDiskSpace();
 
   const Config config;
   const std::unique_ptr<Cluster> cluster;  // null: there are no identities
@@ -153,6 +158,7 @@ struct Coordinator::Parts {
   std::unique_ptr<Daemon> daemon;
   std::unique_ptr<RpcServer> server;
   std::unique_ptr<PrivateWorker> worker;
+  std::optional<bool> disk_is_low;  // KeepLived's; empty: not said yet
   bool is_down = false;
 };
 
@@ -278,14 +284,29 @@ void Coordinator::Parts::KeepLived() {
   if (statvfs(paths.Root().c_str(), &disk) == 0) {
     daemon->disk_bytes = uint64_t{disk.f_blocks} * disk.f_frsize;
     daemon->disk_free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
+    TellDiskSpace();
   }
   pool.PostAfter(kLivedKeptEvery, [this] { KeepLived(); });
+}
+
+void Coordinator::Parts::TellDiskSpace() {
+  const uint64_t total = daemon->disk_bytes, free = daemon->disk_free_bytes;
+  const uint64_t border = total / 100 * (disk_is_low.value_or(false) ? kRoomyPercent : kLowPercent);
+  const bool is_low = free < border;
+  if (disk_is_low == is_low) return;
+  disk_is_low = is_low;
+  DiskSpaceInput input;
+  input.space.set_low(is_low);
+  input.space.set_free_bytes(free);
+  input.space.set_total_bytes(total);
+  loop->Say(std::move(input));
 }
 
 void Coordinator::Parts::Serve() {
   stores.journal->Start({.durable = [this](uint64_t turn) { loop->OnDurable(turn); },
                          .disk_full =
                              [this](bool full) {
+                               stores.gate->SetFull(full);
                                loop->OnDiskFull(full);
                                common::LogWarning(
                                    full ? "the disk is full: new jobs are refused"
@@ -303,6 +324,7 @@ void Coordinator::Parts::Serve() {
   loop->Start(std::move(callbacks));
   loop->Ask([this](const LoopView& view) -> std::function<void()> {
     for (const auto& [id, job] : view.state.jobs) {
+      TellStores(*daemon, id, job.spec());
       reads.Post([this, job = id] { stores.metrics->Warm(job); });
     }
     return [live = view.state.jobs.size(), this] { lifetime.SetLiveJobs(live); };

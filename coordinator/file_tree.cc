@@ -84,6 +84,17 @@ absl::Status WalkFiles(const std::string& root, const std::string& path,
   return Visit(directory.get(), path, path, visitor, kDepthMax);
 }
 
+uint64_t BytesBelow(const std::string& root, const std::string& path) {
+  uint64_t bytes = 0;
+  const auto add = [&bytes](const TreeFile& file) {
+    bytes += file.size;
+    return absl::OkStatus();
+  };
+  const auto pass = [](const std::string&) { return absl::OkStatus(); };
+  WalkFiles(root, path, {.file = add, .odd = pass}).IgnoreError();
+  return bytes;
+}
+
 absl::StatusOr<UniqueFd> OpenBelow(const std::string& root, const std::string& path, int flags,
                                    bool make_directories) {
   if (!common::StaysInside(path)) {

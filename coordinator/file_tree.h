@@ -29,6 +29,9 @@ struct TreeVisitor {
 absl::Status WalkFiles(const std::string& root, const std::string& path,
                        const TreeVisitor& visitor);
 
+// Of all its regular files that can be seen.
+uint64_t BytesBelow(const std::string& root, const std::string& path);
+
 // Opens ROOT/PATH component by component. INVALID_ARGUMENT when one of them is a symbolic link, or
 // the last is not a regular file. With `make_directories`, those that are missing are made.
 absl::StatusOr<common::UniqueFd> OpenBelow(const std::string& root, const std::string& path,

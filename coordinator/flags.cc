@@ -53,6 +53,18 @@ void AddCodeQuota(CLI::App& app, uint64_t& bytes) {
              "; 0: no limit)"));
 }
 
+void AddDiskShare(CLI::App& app, const std::string& flag, const std::string& what,
+                  DiskShare& share) {
+  app.add_option_function<std::string>(
+      flag,
+      [flag, &share](const std::string& text) {
+        const absl::StatusOr<DiskShare> parsed = ParseDiskShare(text);
+        if (!parsed.ok()) throw CLI::ValidationError(flag, std::string(parsed.status().message()));
+        share = *parsed;
+      },
+      StrCat(what, ": a size, or a share of its disk (default ", share.Text(), "; 0: no limit)"));
+}
+
 void AddOidc(CLI::App& app, oidc::Settings& oidc) {
   app.add_option("--oidc-issuer", oidc.issuer,
                  "people sign in at this OpenID Connect provider (jobctl login --oidc)");
@@ -109,6 +121,11 @@ void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks,
                  "days that a finished job is kept (default 30)")
       ->check(CLI::Range(int64_t{0}, int64_t{36'500}));
   AddCodeQuota(app, config.code_quota_bytes);
+  AddDiskShare(app, "--job-log-quota",
+               "how much output of one job is kept, the newest; logs_keep in a job file lowers it",
+               config.job_logs);
+  AddDiskShare(app, "--job-metrics-quota", "how much of one job's metrics is kept, the first",
+               config.job_metrics);
   app.add_option("--notify-allow", networks,
                  "jobs may notify webhooks in this network too, like 10.0.0.0/8; may be repeated");
   AddLife(app, "--worker-certificate", "of a worker", config.worker_certificate_ms);

@@ -1,5 +1,6 @@
 // A file of zeros that is deleted when the disk is full, so that running jobs can still be recorded
-// while new ones are refused. The journal's thread.
+// while new ones are refused. A second, smaller one is deleted when that space is used up as well and
+// somebody asks for something: for whoever frees the disk (ls, cancel, rm). The journal's thread.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,10 @@ namespace muster::coordinator {
 class Headroom {
  public:
   static constexpr uint64_t kBytes = 16 << 20;
+  static constexpr uint64_t kLastBytes = 4 << 20;
 
-  explicit Headroom(std::string path) : path_(std::move(path)) {}
+  explicit Headroom(std::string path, uint64_t bytes = kBytes)
+      : path_(std::move(path)), bytes_(bytes) {}
   // Creates the file if it is missing. False: there is no room for it.
   bool Reserve();
   // Frees the space. False: there was nothing to free.
@@ -26,6 +29,10 @@ class Headroom {
 
  private:
   std::string path_;
+  uint64_t bytes_;
 };
+
+// What whoever meets a full disk may do about it: the same words wherever it is said.
+std::string FixOfFullDisk(const std::string& data_dir);
 
 }  // namespace muster::coordinator

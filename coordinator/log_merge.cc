@@ -159,6 +159,7 @@ absl::StatusOr<v1::LogRecord> LogMerge::Take(const LogKey& key) {
   record.set_time_us(piece->time_us);
   record.set_dropped(piece->dropped);
   record.set_damaged(piece->damaged);
+  record.set_over_quota(piece->over_quota);
   record.set_end(piece->end);
   if (piece->searched_to.has_value()) record.set_searched_to(*piece->searched_to);
   record.set_matches(piece->matches);

@@ -1,5 +1,7 @@
 #include "coordinator/open_stores.h"
 
+#include <sys/statvfs.h>
+
 #include "common/status.h"
 #include "coordinator/local/blob_store.h"
 #include "coordinator/local/log_store.h"
@@ -14,16 +16,32 @@
 
 namespace muster::coordinator {
 
+namespace {
+
+uint64_t DiskBytes(const std::string& directory) {
+  struct statvfs disk {};
+  if (statvfs(directory.c_str(), &disk) != 0) return 0;
+  return uint64_t{disk.f_blocks} * disk.f_frsize;
+}
+
+}  // namespace
+
 absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
                                   LivedClock& clock,
                                   const std::function<void(const absl::Status&)>& failed) {
   const Paths paths(config.data_dir);
   RETURN_IF_ERROR(ConvertOlderFormat(paths));
   Stores stores;
-  stores.logs = std::make_unique<LocalLogStore>(paths, failed, shares.log_streams);
-  stores.metrics = std::make_unique<LocalMetricStore>(paths, failed, shares.metric_segments);
+  const uint64_t disk_bytes = DiskBytes(config.data_dir);
+  stores.gate = std::make_unique<DiskGate>();
+  stores.logs = std::make_unique<LocalLogStore>(
+      paths, failed,
+      DiskUse{shares.log_streams, config.job_logs.Of(disk_bytes), stores.gate.get()});
+  stores.metrics = std::make_unique<LocalMetricStore>(
+      paths, failed,
+      DiskUse{shares.metric_segments, config.job_metrics.Of(disk_bytes), stores.gate.get()});
   stores.samples = std::make_unique<LocalSampleStore>(paths);
-  ASSIGN_OR_RETURN(stores.blobs, LocalBlobStore::Open(paths));
+  ASSIGN_OR_RETURN(stores.blobs, LocalBlobStore::Open(paths, stores.gate.get()));
   ASSIGN_OR_RETURN(stores.journal, OpenSqliteJournal(paths, &clock));
   ASSIGN_OR_RETURN(stores.index, SqliteJobIndex::Open(paths));
   ASSIGN_OR_RETURN(stores.identities, SqliteIdentityStore::Open(paths));

@@ -14,6 +14,7 @@
 #include "coordinator/paths.h"
 #include "coordinator/stores/blob_store.h"
 #include "coordinator/stores/code_store.h"
+#include "coordinator/stores/disk_gate.h"
 #include "coordinator/stores/identity_store.h"
 #include "coordinator/stores/job_index.h"
 #include "coordinator/stores/journal.h"
@@ -25,6 +26,7 @@ namespace muster::coordinator {
 
 // Constructed in this order, destroyed in reverse.
 struct Stores {
+  std::unique_ptr<DiskGate> gate;
   std::unique_ptr<LogStore> logs;
   std::unique_ptr<MetricStore> metrics;
   std::unique_ptr<SampleStore> samples;

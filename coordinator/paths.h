@@ -31,6 +31,7 @@ class Paths {
   std::string RetentionShare() const { return root_ + "/RETENTION"; }
   // Space that is freed when the disk is full, so that running jobs can still be recorded.
   std::string Headroom() const { return root_ + "/HEADROOM"; }
+  std::string LastHeadroom() const { return root_ + "/HEADROOM-LAST"; }
 
   // Who did what (audit/audit.h).
   std::string AuditRoot() const { return root_ + "/audit"; }

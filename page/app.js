@@ -138,9 +138,10 @@ function showConnection(state) {
 
 async function readAlarm() {
   try {
-    const { alarm: text = "" } = await call("ListNodes", {});
+    const { alarm: ofNodes = "", diskWarning = "" } = await call("ListNodes", {});
+    const text = [ofNodes, diskWarning].filter(Boolean).map(printable).join("\n");
     alarm.hidden = text === "";
-    alarm.textContent = printable(text);
+    alarm.textContent = text;
   } catch {
     // The next change or connection asks again.
   }
@@ -159,7 +160,7 @@ onConnection((state) => {
 listen({
   change(change) {
     current?.view?.onChange?.(change);
-    if (change.events?.some((event) => event.node)) alarmLater();
+    if (change.events?.some((event) => event.node || !event.job)) alarmLater();
   },
   resync() {
     current?.view?.onResync?.();

@@ -17,23 +17,6 @@ namespace muster::worker {
 namespace {
 
 constexpr int kDepthMax = 5;
-constexpr size_t kSourceBytesMax = 500;  // of the coordinator's 512: see event_tailer.cc
-
-bool Look(EventFile* file) {
-  struct statx info {};
-  if (statx(AT_FDCWD, file->path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME,
-            &info) != 0 ||
-      !S_ISREG(info.stx_mode)) {
-    return false;
-  }
-  file->id.inode = info.stx_ino;
-  if ((info.stx_mask & STATX_BTIME) != 0) {
-    file->id.born_us = info.stx_btime.tv_sec * 1'000'000 + info.stx_btime.tv_nsec / 1'000;
-  }
-  if (file->id.born_us == 0) file->id.path = file->path;
-  file->size = info.stx_size;
-  return true;
-}
 
 class Search {
  public:
@@ -56,9 +39,8 @@ class Search {
       const std::string child = relative.empty() ? name : relative + "/" + name;
       if (entry->d_type == DT_DIR) below.push_back(child);
       if (entry->d_type != DT_REG || name.find("tfevents") == std::string::npos) continue;
-      EventFile file{{}, root.path + "/" + child, root.prefix + child, root.shared, 0};
-      const bool sayable = file.source.size() <= kSourceBytesMax && common::IsCleanUtf8(file.path);
-      if (sayable && Look(&file)) found_(std::move(file));
+      EventFile file{{}, root.path + "/" + child, root.prefix + child, root.shared, 0, false};
+      if (IsSayable(file) && Look(&file)) found_(std::move(file));
     }
     if (depth >= kDepthMax) return;
     for (const std::string& child : below) Walk(root, child, depth + 1);
@@ -72,6 +54,27 @@ class Search {
 };
 
 }  // namespace
+
+bool IsSayable(const EventFile& file) {
+  return file.source.size() <= kSourceBytesMax && common::IsCleanUtf8(file.path) &&
+         common::IsCleanUtf8(file.source);
+}
+
+bool Look(EventFile* file) {
+  struct statx info {};
+  if (statx(AT_FDCWD, file->path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME,
+            &info) != 0 ||
+      !S_ISREG(info.stx_mode)) {
+    return false;
+  }
+  file->id.inode = info.stx_ino;
+  if ((info.stx_mask & STATX_BTIME) != 0) {
+    file->id.born_us = info.stx_btime.tv_sec * 1'000'000 + info.stx_btime.tv_nsec / 1'000;
+  }
+  if (file->id.born_us == 0) file->id.path = file->path;
+  file->size = info.stx_size;
+  return true;
+}
 
 std::vector<TailRoot> EventRoots(const Paths& paths, const AttemptKey& key,
                                  const v1::LaunchAttempt& launch) {

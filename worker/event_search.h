@@ -39,7 +39,14 @@ struct EventFile {
   std::string source;  // the root's prefix and the name relative to it
   bool shared = false;
   uint64_t size = 0;
+  bool held = false;  // a rank has it open for writing
 };
+
+inline constexpr size_t kSourceBytesMax = 500;  // of the coordinator's 512: see event_tailer.cc
+// Whether its names may be sent.
+bool IsSayable(const EventFile& file);
+// Fills in id and size. False: it is not a regular file.
+bool Look(EventFile* file);
 
 struct SearchBounds {
   size_t entries = 20'000;  // of directories

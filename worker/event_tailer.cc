@@ -9,12 +9,15 @@
 #include <cmath>
 #include <utility>
 
+#include "common/clock.h"
 #include "common/event_file.h"
 #include "common/files.h"
+#include "common/relative_path.h"
 #include "common/shim_protocol.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "worker/event_writer.h"
+#include "worker/open_event_files.h"
 
 namespace muster::worker {
 namespace {
@@ -26,6 +29,10 @@ constexpr size_t kBytesPerScan = 1 << 20;
 constexpr size_t kRecordBytesRead = 256 * 1024;  // no scalar is larger; larger records are skipped
 constexpr int kPassedOverPerScan = 1'000;
 constexpr size_t kTagBytesMax = 256;
+// Descriptors of ranks are looked at this often, and for at most a fiftieth of a core.
+constexpr int64_t kOpenEveryMs = 1'000;
+constexpr int64_t kOpenShare = 50;
+constexpr int64_t kBornBeforeUs = 2'000'000;
 
 // For seconds from a file: NaN and values that no clock shows become 0.
 int64_t MillisecondsOf(double seconds) {
@@ -96,7 +103,29 @@ std::vector<EventFile> EventTailer::FindUndecided() {
     Note("the search for event files is incomplete", setup_.roots.back().path,
          "its directories have more entries than one scan may list");
   }
+  FindOpen(undecided);
   return undecided;
+}
+
+void EventTailer::FindOpen(std::vector<EventFile>& undecided) {
+  const int64_t began_ms = common::MonotonicMs();
+  if (ranks_.empty() || began_ms < next_open_ms_) return;
+  std::set<int64_t> pids;
+  for (const auto& [pid, rank] : ranks_) pids.insert(pid);
+  for (const OpenEventFile& open : FindOpenEventFiles(pids)) {
+    EventFile file;
+    file.path = setup_.on_node ? setup_.on_node(open.path) : open.path;
+    const bool is_below = !setup_.workdir.empty() && common::IsWithin(open.path, setup_.workdir);
+    file.source = is_below ? open.path.substr(setup_.workdir.size() + 1) : open.path;
+    file.shared = file.held = true;
+    if (!IsSayable(file) || !Look(&file) || file.id.inode != open.inode) continue;
+    if (files_.contains(file.id) || files_.size() + undecided.size() >= kFilesMax) continue;
+    // What was there before the program is not its own, though it goes on writing there.
+    if (file.id.born_us != 0 && file.id.born_us < open.process_started_us - kBornBeforeUs) continue;
+    undecided.push_back(std::move(file));
+  }
+  const int64_t used_ms = common::MonotonicMs() - began_ms;
+  next_open_ms_ = began_ms + std::max(kOpenEveryMs, used_ms * kOpenShare);
 }
 
 bool EventTailer::Decide(const std::vector<EventFile>& files) {
@@ -105,7 +134,7 @@ bool EventTailer::Decide(const std::vector<EventFile>& files) {
     if (files_.contains(file.id)) continue;  // found under two names
     if (const EventLedger::Entry* entry = ledger_->Find(file.id); entry != nullptr) {
       Adopt(file, *entry);
-    } else if (!file.shared) {
+    } else if (!file.shared || (file.held && ledger_->OldSize(file.id) < 0)) {
       Settle(file, true);
     } else if (!ledger_->noted()) {
       Settle(file, callbacks_.known(file.source).first > 0);  // an older worker started it

@@ -7,6 +7,7 @@
 // count (event_ledger.h). What grows or appears later is this attempt's:
 //   if the process in its name is one of the ranks, or is alive and has this attempt's mark
 //   if a living process that has it open for writing has the mark
+//   if a rank has it open for writing, wherever it lies (open_event_files.h)
 //   never if its name has another host
 //   otherwise, with no process to ask, if no other attempt of this worker can have written it
 #pragma once
@@ -44,7 +45,10 @@ class EventTailer {
     std::vector<TailRoot> roots;
     std::string ledger_path;
     uint32_t default_rank = 0;
-    bool sole = true;  // no other node runs ranks of this attempt
+    bool sole = true;          // no other node runs ranks of this attempt
+    std::string workdir = {};  // names of files below it are relative to it
+    // Where a path of the ranks is for this process; empty: as it is.
+    std::function<std::string(const std::string&)> on_node = {};
   };
   EventTailer(Setup setup, Callbacks callbacks);
 
@@ -72,6 +76,8 @@ class EventTailer {
   using Holders = std::map<FileId, int64_t>;
 
   std::vector<EventFile> FindUndecided();
+  // Adds what ranks have open elsewhere, now and then.
+  void FindOpen(std::vector<EventFile>& undecided);
   // True if the next scan has something to decide.
   bool Decide(const std::vector<EventFile>& files);
   Whose Ask(const EventFile& file) const;
@@ -99,6 +105,7 @@ class EventTailer {
   std::map<int64_t, uint32_t> ranks_;  // by pid
   std::set<int64_t> rival_pids_;
   bool crowded_ = false;
+  int64_t next_open_ms_ = 0;
   FileId turn_;  // the file that the last scan ended with
   bool cut_noted_ = false;
 };

@@ -22,6 +22,11 @@ constexpr int64_t kSecondMs = 1'000;
 constexpr uint32_t kDiagnosesPerRank = 4;  // per second
 constexpr char kProgressSource[] = "progress";
 
+// Their working directory as ranks see it, for the names of event files in it.
+std::string SeenWorkdir(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec) {
+  return spec.container().image().empty() ? FindWorkdir(paths, key, spec).Text() : spec.workdir();
+}
+
 }  // namespace
 
 IoThread::IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads,
@@ -285,11 +290,14 @@ void IoThread::PassProgress(const AttemptKey& key, Watched& watched) {
 std::shared_ptr<AttemptScanner> IoThread::MakeScanner(const AttemptKey& key,
                                                       const v1::LaunchAttempt& launch) {
   const v1::NodePart& part = launch.part();
-  return std::make_shared<AttemptScanner>(
-      AttemptScanner::Setup{{key, EventRoots(paths_, key, launch), paths_.EventLedger(key),
-                             part.first_rank(), part.local_world_size() == launch.world_size()},
-                            paths_.CheckpointsDir(key),
-                            metrics_.Known(key)});
+  return std::make_shared<AttemptScanner>(AttemptScanner::Setup{
+      {key, EventRoots(paths_, key, launch), paths_.EventLedger(key), part.first_rank(),
+       part.local_world_size() == launch.world_size(), SeenWorkdir(paths_, key, launch.spec()),
+       [paths = paths_, key, spec = launch.spec()](const std::string& path) {
+         return FindOnNode(paths, key, spec, path).Text();
+       }},
+      paths_.CheckpointsDir(key),
+      metrics_.Known(key)});
 }
 
 // Attempts whose programs may write event files into the same directories; those of one job are
@@ -322,7 +330,7 @@ void IoThread::OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
   copies_.Open(key, launch);
   logs_.Add(key, first, ranks);
   metrics_.Add(key, first, ranks);
-  samples_.Open(key, launch.part());
+  samples_.Open(key, launch.part(), launch.world_size() > 1 ? launch.master_port() : 0);
   watched.scanner = MakeScanner(key, launch);
   watched.roots = EventRoots(paths_, key, launch);
   MeetRivals(key, watched);

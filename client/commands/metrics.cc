@@ -78,7 +78,16 @@ struct Asked {
   std::vector<std::string> keys;
   int64_t rank = -1;
   int64_t attempt = -1;
+  std::string searched;  // where event files were looked for
 };
+
+std::string SearchedPlaces(const v1::JobSpec& spec) {
+  std::string places = "event files in $MUSTER_TENSORBOARD_DIR, in runs/ and lightning_logs/ of ";
+  common::StrAppend(&places, spec.workdir().empty() ? "the working directory" : spec.workdir());
+  for (const std::string& extra : spec.tensorboard_dirs())
+    common::StrAppend(&places, ", in ", extra);
+  return places + ", and those that ranks had open for a second";
+}
 
 absl::StatusOr<Asked> WhatIsAsked(const Arguments& arguments, Connection& connection) {
   Asked asked;
@@ -87,6 +96,7 @@ absl::StatusOr<Asked> WhatIsAsked(const Arguments& arguments, Connection& connec
   ASSIGN_OR_RETURN(asked.rank, arguments.Number("rank", 0, INT32_MAX, -1));
   ASSIGN_OR_RETURN(const v1::GetJobResponse job, connection.GetJob(arguments.words()[0]));
   asked.job = job.record().name();
+  asked.searched = SearchedPlaces(job.record().spec());
   if (asked.attempt >= 0) RETURN_IF_ERROR(CheckAttempt(job.record(), asked.attempt));
   if (asked.rank >= 0) RETURN_IF_ERROR(CheckRank(job.record(), asked.rank));
   return asked;
@@ -95,8 +105,10 @@ absl::StatusOr<Asked> WhatIsAsked(const Arguments& arguments, Connection& connec
 // Why there is nothing to show; empty if that needs no explanation.
 std::string WhyNone(const Asked& asked, const v1::MetricSummaries& summaries) {
   if (summaries.summaries().empty()) {
-    return StrCat(asked.job,
-                  " has no metrics; trainers log them through the SDK or TensorBoard event files");
+    return StrCat(
+        asked.job,
+        " has no metrics; looked at: what trainers report through the SDK or muster.log, ",
+        asked.searched);
   }
   std::set<int> ranks;
   for (const v1::MetricSummary& summary : summaries.summaries()) ranks.insert(summary.rank());
@@ -208,6 +220,11 @@ absl::StatusOr<int> Metrics(Session& session, const Arguments& arguments) {
   if (summaries.dropped() > 0) {
     session.Note(StrCat(common::Counted(summaries.dropped(), "point"),
                         summaries.dropped() == 1 ? " was" : " were", " dropped by the trainers"));
+  }
+  if (summaries.over_quota()) {
+    session.Note(
+        "newer points are not kept: the job has what the coordinator keeps of one job's metrics "
+        "(--job-metrics-quota)");
   }
   if (summaries.damaged_bytes() > 0) {
     session.Note(StrCat(summaries.damaged_bytes(),

@@ -81,8 +81,9 @@ absl::StatusOr<int> ListNodes(Session& session, const Arguments& arguments) {
                             Cell(record.facts().version()), Cell(Reason(node))});
   }
   const bool none = listing.rows.empty();
-  if (!response.alarm().empty()) {
-    session.Note(StrCat("! ", common::Printable(response.alarm())));
+  for (const std::string& text : {response.alarm(), response.disk_warning()}) {
+    if (text.empty()) continue;
+    session.Note(StrCat("! ", common::Printable(text)));
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   if (none && session.terminal().out_is_tty) {

@@ -234,6 +234,23 @@ absl::Status CheckNumbers(const v1::JobSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status CheckWhatIsShown(const v1::JobSpec& spec) {
+  const std::string& metric = spec.metric();
+  if (metric.size() > kMetricBytesMax || !common::IsCleanUtf8(metric)) {
+    return Refuse("JC1108", StrCat("\"", common::Printable(metric), "\" cannot be a metric's name"),
+                  StrCat("metric takes one of the names that the job reports, at most ",
+                         kMetricBytesMax, " bytes: val/acc"));
+  }
+  const uint64_t keep = spec.logs_keep_bytes();
+  const auto [least, most] = kLogsKeepBytes;
+  if (keep == 0 || (keep >= static_cast<uint64_t>(least) && keep <= static_cast<uint64_t>(most)))
+    return absl::OkStatus();
+  return Refuse("JC1108",
+                StrCat("logs_keep takes from ", common::ExactBytes(least), " to ",
+                       common::ExactBytes(most), ", not ", keep, " bytes"),
+                "choose a size in this range, or omit it");
+}
+
 }  // namespace
 
 absl::Status CheckSize(const v1::JobSpec& spec) {
@@ -258,6 +275,7 @@ absl::Status Validate(const v1::JobSpec& spec) {
   RETURN_IF_ERROR(CheckLabels(spec));
   RETURN_IF_ERROR(CheckProjectAndSecrets(spec));
   RETURN_IF_ERROR(CheckNotify(spec));
+  RETURN_IF_ERROR(CheckWhatIsShown(spec));
   return CheckNumbers(spec);
 }
 

@@ -19,6 +19,7 @@ namespace {
 
 using common::StrCat;
 
+constexpr uint64_t kRoomBytes = 256 << 10;
 constexpr std::chrono::milliseconds kRetry{250};
 
 std::string Bounded(const std::string& text) {
@@ -217,7 +218,8 @@ absl::Status Audit::OpenNext(uint64_t first) {
   RETURN_IF_ERROR(common::SyncDirectory(directory_));
   file_ = std::move(file);
   path_ = path;
-  size_ = 0;
+  size_ = room_until_ = 0;
+  KeepRoom();
   return absl::OkStatus();
 }
 
@@ -227,7 +229,16 @@ absl::Status Audit::CutRest() {
     return common::ErrnoStatus(StrCat("cannot cut ", path_, " to ", size_, " bytes"));
   }
   has_rest_ = false;
+  room_until_ = 0;  // the space behind its end is free again
   return absl::OkStatus();
+}
+
+// Best effort: not every file system can.
+void Audit::KeepRoom() {
+  if (size_ + kRoomBytes / 2 < room_until_) return;
+  const auto bytes = static_cast<off_t>(kRoomBytes);
+  if (fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(size_), bytes) == 0)
+    room_until_ = size_ + kRoomBytes;
 }
 
 absl::Status Audit::Write(std::vector<Item>& batch) {
@@ -259,6 +270,7 @@ absl::Status Audit::Write(std::vector<Item>& batch) {
     return written;
   }
   size_ += lines.size();
+  KeepRoom();
   last_ = last;
   std::lock_guard lock(mutex_);
   head_ = std::move(last);

@@ -81,6 +81,9 @@ class Audit {
   absl::Status OpenNext(uint64_t first);
   // Cuts what a write that failed has left behind the last entry.
   absl::Status CutRest();
+  // Keeps disk space for the next entries, so that a full disk can be freed by those who must be
+  // recorded.
+  void KeepRoom();
   void SayHead();
 
   const std::string directory_;
@@ -92,7 +95,8 @@ class Audit {
   common::UniqueFd file_;
   std::string path_;
   uint64_t size_ = 0;
-  bool has_rest_ = false;  // behind size_
+  uint64_t room_until_ = 0;  // space is kept up to here
+  bool has_rest_ = false;    // behind size_
   v1::AuditHead last_;
   uint64_t said_ = 0;
   std::chrono::steady_clock::time_point said_at_;

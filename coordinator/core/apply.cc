@@ -459,6 +459,9 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
     case v1::Event::kPartVersions:
       *PartOf(JobOf(state, event), event).mutable_versions() = event.part_versions().versions();
       break;
+    case v1::Event::kDiskSpace:
+      state.disk = event.disk_space();
+      break;
     case v1::Event::kPartSilence:
     case v1::Event::kNotified:
       break;  // facts for the history; nothing in the state depends on them

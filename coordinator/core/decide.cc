@@ -240,6 +240,15 @@ Decision DecideOn(const ClusterState& state, const FindingInput& input, Now now)
 Decision DecideOn(const ClusterState&, const NotifiedInput& input, Now now) {
   return DecideNotified(input, now);
 }
+Decision DecideOn(const ClusterState& state, const DiskSpaceInput& input, Now now) {
+  Decision decision;
+  if (input.space.low() == state.disk.low()) return decision;
+  v1::Event& event = decision.facts.emplace_back();
+  event.set_at_ms(now.wall_ms);
+  event.set_skippable(true);
+  *event.mutable_disk_space() = input.space;
+  return decision;
+}
 
 }  // namespace
 

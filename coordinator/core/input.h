@@ -141,12 +141,18 @@ struct NotifiedInput {
   v1::Notified notified;
 };
 
+// The disk of the data directory has become almost full, or is so no longer.
+struct DiskSpaceInput {
+  v1::DiskSpace space;
+};
+
 // Time has passed. The loop sends one when NextDeadline is due.
 struct TickInput {};
 
-using Input = std::variant<TickInput, SubmitInput, CancelInput, SignalInput, ReleaseInput,
-                           RemoveInput, RemoveCheckpointInput, FlagCheckpointInput, DrainInput,
-                           DeclareDeadInput, RemoveNodeInput, WorkerRegisteredInput,
-                           WorkerSaidInput, WorkerGoneInput, FindingInput, NotifiedInput>;
+using Input =
+    std::variant<TickInput, SubmitInput, CancelInput, SignalInput, ReleaseInput, RemoveInput,
+                 RemoveCheckpointInput, FlagCheckpointInput, DrainInput, DeclareDeadInput,
+                 RemoveNodeInput, WorkerRegisteredInput, WorkerSaidInput, WorkerGoneInput,
+                 FindingInput, NotifiedInput, DiskSpaceInput>;
 
 }  // namespace muster::coordinator

@@ -109,6 +109,7 @@ struct ClusterState {
   std::set<uint64_t> told;     // those in the queue whose reason is of what is free (IsOfCapacity)
   std::set<uint64_t> active;   // live ones that are not QUEUED
   std::vector<uint64_t> finished;  // final since TakeFinished
+  v1::DiskSpace disk;              // of the data directory, when it last crossed the border
   bool schedule_needed = true;     // something that placement depends on has changed
 };
 

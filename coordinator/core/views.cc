@@ -133,6 +133,13 @@ std::string DescribeNodeChange(const v1::Event& event) {
 }
 
 // "torch 2.11.0+cu130, built for CUDA 13.0; driver 535.104.05, for CUDA up to 12.2"
+std::string DescribeDisk(const v1::DiskSpace& disk) {
+  return absl::StrCat(
+      "the coordinator's disk ",
+      disk.low() ? "is almost full: " : "has room again: ", common::HumanBytes(disk.free_bytes()),
+      " of ", common::HumanBytes(disk.total_bytes()), " are free");
+}
+
 std::string DescribeVersions(const v1::Versions& versions) {
   std::string text = versions.framework();
   if (versions.toolkit() == "cpu") {
@@ -256,6 +263,7 @@ v1::JobSummary Summarize(const v1::JobRecord& job) {
   summary.set_priority(job.spec().priority());
   summary.set_held(job.held());
   summary.set_project(job.spec().project().empty() ? "default" : job.spec().project());
+  summary.set_metric(job.spec().metric());
   return summary;
 }
 
@@ -289,6 +297,12 @@ std::string ClusterAlarm(const ClusterState& state) {
       "rank is started elsewhere until half of the nodes are heard from; fix: check the network, "
       "or "
       "jobctl nodes declare-dead NODE for those that are really gone");
+}
+
+std::string DiskWarning(const ClusterState& state) {
+  if (!state.disk.low()) return "";
+  return absl::StrCat(DescribeDisk(state.disk),
+                      "; jobctl rm removes finished jobs with all that is kept of them");
 }
 
 v1::JobRecord RecordForPeople(v1::JobRecord job) {
@@ -399,6 +413,8 @@ std::string DescribeEvent(const v1::Event& event) {
       return absl::StrCat(event.node(), " was removed by ", event.node_removed().by(),
                           why.empty() ? "" : absl::StrCat(": ", why));
     }
+    case v1::Event::kDiskSpace:
+      return DescribeDisk(event.disk_space());
     case v1::Event::kPartSilence:
       return DescribeSilence(event);
     case v1::Event::kPartVersions:

@@ -14,11 +14,13 @@ constexpr Rule kRules[] = {
     {"loss-not-finite", LossNotFinite},
     {"idle-devices", IdleDevices, "shared-device"},
     {"shared-device", SharedDevice},
+    {"ranks-never-met", NeverMet},
     {"version-mismatch", VersionMismatch},
     {"no-progress", NoProgress},
     {"device-errors", DeviceErrors},
     {"throttled", Throttled},
     {"slow-rank", SlowRank, "throttled"},
+    {"idle-rank", IdleRank, "idle-devices"},
     {"data-starved", DataStarved},
     // The others wait for a slow rank in their communication.
     {"communication-bound", CommunicationBound, "slow-rank"},

@@ -28,6 +28,9 @@ std::span<const Rule> Rules();
 // devices_rules.cc
 std::optional<v1::Finding> IdleDevices(const Evidence& evidence, const v1::Ledger& ledger);
 std::optional<v1::Finding> SharedDevice(const Evidence& evidence, const v1::Ledger& ledger);
+// rank_rules.cc
+std::optional<v1::Finding> NeverMet(const Evidence& evidence, const v1::Ledger& ledger);
+std::optional<v1::Finding> IdleRank(const Evidence& evidence, const v1::Ledger& ledger);
 // health_rules.cc
 std::optional<v1::Finding> Throttled(const Evidence& evidence, const v1::Ledger& ledger);
 std::optional<v1::Finding> DeviceErrors(const Evidence& evidence, const v1::Ledger& ledger);

@@ -22,12 +22,17 @@ bool SampleHistory::BelongsTo(uint32_t attempt) {
 
 void SampleHistory::TakeEarlier(const v1::SampleBatch& highest, int64_t batches) {
   if (!BelongsTo(highest.attempt())) return;
+  have_met_ = have_met_ || highest.meeting() == v1::MEETING_SEEN;
+  if (highest.meeting() == v1::MEETING_NOT_SEEN) apart_ += batches;
   for (const v1::RankSample& sample : highest.ranks()) {
     if (ranks_.size() >= kRanksMax && !ranks_.contains(sample.rank())) continue;
     RankSamples& rank = ranks_[sample.rank()];
     rank.node = highest.node();
     rank.samples += batches;
-    if (sample.cpu_cores() >= kBusyCores) rank.busy += batches;
+    if (sample.cpu_cores() >= kBusyCores) {
+      rank.busy += batches;
+      rank.idle_since_ms = highest.time_ms();
+    }
   }
   for (const v1::DeviceSample& sample : highest.devices()) {
     const DeviceKey key{highest.node(), sample.device()};
@@ -43,6 +48,8 @@ void SampleHistory::Take(const v1::SampleBatch& batch) {
   int64_t& newest = newest_ms_[batch.node()];
   if (batch.time_ms() <= newest) return;
   newest = batch.time_ms();
+  have_met_ = have_met_ || batch.meeting() == v1::MEETING_SEEN;
+  if (batch.meeting() == v1::MEETING_NOT_SEEN) ++apart_;
   for (const v1::RankSample& sample : batch.ranks()) TakeRank(batch, sample);
   for (const v1::DeviceSample& sample : batch.devices()) TakeDevice(batch, sample);
 }
@@ -54,7 +61,10 @@ void SampleHistory::TakeRank(const v1::SampleBatch& batch, const v1::RankSample&
   rank.newest.emplace_back(batch.time_ms(), sample);
   KeepNewest(rank.newest);
   ++rank.samples;
-  if (sample.cpu_cores() >= kBusyCores) ++rank.busy;
+  if (sample.cpu_cores() >= kBusyCores) {
+    ++rank.busy;
+    rank.idle_since_ms = batch.time_ms();
+  }
   TakeResident(sample.rank(), batch.time_ms(), static_cast<double>(sample.resident_bytes()));
 }
 

@@ -25,6 +25,8 @@ struct RankSamples {
   std::deque<std::pair<int64_t, v1::RankSample>> newest;  // by the node's clock, ms
   int64_t samples = 0;                                    // in all
   int64_t busy = 0;                                       // of these
+  int64_t idle_since_ms =
+      0;  // by the node's clock: no sample since then was busy; 0: none ever was
   std::vector<double> resident;  // means over stretches of equal length, oldest first
 };
 struct DeviceSamples {
@@ -52,6 +54,8 @@ class SampleHistory {
   uint32_t attempt() const { return attempt_; }
   const std::map<uint32_t, RankSamples>& ranks() const { return ranks_; }
   const std::map<DeviceKey, DeviceSamples>& devices() const { return devices_; }
+  // In how many batches nobody had seen the ranks meet; -1: some node has, or none looks.
+  int64_t apart() const { return have_met_ ? -1 : apart_; }
   bool empty() const { return ranks_.empty() && devices_.empty(); }
   // How long each entry of RankSamples::resident covers; at first ten seconds.
   int64_t stretch_ms() const { return stretch_ms_; }
@@ -74,6 +78,8 @@ class SampleHistory {
   std::map<uint32_t, RankSamples> ranks_;
   std::map<DeviceKey, DeviceSamples> devices_;
   std::map<uint32_t, Resident> open_;
+  bool have_met_ = false;
+  int64_t apart_ = 0;
   int64_t stretch_ms_ = 10'000;
 };
 

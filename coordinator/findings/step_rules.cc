@@ -65,21 +65,31 @@ double OwnSeconds(const StepWindow& window) {
   return window.mean.total - window.mean[StepTime::kCommunication];
 }
 
+// In which numbers a slow rank shows.
+enum class Sign { kOwnTime, kDataWait };
+
+double SecondsOf(const StepWindow& window, Sign sign) {
+  return sign == Sign::kOwnTime ? OwnSeconds(window) : window.mean[StepTime::kData];
+}
+
 struct Slowest {
   uint32_t rank = 0;
   double own = 0;
   double median = 0;  // of the others
+  double total = 0;   // its whole step
 };
 
 // In the window `back` windows before the newest.
-Slowest FindSlowest(const AttemptHistory& history, size_t back) {
+Slowest FindSlowest(const AttemptHistory& history, size_t back, Sign sign) {
   Slowest slowest;
   std::vector<double> others;
   for (const auto& [rank, times] : history.ranks()) {
-    const double own = OwnSeconds(times.newest[times.newest.size() - 1 - back]);
+    const StepWindow& window = times.newest[times.newest.size() - 1 - back];
+    const double own = SecondsOf(window, sign);
     if (own > slowest.own) {
       slowest.rank = rank;
       slowest.own = own;
+      slowest.total = window.mean.total;
     }
     others.push_back(own);
   }
@@ -87,6 +97,23 @@ Slowest FindSlowest(const AttemptHistory& history, size_t back) {
   const auto middle = others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2);
   std::nth_element(others.begin(), middle, others.end());
   slowest.median = *middle;
+  return slowest;
+}
+
+// By this sign the same rank holds up the others in each of the newest windows. Where nobody reports
+// communication, the collectives hide in everyone's compute time and make all steps equally long;
+// then only a longer wait for data shows whom the others wait for.
+bool IsSlow(const Slowest& then, Sign sign) {
+  if (sign == Sign::kOwnTime) return then.own >= then.median * kSlowRatio;
+  return then.own > 0 && then.own - then.median >= then.total * (kSlowRatio - 1);
+}
+
+std::optional<Slowest> FindSlow(const AttemptHistory& history, Sign sign) {
+  const Slowest slowest = FindSlowest(history, 0, sign);
+  for (size_t back = 0; back < RankTimes::kWindowsKept; ++back) {
+    const Slowest then = FindSlowest(history, back, sign);
+    if (then.rank != slowest.rank || !IsSlow(then, sign)) return std::nullopt;
+  }
   return slowest;
 }
 
@@ -160,25 +187,27 @@ std::optional<v1::Finding> SlowRank(const Evidence& evidence, const v1::Ledger&)
   for (const auto& [rank, times] : history->ranks()) {
     if (!IsWarm(evidence, times)) return std::nullopt;
   }
-  const Slowest slowest = FindSlowest(*history, 0);
-  for (size_t back = 0; back < RankTimes::kWindowsKept; ++back) {
-    const Slowest then = FindSlowest(*history, back);
-    if (then.rank != slowest.rank || then.own < then.median * kSlowRatio) return std::nullopt;
-  }
+  std::optional<Slowest> found = FindSlow(*history, Sign::kOwnTime);
+  const bool is_hidden = !found.has_value();
+  if (is_hidden) found = FindSlow(*history, Sign::kDataWait);
+  if (!found.has_value()) return std::nullopt;
+  const Slowest& slowest = *found;
   const RankTimes& times = history->ranks().at(slowest.rank);
   const StepSplit& mean = times.newest.back().mean;
-  const bool by_data = mean[StepTime::kData] > mean[StepTime::kCompute];
+  const bool by_data = is_hidden || mean[StepTime::kData] > mean[StepTime::kCompute];
   const double lost = slowest.own - slowest.median;
   v1::Finding finding = MakeFinding(
       v1::FINDING_SEVERITY_WARNING,
-      {absl::StrCat(RankOnNode(*attempt, slowest.rank), " is slow: ", ShortTime(slowest.own),
-                    " a step, the others ", ShortTime(slowest.median)),
+      {absl::StrCat(
+           RankOnNode(*attempt, slowest.rank), " is slow: ", ShortTime(slowest.own),
+           is_hidden ? " of each step it waits for data, the others " : " a step, the others ",
+           ShortTime(slowest.median)),
        by_data ? "it waits for its data longer than the others"
                : "its device or its node is slower, shared or throttled",
        absl::StrCat("jobctl nodes show ", PartOf(*attempt, slowest.rank) == nullptr
                                               ? "NODE"
                                               : PartOf(*attempt, slowest.rank)->node())});
-  AddNumber(finding, "own time a step", slowest.own, "s");
+  AddNumber(finding, is_hidden ? "data wait" : "own time a step", slowest.own, "s");
   AddNumber(finding, "median of the others", slowest.median, "s");
   finding.add_ranks(slowest.rank);
   if (const v1::NodePart* part = PartOf(*attempt, slowest.rank)) finding.set_node(part->node());

@@ -45,7 +45,12 @@ void AnswerReady(Daemon& daemon, Respond respond) {
               StrCat("the coordinator did not answer within ", kReadyWithin.count(), " ms"),
               respond);
   daemon.loop.Ask(
-      [respond](const LoopView&) { return [respond] { respond(PlainText("ready\n")); }; },
+      [&daemon, respond](const LoopView&) {
+        return [&daemon, respond] {
+          const absl::Status may = daemon.loop.MaySubmit();
+          respond(may.ok() ? PlainText("ready\n") : ErrorResponse(may, 503));
+        };
+      },
       [respond](const absl::Status& why) { respond(ErrorResponse(why, 503)); });
 }
 

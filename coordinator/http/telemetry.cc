@@ -179,6 +179,10 @@ void WriteOwn(const Daemon& daemon, const OwnFacts& own, const ProcessFacts& pro
   page.One("muster_journal_pending_bytes", Kind::kGauge,
            "Events that are decided and not on disk yet.",
            static_cast<double>(own.journal_pending_bytes));
+  page.One("muster_disk_bytes", Kind::kGauge, "Of the file system with the data directory.",
+           static_cast<double>(daemon.disk_bytes));
+  page.One("muster_disk_free_bytes", Kind::kGauge, "Of those, how many the coordinator may use.",
+           static_cast<double>(daemon.disk_free_bytes));
   page.One("muster_log_streams_open", Kind::kGauge, "Ranks' output streams that have not ended.",
            static_cast<double>(daemon.logs.UnendedStreams()));
   WriteCalls(daemon.calls, page);

@@ -36,10 +36,11 @@ bool SizeOf(const std::string& path, uint64_t* size) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<BlobStore>> LocalBlobStore::Open(const Paths& paths) {
+absl::StatusOr<std::unique_ptr<BlobStore>> LocalBlobStore::Open(const Paths& paths,
+                                                                const DiskGate* gate) {
   RETURN_IF_ERROR(common::MakeDirectories(paths.BlobRoot()));
   RETURN_IF_ERROR(common::MakeDirectories(paths.UploadRoot()));
-  return std::unique_ptr<BlobStore>(new LocalBlobStore(paths));
+  return std::unique_ptr<BlobStore>(new LocalBlobStore(paths, gate));
 }
 
 absl::StatusOr<BlobStore::Place> LocalBlobStore::Begin(const std::string& sha256, uint64_t size) {
@@ -62,6 +63,7 @@ absl::Status LocalBlobStore::Write(const std::string& sha256, uint64_t size, uin
   const std::string path = paths_.UploadFile(sha256);
   uint64_t have = 0;
   if (SizeOf(paths_.BlobFile(sha256), &have)) return absl::OkStatus();
+  if (gate_ != nullptr) RETURN_IF_ERROR(gate_->Check());
   common::UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   if (!fd.valid()) return common::ErrnoStatus(StrCat("cannot open ", path));
   SizeOf(path, &have);
@@ -154,7 +156,7 @@ absl::StatusOr<std::unique_ptr<BlobStore::Upload>> LocalBlobStore::OpenUpload(
     promises_.Promise(sha256);
     return Put(path, sha256);
   };
-  return std::unique_ptr<Upload>(new LocalUpload(upload, path, std::move(fd), put));
+  return std::unique_ptr<Upload>(new LocalUpload(upload, path, std::move(fd), gate_, put));
 }
 
 std::vector<BlobStore::Partial> LocalBlobStore::Partials(const std::string& owner) {

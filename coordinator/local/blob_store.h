@@ -11,12 +11,15 @@
 #include "coordinator/paths.h"
 #include "coordinator/stores/blob_promises.h"
 #include "coordinator/stores/blob_store.h"
+#include "coordinator/stores/disk_gate.h"
 
 namespace muster::coordinator {
 
 class LocalBlobStore final : public BlobStore {
  public:
-  static absl::StatusOr<std::unique_ptr<BlobStore>> Open(const Paths& paths);
+  // `gate`: may be null.
+  static absl::StatusOr<std::unique_ptr<BlobStore>> Open(const Paths& paths,
+                                                         const DiskGate* gate = nullptr);
 
   absl::StatusOr<Place> Begin(const std::string& sha256, uint64_t size) override;
   absl::Status Write(const std::string& sha256, uint64_t size, uint64_t offset,
@@ -34,7 +37,7 @@ class LocalBlobStore final : public BlobStore {
   std::vector<std::string> OldBlobs() override;
 
  private:
-  explicit LocalBlobStore(const Paths& paths) : paths_(paths) {}
+  LocalBlobStore(const Paths& paths, const DiskGate* gate) : paths_(paths), gate_(gate) {}
   // False: not all of it has arrived, or it is in place already.
   absl::StatusOr<bool> PutIntoPlace(const std::string& sha256, uint64_t size);
   absl::Status SyncPlace(const std::string& sha256);
@@ -43,6 +46,7 @@ class LocalBlobStore final : public BlobStore {
 
   const FileAge age_;
   const Paths paths_;
+  const DiskGate* const gate_;
   BlobPromises promises_;
 };
 

@@ -28,6 +28,7 @@ absl::Status LocalUpload::Append(std::string_view data) {
     return absl::OutOfRangeError(StrCat("more than the ", upload_.size, " bytes of ",
                                         upload_.sha256, "; fix: restart the upload"));
   }
+  if (gate_ != nullptr) RETURN_IF_ERROR(gate_->Check());
   hash_.Update(data);
   while (!data.empty()) {
     const ssize_t count = pwrite(fd_.get(), data.data(), data.size(), static_cast<off_t>(hashed_));

@@ -10,17 +10,19 @@
 #include "common/files.h"
 #include "common/sha256.h"
 #include "coordinator/stores/blob_store.h"
+#include "coordinator/stores/disk_gate.h"
 
 namespace muster::coordinator {
 
 class LocalUpload final : public BlobStore::Upload {
  public:
-  // `put`: renames the file at `path`, which is durable, into its place.
+  // `gate`: may be null. `put`: renames the file at `path`, which is durable, into its place.
   LocalUpload(BlobStore::OpenedUpload upload, std::string path, common::UniqueFd fd,
-              std::function<absl::Status()> put)
+              const DiskGate* gate, std::function<absl::Status()> put)
       : upload_(std::move(upload)),
         path_(std::move(path)),
         fd_(std::move(fd)),
+        gate_(gate),
         put_(std::move(put)) {}
 
   absl::StatusOr<bool> CatchUp() override;
@@ -34,6 +36,7 @@ class LocalUpload final : public BlobStore::Upload {
   const BlobStore::OpenedUpload upload_;
   const std::string path_;
   const common::UniqueFd fd_;
+  const DiskGate* const gate_;
   const std::function<absl::Status()> put_;
   common::Sha256 hash_;
   uint64_t hashed_ = 0;  // bytes; once caught up, also how many there are

@@ -53,6 +53,7 @@ absl::StatusOr<std::optional<LogPiece>> LocalLogCursor::Peek() {
   LogPiece piece{.offset = record->offset,
                  .dropped = record->dropped,
                  .damaged = record->damaged,
+                 .over_quota = record->removed,
                  .time_us = record->time_us,
                  .length = record->length,
                  .end = record->end};

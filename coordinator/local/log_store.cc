@@ -8,6 +8,7 @@
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/units.h"
 #include "coordinator/stores/log_pieces.h"
 
 namespace muster::coordinator {
@@ -22,15 +23,17 @@ std::string Named(const LogKey& key) {
 }  // namespace
 
 LocalLogStore::LocalLogStore(const Paths& paths, std::function<void(const absl::Status&)> failed,
-                             size_t open_max)
+                             DiskUse use)
     : paths_(paths),
       failed_(std::move(failed)),
       reader_(paths),
+      queue_("logs", use.gate),
       streams_(
           {.open = [this](const LogKey& key) { return Open(key); },
            .patiently = [this](const auto& attempt) { return queue_.Patiently(attempt); },
            .synced = [this](const LogKey& key, Stream& stream) { return Synced(key, stream); }},
-          open_max, kKnownStreamsMax),
+          use.open_max, kKnownStreamsMax),
+      quota_(paths, use.quota_bytes),
       thread_([this] { Run(); }) {}
 
 void LocalLogStore::Stop() {
@@ -49,6 +52,7 @@ WatchToken LocalLogStore::Watch(uint64_t job, Watcher watcher) {
 void LocalLogStore::Remove(uint64_t job) {
   progress_.Remove(job);
   watchers_.Forget(job);
+  quota_.Forget(job);
   if (const absl::Status status = common::RemoveTree(paths_.LogDirectory(job)); !status.ok()) {
     common::LogWarning(StrCat("logs of a removed job stay on disk job=", job, " reason=\"",
                               std::string(status.message()), "\""));
@@ -76,7 +80,8 @@ void LocalLogStore::Write(Queued& queued) {
   const absl::StatusOr<Stream*> stream = streams_.Use(key, &is_new);
   absl::Status status = stream.status();
   if (status.ok()) {
-    status = queue_.Patiently([&] { return (*stream)->log.Append(chunk); });
+    const uint64_t segment_bytes = quota_.SegmentBytes(key.job);
+    status = queue_.Patiently([&] { return (*stream)->log.Append(chunk, segment_bytes); });
   }
   if (absl::IsOutOfRange(status)) {
     refusals_.Warn({.code = "JC1611",
@@ -90,6 +95,21 @@ void LocalLogStore::Write(Queued& queued) {
   queued.uploader->Consumed(chunk.ByteSizeLong());
   Answer(key, **stream, chunk);
   watchers_.Notify(key.job, LogNews{key, is_new});
+  HeedQuota(key.job, chunk.data().size());
+}
+
+// A job that cannot be brought below its quota goes on: the disk may still have room.
+void LocalLogStore::HeedQuota(uint64_t job, uint64_t bytes) {
+  const absl::StatusOr<uint64_t> removed = quota_.Wrote(job, bytes);
+  if (removed.ok() && *removed == 0) return;
+  const std::string of_job = StrCat("the output of job ", job, " has reached its quota: ");
+  if (!removed.ok()) {
+    return removals_.Warn({.code = "JC1624",
+                           .what = StrCat(of_job, "nothing could be removed"),
+                           .why = std::string(removed.status().message()),
+                           .fix = "check the disk; jobctl rm removes finished jobs"});
+  }
+  common::LogInfo(StrCat(of_job, "its oldest ", common::HumanBytes(*removed), " are removed"));
 }
 
 void LocalLogStore::Refuse(Queued& queued) {
@@ -126,6 +146,7 @@ absl::StatusOr<LocalLogStore::Stream> LocalLogStore::Open(const LogKey& key) {
                     .fix = "none needed if its worker still has them; otherwise check the disk and "
                            "run muster-coordinator check"});
   }
+  quota_.Opened(key.job);
   return Stream{std::move(log), {}};
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "coordinator/local/log_quota.h"
 #include "coordinator/local/log_reader.h"
 #include "coordinator/local/log_stream_file.h"
 #include "coordinator/local/open_streams.h"
@@ -27,9 +28,8 @@ class LocalLogStore final : public LogStore {
   static constexpr int kSyncDelayAtEndMs = 5;
 
   // `failed` is called once, on the writer's thread, when the disk can no longer be trusted.
-  // `open_max`: streams with open files.
   LocalLogStore(const Paths& paths, std::function<void(const absl::Status&)> failed,
-                size_t open_max = 256);
+                DiskUse use = {});
   ~LocalLogStore() override { Stop(); }
   void Stop() override;
 
@@ -37,6 +37,7 @@ class LocalLogStore final : public LogStore {
   WatchToken Watch(uint64_t job, Watcher watcher) override;
   const LogReader& Reader() const override { return reader_; }
   void Remove(uint64_t job) override;
+  void KeepAtMost(uint64_t job, uint64_t bytes) override { quota_.KeepAtMost(job, bytes); }
   size_t UnendedStreams() const override { return progress_.Unended(); }
   void GiveUpRest(uint64_t job) override { progress_.GiveUpRest(job); }
   bool IsRestGivenUp(uint64_t job) const override { return progress_.IsRestGivenUp(job); }
@@ -58,6 +59,7 @@ class LocalLogStore final : public LogStore {
   void Fail(const absl::Status& status);
   // The bytes were written, or were already known: the sender waits for an acknowledgement.
   void Answer(const LogKey& key, Stream& stream, const v1::LogChunk& chunk);
+  void HeedQuota(uint64_t job, uint64_t bytes);
   absl::StatusOr<Stream> Open(const LogKey& key);
   bool Synced(const LogKey& key, Stream& stream);
   void Sync();
@@ -67,11 +69,13 @@ class LocalLogStore final : public LogStore {
   const std::function<void(const absl::Status&)> failed_;
   const LocalLogReader reader_;
 
-  StoreQueue<Queued> queue_{"logs"};
+  StoreQueue<Queued> queue_;
   // The writer's thread.
   OpenStreams<LogKey, Stream> streams_;
   bool broken_ = false;
   SaidRarely refusals_;
+  SaidRarely removals_;
+  LogQuota quota_;
 
   JobWatchers<LogNews> watchers_;
   LogProgress progress_;

@@ -34,7 +34,7 @@ absl::StatusOr<LogStreamFile> LogStreamFile::Open(const Paths& paths, const LogK
   return LogStreamFile(std::move(file));
 }
 
-absl::Status LogStreamFile::Append(const v1::LogChunk& chunk) {
+absl::Status LogStreamFile::Append(const v1::LogChunk& chunk, uint64_t segment_bytes) {
   if (!file_.Lost().empty()) RETURN_IF_ERROR(Restore(chunk));
   if (file_.HasEnd()) return absl::OkStatus();
   const std::vector<LogPiece> pieces = NewPieces(chunk, file_.Written());
@@ -42,7 +42,7 @@ absl::Status LogStreamFile::Append(const v1::LogChunk& chunk) {
   std::vector<NewRecord> records;
   records.reserve(pieces.size());
   for (const LogPiece& piece : pieces) records.push_back(RecordOf(chunk, piece));
-  return file_.Append(records);
+  return file_.Append(records, segment_bytes);
 }
 
 absl::Status LogStreamFile::Restore(const v1::LogChunk& chunk) {

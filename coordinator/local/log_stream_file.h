@@ -25,8 +25,8 @@ class LogStreamFile {
   // skipped. A chunk after a gap is ignored (Durable does not move, so the sender goes back to it),
   // unless it reports that the bytes in the gap were dropped or that its sender no longer has them.
   // RESOURCE_EXHAUSTED, UNAVAILABLE: nothing was appended; the same call may be repeated.
-  // OUT_OF_RANGE: no file can be that long here.
-  absl::Status Append(const v1::LogChunk& chunk);
+  // OUT_OF_RANGE: no file can be that long here. `segment_bytes`: as in SegmentWriter::Append.
+  absl::Status Append(const v1::LogChunk& chunk, uint64_t segment_bytes = kSegmentBytesMax);
 
   uint64_t Written() const { return file_.Written(); }
   uint64_t Durable() const { return file_.Durable(); }

@@ -19,14 +19,16 @@ using common::StrCat;
 }  // namespace
 
 LocalMetricStore::LocalMetricStore(const Paths& paths,
-                                   std::function<void(const absl::Status&)> failed, size_t open_max)
+                                   std::function<void(const absl::Status&)> failed, DiskUse use)
     : paths_(paths),
       failed_(std::move(failed)),
+      queue_("metrics", use.gate),
       streams_(
           {.open = [this](const StreamKey& key) { return Open(key); },
            .patiently = [this](const auto& attempt) { return queue_.Patiently(attempt); },
            .synced = [this](const StreamKey& key, Stream& stream) { return Synced(key, stream); }},
-          open_max, kKnownStreamsMax),
+          use.open_max, kKnownStreamsMax),
+      quota_(paths, use.quota_bytes),
       thread_([this] { Run(); }) {}
 
 void LocalMetricStore::Stop() {
@@ -84,7 +86,7 @@ absl::Status LocalMetricStore::Write(Queued& queued) {
   }
   const bool is_known = sources.IsKnown(batch);
   if (!is_known) {
-    const absl::Status status = queue_.Patiently([&] { return stream->metrics.Append(batch); });
+    const absl::Status status = AppendIfRoom(*stream, batch);
     if (absl::IsOutOfRange(status)) {
       refusals_.Warn({.code = "JC1611",
                       .what = StrCat("metrics of job ", batch.job(), " are refused"),
@@ -103,6 +105,18 @@ absl::Status LocalMetricStore::Write(Queued& queued) {
   stream->acks.emplace_back(AckFor(batch, sources.Newest(batch)), queued.uploader);
   streams_.Touch(key, batch.ByteSizeLong(), SteadyMs() + kSyncDelayMs);
   queued.uploader->Consumed(batch.ByteSizeLong());
+  return absl::OkStatus();
+}
+
+absl::Status LocalMetricStore::AppendIfRoom(Stream& stream, const v1::MetricBatch& batch) {
+  if (!quota_.IsFull(batch.job())) {
+    quota_.Wrote(batch.job(), batch.ByteSizeLong() + kRecordHeadBytes);
+    return queue_.Patiently([&] { return stream.metrics.Append(batch); });
+  }
+  refusals_.Warn({.code = "JC1625",
+                  .what = StrCat("the metrics of job ", batch.job(), " have reached their quota"),
+                  .why = "newer points are not kept; their newest values are still shown",
+                  .fix = "report fewer values, or raise --job-metrics-quota"});
   return absl::OkStatus();
 }
 
@@ -129,6 +143,7 @@ bool LocalMetricStore::Synced(const StreamKey& key, Stream& stream) {
 }
 
 void LocalMetricStore::DecorateFinished(v1::JobSummary& summary) {
+  newest_.Choose(summary.id(), summary.metric());
   if (!newest_.Find(summary.id()).has_value()) Warm(summary.id());
   newest_.Decorate(summary);
 }
@@ -151,7 +166,7 @@ std::optional<NewestMetrics> LocalMetricStore::LoadNewest(uint64_t job) const {
 }
 
 absl::StatusOr<NewestMetrics> LocalMetricStore::FindNewest(uint64_t job) const {
-  NewestMetrics newest;
+  NewestMetrics newest = newest_.Nothing(job);
   LocalMetricReader reader(paths_, job);
   v1::MetricBatch batch;
   while (true) {
@@ -180,6 +195,7 @@ void LocalMetricStore::Remove(uint64_t job) {
     removed_.insert(job);
   }
   newest_.Forget(job);
+  quota_.Forget(job);
   watchers_.Forget(job);
   if (const absl::Status status = common::RemoveTree(paths_.MetricDirectory(job)); !status.ok()) {
     common::LogWarning(StrCat("metrics of a removed job stay on disk job=", job, " reason=\"",

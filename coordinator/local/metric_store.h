@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/local/metric_quota.h"
 #include "coordinator/local/metric_stream_file.h"
 #include "coordinator/local/open_streams.h"
 #include "coordinator/local/store_queue.h"
@@ -31,9 +32,8 @@ class LocalMetricStore final : public MetricStore {
   static constexpr size_t kKnownStreamsMax = 4'096;  // whose sources' positions are in memory
 
   // `failed` is called once, on the writer's thread, when the disk can no longer be trusted.
-  // `open_max`: attempts with open files.
   LocalMetricStore(const Paths& paths, std::function<void(const absl::Status&)> failed,
-                   size_t open_max = 256);
+                   DiskUse use = {});
   ~LocalMetricStore() override { Stop(); }
   void Stop() override;
 
@@ -42,6 +42,8 @@ class LocalMetricStore final : public MetricStore {
   void Decorate(v1::JobSummary& summary) override { newest_.Decorate(summary); }
   void DecorateFinished(v1::JobSummary& summary) override;
   std::unique_ptr<MetricReader> Read(uint64_t job) const override;
+  void Choose(uint64_t job, const std::string& metric) override { newest_.Choose(job, metric); }
+  bool IsFull(uint64_t job) override { return quota_.IsFull(job); }
   void Warm(uint64_t job) override;
   void Remove(uint64_t job) override;
 
@@ -60,6 +62,8 @@ class LocalMetricStore final : public MetricStore {
 
   void Run();
   absl::Status Write(Queued& queued);
+  // A batch that has no room is acknowledged, too: only its newest values are known.
+  absl::Status AppendIfRoom(Stream& stream, const v1::MetricBatch& batch);
   void Refuse(Queued& queued);
   absl::StatusOr<Stream> Open(const StreamKey& key);
   bool Synced(const StreamKey& key, Stream& stream);
@@ -74,10 +78,11 @@ class LocalMetricStore final : public MetricStore {
   const Paths paths_;
   const std::function<void(const absl::Status&)> failed_;
 
-  StoreQueue<Queued> queue_{"metrics"};
+  StoreQueue<Queued> queue_;
   // The writer's thread.
   OpenStreams<StreamKey, Stream> streams_;
   SaidRarely refusals_;
+  MetricQuota quota_;
 
   JobWatchers<const v1::MetricBatch&> watchers_;
   NewestMetricsCache newest_;

@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "common/problem.h"
 #include "common/strings.h"
+#include "coordinator/stores/disk_gate.h"
 #include "coordinator/stores/shortage.h"
 
 namespace muster::coordinator {
@@ -32,7 +33,9 @@ class StoreQueue {
   static constexpr std::chrono::milliseconds kShortageRetry{500};
 
   // `what`: what is stored, for messages, such as "logs".
-  explicit StoreQueue(std::string what) : what_(std::move(what)) {}
+  // `gate`: may be null.
+  explicit StoreQueue(std::string what, const DiskGate* gate = nullptr)
+      : what_(std::move(what)), gate_(gate) {}
 
   // Any thread; never blocks.
   void Push(Item item) {
@@ -69,7 +72,11 @@ class StoreQueue {
 
   // Retries for as long as a shortage lasts, and logs when it begins and ends. Returns a shortage
   // only if the daemon stops meanwhile.
-  absl::Status Patiently(const std::function<absl::Status()>& attempt) {
+  absl::Status Patiently(const std::function<absl::Status()>& at_last) {
+    const auto attempt = [&]() -> absl::Status {
+      const absl::Status may = gate_ == nullptr ? absl::OkStatus() : gate_->Check();
+      return may.ok() ? at_last() : may;
+    };
     absl::Status status = attempt();
     if (!IsShortage(status)) return status;
     common::Problem problem{
@@ -96,6 +103,7 @@ class StoreQueue {
 
  private:
   const std::string what_;
+  const DiskGate* const gate_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
   std::vector<Item> queue_;

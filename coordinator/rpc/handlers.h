@@ -24,6 +24,8 @@ void SetLifetime(Daemon& daemon, const Caller& caller, const v1::SetLifetimeRequ
 // submit.cc
 void Submit(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& request,
             Answer<v1::SubmitResponse> answer);
+// What a job's spec asks of the stores of logs and metrics: after each start of the daemon.
+void TellStores(Daemon& daemon, uint64_t job, const v1::JobSpec& spec);
 void RerunJob(Daemon& daemon, const Caller& caller, const v1::RerunJobRequest& request,
               Answer<v1::SubmitResponse> answer);
 

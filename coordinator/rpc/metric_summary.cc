@@ -83,6 +83,7 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
     }
     summaries.set_dropped(lost);
     summaries.set_damaged_bytes(reader_->DamagedBytes());
+    summaries.set_over_quota(daemon_.metrics.IsFull(job_));
     return summaries;
   }
 

@@ -26,6 +26,7 @@ void ListNodes(Daemon& daemon, const Caller&, const v1::ListNodesRequest& reques
       [after = request.after(), answer](const LoopView& view) {
         v1::ListNodesResponse response;
         response.set_alarm(ClusterAlarm(view.state));
+        response.set_disk_warning(DiskWarning(view.state));
         const Usage usage = UsageOf(view.state);
         const auto& nodes = view.state.nodes;
         size_t bytes = 0;

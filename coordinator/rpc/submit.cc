@@ -85,11 +85,25 @@ absl::Status CheckMayRerunCode(Daemon& daemon, const Caller& caller, const v1::J
                    .fix = "send the code with a job of your own project"});
 }
 
+}  // namespace
+
+void TellStores(Daemon& daemon, uint64_t job, const v1::JobSpec& spec) {
+  daemon.metrics.Choose(job, spec.metric());
+  if (spec.logs_keep_bytes() > 0) daemon.logs.KeepAtMost(job, spec.logs_keep_bytes());
+}
+
+namespace {
+
 void EnqueueSubmit(Daemon& daemon, SubmitInput input, Answer<v1::SubmitResponse> answer) {
-  const absl::Status queued = daemon.loop.Submit(std::move(input), [answer](const Reply& reply) {
-    if (reply.status.ok()) return answer(reply.submit);
-    answer(reply.status);
-  });
+  v1::JobSpec wishes;
+  wishes.set_metric(input.request.spec().metric());
+  wishes.set_logs_keep_bytes(input.request.spec().logs_keep_bytes());
+  const absl::Status queued =
+      daemon.loop.Submit(std::move(input), [&daemon, wishes, answer](const Reply& reply) {
+        if (!reply.status.ok()) return answer(reply.status);
+        if (!reply.submit.existed()) TellStores(daemon, reply.submit.job(), wishes);
+        answer(reply.submit);
+      });
   if (!queued.ok()) answer(queued);
 }
 

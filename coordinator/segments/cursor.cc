@@ -28,6 +28,26 @@ void SegmentCursor::StartOver() {
   has_end_ = false;
 }
 
+bool SegmentCursor::StartOverOnce() {
+  if (started_over_at_ == from_) return false;
+  started_over_at_ = from_;
+  StartOver();
+  return true;
+}
+
+// Shorter than what was read of it, or with an end that is no record.
+bool SegmentCursor::IsDoubtful() const {
+  return scan_->FileBytes() < scan_->Position() || scan_->UnreadableBytes() > 0;
+}
+
+bool SegmentCursor::IsRewritten() {
+  const auto known = scan_->Head();
+  SegmentScan again(files_.At(segment_), kSmallWindowBytes);
+  const auto head = again.Head();
+  if (!known.ok() || !head.ok() || !known->has_value()) return false;
+  return !head->has_value() || (*head)->salt != (*known)->salt;
+}
+
 absl::Status SegmentCursor::Open(uint64_t segment) {
   segment_ = segment;
   has_next_ = false;
@@ -58,6 +78,7 @@ absl::StatusOr<bool> SegmentCursor::PassOn() {
   if (next == segments.end()) return false;
   // First reads what was written here before the next segment was started.
   if (!std::exchange(has_next_, true)) return true;
+  if (*next > expected_ && StartOverOnce()) return true;
   RETURN_IF_ERROR(Open(*next));
   return true;
 }
@@ -68,6 +89,7 @@ void SegmentCursor::Take(const ScannedRecord& record) {
   const uint64_t gap = record.offset > expected_ ? record.offset - expected_ : 0;
   taken.dropped = std::min(record.dropped, gap);
   taken.damaged = gap - taken.dropped;
+  taken.removed = record.removed && taken.dropped > 0;
   expected_ = std::max(expected_, record.EndOffset());
   has_end_ = has_end_ || record.end;
   ready_.push_back(taken);
@@ -95,6 +117,7 @@ absl::StatusOr<bool> SegmentCursor::FillFromSegment() {
       StartOver();
       return true;
     }
+    if (!record.has_value() && IsDoubtful() && IsRewritten() && StartOverOnce()) return true;
     inode_ = scan_->Inode();
     if (!record.has_value()) {
       if (scan_->SeenTrailer().has_value()) TakeLostEnd(*scan_->SeenTrailer());
@@ -136,6 +159,8 @@ absl::Status SegmentCursor::AppendBody(size_t skip, std::string* bytes) {
     StartOver();
     return absl::UnavailableError("the segment was rewritten");
   }
+  if (!body.ok() && IsRewritten() && StartOverOnce())
+    return absl::UnavailableError("the segment may be gone");
   if (body.ok()) bytes->append(body->substr(std::min(skip, body->size())));
   if (appetite_ == Appetite::kFew) scan_->Forget();
   return body.status();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -62,6 +63,13 @@ class SegmentCursor {
   // The segment was rewritten with what it had lost (writer.h): the records have moved.
   bool WasReplaced() const { return inode_ != 0 && scan_->Inode() != inode_; }
   void StartOver();
+  // Where something is not as it was: a quota may have removed what is read (trim.h), and a file may
+  // have the inode of an older one. False: that was tried from here already.
+  bool StartOverOnce();
+
+  // The file is another segment now, or gone. Reads it: only where something is wrong anyway.
+  bool IsRewritten();
+  bool IsDoubtful() const;
 
   const SegmentFiles files_;
   const Appetite appetite_;
@@ -71,6 +79,7 @@ class SegmentCursor {
   std::unique_ptr<SegmentScan> scan_;
   uint64_t segment_ = 0;  // where it begins
   ino_t inode_ = 0;
+  std::optional<uint64_t> started_over_at_;
   bool has_next_ = false;  // a segment after this one was seen
   bool has_end_ = false;   // a record taken so far carries the stream's end
   std::deque<StreamRecord> ready_;

@@ -1,5 +1,7 @@
 #include "coordinator/segments/files.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
 #include <cstdio>
 
@@ -39,6 +41,14 @@ absl::StatusOr<std::vector<uint64_t>> SegmentFiles::List() const {
   }
   std::sort(offsets.begin(), offsets.end());
   return offsets;
+}
+
+absl::StatusOr<uint64_t> RandomSalt() {
+  uint64_t salt = 0;
+  if (getrandom(&salt, sizeof salt, 0) != sizeof salt) {
+    return common::ErrnoStatus("cannot get a random number");
+  }
+  return salt;
 }
 
 std::string_view SegmentBase(std::string_view name) {

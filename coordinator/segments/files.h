@@ -25,6 +25,9 @@ class SegmentFiles {
   std::string base_;
 };
 
+// For SegmentHead::salt.
+absl::StatusOr<uint64_t> RandomSalt();
+
 // Of the entry `name` in a stream's directory: "rank-3.stdout" of "rank-3.stdout.seg" and of
 // "rank-3.stdout.d"; empty if it is not a segment's.
 std::string_view SegmentBase(std::string_view name);

@@ -12,6 +12,7 @@ constexpr std::string_view kHeadMark = "MSTRSEG1";
 constexpr std::string_view kTrailerMark = "MSTREND1";
 constexpr std::string_view kRecordMark = "MRec";
 constexpr uint32_t kEndFlag = 1;
+constexpr uint32_t kRemovedFlag = 2;
 // A body arrives in a single message.
 constexpr uint32_t kBodyBytesMax = common::kBulkMessageBytesMax + 64 * 1024;
 
@@ -132,7 +133,7 @@ std::string EncodeRecordHead(const RecordHead& head, uint64_t salt) {
                             .dropped = head.dropped,
                             .time_us = head.time_us,
                             .count = head.count,
-                            .flags = head.end ? kEndFlag : 0,
+                            .flags = (head.end ? kEndFlag : 0) | (head.removed ? kRemovedFlag : 0),
                             .body_crc = head.body_crc};
   return Sealed(packed, kRecordMark, salt);
 }
@@ -150,6 +151,7 @@ std::optional<RecordHead> DecodeRecordHead(std::string_view bytes, uint64_t salt
                     .count = packed.count,
                     .length = packed.length,
                     .end = (packed.flags & kEndFlag) != 0,
+                    .removed = (packed.flags & kRemovedFlag) != 0,
                     .body_crc = packed.body_crc};
 }
 

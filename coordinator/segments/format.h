@@ -43,7 +43,8 @@ struct RecordHead {
   // Items (lines of a log, batches of metrics) of the stream before this record.
   uint64_t count = 0;
   uint32_t length = 0;
-  bool end = false;  // nothing follows in the stream
+  bool end = false;      // nothing follows in the stream
+  bool removed = false;  // the dropped bytes were kept once, and removed for a quota (trim.h)
   uint32_t body_crc = 0;
 
   uint64_t EndOffset() const { return offset + length; }
@@ -69,6 +70,8 @@ struct SegmentTrailer {
 };
 
 inline constexpr uint64_t kSegmentBytesMax = 8 << 20;  // a file of this size gets no more records
+// Where less is kept of a job, its segments are smaller, but never smaller than this.
+inline constexpr uint64_t kSegmentBytesMin = 64 << 10;
 // No segment is longer, so one can be rebuilt in memory.
 inline constexpr uint64_t kSegmentFileBytesMax = 4 * kSegmentBytesMax;
 inline constexpr uint64_t kIndexStepBytes = 64 << 10;

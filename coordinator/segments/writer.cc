@@ -1,7 +1,6 @@
 #include "coordinator/segments/writer.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -22,14 +21,6 @@ namespace {
 using common::StrCat;
 
 constexpr size_t kRecoveryWindowBytes = 1 << 20;
-
-absl::StatusOr<uint64_t> RandomSalt() {
-  uint64_t salt = 0;
-  if (getrandom(&salt, sizeof salt, 0) != sizeof salt) {
-    return common::ErrnoStatus("cannot get a random number");
-  }
-  return salt;
-}
 
 // Writes all pieces one after the other, starting at `position`.
 absl::Status WriteAt(int fd, std::vector<iovec> pieces, uint64_t position,
@@ -186,6 +177,7 @@ RecordHead SegmentWriter::HeadOf(const NewRecord& record) const {
           .count = end_.end_count,
           .length = static_cast<uint32_t>(record.body.size()),
           .end = record.end,
+          .removed = record.removed,
           .body_crc = common::Crc32c(record.body)};
 }
 
@@ -197,9 +189,9 @@ std::string SegmentWriter::TailBytes() {
   return index + EncodeSegmentTrailer(end_, head_.salt) + EncodeSegmentHead(head_);
 }
 
-absl::Status SegmentWriter::Append(const std::vector<NewRecord>& records) {
+absl::Status SegmentWriter::Append(const std::vector<NewRecord>& records, uint64_t bytes_max) {
   if (finished_) RETURN_IF_ERROR(StartNext());
-  if (position_ >= kSegmentBytesMax) {
+  if (position_ >= bytes_max) {
     RETURN_IF_ERROR(Finish());
     RETURN_IF_ERROR(StartNext());
   }
@@ -289,9 +281,13 @@ absl::StatusOr<SegmentWriter::Bodies> SegmentWriter::SoundRecords(
     ASSIGN_OR_RETURN(auto sound, scan.NextSound());
     if (!sound.has_value()) break;
     auto& [old, body] = *sound;
-    all[old.offset].push_back(
-        {{.offset = old.offset, .dropped = old.dropped, .time_us = old.time_us, .end = old.end},
-         std::move(body)});
+    all[old.offset].push_back({{.offset = old.offset,
+                                .dropped = old.dropped,
+                                .time_us = old.time_us,
+                                .end = old.end,
+                                .removed = old.removed,
+                                .body = {}},
+                               std::move(body)});
   }
   for (const NewRecord& record : records) {
     auto& here = all[record.offset];

@@ -24,6 +24,7 @@ struct NewRecord {
   uint64_t dropped = 0;
   int64_t time_us = 0;
   bool end = false;
+  bool removed = false;  // as in RecordHead
   std::string_view body;
 };
 
@@ -45,8 +46,9 @@ class SegmentWriter {
 
   // In ascending order, from Written on; the last one may end the stream. All or nothing: after an
   // error the next call writes the same place again. RESOURCE_EXHAUSTED, UNAVAILABLE: the same call
-  // may be repeated. OUT_OF_RANGE: no file can be that long here.
-  absl::Status Append(const std::vector<NewRecord>& records);
+  // may be repeated. OUT_OF_RANGE: no file can be that long here. A segment that has `bytes_max`
+  // gets no more of them.
+  absl::Status Append(const std::vector<NewRecord>& records, uint64_t bytes_max = kSegmentBytesMax);
   absl::Status Sync();
   // After the caller's syncfs.
   void MarkSynced();

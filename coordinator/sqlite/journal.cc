@@ -47,15 +47,20 @@ size_t BytesOf(const JournalRecord& record) {
 
 class SqliteJournal final : public Journal {
  public:
-  explicit SqliteJournal(const Paths& paths) : paths_(paths), headroom_(paths.Headroom()) {}
+  explicit SqliteJournal(const Paths& paths)
+      : paths_(paths),
+        headroom_(paths.Headroom()),
+        last_headroom_(paths.LastHeadroom(), Headroom::kLastBytes) {}
   ~SqliteJournal() override { Stop().IgnoreError(); }
 
   absl::Status Open(LivedClock* clock);
   uint64_t Epoch() const override { return epoch_; }
   std::string ClusterId() const override { return cluster_id_; }
+  std::string Place() const override { return paths_.Root(); }
   absl::Status Replay(const ReplayCallbacks& sink) override;
   void Start(JournalCallbacks observer) override;
   void Append(JournalRecord record) override;
+  void UseLastReserve() override { may_use_last_ = true; }
   size_t PendingBytes() const override { return pending_bytes_; }
   absl::Status Stop() override;
 
@@ -74,6 +79,7 @@ class SqliteJournal final : public Journal {
   bool CommitGroup(const std::vector<JournalRecord>& group);
   absl::Status WhyStuck() const;
   void SayHighWater(const std::vector<JournalRecord>& group);
+  bool ReleaseLast();
   void MaybeLeaveFullDisk();
 
   // Set once.
@@ -86,12 +92,14 @@ class SqliteJournal final : public Journal {
   std::unique_ptr<Database> database_;
   std::unique_ptr<JournalWriter> writer_;
   Headroom headroom_;
+  Headroom last_headroom_;
   common::UniqueFd high_water_;
   bool disk_full_ = false;
   bool is_stuck_ = false;
   SaidRarely waits_;
 
   std::atomic<size_t> pending_bytes_ = 0;
+  std::atomic<bool> may_use_last_ = false;
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
   std::vector<JournalRecord> queue_;
@@ -114,6 +122,7 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
   }
   database_ = *std::move(opened);
   headroom_.Reserve();
+  last_headroom_.Reserve();
   absl::Status status = PrepareTables(clock);
   // The disk filled up while the daemon was down: this is what the reserve is for.
   if (absl::IsResourceExhausted(status) && headroom_.Release()) {
@@ -124,7 +133,7 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
     return MakeProblem(absl::StatusCode::kResourceExhausted,
                        {.code = "JC1605",
                         .what = StrCat("the disk of ", path, " is full"),
-                        .fix = "free space and start it again"});
+                        .fix = "free space on it and start it again"});
   }
   RETURN_IF_ERROR(status);
   ASSIGN_OR_RETURN(writer_, JournalWriter::Make(*database_, epoch_));
@@ -260,7 +269,7 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
       disk_full_ = true;
       observer_.disk_full(true);
     }
-    if (is_full && headroom_.Release()) continue;
+    if (is_full && (headroom_.Release() || ReleaseLast())) continue;
     if (is_full) {
       is_stuck_ = true;
       observer_.stuck(WhyStuck());
@@ -276,7 +285,7 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
     failure_ = is_full ? MakeProblem(absl::StatusCode::kResourceExhausted,
                                      {.code = "JC1605",
                                       .what = StrCat("the disk of ", paths_.Database(), " is full"),
-                                      .fix = "free space"})
+                                      .fix = FixOfFullDisk(paths_.Root())})
                        : status;
     return false;
   }
@@ -304,8 +313,13 @@ void SqliteJournal::SayHighWater(const std::vector<JournalRecord>& group) {
   }
 }
 
+bool SqliteJournal::ReleaseLast() {
+  return may_use_last_.exchange(false) && last_headroom_.Release();
+}
+
 void SqliteJournal::MaybeLeaveFullDisk() {
   if (!disk_full_ || !headroom_.HasRoomAgain() || !headroom_.Reserve()) return;
+  last_headroom_.Reserve();
   disk_full_ = false;
   observer_.disk_full(false);
 }

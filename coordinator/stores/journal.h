@@ -60,11 +60,16 @@ class Journal {
   virtual uint64_t Epoch() const = 0;
   // Of the data directory, made once: tells its nodes' ranks from those of other coordinators.
   virtual std::string ClusterId() const = 0;
+  // What a person calls the place where it is kept: its directory.
+  virtual std::string Place() const { return "its data directory"; }
   // Before Start. DATA_LOSS names the file, the finding and the fix.
   virtual absl::Status Replay(const ReplayCallbacks& sink) = 0;
   virtual void Start(JournalCallbacks observer) = 0;
   // Any thread; never blocks.
   virtual void Append(JournalRecord record) = 0;
+  // Somebody waits for what cannot be committed for lack of room: whatever is kept for that is used.
+  // Any thread.
+  virtual void UseLastReserve() {}
   // Bytes of events that are appended and not yet committed.
   virtual size_t PendingBytes() const = 0;
   // Commits what is queued and closes. A commit that fails now is returned.

@@ -29,8 +29,9 @@ struct LogKey {
 // Bytes [offset, offset + length) of the stream, received at time_us.
 struct LogPiece {
   uint64_t offset = 0;
-  uint64_t dropped = 0;  // of the bytes just before it, so many were never received
-  uint64_t damaged = 0;  // and so many were kept and cannot be read any more
+  uint64_t dropped = 0;     // of the bytes just before it, so many were never received
+  uint64_t damaged = 0;     // and so many were kept and cannot be read any more
+  bool over_quota = false;  // the dropped ones were kept once, and removed for the job's quota
   int64_t time_us = 0;
   uint32_t length = 0;
   bool end = false;  // nothing follows
@@ -132,6 +133,9 @@ class LogStore {
   virtual const LogReader& Reader() const = 0;
   // Deletes the job's logs; later chunks of it are refused. May be slow.
   virtual void Remove(uint64_t job) = 0;
+  // At most so many bytes of the job's output are kept, if that is less than of any job: beyond them
+  // the oldest go, and a piece tells how many they were. Any thread; lasts until the daemon ends.
+  virtual void KeepAtMost(uint64_t job, uint64_t bytes) = 0;
 
   // Any thread. Streams that were begun here and have not said `end`.
   virtual size_t UnendedStreams() const = 0;

@@ -62,6 +62,10 @@ class MetricStore {
   virtual void DecorateFinished(v1::JobSummary& summary) = 0;
   // All batches that are stored. The store outlives the reader.
   virtual std::unique_ptr<MetricReader> Read(uint64_t job) const = 0;
+  // This metric stands for the run, not its loss; empty: its loss. Before its first batch; any thread.
+  virtual void Choose(uint64_t job, const std::string& metric) = 0;
+  // The job has what one job may keep: later points only show in Decorate and to watchers.
+  virtual bool IsFull(uint64_t job) = 0;
   // Brings what a restart forgot of a live job into memory.
   virtual void Warm(uint64_t job) = 0;
   // Deletes the job's metrics; later batches of it are refused.

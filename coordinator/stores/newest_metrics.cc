@@ -14,11 +14,15 @@ constexpr size_t kNameBytesMax = (NewestMetrics::kNumbers - kFirstWord) * sizeof
 
 }  // namespace
 
+bool NewestMetrics::MayStand(const std::string& name) const {
+  return chosen.empty() ? common::IsLossName(name) : name == chosen;
+}
+
 bool NewestMetrics::IsOfTheLoss(const v1::MetricBatch& batch, const std::string& name) const {
   if (has_loss && batch.attempt() < attempt) return false;
-  if (!has_loss || batch.attempt() > attempt) return common::IsLossName(name);
+  if (!has_loss || batch.attempt() > attempt) return MayStand(name);
   if (name == loss_name) return batch.rank() <= rank;
-  return common::IsLossName(name) && common::IsRatherTheLoss(name, loss_name);
+  return MayStand(name) && common::IsRatherTheLoss(name, loss_name);
 }
 
 void NewestMetrics::Take(const v1::MetricBatch& batch) {
@@ -64,29 +68,62 @@ std::optional<NewestMetrics> NewestMetrics::Of(const std::vector<int64_t>& numbe
 
 void NewestMetricsCache::KeepFew() {
   if (of_job_.size() > kJobsMax) of_job_.erase(of_job_.begin());
+  if (chosen_.size() > kJobsMax) chosen_.erase(chosen_.begin());
+}
+
+void NewestMetricsCache::Choose(uint64_t job, const std::string& metric) {
+  if (metric.empty()) return;
+  std::lock_guard lock(mutex_);
+  chosen_[job] = metric;
+  if (const auto known = of_job_.find(job); known != of_job_.end()) known->second.chosen = metric;
+  KeepFew();
+}
+
+std::string NewestMetricsCache::ChoiceOf(uint64_t job) const {
+  const auto chosen = chosen_.find(job);
+  return chosen == chosen_.end() ? "" : chosen->second;
+}
+
+NewestMetrics& NewestMetricsCache::Of(uint64_t job) {
+  const auto [known, is_new] = of_job_.try_emplace(job);
+  if (is_new) known->second.chosen = ChoiceOf(job);
+  return known->second;
+}
+
+NewestMetrics NewestMetricsCache::Nothing(uint64_t job) const {
+  std::lock_guard lock(mutex_);
+  NewestMetrics nothing;
+  nothing.chosen = ChoiceOf(job);
+  return nothing;
 }
 
 void NewestMetricsCache::Take(const v1::MetricBatch& batch) {
   std::lock_guard lock(mutex_);
-  of_job_[batch.job()].Take(batch);
+  Of(batch.job()).Take(batch);
   KeepFew();
 }
 
 void NewestMetricsCache::Keep(uint64_t job, const NewestMetrics& newest) {
   std::lock_guard lock(mutex_);
-  of_job_.try_emplace(job, newest);
-  KeepFew();
+  if (!of_job_.contains(job)) Set(job, newest);
 }
 
 void NewestMetricsCache::Replace(uint64_t job, const NewestMetrics& newest) {
   std::lock_guard lock(mutex_);
-  of_job_[job] = newest;
+  Set(job, newest);
+}
+
+void NewestMetricsCache::Set(uint64_t job, const NewestMetrics& newest) {
+  NewestMetrics& known = of_job_[job];
+  known = newest;
+  known.chosen = ChoiceOf(job);
   KeepFew();
 }
 
 void NewestMetricsCache::Forget(uint64_t job) {
   std::lock_guard lock(mutex_);
   of_job_.erase(job);
+  chosen_.erase(job);
 }
 
 std::optional<NewestMetrics> NewestMetricsCache::Find(uint64_t job) const {

@@ -24,6 +24,7 @@ struct NewestMetrics {
   bool has_loss = false;
   uint32_t attempt = 0;  // of the loss
   uint32_t rank = 0;
+  std::string chosen;  // JobSpec.metric stands for the run; empty: its loss. Not among the numbers
 
   void Take(const v1::MetricBatch& batch);
 
@@ -33,6 +34,7 @@ struct NewestMetrics {
   static std::optional<NewestMetrics> Of(const std::vector<int64_t>& numbers);
 
  private:
+  bool MayStand(const std::string& name) const;
   bool IsOfTheLoss(const v1::MetricBatch& batch, const std::string& name) const;
 };
 
@@ -42,6 +44,10 @@ class NewestMetricsCache {
   static constexpr size_t kJobsMax = 20'000;
 
   void Take(const v1::MetricBatch& batch);
+  // The metric that stands for the job from now on; empty: its loss.
+  void Choose(uint64_t job, const std::string& metric);
+  // Before any of its batches.
+  NewestMetrics Nothing(uint64_t job) const;
   // What is known already stays.
   void Keep(uint64_t job, const NewestMetrics& newest);
   void Replace(uint64_t job, const NewestMetrics& newest);
@@ -51,10 +57,15 @@ class NewestMetricsCache {
   void Decorate(v1::JobSummary& summary) const;
 
  private:
+  // With `mutex_` held.
+  NewestMetrics& Of(uint64_t job);
+  void Set(uint64_t job, const NewestMetrics& newest);
+  std::string ChoiceOf(uint64_t job) const;
   void KeepFew();
 
   mutable std::mutex mutex_;  // guards what follows
   std::map<uint64_t, NewestMetrics> of_job_;
+  std::map<uint64_t, std::string> chosen_;
 };
 
 }  // namespace muster::coordinator

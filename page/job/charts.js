@@ -62,6 +62,7 @@ export class JobCharts {
   record(record) {
     const restarts = restartsOf(record);
     this.isOver = isOver(record.state);
+    this.wanted = record.spec?.metric ?? "";
     setAttribute(this.compare, "href", `/compare?jobs=${encodeURIComponent(record.name)}`);
     this.restarts = restarts;
     keyed(this.marks, restarts, (each) => String(each.number), () => h("li"), (item, each) => {
@@ -119,8 +120,8 @@ export class JobCharts {
   /** The names of the cards in their order. */
   shown() {
     if (this.chosen) return this.chosen.filter((name) => this.names.includes(name) || name === SPEED_CARD);
-    const names = shownAtFirst(this.names);
-    if (names.length > 0 && !throughputOf(this.names)) names.splice(lossOf(this.names) ? 1 : 0, 0, SPEED_CARD);
+    const names = shownAtFirst(this.names, this.wanted);
+    if (names.length > 0 && !throughputOf(this.names)) names.splice(lossOf(this.names) || names[0] === this.wanted ? 1 : 0, 0, SPEED_CARD);
     return names;
   }
 

@@ -34,9 +34,9 @@ export const lossOf = (names) => names.filter(isLossName).sort(byLossName)[0] ??
 /** The metric whose name says how fast the job is; "" if none does. */
 export const throughputOf = (names) => names.find((name) => SPEED_NAMES.test(name)) ?? "";
 
-/** The metrics to show when nobody has chosen: the loss, the throughput, and some others. */
-export function shownAtFirst(names, most = 4) {
-  const first = [lossOf(names), throughputOf(names)].filter(Boolean);
+/** The metrics to show when nobody has chosen: the one that stands for the run, the throughput, and some others. */
+export function shownAtFirst(names, wanted = "", most = 4) {
+  const first = [names.includes(wanted) ? wanted : lossOf(names), throughputOf(names)].filter(Boolean);
   const others = names.filter((name) => !first.includes(name) && !/(^|\/)(epoch|step|time\/.*|lr|learning_rate)$/i.test(name));
   return [...first, ...others].slice(0, Math.max(most, first.length));
 }

@@ -471,8 +471,7 @@ TEST(JobctlMetricsTest, ARankThatLoggedNoneIsSaidWithThoseThatDid) {
   EXPECT_TRUE(
       Holds(Jobctl(fake, {"metrics", "3", "--rank", "5"}).err, "calm-otter-3 has no rank 5"));
   fake.metrics.clear_summaries();
-  EXPECT_TRUE(
-      Holds(Jobctl(fake, {"metrics", "3"}).err, "calm-otter-3 has no metrics; trainers log"));
+  EXPECT_TRUE(Holds(Jobctl(fake, {"metrics", "3"}).err, "calm-otter-3 has no metrics; looked at"));
 }
 
 TEST(JobctlNamesTest, AQuestionAndAnAnswerNameTheJobItself) {

@@ -25,6 +25,8 @@ class FakeMetrics final : public MetricStore {
   WatchToken Watch(uint64_t, Watcher) override { return {}; }
   void Decorate(v1::JobSummary&) override {}
   void DecorateFinished(v1::JobSummary&) override {}
+  void Choose(uint64_t, const std::string&) override {}
+  bool IsFull(uint64_t) override { return false; }
   void Warm(uint64_t) override {}
   void Remove(uint64_t) override {}
 

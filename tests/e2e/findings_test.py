@@ -57,7 +57,7 @@ class Findings(Case):
         self.assertIn("since step 30", text)
         self.assertIn(f"fix: jobctl stack {job}", text)
         open(go, "w").close()
-        wait_until(lambda: not self.shown(job).startswith("!"), "the finding is gone")
+        wait_until(lambda: not self.shown(job).startswith("! no step"), "the finding is gone")
         self.muster.jobctl("cancel", job, check=False)
 
     def test_the_ledger_of_a_run_with_two_restarts_adds_up(self):

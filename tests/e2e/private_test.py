@@ -108,6 +108,12 @@ class FullHome(Case):
                     return False  # a daemon has written in the meantime
         harness.wait_until(filled, "the disk is full")
 
+    def use_up(self, home):
+        """As if all that is kept had been used up."""
+        for name in ("HEADROOM", "HEADROOM-LAST"):
+            os.remove(f"{home}/d/coordinator/{name}")
+        self.leave(home, 0)
+
     def test_the_full_disk_is_named_at_once_and_with_room_it_goes_on(self):
         home = self.small_home()
         private = self.private()
@@ -133,8 +139,7 @@ class FullHome(Case):
         home = self.small_home()
         private = self.private()
         private.jobctl("up")
-        os.remove(home + "/d/coordinator/HEADROOM")  # as if the reserve had been used up
-        self.leave(home, 0)
+        self.use_up(home)
         # What cannot be recorded waits for room; later requests are refused immediately.
         waits = private.start_jobctl("nodes", "drain", os.uname().nodename, stdout=subprocess.DEVNULL,
                                      stderr=subprocess.DEVNULL)
@@ -154,8 +159,7 @@ class FullHome(Case):
         home = self.small_home()
         private = self.private()
         private.jobctl("up")
-        os.remove(home + "/d/coordinator/HEADROOM")
-        self.leave(home, 0)
+        self.use_up(home)
         private.start_jobctl("nodes", "drain", os.uname().nodename, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         harness.wait_until(lambda: "[JC1605]" in private.jobctl("ls", check=False, timeout=50).stderr,
                            "nothing is recorded anymore")

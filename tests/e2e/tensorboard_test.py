@@ -67,6 +67,19 @@ class WhoseEvents(Case):
                    f"the workers have forgotten {job}")
         return self.points_now(cluster, job)
 
+    def test_files_that_a_rank_has_open_are_its_own_wherever_they_lie(self):
+        cluster = self.cluster()
+        go = self.path("go")
+        line = python_line("events.py", "out/deeper/runs/exp1", 20, "--go", go)
+        job = self.submit(cluster, *line)
+        self.assertEqual(self.points(cluster, job, 20), [(0, step) for step in range(20)])
+        open(go, "w").close()
+        self.assertEqual(self.points_of_finished(cluster, job), [(0, step) for step in range(20)])
+        none = self.submit(cluster, "--", "true")
+        cluster.wait_for(none, SUCCEEDED)
+        self.assertIn("event files in $MUSTER_TENSORBOARD_DIR, in runs/ and lightning_logs/ of " + self.directory,
+                      cluster.jobctl("metrics", none, check=False).stderr)
+
     def test_what_lay_there_before_is_nobodys_and_a_quick_program_gets_its_own(self):
         cluster = self.cluster()
         self.by_hand("runs/exp1", "20")

@@ -124,7 +124,7 @@ TEST_F(DamagedLogTest, AWorkerOfBeforeThatNeverGoesBackIsNotHeldUp) {
 TEST(LocalLogStoreTest, MoreStreamsThanOpenFilesAreAllKept) {
   TempDir dir;
   const Paths paths(dir.path());
-  LocalLogStore store(paths, Fail, 2);
+  LocalLogStore store(paths, Fail, {.open_max = 2});
   std::vector<std::shared_ptr<LogSender>> senders(20);
   for (uint64_t line = 0; line < 2; ++line) {
     for (uint32_t rank = 0; rank < senders.size(); ++rank) {

@@ -104,7 +104,7 @@ TEST(LocalMetricStoreTest, ABatchThatWasDamagedIsPassedOverOrTakenAgain) {
 
 TEST(LocalMetricStoreTest, MoreAttemptsThanOpenFilesAreAllKept) {
   TempDir dir;
-  LocalMetricStore store(Paths(dir.path()), Fail, 2);
+  LocalMetricStore store(Paths(dir.path()), Fail, {.open_max = 2});
   auto sender = std::make_shared<MetricSender>();
   for (uint64_t seq = 1; seq <= 3; ++seq) {
     for (uint32_t attempt = 0; attempt < 10; ++attempt) {

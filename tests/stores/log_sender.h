@@ -58,7 +58,9 @@ inline std::string ReadAll(const LogReader& reader, const v1::StreamLogsRequest&
   EXPECT_TRUE(merge.Discover().ok());
   std::string text;
   while (const auto record = merge.Next()) {
-    if (record->dropped() > 0) text += "<" + std::to_string(record->dropped()) + " lost>";
+    if (record->dropped() > 0)
+      text += "<" + std::to_string(record->dropped()) +
+              (record->over_quota() ? " over quota>" : " lost>");
     if (record->damaged() > 0) text += "<" + std::to_string(record->damaged()) + " damaged>";
     text += record->data();
   }

@@ -62,6 +62,7 @@ WatchToken MemoryMetricStore::Watch(uint64_t job, Watcher watcher) {
 }
 
 void MemoryMetricStore::DecorateFinished(v1::JobSummary& summary) {
+  newest_.Choose(summary.id(), summary.metric());
   Warm(summary.id());
   newest_.Decorate(summary);
 }
@@ -71,7 +72,7 @@ std::unique_ptr<MetricReader> MemoryMetricStore::Read(uint64_t job) const {
 }
 
 void MemoryMetricStore::Warm(uint64_t job) {
-  NewestMetrics newest;
+  NewestMetrics newest = newest_.Nothing(job);
   v1::MetricBatch batch;
   MemoryMetricReader reader(metrics_, job);
   while (reader.Next(batch).value_or(false)) newest.Take(batch);

@@ -36,6 +36,8 @@ class MemoryMetricStore final : public MetricStore {
   void Decorate(v1::JobSummary& summary) override { newest_.Decorate(summary); }
   void DecorateFinished(v1::JobSummary& summary) override;
   std::unique_ptr<MetricReader> Read(uint64_t job) const override;
+  void Choose(uint64_t job, const std::string& metric) override { newest_.Choose(job, metric); }
+  bool IsFull(uint64_t) override { return false; }
   void Warm(uint64_t job) override;
   void Remove(uint64_t job) override;
 

@@ -44,6 +44,38 @@ TEST(NewestMetricsTest, OneMetricOfOneRankIsTheLoss) {
   EXPECT_EQ(newest.loss, 6);
 }
 
+TEST(NewestMetricsTest, TheMetricThatTheJobChoosesStandsForIt) {
+  NewestMetrics newest;
+  newest.chosen = "val/acc";
+  Tell(newest, 0, 0, "loss", 9);
+  EXPECT_FALSE(newest.has_loss);
+  Tell(newest, 0, 1, "val/acc", 0.5);
+  Tell(newest, 0, 0, "val/acc", 0.75);
+  Tell(newest, 0, 1, "val/acc", 0.6);
+  Tell(newest, 0, 0, "loss", 8);
+  EXPECT_EQ(newest.loss, 0.75) << newest.loss_name;
+  EXPECT_EQ(newest.loss_name, "val/acc");
+}
+
+TEST(NewestMetricsCacheTest, AChoiceHoldsForWhatIsReadBackToo) {
+  NewestMetricsCache cache;
+  cache.Choose(7, "val/acc");
+  cache.Keep(7, NewestMetrics{});
+  v1::MetricBatch batch;
+  batch.set_job(7);
+  for (const char* name : {"loss", "val/acc"}) {
+    v1::MetricPoint& point = *batch.add_points();
+    point.set_name(name);
+    point.set_value(name == std::string("loss") ? 1 : 2);
+  }
+  cache.Take(batch);
+  EXPECT_EQ(cache.Find(7)->loss, 2);
+  EXPECT_EQ(cache.Nothing(7).chosen, "val/acc");
+  cache.Forget(7);
+  cache.Take(batch);
+  EXPECT_EQ(cache.Find(7)->loss, 1);
+}
+
 TEST(NewestMetricsTest, NumbersAndBack) {
   NewestMetrics newest;
   Tell(newest, 2, 3, "validation/loss", -0.5, 1'000'000'007);

@@ -131,6 +131,11 @@ JobStory& JobStory::Committed(int64_t step, double seconds) {
   return *this;
 }
 
+JobStory& JobStory::Meeting(v1::Meeting meeting) {
+  meeting_ = meeting;
+  return *this;
+}
+
 JobStory& JobStory::Measured(double seconds, const std::vector<v1::RankSample>& ranks,
                              const std::vector<v1::DeviceSample>& devices) {
   for (double at = now_s_ - seconds; at <= now_s_; at += 1) {
@@ -140,6 +145,7 @@ JobStory& JobStory::Measured(double seconds, const std::vector<v1::RankSample>& 
     batch.set_time_ms(Wall(at));
     *batch.mutable_ranks() = {ranks.begin(), ranks.end()};
     *batch.mutable_devices() = {devices.begin(), devices.end()};
+    batch.set_meeting(meeting_);
     samples_.Take(batch);
   }
   return *this;

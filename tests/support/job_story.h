@@ -40,6 +40,8 @@ class JobStory {
   // The same sample every second, for `seconds` up to now.
   JobStory& Measured(double seconds, const std::vector<v1::RankSample>& ranks,
                      const std::vector<v1::DeviceSample>& devices = {});
+  // What the next samples tell of whether the ranks have met.
+  JobStory& Meeting(v1::Meeting meeting);
 
   v1::Assessment Look() const;
   // "code: sentence", the worst first.
@@ -54,6 +56,7 @@ class JobStory {
   v1::JobRecord job_;
   coordinator::JobHistory history_;
   coordinator::SampleHistory samples_;
+  v1::Meeting meeting_ = v1::MEETING_UNSPECIFIED;
   double now_s_ = 10;
   int64_t floor_ms_ = 60'000;
   v1::Assessment last_;

@@ -274,5 +274,28 @@ TEST_F(EventFilesTest, ABrokenLedgerHarmsNobody) {
   }
 }
 
+// OUTPUT_DIR/runs of a Trainer: nobody named the directory.
+TEST_F(EventFilesTest, WhatARankHasOpenIsItsOwnWhereverItLies) {
+  Note();
+  fs::create_directories(Path("out/runs"));
+  const std::string name = "out/" + NameOf(kNobody);
+  const std::string opened = Path("opened");
+  ASSERT_EQ(mkfifo(opened.c_str(), 0600), 0);
+  const pid_t rank = Start(kMark, "exec 9>>" + Path(name) + "; echo >" + opened + "; sleep 60");
+  std::string line;
+  std::getline(std::ifstream(opened), line);  // waits for it
+  Write(name, Record(1) + Record(2));
+  Write("out/runs/events.out.tfevents.1700000000.host.1.0", Record(9));  // no rank has it open
+  Begin();
+  EXPECT_EQ(Look(), Steps()) << "no rank is known";
+  tailer_->SetPid(0, rank);
+  EXPECT_EQ(Look(), Steps({1, 2}));
+  Write(name, Record(3));
+  Begin();
+  EXPECT_EQ(Look(), Steps()) << "a new worker does not know the rank yet";
+  tailer_->SetPid(0, rank);
+  EXPECT_EQ(Look(), Steps({3})) << "and then goes on where the file was left";
+}
+
 }  // namespace
 }  // namespace muster::worker

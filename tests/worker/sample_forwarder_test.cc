@@ -47,7 +47,7 @@ class SampleForwarderTest : public ::testing::Test {
 TEST_F(SampleForwarderTest, WithoutRanksThereIsNothingToWakeUpFor) {
   EXPECT_FALSE(forwarder_.NextMs().has_value());
   EXPECT_FALSE(forwarder_.IsNeeded());
-  forwarder_.Open(key_, {});
+  forwarder_.Open(key_, {}, 0);
   EXPECT_FALSE(forwarder_.NextMs().has_value()) << "before its ranks start";
   forwarder_.RankStarted(key_, {0, getpid(), 0});
   EXPECT_TRUE(forwarder_.NextMs().has_value());
@@ -57,7 +57,7 @@ TEST_F(SampleForwarderTest, WithoutRanksThereIsNothingToWakeUpFor) {
 }
 
 TEST_F(SampleForwarderTest, OneSampleATimeAndTheNextASecondLater) {
-  forwarder_.Open(key_, {});
+  forwarder_.Open(key_, {}, 0);
   forwarder_.RankStarted(key_, {0, getpid(), 0});
   SampleOnce();
   ASSERT_TRUE(forwarder_.NextMs().has_value());
@@ -68,7 +68,7 @@ TEST_F(SampleForwarderTest, OneSampleATimeAndTheNextASecondLater) {
 }
 
 TEST_F(SampleForwarderTest, OnlyTheNewestWaitForTheCoordinator) {
-  forwarder_.Open(key_, {});
+  forwarder_.Open(key_, {}, 0);
   forwarder_.RankStarted(key_, {0, getpid(), 0});
   for (int64_t step = 0; step < 30; ++step) {
     forwarder_.NoteStep(key_, 0, step, now_ms_);

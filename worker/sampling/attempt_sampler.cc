@@ -17,7 +17,8 @@ std::shared_ptr<DeviceMeter> DeviceMeters::Get(std::string_view kind) {
 }
 
 AttemptSampler::AttemptSampler(const AttemptKey& key, std::string node, const v1::NodePart& part,
-                               std::shared_ptr<DeviceMeters> meters, ProcessFiles files)
+                               uint32_t master_port, std::shared_ptr<DeviceMeters> meters,
+                               ProcessFiles files)
     : key_(key),
       node_(std::move(node)),
       part_(part),
@@ -32,7 +33,9 @@ AttemptSampler::AttemptSampler(const AttemptKey& key, std::string node, const v1
           return meter_ != nullptr && meter_->IndexOfFile(number, index);
         };
         return devices;
-      }()) {}
+      }()) {
+  if (master_port != 0) meeting_.emplace(master_port);
+}
 
 std::optional<v1::SampleBatch> AttemptSampler::Take(const SampleOrder& order,
                                                     const common::Now& now) {
@@ -53,6 +56,10 @@ std::optional<v1::SampleBatch> AttemptSampler::Take(const SampleOrder& order,
   MaybeProbe();
   const int64_t before_ms = std::exchange(taken_ms_, now.mono_ms);
   if (batch.ranks().empty()) return std::nullopt;
+  if (meeting_.has_value()) {
+    meeting_->Look(processes_.Members());
+    batch.set_meeting(meeting_->IsSeen() ? v1::MEETING_SEEN : v1::MEETING_NOT_SEEN);
+  }
   if (FindDeviceMetering(part_.device_kind()) != nullptr) {
     for (const uint32_t index : part_.device_indexes()) {
       v1::DeviceSample& sample = *batch.add_devices();

@@ -17,6 +17,7 @@
 #include "worker/core/state.h"
 #include "worker/sampling/device_meter.h"
 #include "worker/sampling/framework_probe.h"
+#include "worker/sampling/rank_meeting.h"
 #include "worker/sampling/rank_processes.h"
 
 namespace muster::worker {
@@ -54,8 +55,10 @@ class AttemptSampler {
   // Of one attempt on a node; further ranks are not measured.
   static constexpr uint32_t kRanksMax = 2'048;
 
+  // `master_port`: of an attempt with several ranks, otherwise 0.
   AttemptSampler(const AttemptKey& key, std::string node, const v1::NodePart& part,
-                 std::shared_ptr<DeviceMeters> meters, ProcessFiles files = ProcessFiles());
+                 uint32_t master_port, std::shared_ptr<DeviceMeters> meters,
+                 ProcessFiles files = ProcessFiles());
 
   // Empty if there is nothing to report yet.
   std::optional<v1::SampleBatch> Take(const SampleOrder& order, const common::Now& now);
@@ -74,6 +77,7 @@ class AttemptSampler {
   const std::shared_ptr<DeviceMeters> meters_;
   std::shared_ptr<DeviceMeter> meter_;
   RankProcesses processes_;
+  std::optional<RankMeeting> meeting_;
   std::optional<FrameworkVersions> framework_;
   uint32_t samples_ = 0;
   uint32_t next_probe_ = 2;  // by number of the sample: doubles; 0: no more

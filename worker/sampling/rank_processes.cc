@@ -45,6 +45,13 @@ std::vector<pid_t> RankProcesses::SomePids(size_t max) const {
   return pids;
 }
 
+std::vector<std::pair<uint32_t, pid_t>> RankProcesses::Members() const {
+  std::vector<std::pair<uint32_t, pid_t>> all;
+  all.reserve(members_.size());
+  for (const auto& [pid, member] : members_) all.emplace_back(member.rank, pid);
+  return all;
+}
+
 std::vector<v1::RankSample> RankProcesses::Look(int64_t now_ms) {
   if (looks_++ % kLookAgainEvery == 0) foreign_.clear();
   files_.ListPids(kPidsMax, &pids_);

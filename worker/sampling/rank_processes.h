@@ -43,6 +43,8 @@ class RankProcesses {
   std::vector<v1::RankSample> Look(int64_t now_ms);
   // Some processes of the last look, at most `max`: those that were launched first.
   std::vector<pid_t> SomePids(size_t max) const;
+  // All processes of the last look, with their ranks.
+  std::vector<std::pair<uint32_t, pid_t>> Members() const;
 
  private:
   struct Member {

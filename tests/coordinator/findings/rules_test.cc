@@ -251,6 +251,106 @@ TEST(SlowRankTest, IsSilentWhereOnlyRankZeroReports) {
   EXPECT_EQ(story.Find("slow-rank"), nullptr);
 }
 
+// DDP without reported communication: the others wait inside what they call computing.
+TEST(SlowRankTest, IsFoundByItsDataWhereCollectivesEqualizeAllSteps) {
+  JobStory story(4);
+  const auto steps = [&](int64_t first, double wait) {
+    for (int64_t step = first; step < first + 40; ++step) {
+      for (uint32_t rank = 0; rank < 4; ++rank) {
+        const double data = rank == 1 ? wait : 0.01;
+        story.Step(step, {{"step", 0.2}, {"data_wait", data}, {"compute", 0.2 - data}}, rank);
+      }
+    }
+  };
+  story.At(80);
+  steps(1, 0.08);
+  const v1::Finding* found = story.Find("slow-rank");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->sentence(),
+            "rank 1 on node1 is slow: 80 ms of each step it waits for data, the others 10 ms");
+  EXPECT_EQ(found->cause(), "it waits for its data longer than the others");
+  story.At(90);
+  steps(41, 0.05);
+  EXPECT_EQ(story.Find("slow-rank"), nullptr) << "a fifth of a step is not enough";
+}
+
+TEST(NeverMetTest, RanksWithoutAProcessGroupWhileTheyRunAndWhenTheyHaveSucceeded) {
+  JobStory story(2);
+  story.Meeting(v1::MEETING_NOT_SEEN).At(120).Measured(60, {RankUsing(0, 1), RankUsing(1, 1)});
+  EXPECT_EQ(story.Find("ranks-never-met"), nullptr) << "imports may take that long";
+  story.At(131).Measured(10, {RankUsing(0, 1), RankUsing(1, 1)});
+  const v1::Finding* found = story.Find("ranks-never-met");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->sentence(),
+            "the 2 ranks never met: no process listened on MASTER_PORT, and no rank was connected "
+            "to another");
+  EXPECT_NE(found->fix().find("DistributedSampler"), std::string::npos);
+  JobStory quick(2);
+  quick.Meeting(v1::MEETING_NOT_SEEN).At(15).Measured(4, {RankUsing(0, 1), RankUsing(1, 1)});
+  EXPECT_EQ(quick.Find("ranks-never-met"), nullptr);
+  quick.Finish(v1::JOB_STATE_SUCCEEDED, 16);
+  EXPECT_NE(quick.Find("ranks-never-met"), nullptr);
+}
+
+TEST(NeverMetTest, FallsSilentOnceTheyMeetAndIsNotSaidOfOneRankOrOfAFailure) {
+  JobStory story(2);
+  story.Meeting(v1::MEETING_NOT_SEEN).At(140).Measured(60, {RankUsing(0, 1), RankUsing(1, 1)});
+  ASSERT_NE(story.Find("ranks-never-met"), nullptr);
+  story.Meeting(v1::MEETING_SEEN).At(141).Measured(1, {RankUsing(0, 1)});
+  story.Meeting(v1::MEETING_NOT_SEEN).At(150).Measured(8, {RankUsing(0, 1)});
+  EXPECT_EQ(story.Find("ranks-never-met"), nullptr) << "once is enough";
+  JobStory alone(1);
+  alone.Meeting(v1::MEETING_NOT_SEEN).At(140).Measured(60, {RankUsing(0, 1)});
+  EXPECT_EQ(alone.Find("ranks-never-met"), nullptr);
+  JobStory older(2);
+  older.At(140).Measured(60, {RankUsing(0, 1), RankUsing(1, 1)});
+  EXPECT_EQ(older.Find("ranks-never-met"), nullptr) << "its worker does not look";
+  JobStory failed(2);
+  failed.Meeting(v1::MEETING_NOT_SEEN).At(20).Measured(8, {RankUsing(0, 1), RankUsing(1, 1)});
+  failed.Finish(v1::JOB_STATE_FAILED, 21);
+  EXPECT_EQ(failed.Find("ranks-never-met"), nullptr);
+}
+
+TEST(IdleRankTest, IsNamedAlthoughItReports) {
+  JobStory story(4);
+  const auto measured = [&](double seconds, double cores) {
+    story.Measured(seconds,
+                   {RankUsing(0, 1), RankUsing(1, 0.9), RankUsing(2, cores), RankUsing(3, 1)});
+  };
+  story.At(40);
+  measured(20, 1);
+  story.At(150);
+  measured(109, 0.02);
+  story.Steps(1, 100, 1, kComputing, 4);
+  EXPECT_EQ(story.Find("idle-rank"), nullptr) << "not yet two minutes";
+  story.At(165);
+  measured(14, 0.02);
+  story.Steps(101, 15, 1, kComputing, 4);
+  const v1::Finding* found = story.Find("idle-rank");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->sentence(),
+            "rank 2 on node1 has used 2 % of a processor for 2m 5s, while the others work");
+  EXPECT_EQ(found->ranks(0), 2u);
+  story.At(230);
+  measured(64, 0.02);
+  EXPECT_EQ(story.Find("idle-rank"), nullptr) << "no step for a minute: an evaluation, or worse";
+  story.At(235);
+  measured(4, 0.8);
+  story.Steps(116, 5, 1, kComputing, 4);
+  EXPECT_EQ(story.Find("idle-rank"), nullptr);
+}
+
+TEST(IdleRankTest, IsSilentWhereMostAreIdleOrADeviceWorks) {
+  JobStory evaluation(4);
+  evaluation.At(200).Measured(
+      180, {RankUsing(0, 1), RankUsing(1, 0.02), RankUsing(2, 0.02), RankUsing(3, 0.02)});
+  EXPECT_EQ(evaluation.Find("idle-rank"), nullptr) << "three wait for one";
+  JobStory devices(2, "gpu");
+  devices.At(200).Measured(180, {RankUsing(0, 1), RankUsing(1, 0.02)},
+                           {DeviceUsing("gpu:0", 0.9), DeviceUsing("gpu:1", 0.9)});
+  EXPECT_EQ(devices.Find("idle-rank"), nullptr);
+}
+
 TEST(NoProgressTest, TenStepsAndThreePausesAndTheFloor) {
   JobStory story(2);
   story.At(100).Steps(1, 12, 7, kComputing);

@@ -1,0 +1,111 @@
+// Source of the format: Documentation/networking/proc_net_tcp.rst of Linux.
+#include "worker/sampling/rank_meeting.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <memory>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "common/process.h"
+#include "common/strings.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr std::string_view kListens = "0A";
+constexpr std::string_view kEstablished = "01";
+constexpr size_t kInodeColumn = 9;
+
+uint32_t PortOf(std::string_view address) {
+  uint32_t port = 0;
+  const size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos) return 0;
+  const std::string_view digits = address.substr(colon + 1);
+  std::from_chars(digits.data(), digits.data() + digits.size(), port, 16);
+  return port;
+}
+
+// The sockets' numbers among a process' descriptors.
+void AddSockets(const std::string& directory, uint32_t rank, size_t& left,
+                std::map<uint64_t, uint32_t>& rank_of) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(directory.c_str()), closedir);
+  while (const dirent* entry = open != nullptr && left > 0 ? readdir(open.get()) : nullptr) {
+    --left;
+    char text[64];
+    const ssize_t size = readlink((directory + "/" + entry->d_name).c_str(), text, sizeof text);
+    std::string_view link(text, size > 0 ? static_cast<size_t>(size) : 0);
+    if (!link.starts_with("socket:[")) continue;
+    link.remove_prefix(8);
+    uint64_t inode = 0;
+    std::from_chars(link.data(), link.data() + link.size(), inode);
+    rank_of.emplace(inode, rank);
+  }
+}
+
+}  // namespace
+
+uint32_t SocketRow::LocalPort() const { return PortOf(local); }
+uint32_t SocketRow::RemotePort() const { return PortOf(remote); }
+
+std::vector<SocketRow> ParseSockets(std::string_view text) {
+  std::vector<SocketRow> rows;
+  for (const absl::string_view line : absl::StrSplit(common::ToAbsl(text), '\n')) {
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipWhitespace());
+    if (words.size() <= kInodeColumn) continue;
+    SocketRow row{.local = std::string(words[1]), .remote = std::string(words[2])};
+    row.listens = words[3] == common::ToAbsl(kListens);
+    row.connected = words[3] == common::ToAbsl(kEstablished);
+    if (!absl::SimpleAtoi(words[kInodeColumn], &row.inode)) continue;
+    if (row.listens || row.connected) rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+void RankMeeting::Look(const Processes& processes) {
+  const uint32_t look = looks_++;
+  if (is_seen_ || processes.empty()) return;
+  if (look >= kLooksOften && look % kThenEvery != 0) return;
+  std::vector<SocketRow> rows;
+  // The ranks' network may be another than this process's.
+  const std::string net = common::StrCat(proc_, "/", processes.front().second, "/net/");
+  for (const char* table : {"tcp", "tcp6"}) {
+    std::string text;
+    if (!common::ReadSmallFile(net + table, &text, kTableBytesMax)) continue;
+    for (SocketRow& row : ParseSockets(text)) rows.push_back(std::move(row));
+  }
+  is_seen_ = std::any_of(rows.begin(), rows.end(), [this](const SocketRow& row) {
+    return row.listens ? row.LocalPort() == master_port_
+                       : row.LocalPort() == master_port_ || row.RemotePort() == master_port_;
+  });
+  is_seen_ = is_seen_ || AreConnected(rows, processes);
+}
+
+bool RankMeeting::AreConnected(const std::vector<SocketRow>& rows,
+                               const Processes& processes) const {
+  using Ends = std::pair<std::string_view, std::string_view>;
+  std::map<Ends, uint64_t> ends;
+  for (const SocketRow& row : rows) {
+    if (row.connected) ends.emplace(Ends{row.local, row.remote}, row.inode);
+  }
+  if (ends.empty()) return false;
+  std::map<uint64_t, uint32_t> rank_of;
+  size_t left = kDescriptorsMax;
+  for (const auto& [rank, pid] : processes) {
+    AddSockets(common::StrCat(proc_, "/", pid, "/fd"), rank, left, rank_of);
+  }
+  for (const SocketRow& row : rows) {
+    const auto owner = row.connected ? rank_of.find(row.inode) : rank_of.end();
+    if (owner == rank_of.end()) continue;
+    const auto other = ends.find(Ends{row.remote, row.local});
+    const auto peer = other == ends.end() ? rank_of.end() : rank_of.find(other->second);
+    if (peer != rank_of.end() && peer->second != owner->second) return true;
+  }
+  return false;
+}
+
+}  // namespace muster::worker

@@ -1,8 +1,6 @@
 // outside_look: /proc always, Python's frames through py-spy, native ones through muster-unwind.
 #include "worker/outside_look.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -20,6 +18,7 @@
 #include "worker/config.h"
 #include "worker/json_lines.h"
 #include "worker/process_facts.h"
+#include "worker/py_spy.h"
 
 namespace muster::worker {
 namespace {
@@ -56,15 +55,6 @@ std::string Shortened(const std::string& foreign) {
 
 // ---- Python frames ----
 
-std::string FindOnPath(const std::string& program) {
-  const char* path = getenv("PATH");
-  for (const absl::string_view directory : absl::StrSplit(path == nullptr ? "" : path, ':')) {
-    const std::string candidate = StrCat(std::string(directory), "/", program);
-    if (!directory.empty() && access(candidate.c_str(), X_OK) == 0) return candidate;
-  }
-  return "";
-}
-
 std::string StringIn(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string()
@@ -92,14 +82,14 @@ LookStack PythonStack(const json& thread) {
 
 Stacks PythonStacks(pid_t process) {
   Stacks stacks;
-  const std::string py_spy = FindOnPath("py-spy");
-  if (py_spy.empty()) {
-    stacks.problem = "no Python frames; fix: pip install py-spy where the worker's PATH finds it";
+  const PySpy py_spy = FindPySpy(process);
+  if (py_spy.path.empty()) {
+    stacks.problem = StrCat("no Python frames: ", py_spy.problem);
     return stacks;
   }
   // Without pausing it: a py-spy that is killed in the middle would leave it stopped.
   const CommandOutput output =
-      RunBounded({py_spy, "dump", "--json", "--nonblocking", "--pid", std::to_string(process)},
+      RunBounded({py_spy.path, "dump", "--json", "--nonblocking", "--pid", std::to_string(process)},
                  kPySpyMs, kToolBytesMax);
   const json threads = common::NestsDeeper(output.out, common::kJsonDepthMax)
                            ? json()

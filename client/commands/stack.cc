@@ -1,5 +1,6 @@
 // jobctl stack: what every rank is doing, and which one the others are waiting for.
 #include <algorithm>
+#include <set>
 
 #include "client/arguments.h"
 #include "client/commands/commands.h"
@@ -141,6 +142,16 @@ absl::StatusOr<std::string> StackRecord(const HangReport& report, const Collecte
   return RecordText("Stack", fields, arguments.Get("output"));
 }
 
+// Why ranks have no Python frames, and the fix: one line for all with the same reason.
+void NoteMissingFrames(Session& session, const std::vector<RankRecord>& records) {
+  std::set<std::string> noted;
+  for (const RankRecord& record : records) {
+    const std::string& problem = record.outside.problem;
+    if (!problem.starts_with("no Python frames") || !noted.insert(problem).second) continue;
+    session.Note(StrCat("rank ", record.rank, " on ", record.host, ": ", problem));
+  }
+}
+
 absl::StatusOr<int> Stack(Session& session, const Arguments& arguments) {
   if (arguments.Has("files") != arguments.words().empty()) {
     return common::MakeProblem(absl::StatusCode::kInvalidArgument,
@@ -161,7 +172,10 @@ absl::StatusOr<int> Stack(Session& session, const Arguments& arguments) {
     return 0;
   }
   session.Print(StrCat(report.sentence, "\n\n", report.table));
-  if (!arguments.Has("full")) return 0;
+  if (!arguments.Has("full")) {
+    NoteMissingFrames(session, collected.records);
+    return 0;
+  }
   for (const RankRecord& record : collected.records) {
     if (only < 0 || record.rank == only) session.Print(StrCat("\n", StacksText(record)));
   }

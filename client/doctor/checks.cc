@@ -8,6 +8,7 @@ constexpr Check kChecks[] = {
     {"cuda toolkit", JudgeCudaToolkit},
     {"ascend", JudgeAscend},
     {"torch", JudgeTorch},
+    {"py-spy", JudgePySpy},
     {"host name", JudgeHostname},
     {"ports", JudgePorts},
     {"clock", JudgeClock},

@@ -38,6 +38,7 @@ Verdict JudgeNvidiaDriver(const MachineFacts& facts);
 Verdict JudgeCudaToolkit(const MachineFacts& facts);
 Verdict JudgeAscend(const MachineFacts& facts);
 Verdict JudgeTorch(const MachineFacts& facts);
+Verdict JudgePySpy(const MachineFacts& facts);
 // judge_network.cc
 Verdict JudgeHostname(const MachineFacts& facts);
 Verdict JudgePorts(const MachineFacts& facts);

@@ -30,6 +30,7 @@ struct PythonFacts {
   std::string torch_cuda;  // "12.4"; empty: not built for CUDA
   std::string torch_hip;
   std::string torch_npu;  // version of the adapter; empty: not installed
+  std::string py_spy;     // where a private worker would find it; empty: nowhere
 };
 
 struct DiskFacts {

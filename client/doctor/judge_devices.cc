@@ -169,4 +169,12 @@ Verdict JudgeTorch(const MachineFacts& facts) {
                  python.program, ")")};
 }
 
+Verdict JudgePySpy(const MachineFacts& facts) {
+  const PythonFacts& python = facts.python;
+  if (python.program.empty()) return {Grade::kGood, "no python in PATH"};
+  if (!python.py_spy.empty()) return {Grade::kGood, python.py_spy};
+  return {Grade::kWarning, "not installed: jobctl stack shows no Python functions",
+          StrCat(python.program, " -m pip install py-spy (muster-train[stacks] brings it)")};
+}
+
 }  // namespace muster::client::doctor

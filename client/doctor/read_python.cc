@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 
 #include "absl/strings/str_split.h"
 #include "client/child_output.h"
@@ -39,6 +40,15 @@ std::string Assigned(const std::string& source, std::string_view name) {
   return "";
 }
 
+// As a worker looks for it (worker/py_spy.h) that jobctl starts, for ranks of this Python.
+std::string FindPySpy(const std::string& python, const std::string& path_variable) {
+  std::error_code ignored;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  return FindInDirectories("py-spy", StrCat(path_variable, ":", self.parent_path().string(), ":",
+                                            std::filesystem::path(python).parent_path().string(),
+                                            ":", Variable("HOME"), "/.local/bin"));
+}
+
 }  // namespace
 
 std::string FindInDirectories(const std::string& name, const std::string& path_variable) {
@@ -70,6 +80,7 @@ PythonFacts ReadPython(const std::string& path_variable) {
   facts.program = FindInDirectories("python", path_variable);
   if (facts.program.empty()) facts.program = FindInDirectories("python3", path_variable);
   if (facts.program.empty()) return facts;
+  facts.py_spy = FindPySpy(facts.program, path_variable);
   const std::string found = OutputOf({facts.program, "-B", "-c", kAsk}, &facts.trouble);
   for (const absl::string_view line : absl::StrSplit(found, '\n', absl::SkipEmpty())) {
     const std::pair<std::string, std::string> package =

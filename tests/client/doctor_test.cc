@@ -21,7 +21,10 @@ constexpr uint64_t kGB = 1'000'000'000;
 MachineFacts HealthyMachine() {
   MachineFacts facts;
   facts.devices = {.nvidia_nodes = 8, .nvidia_driver = "550.54.15", .cuda_toolkit = "12.4"};
-  facts.python = {.program = "/venv/bin/python", .torch = "2.6.0+cu124", .torch_cuda = "12.4"};
+  facts.python = {.program = "/venv/bin/python",
+                  .torch = "2.6.0+cu124",
+                  .torch_cuda = "12.4",
+                  .py_spy = "/venv/bin/py-spy"};
   facts.network = {.hostname = "node1",
                    .addresses = {"10.0.0.1"},
                    .ports_tried = 90,
@@ -94,6 +97,8 @@ TEST(DoctorTest, EachThingThatIsBrokenOnPurposeIsNamed) {
        "broken 2.6.0+cu124 has no torch_npu: it ignores 1 Ascend device"},
       {"torch", [](auto& f) { f.python.trouble = "does not answer within 1 s"; },
        "warning /venv/bin/python does not answer within 1 s"},
+      {"py-spy", [](auto& f) { f.python.py_spy = ""; },
+       "warning not installed: jobctl stack shows no Python functions"},
       {"host name", [](auto& f) { f.network.addresses = {"127.0.1.1"}; },
        "warning node1 resolves to 127.0.1.1: fine on one node, but jobs on several would not meet"},
       {"host name",
@@ -265,6 +270,10 @@ TEST_F(DoctorFilesTest, TorchIsReadFromItsFilesWhereverPythonFindsIt) {
   EXPECT_EQ(facts.torch, "2.6.0+cu124");
   EXPECT_EQ(facts.torch_cuda, "12.4");
   EXPECT_EQ(facts.torch_hip, "");
+  // Where pip puts the programs of packages, as the environment's interpreter runs them.
+  Write("/bin/py-spy", "");
+  std::filesystem::permissions(root_ + "/bin/py-spy", std::filesystem::perms::owner_all);
+  EXPECT_EQ(ReadPython(root_ + "/bin").py_spy, root_ + "/bin/py-spy");
 }
 
 TEST_F(DoctorFilesTest, APythonThatFailsIsATroubleAndNotAnAnswer) {

@@ -2,6 +2,8 @@
 run, explained when they have ended, packed into a bundle."""
 import json
 import os
+import re
+import shutil
 import signal
 import stat
 import tarfile
@@ -20,7 +22,14 @@ echo "[{\\"pid\\": $pid, \\"thread_id\\": 1, \\"thread_name\\": \\"MainThread\\"
 """
 
 
+BARE_PYTHON = os.path.realpath(harness.PYTHON)  # outside of any environment: no py-spy beside it
+
+
 class Diagnose(Case):
+    def setUp(self):
+        super().setUp()
+        self.env["PATH"] = "/usr/bin:/bin"  # where no py-spy is
+
     def script(self, text):
         path = self.path("train.py")
         with open(path, "w") as file:
@@ -60,10 +69,15 @@ class Diagnose(Case):
         self.assertRegex(text, r"(?m)^    .*nanosleep.* in libc\.so\.6\+0x")
         muster.jobctl("cancel", sleeper)
 
-        python = self.running(muster, harness.PYTHON, busy)
+        python = self.running(muster, BARE_PYTHON, busy)
         pid = int(self.said(muster, python, 0).split()[-1])
         full = muster.jobctl("stack", python, "--full").stdout
-        self.assertIn("pip install py-spy", full)
+        fix = "no Python frames: py-spy is neither on the worker's PATH nor beside the rank's Python; fix: pip install " \
+              "py-spy in the rank's environment (muster-train[stacks] brings it)"
+        self.assertIn(fix, full)
+        short = muster.jobctl("stack", python)
+        self.assertIn(f"rank 0 on node1: {fix}", short.stderr)
+        self.assertNotIn("py-spy", short.stdout)
         self.assertRegex(full, r"(?m)^    _PyEval_EvalFrameDefault in (lib)?python")
         self.assertEqual(full.count("\n  thread "), 2, full)
 
@@ -89,7 +103,7 @@ class Diagnose(Case):
         os.chmod(os.path.join(tools, "py-spy"), 0o755)
         self.env["PATH"] = f"{tools}:{self.env['PATH']}"
         muster = self.cluster()
-        python = self.running(muster, harness.PYTHON, "-c", "import time; time.sleep(1000)")
+        python = self.running(muster, BARE_PYTHON, "-c", "import time; time.sleep(1000)")
         text = muster.jobctl("stack", python, "--full").stdout
         self.assertIn("in load_batch (train.py:42) < main (train.py:7)\n", text)
         self.assertIn("    main (train.py:7)\n", text)
@@ -102,6 +116,32 @@ class Diagnose(Case):
         self.assertIn("muster::coordinator::", text)
         self.assertGreater(text.count("\n  thread "), 4, text)
         muster.jobctl("cancel", native)
+
+    def test_shows_python_functions_by_the_py_spy_of_the_ranks_own_environment(self):
+        py_spy = os.path.join(os.path.dirname(harness.PYTHON), "py-spy")
+        harness.need(os.access(py_spy, os.X_OK), "needs the Python package py-spy")
+        muster = self.cluster()
+        train = self.script("""
+            import time
+            def load_batch():
+                time.sleep(1000)
+            def main():
+                load_batch()
+            main()
+            """)
+        seen = r"in load_batch \(train.py:4\) < main \(train.py:6\)"
+        home = self.path("home")
+        os.makedirs(home + "/.local/bin")
+        shutil.copy(py_spy, home + "/.local/bin")  # as `pip install --user` leaves it
+        for where, python, env in (("beside its Python", harness.PYTHON, {}),
+                                   ("in its home", BARE_PYTHON, {"HOME": home})):
+            with self.subTest(where):
+                name = muster.submit("-n", 1, "--grace", "0", "--", python, train, env=env)
+                muster.wait_for(name, harness.RUNNING)
+                shown = wait_until(lambda: re.search(seen, (done := muster.jobctl("stack", name)).stdout) and done,
+                                   lambda: muster.jobctl("stack", name, "--full").stdout)
+                self.assertEqual(shown.stderr, "")
+                muster.jobctl("cancel", name)
 
     def test_explains_a_killed_rank_and_packs_a_bundle_without_secrets(self):
         muster = self.cluster(workers=("node1", "node2"))

@@ -95,6 +95,23 @@ class RunAs(Case):
         cluster.wait_over(victim)
         self.assert_gone(f"MUSTER_JOB_NAME={victim}")
 
+    def test_a_program_that_a_rank_could_have_written_is_not_run_with_the_workers_rights(self):
+        tools = self.work + "/tools"
+        os.makedirs(tools)
+        with open(tools + "/py-spy", "w") as file:
+            file.write(f"#!/bin/sh\nid >{self.work}/ran\n")
+        os.chmod(tools + "/py-spy", 0o755)
+        self.env["PATH"] = "/usr/bin:/bin"  # where no py-spy is
+        cluster = self.cluster("--run-as", ACCOUNT)
+        cluster.add_worker("n2", devices="cpu:4", args=("--run-as", "worker", "--sandbox", "on", "--allow-root"))
+        for _ in cluster.workers:  # each job fills a node
+            job = self.submit(cluster, "-n", "4", "-e", f"PATH={tools}:/usr/bin:/bin", "--", "/usr/bin/python3", "-c",
+                              "import time; time.sleep(1000)")
+            cluster.wait_for(job, harness.RUNNING)
+            told = wait_until(lambda: cluster.jobctl("stack", job).stderr, "the worker has looked at Python")
+            self.assertIn("runs none of a rank that has another account or a sandbox; fix: pip install py-spy", told)
+        self.assertFalse(os.path.exists(self.work + "/ran"))
+
     def assert_resumes(self, *args, prefix=()):
         need_scripts_outside_tmp()
         cluster = harness.Cluster(self).start()

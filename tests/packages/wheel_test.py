@@ -13,7 +13,10 @@ import unittest
 import zipfile
 
 import support
-from support import HERE, harness, package
+from support import HERE, ROOT, harness, package
+
+sys.path.insert(0, str(ROOT / "tests" / "page"))
+import typed  # noqa: E402
 
 TRAIN = str(HERE / "train.py")
 PROGRAMS = {"jobctl", "muster-coordinator", "muster-worker", "muster-shim", "muster-unwind"}
@@ -34,6 +37,12 @@ class Wheel(unittest.TestCase):
                 data = archive.read(name)
                 found = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
                 self.assertEqual((told, int(size)), (f"sha256={found}", len(data)), name)
+
+    def test_what_its_extras_bring(self):
+        with zipfile.ZipFile(the_wheel()) as archive:
+            name = next(each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+            needs = re.findall(r"(?m)^Requires-Dist: ([\w-]+).* extra == ['\"](\w+)['\"]$", archive.read(name).decode())
+        self.assertEqual(set(needs), {("grpcio", "client"), ("protobuf", "client"), ("PyYAML", "client"), ("py-spy", "stacks")})
 
     def test_its_tag_is_the_newest_glibc_that_a_program_asks_for(self):
         # Read another way than the packager does: as the dynamic linker's error would name them.
@@ -85,6 +94,19 @@ class InAnEmptyEnvironment(harness.Case):
         # Nothing of the build tree, no compiler: only the environment and the system's own tools.
         self.env.update(PATH=f"{self.venv}/bin:/usr/bin:/bin", PIP_NO_INDEX="1", PYTHONDONTWRITEBYTECODE="1")
 
+    def told_by_the_page(self):
+        """What docs/install.md tells to type, with the wheel and the script of this test."""
+        block = next(block for _, block in typed.blocks((ROOT / "docs" / "install.md").read_text())
+                     if block.startswith("pip install muster_train-"))
+        return [re.sub(r"muster_train-\S+\.whl", str(the_wheel()), line).replace("train.py", f"{TRAIN} 20")
+                for line in block.splitlines()]
+
+    def type(self, line):
+        done = subprocess.run(line, shell=True, env=self.env, cwd=self.directory, stdin=subprocess.DEVNULL, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+        self.assertEqual(done.returncode, 0, f"{line}\n{done.stdout}")
+        return done.stdout
+
     def files(self):
         return {os.path.join(where, name) for where, _, names in os.walk(self.venv) for name in names
                 if "__pycache__" not in where}
@@ -99,8 +121,9 @@ class InAnEmptyEnvironment(harness.Case):
 
     def test_a_job_of_two_ranks_loses_one_and_resumes(self):
         package("wheel")
+        install, run_it = self.told_by_the_page()
         before, begin = self.files(), time.monotonic()
-        self.pip("install", the_wheel())
+        self.type(install)
         run = subprocess.Popen(["jobctl", "run", "-n", "2", "--restarts", "1", "--", "python", TRAIN, "60", "0.05"],
                                env=self.env, cwd=self.directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, start_new_session=True)
@@ -133,6 +156,7 @@ class InAnEmptyEnvironment(harness.Case):
         self.assertLess(first_loss, 60)
 
         self.alone()
+        self.assertIn("✓ succeeded", self.type(run_it))
         self.jobctl("down")
         self.pip("uninstall", "--yes", "muster-train")
         self.assertEqual(self.files(), before)

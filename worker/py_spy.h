@@ -1,0 +1,20 @@
+// Where py-spy is: a program that is not Muster's, brought by `pip install muster-train[stacks]`. May
+// touch directories that a job chose, so a job's thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+namespace muster::worker {
+
+struct PySpy {
+  std::string path;     // empty: there is none for this process
+  std::string problem;  // why not, and the fix
+};
+
+// Of the worker: on its PATH, or beside it. Else of the process, beside its interpreter or on its PATH,
+// if whoever may write there gains nothing: the process must have every right that the worker has.
+PySpy FindPySpy(pid_t process);
+
+}  // namespace muster::worker

@@ -185,6 +185,56 @@ accelerator.end_training()
         self.assertEqual(os.listdir(self.checkpoints), ["step-3"])
         self.assertIn(f"resumed {saved}\n", self.rank(self.SCRIPT, **self.resume(3)))
 
+    LOOP = """
+import time
+from accelerate import Accelerator
+from muster.integrations.accelerate import MusterTracker
+class Slow(Data):
+    def __getitem__(self, index):
+        time.sleep(0.005)
+        return super().__getitem__(index)
+accelerator = Accelerator(cpu=True, log_with=MusterTracker(), gradient_accumulation_steps=2)
+time.sleep(0.5)
+model, head = torch.nn.Linear(4, 1), torch.nn.Linear(1, 1)
+loader = torch.utils.data.DataLoader(Slow(), batch_size=4)
+model, optimizer, loader = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.01), loader)
+other, criterion = torch.optim.SGD(head.parameters(), lr=0.01), torch.nn.MSELoss()
+def evaluate():
+    model.eval()
+    with torch.no_grad():
+        criterion(model(torch.zeros(2, 4)), torch.zeros(2, 1))
+        time.sleep(0.5)
+        model(torch.zeros(2, 4))
+    model.train()
+for step, batch in enumerate(muster.steps(loader) if os.environ.get("TOLD") else loader):
+    with accelerator.accumulate(model):
+        loss = criterion(head(model(batch["x"])).squeeze(-1), batch["labels"])
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+    if accelerator.sync_gradients:
+        other.step()
+    if step == 7:
+        evaluate()
+        muster.save_checkpoint(lambda target: (time.sleep(0.2), (target / "file").write_text("")), step)
+"""
+
+    def test_a_loop_that_tells_nothing_has_step_times(self):
+        worker = self.worker()
+        self.rank(self.LOOP)
+        self.assert_step_times(worker, 7)  # 0 to 7: an optimizer's steps are of two batches each
+        means = {name: sum(self.values(worker, f"time/{name}").values()) / len(self.values(worker, "time/step"))
+                 for name in ("step", "data_wait", "compute", "checkpoint")}
+        # Two batches of 20 ms for each step; neither what came before the first one nor the evaluation is in them.
+        self.assertGreater(means["data_wait"], 0.015)
+        self.assertGreater(means["checkpoint"], 0)
+        self.assertLess(means["step"], 0.2, means)
+
+    def test_a_loop_that_tells_its_steps_is_believed(self):
+        worker = self.worker()
+        self.rank(self.LOOP, TOLD="1")
+        self.assertEqual(max(self.values(worker, "time/step")), 15)
+
 
 if __name__ == "__main__":
     main()

@@ -41,8 +41,9 @@ class StepTimer:
         self._mark = time.monotonic()
 
     def saved(self, seconds: float) -> None:
-        """So much of this step went into a checkpoint."""
+        """So much of this step went into a checkpoint, and of a wait for data that has begun."""
         self._step_checkpoint += seconds
+        self._mark += seconds
 
     def end(self, step: int | None = None) -> None:
         """The step is over. `step`: its number; None: one more than the last."""
@@ -80,6 +81,7 @@ class StepTimer:
 
 
 _timer: StepTimer | None = None
+told_by_script = False  # by `steps` or `step`: nobody else need find out
 
 
 def timer() -> StepTimer | None:
@@ -115,6 +117,8 @@ class _Steps(Generic[T]):
         return getattr(self._batches, name)
 
     def __iter__(self) -> Iterator[T]:
+        global told_by_script
+        told_by_script = True
         self._timer.restart()
         for batch in self._batches:
             self._timer.have_data()
@@ -143,6 +147,8 @@ def step(number: int | None = None) -> Iterator[None]:
     with muster.step():
         ...
     """
+    global told_by_script
+    told_by_script = True
     of = timer()
     if of is None:
         yield

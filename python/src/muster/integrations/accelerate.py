@@ -2,7 +2,7 @@
 
 from muster.integrations.accelerate import MusterTracker
 
-accelerator = Accelerator(log_with=MusterTracker())
+accelerator = Accelerator(log_with=MusterTracker())  # step times are reported without more
 accelerator.init_trackers("any name")
 accelerator.log({"loss": loss}, step=step)
 muster.save_checkpoint(accelerator.save_state, step, together=True)
@@ -18,10 +18,14 @@ from typing import Any
 from accelerate.tracking import GeneralTracker
 
 import muster
+from muster import _optimizer_steps
 
 
 class MusterTracker(GeneralTracker):
-    """Sends what `accelerator.log` gets to Muster, from the main process. Outside Muster it does nothing."""
+    """Sends what `accelerator.log` gets to Muster, from the main process, and each process's step times: a step ends
+    with the optimizer's, and waits for data until the model is called. Gradients that are accumulated make one step,
+    of whose data only the first wait is told apart; `muster.steps(loader)` sees each. Outside Muster it does nothing.
+    """
 
     name = "muster"
     requires_logging_directory = False
@@ -29,6 +33,7 @@ class MusterTracker(GeneralTracker):
 
     def __init__(self) -> None:
         super().__init__()
+        _optimizer_steps.watch()
 
     @property
     def tracker(self) -> Any:

@@ -112,6 +112,15 @@ Isolation ProbeIsolation(const RunAs& run_as, std::string_view sandbox,
   return isolation;
 }
 
+absl::Status MakeStateDirectory(const Paths& paths) {
+  std::filesystem::path state = paths.StateDir();
+  if (!state.has_filename()) state = state.parent_path();  // it ended with a slash
+  if (state.has_parent_path()) {
+    RETURN_IF_ERROR(common::MakeDirectories(state.parent_path().string(), kPassable));
+  }
+  return common::MakeDirectories(state.string());
+}
+
 absl::Status OpenTheWay(const RunAs& run_as, const Paths& paths) {
   if (!run_as.IsOther()) return absl::OkStatus();
   for (const std::string& directory : {paths.StateDir(), paths.Attempts(), paths.RuntimeDir()}) {

@@ -26,6 +26,9 @@ struct Isolation {
 Isolation ProbeIsolation(const RunAs& run_as, std::string_view sandbox,
                          const std::string& shim_binary);
 
+// The state directory, and what is missing above it: open, as ranks of other accounts pass through.
+absl::Status MakeStateDirectory(const Paths& paths);
+
 // Lets other accounts pass through the worker's directories to those that are theirs.
 // FAILED_PRECONDITION names the directory above them that lets nobody through.
 absl::Status OpenTheWay(const RunAs& run_as, const Paths& paths);

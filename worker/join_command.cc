@@ -21,6 +21,7 @@
 #include "identity/names.h"
 #include "worker/config.h"
 #include "worker/identity.h"
+#include "worker/isolation.h"
 #include "worker/paths.h"
 
 namespace muster::worker {
@@ -58,7 +59,7 @@ absl::StatusOr<identity::Credentials> EnrollPatiently(const identity::Enrolling&
 }
 
 absl::StatusOr<common::UniqueFd> TakeStateDirectory(const Paths& paths, bool again) {
-  RETURN_IF_ERROR(common::MakeDirectories(paths.StateDir()));
+  RETURN_IF_ERROR(MakeStateDirectory(paths));
   absl::StatusOr<common::UniqueFd> lock = common::LockFile(paths.Lock());
   if (!lock.ok()) {
     return absl::FailedPreconditionError(

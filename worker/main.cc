@@ -117,9 +117,9 @@ int Run(Config config) {
     return Fail(kExitFailed, opened);
   }
   const Paths paths(config.state_dir, config.runtime_dir);
-  if (absl::Status made = common::MakeDirectories(paths.Attempts()); !made.ok()) {
-    return Fail(kExitFailed, made);
-  }
+  absl::Status made = MakeStateDirectory(paths);
+  if (made.ok()) made = common::MakeDirectories(paths.Attempts());
+  if (!made.ok()) return Fail(kExitFailed, made);
   absl::StatusOr<common::UniqueFd> lock = LockState(paths.Lock());
   if (!lock.ok()) {
     return Fail(

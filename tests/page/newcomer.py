@@ -30,8 +30,13 @@ def distributions(names):
 
 def environment(directory):
     subprocess.run([harness.PYTHON, "-m", "venv", "--without-pip", directory], check=True)
+    add(directory, INSTALLED)
+
+
+def add(directory, names):
+    """These packages and what they need, as links to those that the tests have."""
     packages = next(os.path.join(directory, "lib", name, "site-packages") for name in os.listdir(directory + "/lib"))
-    for each in distributions(INSTALLED):
+    for each in distributions(names):
         for top in {file.parts[0] for file in each.files or [] if file.parts[0] not in ("..", "__pycache__")}:
             link = os.path.join(packages, top)
             if not os.path.lexists(link):
@@ -42,6 +47,11 @@ def environment(directory):
                 file.write(f"#!{directory}/bin/python\nimport sys\nfrom {script.module} import {script.attr}\n"
                            f"sys.exit({script.attr}())\n")
             os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
+
+
+def add_pip(tree):
+    """pip, and what it would bring from the index for `./python` and its extras."""
+    add(tree + "/.venv", ["pip", "setuptools", "grpcio-tools", "grpcio", "protobuf", "PyYAML", "py-spy"])
 
 
 def tree(directory):

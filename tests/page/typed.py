@@ -19,29 +19,36 @@ MARK = "line-is-over"
 LINE_S = 120  # nothing in the tour takes that long, also on a busy machine
 
 
-def steps(text):
-    """(command, what it prints) of each `$ ` line; lines without it are commands that print nothing of interest."""
-    for block in re.findall(r"^```\n(.*?)^```$", text, re.M | re.S):
-        lines, commands = block.split("\n"), []
-        while lines:
-            line = lines.pop(0)
-            if not line.startswith("$ "):
-                if commands:
-                    commands[-1][1].append(line)
-                elif line:
-                    commands.append((line, []))
-                    yield line, ""
-                    commands.clear()
-                continue
-            command = [line[2:]]
+def blocks(text):
+    """(language, body) of each code block, without the indentation of a list that it lies in."""
+    for indent, language, body in re.findall(r"^( *)```(\w*)\n(.*?)^\1```$", text, re.M | re.S):
+        yield language, re.sub(f"^{indent}", "", body, flags=re.M)
+
+
+def commands(block):
+    """(command, what it prints) of each `$ ` line, or of each line that is a command that prints nothing of interest."""
+    lines, told = block.split("\n"), []
+    has_prompts = lines[0].startswith("$ ")
+    while lines:
+        line = lines.pop(0)
+        if has_prompts and not line.startswith("$ "):
+            told[-1][1].append(line)
+        elif line and not line.startswith("#"):
+            command = [line[2:] if has_prompts else line]
             while command[-1].endswith("\\"):
                 command.append(lines.pop(0))
             if "<<EOF" in line:
                 while command[-1] != "EOF":
                     command.append(lines.pop(0))
-            commands.append(("\n".join(command), []))
-        for command, printed in commands:
-            yield command, "\n".join(printed)
+            told.append(("\n".join(command), []))
+    return [(command, "\n".join(printed)) for command, printed in told]
+
+
+def steps(text):
+    """The commands of a page whose blocks without a language are all to be typed."""
+    for language, block in blocks(text):
+        if not language:
+            yield from commands(block)
 
 
 class Shell:

@@ -95,15 +95,18 @@ class EveryBlock(unittest.TestCase):
                 self.assertTrue(names_of(page, block), f"{page}: type this block, or tell in NOT_TYPED why not:\n{block}")
 
 
+    def test_the_tour_is_typed_by_tour_test(self):
+        self.assertEqual({language for language, _ in typed.blocks(page_text("docs/tour.md"))}, {""})
+
+
 class Page(harness.Case):
     """One page, typed from its top in a directory with a train.py."""
 
     def setUp(self):
-        super().setUp()
         harness.need_scripts_outside_tmp()
+        super().setUp()
         # Not in /tmp: ranks of another account have their own.
         self.place = tempfile.mkdtemp(prefix="typed-", dir=harness.BUILD)
-        self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
         os.chmod(self.place, 0o755)
         self.tree = newcomer.tree(self.place + "/tree")
         self.env["PATH"] = f"{self.tree}/build/bin:{self.tree}/.venv/bin:{self.env['PATH']}"
@@ -111,6 +114,10 @@ class Page(harness.Case):
         os.mkdir(self.work)
         with open(self.work + "/train.py", "w") as file:
             file.write(TRAIN)
+
+    def _tear_down(self):
+        super()._tear_down()  # first what runs there
+        shutil.rmtree(self.place, ignore_errors=True)
 
     def open_shell(self, directory, **env):
         shell = typed.Shell({**self.env, "TERM": "xterm", "PS1": "", **env}, directory)

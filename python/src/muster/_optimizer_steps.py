@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from typing import Any
 
@@ -13,7 +14,8 @@ from muster import _step_times
 
 class _Watch:
     """A step ends with that of an optimizer, of several with that of the one that is first to make one. Until then
-    from the first call of a module in training it computes, before that it waits for data.
+    from the first call of a module in training it computes, before that it waits for data. The first step is not timed:
+    nobody knows when it began.
     """
 
     def __init__(self, of: _step_times.StepTimer) -> None:
@@ -21,11 +23,8 @@ class _Watch:
         self._optimizer: weakref.ref[Any] | None = None
         self._waiting: Any = None  # the handle of a hook that would slow down every module
         register_optimizer_step_post_hook(self._stepped)
-        self._wait()
-
-    def _wait(self) -> None:
-        if self._waiting is None:
-            self._waiting = register_module_forward_pre_hook(self._called)
+        # Ours is gone after its first call.
+        warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks on modules")
 
     def _called(self, module: Any, _: Any) -> None:
         if next(module.parameters(), None) is None:
@@ -35,10 +34,7 @@ class _Watch:
             return
         self._waiting.remove()
         self._waiting = None
-        if self._timer.step is None:
-            self._timer.restart()  # what came before is no wait for data
-        else:
-            self._timer.have_data()
+        self._timer.have_data()
 
     def _stepped(self, optimizer: Any, *_: Any) -> None:
         first = None if self._optimizer is None else self._optimizer()
@@ -46,9 +42,14 @@ class _Watch:
             self._optimizer = weakref.ref(optimizer)
         elif optimizer is not first:
             return
-        if not _step_times.told_by_script:
+        if _step_times.told_by_script:
+            return
+        if self._timer.step is None:
+            self._timer.skip()
+        else:
             self._timer.end()
-            self._wait()
+        if self._waiting is None:
+            self._waiting = register_module_forward_pre_hook(self._called)
 
 
 _watch: _Watch | None = None

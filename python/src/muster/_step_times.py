@@ -48,9 +48,7 @@ class StepTimer:
     def end(self, step: int | None = None) -> None:
         """The step is over. `step`: its number; None: one more than the last."""
         now = time.monotonic()
-        if step is None:
-            step = _first_step() if self.step is None else self.step + 1
-        self.step = step
+        self.step = self._next() if step is None else step
         self._total += now - self._begin
         self._data += self._step_data
         self._checkpoint += self._step_checkpoint
@@ -59,6 +57,14 @@ class StepTimer:
         self._step_data = self._step_checkpoint = 0.0
         if now - self._window_begin >= WINDOW_S:
             self.report()
+
+    def skip(self) -> None:
+        """A step is over of which nobody saw the beginning."""
+        self.step = self._next()
+        self.restart()
+
+    def _next(self) -> int:
+        return _first_step() if self.step is None else self.step + 1
 
     def report(self) -> None:
         """The means of the steps since the last report."""

@@ -65,16 +65,8 @@ def page_text(page):
         return file.read()
 
 
-def is_named(page, block):
-    return [start for start in NOT_TYPED[page] if block.startswith(start)]
-
-
-def page_text(page):
-    with open(os.path.join(harness.ROOT, page)) as file:
-        return file.read()
-
-
 def names_of(page, block):
+    """The entries of NOT_TYPED that it is."""
     return [start for start in NOT_TYPED[page] if block.startswith(start)]
 
 
@@ -93,7 +85,6 @@ class EveryBlock(unittest.TestCase):
         for page in NOT_TYPED.keys() - TYPED:
             for _, block in typed.blocks(page_text(page)):
                 self.assertTrue(names_of(page, block), f"{page}: type this block, or tell in NOT_TYPED why not:\n{block}")
-
 
     def test_the_tour_is_typed_by_tour_test(self):
         self.assertEqual({language for language, _ in typed.blocks(page_text("docs/tour.md"))}, {""})

@@ -14,5 +14,6 @@ configure_package_config_file(MusterTrainerConfig.cmake.in MusterTrainerConfig.c
 write_basic_package_version_file(MusterTrainerConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/MusterTrainerConfig.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/MusterTrainerConfigVersion.cmake
+              ${CMAKE_CURRENT_SOURCE_DIR}/MusterTrainerHeaders.cmake
               ${CMAKE_CURRENT_SOURCE_DIR}/../cmake/FindLibTorch.cmake
         DESTINATION ${package_dir} COMPONENT trainer)

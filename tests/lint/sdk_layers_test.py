@@ -33,9 +33,11 @@ class IncludesBetweenAreas(unittest.TestCase):
     def test_an_include_sideways_is_found(self):
         self.assert_found("trainer/src/tracking/reporter.cc", "device/device_driver.h", "only lower layers")
 
-    def test_the_header_for_everything_is_for_programs(self):
+    def test_headers_of_several_areas_are_for_programs(self):
         self.assert_found("trainer/src/data/collate.cc", "muster/trainer.h", "for programs")
+        self.assert_found("trainer/src/data/collate.cc", "muster/training_loop.h", "for programs")
         self.assert_fine("trainer/include/muster/trainer.h", "muster/accelerator/accelerator.h")
+        self.assert_fine("trainer/include/muster/trainer.h", "muster/training_loop.h")
 
     def test_files_and_headers_outside_the_areas_are_found(self):
         self.assert_found("trainer/include/muster/loose.h", "vector", "is not an area")
@@ -45,6 +47,11 @@ class IncludesBetweenAreas(unittest.TestCase):
     def test_a_plug_in_sees_the_device_headers_only(self):
         self.assert_fine("trainer/plugins/ascend/plugin.cc", "muster/device/device_plugin_torch.h")
         self.assert_found("trainer/plugins/ascend/plugin.cc", "muster/base/errors.h", "a plug-in may not include")
+
+    def test_public_headers_include_little_of_libtorch(self):
+        self.assert_found("trainer/include/muster/optim/ema.h", "torch/optim.h", "slow to compile")
+        self.assert_fine("trainer/include/muster/optim/ema.h", "torch/optim/optimizer.h")
+        self.assert_fine("trainer/include/muster/trainer.h", "torch/torch.h")
 
     def test_headers_of_others_are_none_of_its_business(self):
         for header in ("torch/torch.h", "vector", "nlohmann/json.hpp", "sys/stat.h"):

@@ -1,5 +1,7 @@
 // The smallest trainer on the installed SDK: one step of a linear model.
-#include <muster/trainer.h>
+#include <muster/training_loop.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
 
 namespace {
 

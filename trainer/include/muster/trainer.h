@@ -1,12 +1,16 @@
 // Muster's trainer SDK: distributed training on LibTorch, for C++. Includes everything, LibTorch's
-// torch/torch.h too; the headers of the areas include only what they need of it. A header lies in the folder of its area; areas are listed from the lowest layer up
-// (docs/trainer-architecture.md), an area includes only lower ones.
+// torch/torch.h too. To compile a file in less time, precompile this header by
+// muster_precompile_headers (docs/trainer.md), or include <muster/training_loop.h> and what the file
+// uses besides: the headers of the areas include only what they need of LibTorch. A header lies in
+// the folder of its area; areas are listed from the lowest layer up (docs/trainer-architecture.md),
+// an area includes only lower ones.
 #pragma once
 
 #include <torch/torch.h>
 
 #include "muster/base/compat.h"
 #include "muster/base/errors.h"
+#include "muster/base/refused.h"
 #include "muster/base/run_main.h"
 #include "muster/base/topology.h"
 #include "muster/base/version.h"
@@ -61,3 +65,6 @@
 #include "muster/accelerator/accelerator.h"
 #include "muster/accelerator/options.h"
 #include "muster/accelerator/prepared.h"
+#include "muster/accelerator/refused_calls.h"
+
+#include "muster/training_loop.h"

@@ -1,6 +1,8 @@
 // Constructs an Accelerator and prepares what it trains; see muster/accelerator/accelerator.h.
 #include "muster/accelerator/accelerator.h"
 
+#include <torch/optim/lbfgs.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
@@ -191,6 +193,12 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
 }
 
 PreparedOptimizer Accelerator::prepare_shared(std::shared_ptr<torch::optim::Optimizer> optimizer) {
+  if (!optimizer) throw std::invalid_argument("prepare(optimizer): the pointer is null");
+  if (dynamic_cast<torch::optim::LBFGS*>(optimizer.get()) != nullptr) {
+    throw std::invalid_argument(
+        "prepare(optimizer): torch::optim::LBFGS evaluates the loss several times per step, which "
+        "is not distributed: use another optimizer");
+  }
   // LibTorch's own optimizers would step a tied weight once per name.
   for (auto& group : optimizer->param_groups()) group.params() = distinct(group.params());
   state_->require_unstepped(*optimizer);
@@ -209,7 +217,7 @@ PreparedScheduler Accelerator::prepare(Schedule schedule) {
   return prepare(std::move(schedule), last);
 }
 
-PreparedScheduler Accelerator::prepare(Schedule schedule, PreparedOptimizer& optimizer) {
+PreparedScheduler Accelerator::prepare(Schedule schedule, const PreparedOptimizer& optimizer) {
   state_->schedulers.push_back(
       std::make_shared<LrScheduler>(optimizer.optimizer_, std::move(schedule)));
   return PreparedScheduler(state_->schedulers.back(), state_->gradients);

@@ -1,6 +1,8 @@
 // Implements the handles that prepare() returns; see prepared.h.
 #include "muster/accelerator/prepared.h"
 
+#include <stdexcept>
+
 #include "accelerator/gradient_state.h"
 #include "muster/optim/optimizers.h"
 #include "sharding/sharded_model.h"
@@ -48,11 +50,24 @@ FullParameters::~FullParameters() {
   if (frame_->sharded()) frame_->sharded()->end_unsharded();
 }
 
+void require_on(at::Device device, const torch::nn::Module& module) {
+  const auto require = [&](const at::Tensor& tensor) {
+    const at::Device place = tensor.device();
+    // "cuda" is any of its devices.
+    if (place.type() == device.type() && (!device.has_index() || place == device)) return;
+    throw std::invalid_argument("model.to(" + device.str() + "): prepare() has placed it on " +
+                                place.str() +
+                                ": choose another device by AcceleratorOptions::device or cpu");
+  };
+  for (const at::Tensor& parameter : module.parameters()) require(parameter);
+  for (const at::Tensor& buffer : module.buffers()) require(buffer);
+}
+
 PreparedOptimizer::PreparedOptimizer(std::shared_ptr<torch::optim::Optimizer> optimizer,
                                      std::shared_ptr<GradientState> gradient_state)
     : optimizer_(std::move(optimizer)), gradient_state_(std::move(gradient_state)) {}
 
-void PreparedOptimizer::step() {
+void PreparedOptimizer::step() const {
   GradientState& state = *gradient_state_;
   if (!state.sync_gradients) return;
   state.require_forward_pass(*optimizer_);
@@ -73,9 +88,9 @@ void PreparedOptimizer::step() {
   if (state.after_step && state.optimizers.front() == optimizer_) state.after_step();
 }
 
-void PreparedOptimizer::zero_grad() {
+void PreparedOptimizer::zero_grad(bool set_to_none) const {
   if (!gradient_state_->sync_gradients) return;
-  zero_gradients(*optimizer_);
+  zero_gradients(*optimizer_, set_to_none);
   for (ShardedModel* model : gradient_state_->owners_of(*optimizer_)) model->zero_grad(*optimizer_);
 }
 
@@ -94,11 +109,11 @@ int PreparedScheduler::steps_due() const {
   return gradient_state_->scheduler_steps;
 }
 
-void PreparedScheduler::step() {
+void PreparedScheduler::step() const {
   for (int i = steps_due(); i > 0; --i) scheduler_->step();
 }
 
-void PreparedScheduler::step(double metric) {
+void PreparedScheduler::step(double metric) const {
   for (int i = steps_due(); i > 0; --i) scheduler_->step(metric);
 }
 

@@ -1,6 +1,8 @@
 // The part of an optimizer that is independent of its formula.
 #include "muster/optim/optimizers.h"
 
+#include <torch/serialize/archive.h>
+
 #include <stdexcept>
 #include <string>
 #include <unordered_set>
@@ -32,6 +34,10 @@ std::vector<at::Tensor> distinct_leaves(std::vector<at::Tensor> parameters, size
   }
   return distinct;
 }
+
+// The names under which torch::save keeps a parameter's state and a group's rate.
+std::string state_prefix(size_t parameter) { return "state_" + std::to_string(parameter) + "_"; }
+std::string rate_name(size_t group) { return "lr_" + std::to_string(group); }
 
 }  // namespace
 
@@ -89,6 +95,35 @@ void Optimizer::step_scaled(const at::Tensor& grad_scale, const at::Tensor& foun
 }
 
 bool Optimizer::scales_in_kernel() { return plan_->all_fused(*this); }
+
+void Optimizer::save(torch::serialize::OutputArchive& archive) const {
+  size_t parameter = 0;
+  for (size_t group = 0; group < param_groups().size(); ++group) {
+    archive.write(rate_name(group), c10::IValue(param_groups()[group].options().get_lr()));
+    for (const at::Tensor& tensor : param_groups()[group].params()) {
+      const std::string prefix = state_prefix(parameter++);
+      for (const auto& [name, value] : parameter_state(tensor)) archive.write(prefix + name, value);
+    }
+  }
+}
+
+void Optimizer::load(torch::serialize::InputArchive& archive) {
+  const std::vector<std::string> keys = archive.keys();
+  size_t parameter = 0;
+  for (size_t group = 0; group < param_groups().size(); ++group) {
+    c10::IValue rate;
+    archive.read(rate_name(group), rate);
+    param_groups()[group].options().set_lr(rate.toDouble());
+    for (const at::Tensor& tensor : param_groups()[group].params()) {
+      const std::string prefix = state_prefix(parameter++);
+      TensorMap state;
+      for (const std::string& key : keys) {
+        if (key.starts_with(prefix)) archive.read(key, state[key.substr(prefix.size())]);
+      }
+      set_parameter_state(tensor, state);
+    }
+  }
+}
 
 TensorMap Optimizer::parameter_state(const at::Tensor& parameter) const {
   return plan_->state_of(*this, parameter);

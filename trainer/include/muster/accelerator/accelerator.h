@@ -29,7 +29,7 @@
 #pragma once
 
 #include <torch/nn/module.h>
-#include <torch/optim.h>
+#include <torch/optim/optimizer.h>
 
 #include <cstdint>
 #include <functional>
@@ -130,12 +130,21 @@ class Accelerator {
   prepare(Optimizer&& optimizer) {
     using Type = std::remove_cvref_t<Optimizer>;
     constexpr bool can_be_taken = std::constructible_from<Type, Optimizer>;
+    static_assert(!std::is_same_v<Type, torch::optim::LBFGS>,
+                  "prepare(): torch::optim::LBFGS evaluates the loss several times per step, which "
+                  "is not distributed: use another optimizer");
     static_assert(can_be_taken,
                   "prepare() takes the optimizer over: give it std::move(optimizer), or make it in "
                   "the call");
     if constexpr (can_be_taken) {
       return prepare_shared(std::make_shared<Type>(std::forward<Optimizer>(optimizer)));
     }
+  }
+  // The same for a std::unique_ptr or std::shared_ptr of an optimizer.
+  template <typename Pointer>
+  requires prepare_detail::IsOptimizerPointer<Pointer>::value PreparedOptimizer
+  prepare(Pointer optimizer) {
+    return prepare_shared(std::move(optimizer));
   }
   // Gives the loader this rank's share of the samples; its batches are then on device().
   template <AnyDataset Dataset, typename Collate>
@@ -146,7 +155,7 @@ class Accelerator {
   // Attaches the schedule to the most recently prepared optimizer. Throws std::invalid_argument if
   // there is none.
   PreparedScheduler prepare(Schedule schedule);
-  PreparedScheduler prepare(Schedule schedule, PreparedOptimizer& optimizer);
+  PreparedScheduler prepare(Schedule schedule, const PreparedOptimizer& optimizer);
   // Gives the sampler this rank's shard.
   std::shared_ptr<ShardedSampler> prepare(ShardedSampler sampler);
   // Anything else: a one-sentence compiler error.
@@ -180,12 +189,12 @@ class Accelerator {
                           [&object](const TensorMap& saved) { object.load_state(saved); }});
   }
   template <typename Holder>
-  Holder& unwrap_model(PreparedModel<Holder>& model) {
+  Holder& unwrap_model(const PreparedModel<Holder>& model) {
     return model.unwrap();
   }
   // The model is unsharded on every rank while the result lives; see prepared.h. Collective.
   template <typename Holder>
-  [[nodiscard]] FullParameters full_parameters(PreparedModel<Holder>& model) {
+  [[nodiscard]] FullParameters full_parameters(const PreparedModel<Holder>& model) {
     return FullParameters(model.frame());
   }
   // A profiler of this rank with torch.profiler's schedule; step it with the loop. See profiler.h.
@@ -197,7 +206,7 @@ class Accelerator {
   // Parameters and buffers by name, on the CPU: all of them on every rank. Collective for a sharded
   // model.
   template <typename Holder>
-  TensorMap get_state_dict(PreparedModel<Holder>& model) {
+  TensorMap get_state_dict(const PreparedModel<Holder>& model) {
     return state_dict_of(*model.unwrap());
   }
   // Releases all that was prepared and the device's cache; the handles stay valid.
@@ -230,18 +239,18 @@ class Accelerator {
     std::vector<std::pair<DataParallel*, bool>> models_;
   };
   template <typename... Holders>
-  [[nodiscard]] Accumulation accumulate(PreparedModel<Holders>&... models) {
+  [[nodiscard]] Accumulation accumulate(const PreparedModel<Holders>&... models) {
     return Accumulation(*this, {&models.data_parallel()...});
   }
   // While it lives, backward accumulates gradients without reducing them.
   template <typename Holder>
-  [[nodiscard]] NoSync no_sync(PreparedModel<Holder>& model) {
+  [[nodiscard]] NoSync no_sync(const PreparedModel<Holder>& model) {
     return NoSync(model);
   }
   // Ranks with fewer batches take part in the others' reductions while the scope lives; see
   // JoinUnevenInputs.
   template <typename... Holders>
-  [[nodiscard]] JoinUnevenInputs join_uneven_inputs(PreparedModel<Holders>&... models) {
+  [[nodiscard]] JoinUnevenInputs join_uneven_inputs(const PreparedModel<Holders>&... models) {
     return JoinUnevenInputs({&models.data_parallel()...});
   }
   bool sync_gradients() const;
@@ -430,7 +439,7 @@ class Accelerator {
   // Weights for others to read, from the main process: model.safetensors, or shards with an index.
   // A sharded model is gathered on the main process unit by unit. Collective.
   template <typename Holder>
-  void save_model(PreparedModel<Holder>& model, const std::string& directory,
+  void save_model(const PreparedModel<Holder>& model, const std::string& directory,
                   const SaveModelOptions& save_options = {}) {
     save_module(*model.unwrap(), directory, save_options);
   }

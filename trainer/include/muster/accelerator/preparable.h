@@ -1,9 +1,8 @@
 // The types that Accelerator::prepare accepts, and the compiler error for all others.
 #pragma once
 
-#include <torch/data/dataloader/base.h>
 #include <torch/nn/module.h>
-#include <torch/optim.h>
+#include <torch/optim/optimizer.h>
 
 #include <concepts>
 #include <memory>
@@ -14,6 +13,17 @@
 #include "muster/data/sampler.h"
 #include "muster/memory/deferred_init.h"
 #include "muster/optim/schedule.h"
+
+// Declared here, since their headers would cost every program a second to compile.
+namespace torch::data {
+template <typename Dataset, typename Batch, typename BatchRequest>
+class DataLoaderBase;
+}  // namespace torch::data
+namespace torch::optim {
+class LBFGS;
+class LRScheduler;
+class ReduceLROnPlateauScheduler;
+}  // namespace torch::optim
 
 namespace muster {
 namespace prepare_detail {
@@ -52,6 +62,19 @@ struct NotPrepared {
   torch::nn::Module* operator->() const { return nullptr; }
 };
 
+// An optimizer that is held by a pointer to its base class, as a factory of optimizers returns it.
+template <typename T>
+struct IsOptimizerPointer : std::false_type {};
+template <std::derived_from<torch::optim::Optimizer> T>
+struct IsOptimizerPointer<std::shared_ptr<T>> : std::true_type {};
+template <std::derived_from<torch::optim::Optimizer> T>
+struct IsOptimizerPointer<std::unique_ptr<T>> : std::true_type {};
+
+// Whether T is a scheduler of torch; only those are complete types that a program can pass.
+template <typename T>
+concept TorchScheduler = std::is_base_of_v<torch::optim::LRScheduler, T> ||
+    std::is_same_v<T, torch::optim::ReduceLROnPlateauScheduler>;
+
 template <TorchLoader T>
 std::shared_ptr<typename T::element_type> refuse() {
   static_assert(!TorchLoader<T>,
@@ -67,7 +90,12 @@ NotPrepared refuse() {
   static_assert(!is_module,
                 "prepare(): give it the module's holder (made by TORCH_MODULE) or a "
                 "std::shared_ptr of the module, not the module itself");
-  static_assert(is_prepared || is_module,
+  constexpr bool is_scheduler = TorchScheduler<T>;
+  static_assert(!is_scheduler,
+                "prepare(): a scheduler of torch knows nothing of skipped steps and checkpoints: "
+                "give it a muster::Schedule, for example "
+                "muster::step_schedule({.step_size = 30, .gamma = 0.1})");
+  static_assert(is_prepared || is_module || is_scheduler,
                 "prepare(): this type is not a module holder (made by TORCH_MODULE, or a "
                 "std::shared_ptr of a torch::nn::Module), torch::optim::Optimizer, "
                 "muster::DataLoader, Schedule, ShardedSampler or Deferred model");
@@ -79,7 +107,8 @@ NotPrepared refuse() {
 // T is not a reference. Types that convert implicitly to a Schedule or ShardedSampler are accepted
 // as such.
 template <typename T>
-concept Preparable = ModuleHandle<T> || OptimizerType<T> || prepare_detail::IsOwn<T>::value ||
+concept Preparable = ModuleHandle<T> || OptimizerType<T> ||
+    prepare_detail::IsOptimizerPointer<T>::value || prepare_detail::IsOwn<T>::value ||
     std::convertible_to<T, Schedule> || std::convertible_to<T, ShardedSampler>;
 
 }  // namespace muster

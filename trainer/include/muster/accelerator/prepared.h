@@ -1,19 +1,24 @@
 // What Accelerator::prepare returns: handles that behave like the originals, distributed over all
-// ranks. Copies share one object. Training thread only; handles may outlive the Accelerator, but
-// must not be used after it is destroyed.
+// ranks. Copies share one object, a const handle is as good as another, and `handle->` and
+// `(*handle).` are `handle.`, so that code written for a pointer works unchanged. What a prepared
+// object does not do is a compiler error of one sentence (refused_calls.h). Training thread only;
+// handles may outlive the Accelerator, but must not be used after it is destroyed.
 #pragma once
 
 #include <torch/nn/module.h>
-#include <torch/optim.h>
+#include <torch/optim/optimizer.h>
 
 #include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <ostream>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "muster/accelerator/refused_calls.h"
 #include "muster/optim/schedulers.h"
 #include "muster/parallel/data_parallel.h"
 #include "muster/precision/autocast.h"
@@ -65,20 +70,27 @@ class ModelFrame {
   std::shared_ptr<GradientState> gradient_state_;
 };
 
+// Throws std::invalid_argument naming both devices unless the module is on `device`.
+void require_on(at::Device device, const torch::nn::Module& module);
+
 // A model: call it like the module itself. Holder is a LibTorch module holder (made by
 // TORCH_MODULE) or a std::shared_ptr of a module. Parameter names stay the module's, without a
-// "module." prefix; -> accesses the module's members.
+// "module." prefix. `model->` is `model.`: model->forward(x) averages gradients like model(x). The
+// module's own members are those of unwrap().
 template <typename Holder>
-class PreparedModel {
+class PreparedModel : public RefusedByModel<Holder> {
  public:
   PreparedModel(Holder module, std::shared_ptr<ModelFrame> frame)
       : module_(std::move(module)), frame_(std::move(frame)) {}
+
+  const PreparedModel& operator*() const { return *this; }
+  const PreparedModel* operator->() const { return this; }
 
   // Runs the module's forward, under autocast in a mixed-precision run, which converts the output
   // (any Nested value) back to float32. In training, backward() of the output averages the
   // gradients over the ranks.
   template <typename... Arguments>
-  auto operator()(Arguments&&... arguments) {
+  auto operator()(Arguments&&... arguments) const {
     ModelFrame::Pass pass(*frame_);
     auto output = module_->forward(std::forward<Arguments>(arguments)...);
     if constexpr (Nested<decltype(output)>) {
@@ -90,25 +102,63 @@ class PreparedModel {
     return output;
   }
   template <typename... Arguments>
-  auto forward(Arguments&&... arguments) {
+  auto forward(Arguments&&... arguments) const {
     return (*this)(std::forward<Arguments>(arguments)...);
   }
 
-  // The bare module's members: model->parameters(). Do not call its forward: gradients would not be
-  // averaged, and the next step() throws.
-  auto* operator->() { return &*module_; }
-  void train(bool on = true) { module_->train(on); }
-  void eval() { module_->eval(); }
+  // ---- torch::nn::Module's, of the bare module ----
+  void train(bool on = true) const { module_->train(on); }
+  void eval() const { module_->eval(); }
+  bool is_training() const { return module_->is_training(); }
+  std::vector<at::Tensor> parameters(bool recurse = true) const {
+    return module_->parameters(recurse);
+  }
+  torch::OrderedDict<std::string, at::Tensor> named_parameters(bool recurse = true) const {
+    return module_->named_parameters(recurse);
+  }
+  std::vector<at::Tensor> buffers(bool recurse = true) const { return module_->buffers(recurse); }
+  torch::OrderedDict<std::string, at::Tensor> named_buffers(bool recurse = true) const {
+    return module_->named_buffers(recurse);
+  }
+  std::vector<std::shared_ptr<torch::nn::Module>> modules(bool include_self = true) const {
+    return module_->modules(include_self);
+  }
+  std::vector<std::shared_ptr<torch::nn::Module>> children() const { return module_->children(); }
+  torch::OrderedDict<std::string, std::shared_ptr<torch::nn::Module>> named_children() const {
+    return module_->named_children();
+  }
+  const std::string& name() const { return module_->name(); }
+  // prepare() has moved the module, so this only checks: std::invalid_argument unless all of it is
+  // on that device.
+  void to(at::Device device, bool non_blocking = false) const { require_on(device, *module_); }
+  template <std::same_as<at::ScalarType> Dtype, typename... More>
+  refused::Nothing to(Dtype, More...) const {
+    static_assert(refused::when_called<Dtype>,
+                  "model.to(dtype): choose AcceleratorOptions::mixed_precision, or convert the "
+                  "module before prepare()");
+    return {};
+  }
+  template <std::same_as<at::ScalarType> Dtype>
+  refused::Nothing to(at::Device, Dtype dtype, bool = false) const {
+    return to(dtype);
+  }
 
-  // The module that was passed to prepare().
-  Holder& unwrap() { return module_; }
-  DataParallel& data_parallel() { return frame_->data_parallel(); }
+  // The module that was passed to prepare(): what is not listed above, and whatever needs the
+  // module's type. Its forward does not average gradients, and the next step() then throws.
+  Holder& unwrap() const { return module_; }
+  DataParallel& data_parallel() const { return frame_->data_parallel(); }
   const std::shared_ptr<ModelFrame>& frame() const { return frame_; }
 
  private:
-  Holder module_;
+  mutable Holder module_;  // a const ModuleHolder has a const module, a const handle does not
   std::shared_ptr<ModelFrame> frame_;
 };
+
+// As LibTorch prints the module.
+template <typename Holder>
+std::ostream& operator<<(std::ostream& stream, const PreparedModel<Holder>& model) {
+  return stream << *model.unwrap();
+}
 
 // While it lives, the parameters of a sharded model (model_sharding.h) are unsharded on every rank,
 // so that one rank or all can sample from the model or read them. Changes to them are lost.
@@ -126,24 +176,37 @@ class FullParameters {
 
 // An optimizer. In an accumulation window, step() and zero_grad() do nothing until the last
 // micro-batch, so the loop's code is the same with and without accumulation.
-class PreparedOptimizer {
+class PreparedOptimizer : public RefusedByOptimizer {
  public:
   PreparedOptimizer(std::shared_ptr<torch::optim::Optimizer> optimizer,
                     std::shared_ptr<GradientState> gradient_state);
 
+  const PreparedOptimizer& operator*() const { return *this; }
+  const PreparedOptimizer* operator->() const { return this; }
+
   // Throws muster::Error if, with several ranks, no prepared model was called since the last step.
   // With a GradScaler: unscales, skips the step if a gradient is not finite, and updates the scale.
-  void step();
-  // Releases the gradients. Unlike torch's own, it also works on gradients inside DDP's buckets.
-  void zero_grad();
+  void step() const;
+  template <typename Closure>
+  refused::Nothing step(Closure&&) const {
+    static_assert(refused::when_called<Closure>,
+                  "optimizer.step(closure): call the model, accelerator.backward(loss) and "
+                  "optimizer.step() in the loop; methods that evaluate the loss several times per "
+                  "step are not distributed");
+    return {};
+  }
+  // Releases the gradients, or zeroes them in place. Unlike torch's own, it also works on gradients
+  // inside DDP's buckets. A sharded model's gradients are released in either case.
+  void zero_grad(bool set_to_none = true) const;
   // Whether the last step() was skipped because gradients were not finite. Waits for the device.
   bool step_was_skipped() const;
 
-  torch::optim::Optimizer& unwrap() { return *optimizer_; }
   // For a sharded model (model_sharding.h), the groups hold this rank's shards.
-  std::vector<torch::optim::OptimizerParamGroup>& param_groups() {
+  std::vector<torch::optim::OptimizerParamGroup>& param_groups() const {
     return optimizer_->param_groups();
   }
+  torch::optim::OptimizerOptions& defaults() const { return optimizer_->defaults(); }
+  torch::optim::Optimizer& unwrap() const { return *optimizer_; }
 
  private:
   friend class Accelerator;
@@ -153,16 +216,27 @@ class PreparedOptimizer {
 
 // A learning-rate schedule on a prepared optimizer. Call step() once per micro-batch, like the
 // optimizer's; it acts only if the optimizer actually stepped.
-class PreparedScheduler {
+class PreparedScheduler : public RefusedByScheduler {
  public:
   PreparedScheduler(std::shared_ptr<LrScheduler> scheduler,
                     std::shared_ptr<GradientState> gradient_state);
 
-  void step();
+  const PreparedScheduler& operator*() const { return *this; }
+  const PreparedScheduler* operator->() const { return this; }
+
+  void step() const;
   // For schedules that follow a metric (reduce_on_plateau).
-  void step(double metric);
+  void step(double metric) const;
+  template <typename T>
+  requires(!std::floating_point<T>) refused::Nothing step(const T&)
+  const {
+    static_assert(refused::when_called<T>,
+                  "scheduler.step(metric): a metric is a double, loss.item<double>(); steps and "
+                  "epochs are counted by step() itself");
+    return {};
+  }
   std::vector<double> get_last_lr() const { return scheduler_->get_last_lr(); }
-  LrScheduler& unwrap() { return *scheduler_; }
+  LrScheduler& unwrap() const { return *scheduler_; }
 
  private:
   int steps_due() const;

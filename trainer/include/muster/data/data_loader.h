@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "muster/base/refused.h"
 #include "muster/data/collate.h"
 #include "muster/data/dataset.h"
 #include "muster/data/loader_core.h"
@@ -341,8 +342,10 @@ class DataLoader {
   // LoaderCore::next).
   Iterator begin() const { return Iterator(core_, /*resume=*/false); }
   std::default_sentinel_t end() const { return {}; }
-  // Lets loops written for torch::data::make_data_loader, which returns a pointer, work unchanged.
+  // Let loops written for torch::data::make_data_loader, which returns a pointer, work unchanged:
+  // `*loader`, `loader->begin()`, and `loader->epoch()` as well.
   const DataLoader& operator*() const { return *this; }
+  const DataLoader* operator->() const { return this; }
   // The epoch from where the loop left it by break or by an exception: `for (auto& batch :
   // loader.rest())`. After break it starts with the batch after the last one delivered, after an
   // exception of the dataset with the batch that failed.
@@ -359,6 +362,23 @@ class DataLoader {
   bool end_of_dataloader() const { return core_->end_of_dataloader(); }
   int64_t remainder() const { return core_->remainder(); }
   int64_t batches_left() const { return core_->batches_left(); }
+  const DataLoaderOptions& options() const { return core_->options(); }
+
+  // torchdata's names.
+  template <typename... Arguments>
+  refused::Nothing state_dict(Arguments&&...) const {
+    static_assert(refused::when_called<Arguments...>,
+                  "loader.state_dict(): accelerator.save_state(step) saves the position; by "
+                  "itself it is loader.position()");
+    return {};
+  }
+  template <typename... Arguments>
+  refused::Nothing load_state_dict(Arguments&&...) const {
+    static_assert(refused::when_called<Arguments...>,
+                  "loader.load_state_dict(): accelerator.load_state() loads the position; by "
+                  "itself it is loader.set_position(position)");
+    return {};
+  }
 
   Dataset& dataset() const { return *dataset_; }
   const std::shared_ptr<LoaderCore>& core() const { return core_; }

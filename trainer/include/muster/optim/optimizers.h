@@ -15,7 +15,7 @@
 // collective. Move construction is cheap and keeps the state.
 #pragma once
 
-#include <torch/optim.h>
+#include <torch/optim/optimizer.h>
 
 #include <cstdint>
 #include <memory>
@@ -128,6 +128,11 @@ class Optimizer : public torch::optim::Optimizer {
   // state. Throws CheckpointError if a tensor is missing, unknown or of a different shape; the
   // state is then unchanged.
   void set_parameter_state(const at::Tensor& parameter, const TensorMap& state);
+
+  // For torch::save and torch::load: the groups' rates and all parameters' states. Throws what
+  // set_parameter_state throws, and c10::Error for an archive of another kind of optimizer.
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
 
   // ---- Momentum, for schedules that cycle it ----
   // A group's momentum (SGD) or first beta (Adam, AdamW); throws std::invalid_argument if it has

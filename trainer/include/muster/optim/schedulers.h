@@ -8,7 +8,7 @@
 // every rank computes the same rates. Source: torch/optim/lr_scheduler.py.
 #pragma once
 
-#include <torch/optim.h>
+#include <torch/optim/optimizer.h>
 
 #include <cstdint>
 #include <limits>

@@ -150,7 +150,7 @@ class DataParallel {
 class NoSync {
  public:
   template <typename Holder>
-  explicit NoSync(PreparedModel<Holder>& model) : NoSync(model.data_parallel()) {}
+  explicit NoSync(const PreparedModel<Holder>& model) : NoSync(model.data_parallel()) {}
   explicit NoSync(DataParallel& data_parallel)
       : data_parallel_(data_parallel), before_(data_parallel.synchronizing()) {
     data_parallel_.set_synchronizing(false);

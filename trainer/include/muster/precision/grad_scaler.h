@@ -12,7 +12,7 @@
 // overflow on all ranks at once.
 #pragma once
 
-#include <torch/optim.h>
+#include <torch/optim/optimizer.h>
 
 #include <cstdint>
 #include <memory>

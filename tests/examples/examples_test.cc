@@ -99,10 +99,18 @@ TEST(Port, HasItsDifferenceInTheReadme) {
       << hunks;
 }
 
-TEST(Port, IsTheFirstProgramInTheSdksReadme) {
+TEST(First, IsTheFirstProgramInTheSdksReadme) {
   EXPECT_NE(text_of(source("../trainer/README.md"))
-                .find("```cpp\n" + text_of(source("port/distributed.cc")) + "```"),
+                .find("```cpp\n" + text_of(source("first/first.cc")) + "```"),
             std::string::npos);
+}
+
+TEST(First, FindsTheSlopeAloneAndOnTwoRanks) {
+  expect_close(numbers(output_alone({example("first")}), "slope"), {3}, 0.05);
+  const auto ranks = run_ranks({.argv = {example("first")}, .world_size = 2});
+  expect_close(numbers(ranks[0].output, "slope"), {3}, 0.05);
+  EXPECT_EQ(ranks[1].exit_code, 0) << ranks[1].output;
+  EXPECT_EQ(ranks[1].output, "") << "print() prints once";
 }
 
 TEST(Port, TrainsAloneAndOnTwoRanksAndUnderTorchrun) {

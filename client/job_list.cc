@@ -53,14 +53,14 @@ std::vector<Cell> JobRow(const v1::JobSummary& job) {
 Listing JobListing(const v1::ListJobsResponse& response) {
   Listing listing;
   listing.kind = "JobList";
-  listing.columns = {{.key = "job", .shrink = true},
+  listing.columns = {{.key = "job", .names = true},
                      {.key = "id", .wide = true, .right = true},
                      {.key = "state"},
                      {.key = "ranks", .wide = true, .right = true},
                      {.key = "devices"},
                      {.key = "step", .right = true},
                      {.key = "loss", .right = true},
-                     {.key = "loss_name", .wide = true, .shrink = true},
+                     {.key = "loss_name", .wide = true, .names = true},
                      {.key = "eta", .right = true, .value_name = "eta_ms"},
                      {.key = "checkpoint", .wide = true, .right = true},
                      {.key = "age", .right = true, .value_name = "submitted_ms", .since = true},
@@ -79,7 +79,7 @@ Listing JobListing(const v1::ListJobsResponse& response) {
 Listing WastedListing(const v1::ListJobsResponse& response) {
   Listing listing;
   listing.kind = "WastedList";
-  listing.columns = {{.key = "job", .shrink = true},
+  listing.columns = {{.key = "job", .names = true},
                      {.key = "state"},
                      {.key = "devices"},
                      {.key = "wasted", .right = true, .value_name = "wasted_device_us"},

@@ -41,6 +41,11 @@ struct Column {
   bool right = false;   // right-aligned, for numbers
   bool shrink = false;  // may be shortened to fit the terminal
   bool wrap = false;    // last column only: wraps to the next line instead
+  // Names: shortened in the middle, and never so far that two of them look alike.
+  bool names = false;
+  bool curve = false;  // one character per point: a narrow terminal gets fewer points
+  // A narrow terminal goes without these columns before it shortens names: the highest first, never 0.
+  int spare = 0;
   // Name of the value for programs, with its unit, if it differs from what people read.
   std::string value_name = {};
   // The value is a timestamp, the text the time since: the largest `key` is the smallest value.

@@ -254,7 +254,7 @@ Listing RankListing(const std::vector<RankRow>& rows) {
   Listing listing;
   listing.kind = "RankList";
   listing.columns = {{.key = "rank", .right = true},
-                     {.key = "node", .shrink = true},
+                     {.key = "node", .names = true},
                      {.key = "cpu%", .right = true, .value_name = "cpu_cores"},
                      {.key = "rss", .right = true, .value_name = "resident_bytes"},
                      {.key = "thr", .right = true, .value_name = "threads"},
@@ -278,7 +278,7 @@ Listing NodeListing(const v1::ListNodesResponse& nodes,
                     const std::vector<v1::SampleBucket>& newest) {
   Listing listing;
   listing.kind = "NodeUseList";
-  listing.columns = {{.key = "node", .shrink = true},
+  listing.columns = {{.key = "node", .names = true},
                      {.key = "state"},
                      {.key = "jobs", .shrink = true},
                      {.key = "devices"},

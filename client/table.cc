@@ -1,6 +1,7 @@
 #include "client/table.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -21,22 +22,62 @@ size_t TableWidth(const std::vector<size_t>& widths) {
   return widths.empty() ? 0 : sum - 2;
 }
 
-// Narrows the widest shrinkable columns until the table fits the terminal; the name, which people
-// copy, only if the others cannot shrink further.
-void Fit(std::vector<size_t>* widths, const std::vector<bool>& shrinkable, size_t name,
+constexpr size_t kLeastWidth = 8;
+
+// The display widths of these columns, with everything that is in them.
+std::vector<size_t> WholeWidths(const Listing& listing, const std::vector<size_t>& chosen,
+                                bool headers) {
+  std::vector<size_t> widths;
+  for (const size_t column : chosen) {
+    size_t width = headers ? listing.columns[column].key.size() : 1;
+    for (const std::vector<Cell>& row : listing.rows)
+      width = std::max(width, DisplayWidth(common::Printable(row[column].text)));
+    widths.push_back(width);
+  }
+  return widths;
+}
+
+// The width from which on no two different names of a column look alike, at most `whole`.
+size_t WidthApart(const Listing& listing, size_t column, size_t whole) {
+  std::set<std::string> names;
+  for (const std::vector<Cell>& row : listing.rows) names.insert(row[column].text);
+  size_t width = std::min(kLeastWidth, whole);
+  for (; width < whole; ++width) {
+    std::set<std::string> cut;
+    for (const std::string& name : names) cut.insert(ShortenMiddle(common::Printable(name), width));
+    if (cut.size() == names.size()) break;
+  }
+  return width;
+}
+
+bool MayShrink(const Column& column) {
+  return column.shrink || column.wrap || column.names || column.curve;
+}
+
+// How narrow each column may become.
+std::vector<size_t> LeastWidths(const Listing& listing, const std::vector<size_t>& chosen,
+                                const std::vector<size_t>& whole) {
+  std::vector<size_t> widths = whole;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    const Column& column = listing.columns[chosen[i]];
+    if (MayShrink(column)) widths[i] = std::min(whole[i], kLeastWidth);
+    if (column.names) widths[i] = WidthApart(listing, chosen[i], whole[i]);
+  }
+  return widths;
+}
+
+// Narrows the widest columns until the table fits the terminal; the name, which people copy, only if
+// the others cannot shrink further.
+void Fit(std::vector<size_t>* widths, const std::vector<size_t>& least, size_t name,
          size_t terminal_width) {
-  constexpr size_t kLeast = 8;
   while (TableWidth(*widths) > terminal_width) {
     size_t widest = widths->size();
     for (size_t i = 0; i < widths->size(); ++i) {
-      if (i == name) continue;
-      if (shrinkable[i] && (*widths)[i] > kLeast &&
-          (widest == widths->size() || (*widths)[i] > (*widths)[widest])) {
-        widest = i;
-      }
+      if (i == name || (*widths)[i] <= least[i]) continue;
+      if (widest == widths->size() || (*widths)[i] > (*widths)[widest]) widest = i;
     }
     if (widest == widths->size()) {
-      if (name >= widths->size() || !shrinkable[name] || (*widths)[name] <= kLeast) return;
+      if (name >= widths->size() || (*widths)[name] <= least[name]) return;
       widest = name;
     }
     --(*widths)[widest];
@@ -45,18 +86,50 @@ void Fit(std::vector<size_t>* widths, const std::vector<bool>& shrinkable, size_
 
 // Drops columns that are empty in every row if the terminal is too narrow for all.
 void DropEmptyColumns(const Listing& listing, size_t terminal_width, std::vector<size_t>* chosen) {
-  std::vector<size_t> widths;
-  for (const size_t column : *chosen) {
-    size_t width = listing.columns[column].key.size();
-    for (const std::vector<Cell>& row : listing.rows)
-      width = std::max(width, DisplayWidth(common::Printable(row[column].text)));
-    widths.push_back(width);
-  }
-  if (listing.rows.empty() || TableWidth(widths) <= terminal_width) return;
+  if (listing.rows.empty() || TableWidth(WholeWidths(listing, *chosen, true)) <= terminal_width)
+    return;
   std::erase_if(*chosen, [&](size_t column) {
     return std::all_of(listing.rows.begin(), listing.rows.end(),
                        [column](const auto& row) { return row[column].text.empty(); });
   });
+}
+
+// Drops spare columns as long as names would have to be shortened for them.
+void DropSpareColumns(const Listing& listing, size_t terminal_width, std::vector<size_t>* chosen) {
+  const auto is_tighter = [&listing](size_t a, size_t b) {
+    return listing.columns[a].spare < listing.columns[b].spare;
+  };
+  while (!chosen->empty()) {
+    size_t width = 0;
+    for (const size_t column : *chosen) {
+      const size_t whole = WholeWidths(listing, {column}, true)[0];
+      const bool keeps = !MayShrink(listing.columns[column]) || listing.columns[column].names;
+      width += (keeps ? whole : std::min(whole, kLeastWidth)) + 2;
+    }
+    const auto spare = std::max_element(chosen->begin(), chosen->end(), is_tighter);
+    if (width - 2 <= terminal_width || listing.columns[*spare].spare == 0) return;
+    chosen->erase(spare);
+  }
+}
+
+// A curve with at most `width` points, evenly taken, the first and the last among them.
+std::string Thinned(const std::string& curve, size_t width) {
+  std::vector<std::string> points;
+  for (size_t begin = 0; begin < curve.size();) {
+    size_t end = begin + 1;
+    while (end < curve.size() && (static_cast<unsigned char>(curve[end]) & 0xC0) == 0x80) ++end;
+    points.push_back(curve.substr(begin, end - begin));
+    begin = end;
+  }
+  if (points.size() <= width || width < 2) return Shorten(curve, width);
+  std::string out;
+  for (size_t i = 0; i < width; ++i) out += points[i * (points.size() - 1) / (width - 1)];
+  return out;
+}
+
+std::string CutTo(const Column& column, const std::string& text, size_t width) {
+  if (column.curve) return Thinned(text, width);
+  return column.names ? ShortenMiddle(text, width) : Shorten(text, width);
 }
 
 // Takes a line of at most `width` from `rest`, broken at a space if one is near.
@@ -81,8 +154,11 @@ std::string ColumnTitle(const Column& column) {
 
 std::string HumanTable(const Listing& listing, std::vector<size_t> chosen,
                        const ListingOptions& options, const Terminal& terminal) {
-  if (options.output == "table" && options.columns.empty())
+  const bool fits_terminal = options.output == "table" && !chosen.empty();
+  if (fits_terminal && options.columns.empty()) {
     DropEmptyColumns(listing, terminal.width, &chosen);
+    DropSpareColumns(listing, terminal.width, &chosen);
+  }
   std::vector<std::vector<std::string>> lines;
   if (options.headers) {
     lines.emplace_back();
@@ -95,17 +171,11 @@ std::string HumanTable(const Listing& listing, std::vector<size_t> chosen,
       lines.back().push_back(text.empty() ? "-" : text);
     }
   }
-  std::vector<size_t> widths(chosen.size(), 0);
-  for (const auto& line : lines) {
-    for (size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], DisplayWidth(line[i]));
-  }
-  std::vector<bool> shrinkable;
-  for (const size_t column : chosen) {
-    shrinkable.push_back(listing.columns[column].shrink || listing.columns[column].wrap);
-  }
+  std::vector<size_t> widths = WholeWidths(listing, chosen, options.headers);
   const size_t name = static_cast<size_t>(
       std::find(chosen.begin(), chosen.end(), listing.name_column) - chosen.begin());
-  if (options.output == "table" && !chosen.empty()) Fit(&widths, shrinkable, name, terminal.width);
+  if (fits_terminal && TableWidth(widths) > terminal.width)
+    Fit(&widths, LeastWidths(listing, chosen, widths), name, terminal.width);
   std::string out;
   for (size_t at = 0; at < lines.size(); ++at) {
     std::string line;
@@ -113,8 +183,8 @@ std::string HumanTable(const Listing& listing, std::vector<size_t> chosen,
     for (size_t i = 0; i < lines[at].size(); ++i) {
       const bool wraps = listing.columns[chosen[i]].wrap && i + 1 == chosen.size();
       if (wraps) rest = lines[at][i];
-      const std::string text =
-          wraps ? TakeLine(&rest, widths[i]) : Shorten(lines[at][i], widths[i]);
+      const std::string text = wraps ? TakeLine(&rest, widths[i])
+                                     : CutTo(listing.columns[chosen[i]], lines[at][i], widths[i]);
       const std::string padding(widths[i] - DisplayWidth(text), ' ');
       if (i > 0) line += "  ";
       line += listing.columns[chosen[i]].right ? padding + text : text + padding;

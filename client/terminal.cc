@@ -127,6 +127,19 @@ std::string Shorten(std::string_view text, size_t width) {
   return common::StrCat(text.substr(0, end), "…");
 }
 
+std::string ShortenMiddle(std::string_view text, size_t width) {
+  if (DisplayWidth(text) <= width) return std::string(text);
+  if (width < 3) return Shorten(text, width);
+  const size_t tail = (width - 1) / 2;
+  std::string_view rest = text;
+  while (DisplayWidth(rest) > tail) rest.remove_prefix(Decode(rest).second);
+  // A mark of zero width belongs to the character that was cut off.
+  while (!rest.empty() && WidthOf(Decode(rest).first) == 0) {
+    rest.remove_prefix(Decode(rest).second);
+  }
+  return common::StrCat(Shorten(text, width - tail), rest);
+}
+
 std::string Filtered(std::string_view text) {
   std::string out;
   out.reserve(text.size());

@@ -26,6 +26,8 @@ Terminal DetectTerminal(std::string_view color);
 size_t DisplayWidth(std::string_view text);
 // At most `width` columns, "…" at the end if something was cut.
 std::string Shorten(std::string_view text, size_t width);
+// At most `width` columns, "…" in the middle if something was cut: names often differ at their end.
+std::string ShortenMiddle(std::string_view text, size_t width);
 // Makes any output printable except lines, tabs and colors. The last check before the terminal,
 // whatever was missed earlier.
 std::string Filtered(std::string_view text);

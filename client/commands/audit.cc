@@ -105,7 +105,7 @@ absl::StatusOr<int> ShowAudit(Session& session, const Arguments& arguments) {
                      {.key = "time", .value_name = "at_ms"},
                      {.key = "who"},
                      {.key = "what"},
-                     {.key = "object", .shrink = true},
+                     {.key = "object", .names = true},
                      {.key = "result", .shrink = true},
                      {.key = "role", .wide = true},
                      {.key = "from", .wide = true},

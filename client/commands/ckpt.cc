@@ -103,7 +103,7 @@ absl::StatusOr<int> ShowCheckpoint(Session& session, const Arguments& arguments)
                       LocalTime(checkpoint.committed_ms())));
   Listing listing;
   listing.kind = "CheckpointFileList";
-  listing.columns = {{.key = "file", .shrink = true},
+  listing.columns = {{.key = "file", .names = true},
                      {.key = "size", .right = true},
                      {.key = "part", .right = true},
                      {.key = "sha256", .shrink = true}};
@@ -129,7 +129,7 @@ absl::StatusOr<int> Verify(Session& session, const Arguments& arguments) {
                    connection->VerifyCheckpoint(Reference(job.record(), step)));
   Listing listing;
   listing.kind = "CheckpointVerdictList";
-  listing.columns = {{.key = "file", .shrink = true},
+  listing.columns = {{.key = "file", .names = true},
                      {.key = "size", .right = true},
                      {.key = "verdict"},
                      {.key = "problem", .shrink = true},

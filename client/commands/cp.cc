@@ -188,7 +188,7 @@ absl::StatusOr<int> ListOutputs(Session& session, const Arguments& arguments) {
       ReadOutputs(session, *connection, ParseAttemptOfJob(arguments.words()[0]), arguments));
   Listing listing;
   listing.kind = "OutputFileList";
-  listing.columns = {{.key = "file", .shrink = true},
+  listing.columns = {{.key = "file", .names = true},
                      {.key = "size", .right = true},
                      {.key = "node"},
                      {.key = "sha256", .wide = true}};

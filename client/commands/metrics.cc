@@ -200,15 +200,15 @@ absl::StatusOr<int> Metrics(Session& session, const Arguments& arguments) {
                             Cell(Sparkline(summary.spark()))});
   }
   // The reporting rank is shown only if several are.
-  listing.columns = {{.key = "metric", .shrink = true},
+  listing.columns = {{.key = "metric", .names = true},
                      {.key = "rank", .wide = ranks.size() < 2, .right = true},
-                     {.key = "points", .right = true},
+                     {.key = "points", .right = true, .spare = 5},
                      {.key = "step", .right = true},
-                     {.key = "first", .right = true},
+                     {.key = "first", .right = true, .spare = 3},
                      {.key = "last", .right = true},
-                     {.key = "min", .right = true},
-                     {.key = "max", .right = true},
-                     {.key = "curve"}};
+                     {.key = "min", .right = true, .spare = 1},
+                     {.key = "max", .right = true, .spare = 2},
+                     {.key = "curve", .curve = true, .spare = 4}};
   if (listing.rows.empty()) {
     if (const std::string why = WhyNone(asked, summaries); !why.empty()) session.Note(why);
   }

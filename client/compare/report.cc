@@ -85,6 +85,22 @@ std::string JsonSummary(const Comparison& pair, const ComparisonSetup& setup) {
                           : "null");
 }
 
+// How many bytes both begin with.
+size_t LengthAlike(const std::string& a, const std::string& b) {
+  const size_t both = std::min(a.size(), b.size());
+  return std::mismatch(a.begin(), a.begin() + both, b.begin()).first - a.begin();
+}
+
+// A value for people: of one that does not fit, the part that differs, which begins after `alike` bytes.
+std::string ShownValue(const std::optional<std::string>& value, size_t alike) {
+  if (!value) return "none";
+  if (alike < kValueShown / 2) return Shorten(common::Printable(*value), kValueShown);
+  size_t begin = alike - kValueShown / 4;
+  while ((static_cast<unsigned char>((*value)[begin]) & 0xC0) == 0x80) --begin;
+  const std::string shown = StrCat("…", common::Printable(value->substr(begin)));
+  return DisplayWidth(*value) <= kValueShown ? *value : Shorten(shown, kValueShown);
+}
+
 std::string OptionalJson(const std::optional<std::string>& text) {
   return text ? JsonQuote(*text) : "null";
 }
@@ -133,12 +149,13 @@ absl::Status ComparisonReport::Print(std::span<const Comparison> comparisons,
 absl::Status ComparisonReport::PrintTable(const Comparison& pair) {
   Listing listing;
   listing.kind = "Comparison";
-  listing.columns = {{.key = "metric", .wide = !several_keys_, .shrink = true},
-                     {.key = "run", .wide = !several_runs_, .shrink = true},
+  // A table has one metric and one run: cut, they could look like those of the table above.
+  listing.columns = {{.key = "metric", .wide = !several_keys_},
+                     {.key = "run", .wide = !several_runs_},
                      {.key = std::string(NameOf(setup_.by)), .right = true},
                      {.key = "baseline", .right = true},
                      {.key = "value", .right = true},
-                     {.key = "abs", .right = true},
+                     {.key = "abs", .right = true, .spare = 1},
                      {.key = "rel", .right = true},
                      {.key = "limit", .wide = !setup_.limit.given}};
   ListingWriter writer({.output = "table", .headers = !headers_printed_}, output_.terminal);
@@ -224,10 +241,9 @@ void ComparisonReport::PrintConfigurations(std::span<const RunDifference> config
         Line(StrCat("  … and ", each.fields.size() - kFieldsShown, " more: jobctl diff"));
         break;
       }
-      const auto text = [](const std::optional<std::string>& value) {
-        return value ? Shorten(common::Printable(*value), kValueShown) : std::string("none");
-      };
-      Line(StrCat("  ", field.field, ": ", text(field.a), " → ", text(field.b)));
+      const size_t alike = LengthAlike(field.a.value_or(""), field.b.value_or(""));
+      Line(StrCat("  ", field.field, ": ", ShownValue(field.a, alike), " → ",
+                  ShownValue(field.b, alike)));
     }
   }
 }

@@ -8,8 +8,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <semaphore>
+#include <set>
 #include <sstream>
 
+#include "absl/strings/str_split.h"
 #include "client/terminal.h"
 #include "common/problem.h"
 #include "tests/client/fake_coordinator.h"
@@ -472,6 +474,44 @@ TEST(JobctlMetricsTest, ARankThatLoggedNoneIsSaidWithThoseThatDid) {
       Holds(Jobctl(fake, {"metrics", "3", "--rank", "5"}).err, "calm-otter-3 has no rank 5"));
   fake.metrics.clear_summaries();
   EXPECT_TRUE(Holds(Jobctl(fake, {"metrics", "3"}).err, "calm-otter-3 has no metrics; looked at"));
+}
+
+// What `jobctl metrics` shows on a terminal of 80 columns for two metrics of two ranks, of which
+// both have these names.
+std::vector<std::string> MetricsOn80Columns(const std::string& one, const std::string& other) {
+  FakeCoordinator fake;
+  fake.record = Record(v1::JOB_STATE_SUCCEEDED);
+  for (uint32_t i = 0; i < 4; ++i) {
+    v1::MetricSummary* summary = fake.metrics.add_summaries();
+    summary->set_name(i < 2 ? one : other);
+    summary->set_rank(i % 2);
+    summary->set_count(100'000);
+    summary->set_last_step(100'000);
+    for (auto set : {&v1::MetricSummary::set_first, &v1::MetricSummary::set_last,
+                     &v1::MetricSummary::set_min, &v1::MetricSummary::set_max})
+      (summary->*set)(-1.23456e-5);
+    for (int point = 0; point < 32; ++point) summary->add_spark(point);
+  }
+  const Ended ended = Process({.server = fake.endpoint(), .terminal = {24, 80, 0, 0}},
+                              {"metrics", "3", "--color", "never"})
+                          .End();
+  std::vector<std::string> lines = absl::StrSplit(ended.out, "\r\n", absl::SkipEmpty());
+  EXPECT_EQ(std::set(lines.begin(), lines.end()).size(), 5u) << ended.out;
+  for (const std::string& line : lines) EXPECT_LE(DisplayWidth(line), 80u) << ended.out;
+  return lines;
+}
+
+TEST(JobctlMetricsTest, TheTableFits80ColumnsWithNamesWhole) {
+  EXPECT_TRUE(Holds(MetricsOn80Columns("loss", "train/loss")[3], "train/loss "));
+  EXPECT_TRUE(Holds(MetricsOn80Columns("loss", "loss/time")[0], "FIRST"));
+  const std::string name = "eval/validation_accuracy_of_class";
+  const std::vector<std::string> lines = MetricsOn80Columns(name + "_1", name + "_2");
+  EXPECT_TRUE(Holds(lines[1], name + "_1 ")) << "other columns go first: " << lines[1];
+}
+
+TEST(JobctlMetricsTest, NamesOfAThirdOfTheScreenAndMoreStillDiffer) {
+  const std::string half(60, 'a');
+  EXPECT_TRUE(Holds(MetricsOn80Columns(half + half + "1", half + half + "2")[1], "…"));
 }
 
 TEST(JobctlNamesTest, AQuestionAndAnAnswerNameTheJobItself) {

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
+#include "absl/strings/str_split.h"
 #include "client/errors.h"
 #include "common/problem.h"
 
@@ -266,6 +268,65 @@ TEST(ListingTest, QuotingSurvivesAnyBytes) {
   for (const char* tricky : {"yes", "No", "null", "1", "0x1", "-", "a: b", ""}) {
     EXPECT_EQ(YamlQuote(tricky), JsonQuote(tricky)) << tricky;
   }
+}
+
+// Long files, which differ only in the middle, only at the end, and hardly at all.
+Listing Files() {
+  Listing listing;
+  listing.kind = "FileList";
+  listing.columns = {{.key = "file", .names = true}, {.key = "size"}};
+  for (const char* name :
+       {"checkpoints/epoch-1/model.safetensors", "checkpoints/epoch-2/model.safetensors",
+        "checkpoints/epoch-2/model.safetensors.index", "a"}) {
+    listing.rows.push_back({Cell(name), Cell("1 MiB")});
+  }
+  return listing;
+}
+
+TEST(ListingTest, NamesThatDifferNeverLookAlikeHoweverNarrowTheTerminal) {
+  for (size_t width = 20; width < 60; ++width) {
+    const std::string text =
+        *RenderListing(Files(), {}, Terminal{.out_is_tty = true, .width = width});
+    const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
+    EXPECT_EQ(std::set<std::string>(lines.begin(), lines.end()).size(), 5u) << text;
+  }
+  EXPECT_NE(RenderListing(Files(), {}, Terminal{.out_is_tty = true, .width = 45})
+                ->find("checkpoints/epoch-2….safetensors.index"),
+            std::string::npos);
+}
+
+TEST(ListingTest, APipeGetsNamesUncut) {
+  const std::string text = *RenderListing(Files(), {}, Terminal{.width = 20});
+  EXPECT_NE(text.find("\ncheckpoints/epoch-2/model.safetensors.index\t1 MiB\n"), std::string::npos);
+}
+
+TEST(ListingTest, ANarrowTerminalThinsCurvesAndLosesSpareColumnsBeforeItCutsNames) {
+  Listing listing;
+  listing.kind = "MetricList";
+  listing.columns = {{.key = "metric", .names = true},
+                     {.key = "last", .right = true},
+                     {.key = "min", .right = true, .spare = 1},
+                     {.key = "curve", .curve = true, .spare = 2}};
+  listing.rows = {{Cell("eval/loss"), Cell("1"), Cell("2"), Cell("▁▂▃▄▅▆▇█▇▆▅▄▃▂▁▂▃")}};
+  const auto shown = [&](size_t width) {
+    const std::string text =
+        *RenderListing(listing, {}, Terminal{.out_is_tty = true, .width = width});
+    return text.substr(text.find('\n') + 1);
+  };
+  EXPECT_EQ(shown(40), "eval/loss     1    2  ▁▂▃▄▅▆▇█▇▆▅▄▃▂▁▂▃\n");
+  EXPECT_EQ(shown(31), "eval/loss     1    2  ▁▃▅▇▇▅▃▁▃\n");
+  EXPECT_EQ(shown(29), "eval/loss     1    2\n");
+  EXPECT_EQ(shown(16), "eval/loss     1\n");
+}
+
+TEST(ListingTest, ColumnsThatWereAskedForAreKept) {
+  Listing listing = Files();
+  listing.columns[1].spare = 1;
+  ListingOptions options;
+  options.columns = {"file", "size"};
+  EXPECT_NE(
+      RenderListing(listing, options, Terminal{.out_is_tty = true, .width = 30})->find("1 MiB"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "client/compare/report.h"
+
 namespace muster::client {
 namespace {
 
@@ -72,6 +74,22 @@ TEST(ConfigurationTest, WhatTheNewestAttemptGotIsComparedToo) {
             "nodes: n1 | n2\n"
             "ranks on each node: 1 | 2\n"
             "world size: 1 | 2\n");
+}
+
+// What `compare` prints below its tables about two values.
+std::string ShownDifference(const std::string& a, const std::string& b) {
+  std::string text;
+  ComparisonReport report({.format = "table", .print = [&](auto line) { text += line; }}, {});
+  const RunDifference run{.run = "b", .fields = {{.field = "arguments", .a = a, .b = b}}};
+  EXPECT_TRUE(report.Print({}, {&run, 1}).ok());
+  return text.substr(text.find('\n') + 1);
+}
+
+TEST(ConfigurationTest, OfLongValuesThePartThatDiffersIsShown) {
+  const std::string path = "--data /shared/datasets/imagenet/train/webdataset/shards/version-";
+  EXPECT_EQ(ShownDifference(path + "1", path + "2"),
+            "  arguments: …shards/version-1 → …shards/version-2\n");
+  EXPECT_EQ(ShownDifference("1", "2"), "  arguments: 1 → 2\n");
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ class AttachedRun {
       // The submit's key makes it safe to resend.
       if (!IsLost(status) || (name_.empty() && !session_.is_private()))
         return Broken(ExplainRefusal(status, request_.spec(), *connection));
-      if (announced_) session_.Note("lost the connection to the coordinator; reconnecting");
+      if (announced_) Note("lost the connection to the coordinator; reconnecting");
       ASSIGN_OR_RETURN(connection, Reconnect(session_, status));
     }
     Publish(nullptr);
@@ -84,6 +84,10 @@ class AttachedRun {
         {.code = "JC1307",
          .what = "the coordinator ended the stream before the job was over",
          .fix = name_.empty() ? "try again" : StrCat("jobctl show ", name_)});
+  }
+
+  void Note(const std::string& line) {
+    printer_.Aside([&] { session_.Note(line); });
   }
 
   // The signal thread also uses the connection; null while there is none.
@@ -143,9 +147,8 @@ class AttachedRun {
     if (count == 0) return;
     const uint32_t number = record_.attempts(count - 1).number();
     if (number > attempt_ && count > 1) {
-      session_.Note(StrCat("↻ ", common::Printable(record_.attempts(count - 2).reason()),
-                           "; attempt ", number, " (restart ",
-                           record_.failures() + record_.node_losses(), ")"));
+      Note(StrCat("↻ ", common::Printable(record_.attempts(count - 2).reason()), "; attempt ",
+                  number, " (restart ", record_.failures() + record_.node_losses(), ")"));
     }
     attempt_ = number;
   }
@@ -211,7 +214,7 @@ class AttachedRun {
       }
       if (!logs_done_) {
         lock.unlock();
-        if (over) session_.Note(StrCat("more output is still arriving: jobctl logs ", name_));
+        if (over) Note(StrCat("more output is still arriving: jobctl logs ", name_));
         connection.CancelStreams();
         lock.lock();
       }
@@ -224,6 +227,7 @@ class AttachedRun {
   }
 
   void OnSignal(int number, int count) {
+    printer_.StopBars();  // the screen is for what Ctrl-C does
     // Held during the request below, so that the connection stays open.
     std::lock_guard connection_lock(connection_mutex_);
     Connection* connection = shared_connection_;
@@ -324,6 +328,7 @@ absl::StatusOr<Connection*> Reconnect(Session& session, const absl::Status& lost
 
 absl::StatusOr<int> RunAttached(Session& session, const v1::SubmitRequest& request,
                                 LogPrinter::Options options) {
+  options.follows = true;
   LogPrinter printer(std::move(options), session.terminal());
   RETURN_IF_ERROR(printer.Prepare());
   return AttachedRun(session, request, printer).Execute();
@@ -349,6 +354,7 @@ absl::StatusOr<int> FollowJob(Session& session, const v1::StreamLogsRequest& req
   // A job that is followed may not have started yet, and its next attempt may have more ranks.
   const bool asks_for_ranks =
       request.follow() && options.fold_ranks > 0 && session.terminal().out_is_tty;
+  options.follows = request.follow();
   LogPrinter printer(std::move(options), session.terminal());
   RETURN_IF_ERROR(printer.Prepare());
   const std::string job = request.job();

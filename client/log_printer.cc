@@ -1,11 +1,11 @@
 #include "client/log_printer.h"
 
-#include <chrono>
 #include <cstdio>
 #include <utility>
 
 #include "client/json_quote.h"
 #include "client/record_text.h"
+#include "common/clock.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -19,24 +19,21 @@ using common::StrCat;
 // A longer line is printed in pieces, so that a rank that prints no newlines cannot fill the
 // memory.
 constexpr size_t kPartialBytesMax = 256 * 1024;
-constexpr int64_t kRedrawUs = 1'000'000;
+constexpr int64_t kBarInPipeUs = 60'000'000;
+constexpr int64_t kBarsEveryMs = 100;
 constexpr const char* kRankColors[] = {"\033[36m", "\033[32m", "\033[35m",
                                        "\033[33m", "\033[34m", "\033[31m"};
 
 constexpr const char* kWarnColor = "\033[33m";
 constexpr const char* kErrorColor = "\033[31m";
 
-int64_t NowMs() {
-  using std::chrono::steady_clock;
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             steady_clock::now().time_since_epoch())
-      .count();
-}
-
 }  // namespace
 
 LogPrinter::LogPrinter(Options options, const Terminal& terminal)
-    : options_(std::move(options)), terminal_(terminal) {
+    : options_(std::move(options)),
+      terminal_(terminal),
+      has_bars_(!options_.raw && !options_.json_lines && !options_.query.SelectsLines()),
+      bars_(terminal) {
   FoldFor(options_.fold_ranks);
 }
 
@@ -44,9 +41,9 @@ LogPrinter::~LogPrinter() {
   {
     std::lock_guard lock(mutex_);
     ended_ = true;
-    fold_changed_.notify_all();
+    due_changed_.notify_all();
   }
-  if (fold_watch_.joinable()) fold_watch_.join();
+  if (watch_.joinable()) watch_.join();
 }
 
 void LogPrinter::FoldFor(size_t ranks) {
@@ -76,6 +73,7 @@ absl::Status LogPrinter::Prepare() {
 LogPrinter::Stream& LogPrinter::Of(const v1::LogRecord& record) {
   Stream& stream = streams_[{record.attempt(), record.rank(), record.stream()}];
   if (stream.prefix.empty()) {
+    stream.open = OpenLines(!options_.json_lines && !share_.has_value());
     stream.node = common::Printable(record.node());
     stream.to_stderr = options_.split_streams && record.stream() == v1::LOG_STREAM_STDERR;
     if (options_.json_lines) {
@@ -157,10 +155,9 @@ void LogPrinter::TellLosses(const v1::LogRecord& record) {
   }
 }
 
-void LogPrinter::EndPartial(const Key& key, Stream& stream) {
-  if (!stream.partial.empty()) {
-    Line(key, stream, std::exchange(stream.partial, {}), stream.last_us);
-  }
+void LogPrinter::EndOpenLines(const Key& key, Stream& stream, int64_t time_us) {
+  stream.bar_shown_us = 0;
+  for (const std::string& line : stream.open.Take()) Line(key, stream, line, time_us);
 }
 
 // Between groups of lines with context, as grep does.
@@ -181,7 +178,7 @@ void LogPrinter::Show(const v1::LogRecord& record) {
   TellLosses(record);
   const bool is_found = share_.has_value();
   if (is_found && !record.data().empty() && stream.next_offset != record.offset()) {
-    EndPartial(key, stream);
+    EndOpenLines(key, stream, stream.last_us);
     stream.in_order = false;
   }
   if (is_found) Separate(key, stream, record);
@@ -191,7 +188,7 @@ void LogPrinter::Show(const v1::LogRecord& record) {
     (stream.to_stderr ? err_ : out_).append(record.data());
   } else {
     WriteLines(key, stream, record);
-    if (record.end()) EndPartial(key, stream);
+    if (record.end()) EndOpenLines(key, stream, stream.last_us);
   }
   if (!record.data().empty()) stream.next_offset = record.offset() + record.data().size();
   if (record.end()) first_error_.Ended(key);
@@ -199,36 +196,55 @@ void LogPrinter::Show(const v1::LogRecord& record) {
 
 void LogPrinter::WriteLines(const Key& key, Stream& stream, const v1::LogRecord& record) {
   std::string_view data = record.data();
-  const bool is_tty = IsTty(stream.to_stderr);
   while (!data.empty()) {
     const size_t end = data.find('\n');
     const std::string_view piece = data.substr(0, end);
     if (end == std::string_view::npos) {
-      stream.partial.append(piece);
+      stream.open.Append(piece);
       break;
     }
-    if (stream.partial.empty()) {
-      Line(key, stream, piece, record.time_us());
-    } else {
-      stream.partial.append(piece);
-      Line(key, stream, std::exchange(stream.partial, {}), record.time_us());
-    }
     data.remove_prefix(end + 1);
-  }
-  if (is_tty && record.time_us() - stream.last_redraw_us >= kRedrawUs) {
-    if (const size_t redraw = stream.partial.rfind('\r');
-        redraw != std::string::npos && redraw > 0) {
-      stream.last_redraw_us = record.time_us();
-      Line(key, stream, stream.partial.substr(0, redraw), record.time_us());
-      stream.partial.erase(0, redraw + 1);
+    if (stream.open.Passes(piece)) {
+      Line(key, stream, piece, record.time_us());
+      continue;
+    }
+    stream.open.Append(piece);
+    if (stream.open.AtBottom()) {
+      EndOpenLines(key, stream, record.time_us());
+    } else {
+      stream.open.MoveDown();
     }
   }
-  if (stream.partial.size() > kPartialBytesMax) {
-    Line(key, stream, std::exchange(stream.partial, {}), record.time_us());
+  if (stream.open.HasBar()) BarChanged(key, stream, record.time_us());
+  if (stream.open.Bytes() > kPartialBytesMax) EndOpenLines(key, stream, record.time_us());
+}
+
+void LogPrinter::BarChanged(const Key& key, Stream& stream, int64_t time_us) {
+  if (ShowsBars(stream)) {
+    if (!bars_due_ms_.has_value()) bars_due_ms_ = common::MonotonicMs() + kBarsEveryMs;
+    StartWatch();
+    return;
+  }
+  if (!options_.follows || IsTty(stream.to_stderr)) return;
+  if (stream.bar_shown_us == 0) stream.bar_shown_us = time_us;
+  if (time_us - stream.bar_shown_us < kBarInPipeUs) return;
+  stream.bar_shown_us = time_us;
+  for (const std::string& row : stream.open.rows()) {
+    if (!StateOf(row).empty()) Line(key, stream, row, time_us);
   }
 }
 
+std::string LogPrinter::StateOf(std::string_view line) const {
+  if (!share_.has_value()) return ShownState(line);
+  return ShownState(line, [this](std::string_view state) {
+    common::LevelTracker levels;
+    return share_->matcher->Wants(state, levels);
+  });
+}
+
 void LogPrinter::Line(const Key& key, Stream& stream, std::string_view line, int64_t time_us) {
+  std::string state;
+  if (!options_.json_lines && IsRedrawn(line)) line = state = StateOf(line);
   if (options_.first_error) {
     first_error_.Add(key, line, time_us, std::exchange(stream.in_order, true));
     return;
@@ -247,9 +263,8 @@ void LogPrinter::Line(const Key& key, Stream& stream, std::string_view line, int
   shown.text = line;
   std::vector<FoldedLine> due;
   if (fold_.has_value() && IsTty(stream.to_stderr)) {
-    fold_->Add(std::move(shown), NowMs(), &due);
-    if (!fold_watch_.joinable()) fold_watch_ = std::thread([this] { WatchFold(); });
-    fold_changed_.notify_all();
+    fold_->Add(std::move(shown), common::MonotonicMs(), &due);
+    StartWatch();
   } else {
     due.push_back(std::move(shown));
   }
@@ -260,7 +275,7 @@ void LogPrinter::Print(const std::vector<FoldedLine>& lines) {
   for (const FoldedLine& folded : lines) {
     std::string& target = folded.to_stderr ? err_ : out_;
     // On one terminal, lines of both streams keep their order.
-    if (!(folded.to_stderr ? out_ : err_).empty()) Flush();
+    if (!(folded.to_stderr ? out_ : err_).empty()) WriteOut();
     if (options_.json_lines) {
       common::StrAppend(&target, folded.prefix, folded.time_us,
                         ", \"line\": ", JsonQuote(folded.text), "}\n");
@@ -276,36 +291,12 @@ void LogPrinter::Print(const std::vector<FoldedLine>& lines) {
     target += folded.color;
     if (IsTty(folded.to_stderr)) {
       if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-      // What a terminal would still show of a redrawn line.
-      if (const size_t redraw = line.rfind('\r'); redraw != std::string_view::npos)
-        line.remove_prefix(redraw + 1);
       target += TerminalSafe(line, folded.to_stderr ? terminal_.color_err : terminal_.color_out);
     } else {
       target.append(line);
     }
     if (!folded.color.empty()) target += "\033[0m";
     target += '\n';
-  }
-}
-
-// Shows lines whose twins never came, even while the ranks are silent.
-void LogPrinter::WatchFold() {
-  std::unique_lock lock(mutex_);
-  while (!ended_) {
-    const std::optional<int64_t> due = fold_->DueMs();
-    if (!due.has_value()) {
-      fold_changed_.wait(lock);
-      continue;
-    }
-    const int64_t now = NowMs();
-    if (*due > now) {
-      fold_changed_.wait_for(lock, std::chrono::milliseconds(*due - now));
-      continue;
-    }
-    std::vector<FoldedLine> lines;
-    fold_->Due(now, &lines);
-    Print(lines);
-    Flush();
   }
 }
 
@@ -364,24 +355,12 @@ void LogPrinter::Finish() {
       ShowFound(like, std::move(found));
       stream.matches += options_.query.count_only ? stream.search->TakeCount() : 0;
     }
-    EndPartial(key, stream);
+    EndOpenLines(key, stream, stream.last_us);
   }
   FlushFold();
   if (options_.query.count_only) PrintCounts();
   if (options_.first_error) PrintFirstError();
   Flush();
-}
-
-void LogPrinter::Flush() {
-  if (!out_.empty()) {
-    fwrite(out_.data(), 1, out_.size(), stdout);
-    fflush(stdout);
-    out_.clear();
-  }
-  if (!err_.empty()) {
-    fwrite(err_.data(), 1, err_.size(), stderr);
-    err_.clear();
-  }
 }
 
 }  // namespace muster::client

@@ -250,6 +250,10 @@ const Command kLogsCommand = {
         "jobctl logs @last --setup\twhat `setup` printed on each node\n"
         "jobctl logs calm-otter-3 --rank 1 --stream stdout --raw > out.bin\texactly what the rank "
         "wrote",
+    .notes =
+        "A progress bar, which redraws its line with carriage returns, is one line that\n"
+        "changes on a terminal. In a file or a pipe it is its last state, with -f one\n"
+        "state a minute. --raw and -o jsonl have every byte, as docker logs does.",
     .run = Logs};
 
 }  // namespace muster::client

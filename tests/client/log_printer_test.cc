@@ -176,7 +176,7 @@ TEST(LogPrinterTest, TheFirstErrorIsShownWithTheLinesOfItsRankAround) {
 }
 
 TEST(LogPrinterTest, InAPipeTheBytesOfALineAreKept) {
-  const std::string bytes("\033[31m\xff\x00\r tab\t", 12);
+  const std::string bytes("\033[31m\xff\x00 tab\t\r", 12);
   EXPECT_EQ(Print({Record(0, bytes + "\n")}).out, "[node1:0] " + bytes + "\n");
 }
 
@@ -189,15 +189,35 @@ TEST(LogPrinterTest, ColorsPassWhenThereAreColorsAndAreClosed) {
   EXPECT_NE(out.find("\033[31mred\\x1b]0;t\033[0m\n"), std::string::npos) << out;
 }
 
-TEST(LogPrinterTest, AProgressBarShowsItsLastStateOnATerminalAndAllBytesInAPipe) {
-  const std::vector<v1::LogRecord> bar = {Record(0, "1%\r2%\r100%\n")};
-  EXPECT_EQ(Print(bar, {}, true).out, "[node1:0] 100%\n");
-  EXPECT_EQ(Print(bar).out, "[node1:0] 1%\r2%\r100%\n");
-  const std::vector<v1::LogRecord> slow = {
-      Record(0, "10%\r20%\r", false, v1::LOG_STREAM_STDOUT, 5'000'000),
-      Record(0, "21%\r22%\r", false, v1::LOG_STREAM_STDOUT, 5'100'000),
-      Record(0, "99%\r", true, v1::LOG_STREAM_STDOUT, 7'000'000)};
-  EXPECT_EQ(Print(slow, {}, true).out, "[node1:0] 20%\n[node1:0] 99%\n");
+TEST(LogPrinterTest, AProgressBarIsOneLineInItsLastStateWhereverTheBytesAreCut) {
+  const std::vector<v1::LogRecord> bar = {Record(0, "\r1%\r2"), Record(0, "%\r10"),
+                                          Record(0, "0%\nnext\n")};
+  for (const bool tty : {true, false}) {
+    EXPECT_EQ(Print(bar, {}, tty).out, "[node1:0] 100%\n[node1:0] next\n");
+    EXPECT_EQ(Print({Record(0, "\r1%\r9%", true)}, {}, tty).out, "[node1:0] 9%\n");
+    EXPECT_EQ(Print({Record(0, "\r9%\r   \r", true)}, {}, tty).out, "") << "erased";
+    EXPECT_EQ(Print({Record(0, "start\n\rinner 1%\033[A\router 1%\n\rinner 2%\033[A\n"),
+                     Record(0, "\r        \r\033[A\router 2%\nend\n")},
+                    {}, tty)
+                  .out,
+              "[node1:0] start\n[node1:0] outer 2%\n[node1:0] end\n");
+  }
+  EXPECT_EQ(Print({Record(0, "1%\r2%\n")}, {.raw = true}).out, "1%\r2%\n");
+  EXPECT_NE(Print({Record(0, "1%\r2%\n")}, {.json_lines = true}).out.find("\"1%\\r2%\""),
+            std::string::npos);
+  EXPECT_EQ(Print({Record(0, "loss 1\rloss 2\r100%\n")}, {.query = {.grep = "loss"}}).out,
+            "[node1:0] loss 2\n");
+}
+
+TEST(LogPrinterTest, AFollowedBarInAPipeShowsWhereItIsOnceAMinute) {
+  std::vector<v1::LogRecord> records;
+  for (int second = 1; second <= 150; ++second) {
+    records.push_back(Record(0, "\r" + std::to_string(second) + " of 150", second == 150,
+                             v1::LOG_STREAM_STDOUT, second * 1'000'000));
+  }
+  EXPECT_EQ(Print(records, {.follows = true}).out,
+            "[node1:0] 61 of 150\n[node1:0] 121 of 150\n[node1:0] 150 of 150\n");
+  EXPECT_EQ(Print(records).out, "[node1:0] 150 of 150\n");
 }
 
 TEST(LogPrinterTest, RawIsExactlyTheBytes) {

@@ -5,6 +5,7 @@ import time
 
 import harness
 from harness import FULL, Case, wait_until
+from terminal import Terminal
 
 sys.path.insert(0, harness.RANKS)
 import writer  # noqa: E402  (the rank's program knows what it writes)
@@ -87,6 +88,37 @@ class ExactLogs(Case):
         self.assertEqual(len(apart), 11, apart)
         piped = muster.jobctl("logs", "@last").stdout.splitlines()
         self.assertEqual(sum(line.endswith("loading checkpoint 1000") for line in piped), 4, piped)
+
+    def test_the_bars_of_two_ranks_are_two_lines_that_change(self):
+        # As the Hugging Face Trainer writes: a bar on stderr, a line of numbers now and then, a bar below the bar.
+        script = ("import sys, time\n"
+                  "bar = lambda name, step, of: f'\\r{name}: {100 * step // of}%|{chr(9608) * (10 * step // of):10}| {step}/{of}'\n"
+                  "say = lambda text: print(text, end='', file=sys.stderr, flush=True)\n"
+                  "for step in range(101):\n"
+                  "  say(bar('train', step, 100))\n"
+                  "  if step == 40:\n"
+                  "    for at in range(21): say('\\n' + bar('eval', at, 20) + '\\x1b[A')\n"
+                  "    say('\\n\\r' + ' ' * 40 + '\\r\\x1b[A')\n"
+                  "  if step % 50 == 25: print('loss at', step, flush=True)\n"
+                  "  time.sleep(0.02)\n"
+                  "say('\\n')\n")
+        muster = self.private()
+        terminal = Terminal(self, muster, "run", "-n", "2", "--no-fold", "--color", "never", "--", sys.executable, "-c", script)
+
+        def bars(lines):
+            return sorted(line[:line.index("%|")] for line in lines if "train:" in line)
+        seen = bars(terminal.wait_for_screen(lambda lines: len(bars(lines)) == 2 and " 100" not in "".join(bars(lines))))
+        self.assertEqual([line.split(":")[1][0] for line in seen], ["0", "1"], "a line of each rank")
+        self.assertEqual(terminal.process.wait(timeout=harness.DEADLINE_S), 0)
+        lines = terminal.screen()
+        self.assertEqual([line.split("train: ")[1] for line in bars(lines)], ["100", "40", "100", "40"], lines)
+        self.assertEqual(sum("loss at" in line for line in lines), 4, lines)
+        self.assertNotIn("eval", "".join(lines))
+        piped = muster.jobctl("logs", "@last").stdout
+        self.assertEqual(bars(piped.splitlines()), bars(lines), piped)
+        self.assertNotIn("\r", piped)
+        raw = muster.jobctl("logs", "@last", "--raw", "--rank", 0, "--stream", "stderr").out
+        self.assertEqual(raw.count(b"\rtrain:"), 101, "every byte")
 
     def test_kill_9_of_the_coordinator_loses_and_repeats_nothing(self):
         cluster = self.cluster()

@@ -48,6 +48,8 @@ class Terminal:
                     rows[row][column], column = each, column + 1
             if letter == "H":
                 row, column = [int(at) - 1 for at in number.split(";")] if number else (0, 0)
+            elif letter == "A":
+                row = max(0, row - int(number or 1))
             elif letter in ("K", "J"):
                 rows[row][column:] = [" "] * (self.COLUMNS - column)
                 for below in rows[row + 1:] if letter == "J" else ():

@@ -1,0 +1,51 @@
+// Lines that their writer redraws with carriage returns, as progress bars do: which of their states is
+// shown. Pure.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::client {
+
+// Whether a state of the line was overwritten: it has a carriage return before its end. Those at its end
+// alone are how some programs end lines.
+bool IsRedrawn(std::string_view line);
+// Of a redrawn line the last state that `wants` takes, or else the last one, without what moves the cursor
+// or clears the line. Empty if the line was erased at last.
+std::string ShownState(std::string_view line,
+                       const std::function<bool(std::string_view state)>& wants = {});
+// The line that a stream has not ended yet, or the lines, if its writer moves the cursor up, as for bars
+// below a bar. Keeps the last state of each.
+class OpenLines {
+ public:
+  static constexpr size_t kRowsMax = 8;
+
+  // `redraws`: false keeps every byte, as one line.
+  explicit OpenLines(bool redraws = true) : redraws_(redraws) {}
+
+  // Whether `text` as a line of its own needs nothing of this: no line is open, and it opens none.
+  bool Passes(std::string_view text) const;
+  // `text` has no newline.
+  void Append(std::string_view text);
+  // Whether a newline would end all lines. If not, it only moves the cursor down: call MoveDown.
+  bool AtBottom() const { return row_ + 1 >= rows_.size(); }
+  void MoveDown();
+  // From the top, without those that were erased. Nothing is open then.
+  std::vector<std::string> Take();
+
+  // One of the lines has been redrawn.
+  bool HasBar() const;
+  const std::vector<std::string>& rows() const { return rows_; }
+  size_t Bytes() const;
+
+ private:
+  void MoveUp();
+
+  bool redraws_;
+  std::vector<std::string> rows_;
+  size_t row_ = 0;  // of the cursor
+};
+
+}  // namespace muster::client

@@ -5,6 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "client/assessment_text.h"
 #include "client/code_text.h"
+#include "client/last_lines.h"
 #include "client/outputs.h"
 #include "client/record_json.h"
 #include "client/record_text.h"
@@ -110,7 +111,7 @@ void AddAttempt(const v1::Attempt& attempt, const v1::JobSpec& spec, Sheet* shee
   const bool is_cancelled =
       attempt.cause() == v1::STOP_CAUSE_CANCELLED || attempt.cause() == v1::STOP_CAUSE_CLIENT_GONE;
   if (is_cancelled) return;  // whatever a rank printed is not the reason
-  sheet->Quote(!culprit.error_message().empty() ? culprit.error_message() : culprit.last_lines());
+  sheet->Quote(!culprit.error_message().empty() ? culprit.error_message() : LinesToQuote(culprit));
 }
 
 void AddCheckpoints(const v1::JobRecord& record, Sheet* sheet) {

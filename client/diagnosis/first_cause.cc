@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "client/last_lines.h"
 #include "client/record_text.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -36,7 +37,7 @@ std::string RankName(const v1::RankExit& exit) {
 
 // Everything that a rank reported when it died.
 std::string Words(const v1::RankExit& exit) {
-  return StrCat(exit.launch_error(), "\n", exit.error_message(), "\n", exit.last_lines());
+  return StrCat(exit.launch_error(), "\n", exit.error_message(), "\n", LinesToQuote(exit));
 }
 
 // The last lines: earlier ones are more likely warnings than the reason for the end.
@@ -279,7 +280,7 @@ FirstCause ErrorOf(const Death& death) {
 FirstCause FromDeath(const CaseFile& file, const v1::Attempt& attempt, const v1::RankExit& exit) {
   const Death death{
       file, attempt, exit,
-      StrCat(exit.launch_error(), "\n", exit.error_message(), "\n", LastTold(exit.last_lines()))};
+      StrCat(exit.launch_error(), "\n", exit.error_message(), "\n", LastTold(LinesToQuote(exit)))};
   for (const auto kind : {OutOfMemory, MissingFile, SignalFromOutside, Crash}) {
     if (MaybeCause cause = kind(death)) return *std::move(cause);
   }

@@ -137,6 +137,22 @@ TEST(FirstCauseTest, AWarningLongBeforeTheEndIsNotTheCause) {
   EXPECT_EQ(job.Cause().sentence, "rank 1 on node2 exited with code 1: ValueError: bad shape");
 }
 
+TEST(FirstCauseTest, WhatWasPrintedLongBeforeASignalIsNotItsCause) {
+  FailedJob job;
+  v1::RankExit& dead = job.Dies(1, 60);
+  dead.set_signal(SIGSEGV);
+  dead.set_last_lines("CUDA out of memory, trying a smaller batch\n\nepoch 7\n");
+  dead.set_fresh_lines(1);
+  EXPECT_EQ(job.Cause().kind, "crash");
+  EXPECT_TRUE(Has(EvidenceOf(job.Cause()), "its last line: epoch 7"));
+  dead.set_fresh_lines(0);
+  EXPECT_FALSE(Has(EvidenceOf(job.Cause()), "its last line"));
+  dead.set_signal(SIGKILL);
+  EXPECT_EQ(job.Cause().kind, "signal_from_outside");
+  dead.clear_fresh_lines();
+  EXPECT_EQ(job.Cause().kind, "out_of_memory") << "an older worker does not tell the age of lines";
+}
+
 TEST(FirstCauseTest, ANodeThatDied) {
   FailedJob job;
   job.attempt().set_cause(v1::STOP_CAUSE_NODE_LOST);

@@ -44,6 +44,19 @@ TEST(TerminalTest, OnlyColorsAndLinesPassTheLastDoor) {
   EXPECT_EQ(Filtered("nod\u202Ee"), "nod\\xe2\\x80\\xaee");
 }
 
+TEST(JobTextTest, BelowASignalOnlyTheLinesOfItsLastSecondsAreQuoted) {
+  v1::GetJobResponse job;
+  v1::Attempt* attempt = job.mutable_record()->add_attempts();
+  v1::RankExit* culprit = attempt->mutable_culprit();
+  culprit->set_last_lines("UserWarning: lr_scheduler.step() before optimizer.step()\n");
+  culprit->set_fresh_lines(0);
+  culprit->set_exit_code(1);
+  EXPECT_NE(ShowJob(job, {}, {}).find("UserWarning"), std::string::npos);
+  culprit->set_exit_code(0);
+  culprit->set_signal(SIGKILL);
+  EXPECT_EQ(ShowJob(job, {}, {}).find("UserWarning"), std::string::npos);
+}
+
 TEST(VersionTextTest, NodesWithTheSameVersionsShareALine) {
   v1::Attempt attempt;
   EXPECT_TRUE(VersionLines(attempt).empty());

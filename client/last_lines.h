@@ -1,0 +1,14 @@
+// Which of a rank's last lines are quoted next to its end. Pure.
+#pragma once
+
+#include <string>
+
+#include "muster/v1/job.pb.h"
+
+namespace muster::client {
+
+// The end of the rank's stderr. Of a rank that a signal killed only the lines of the seconds before, if the
+// worker knew their age: what it printed earlier is not why it died.
+std::string LinesToQuote(const v1::RankExit& exit);
+
+}  // namespace muster::client

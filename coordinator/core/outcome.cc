@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/first_cause.h"
 #include "coordinator/core/last_words.h"
+#include "coordinator/core/lasting_failure.h"
 #include "coordinator/core/views.h"
 
 namespace muster::coordinator {
@@ -210,6 +211,15 @@ v1::JobStateChanged AfterFailure(const ClusterState& state, const v1::JobRecord&
     return Final(job, attempt, v1::JOB_STATE_FAILED, absl::StrCat(attempt.reason(), used, spoke));
   }
   const std::string quick = QuickFailure(state, job, attempt);
+  // Only of the first attempt: where an earlier one came further, the command can work.
+  const bool is_first = job.attempts_size() == 1 && job.dropped_attempts() == 0;
+  const std::string_view recurs =
+      is_first && !quick.empty() ? WhyItWouldRecur(attempt.culprit()) : std::string_view();
+  if (!recurs.empty()) {
+    return Final(job, attempt, v1::JOB_STATE_FAILED,
+                 absl::StrCat(attempt.reason(), "; not restarted: ", std::string(recurs),
+                              "; once that is mended: jobctl rerun ", job.name()));
+  }
   const uint32_t in_a_row = quick.empty()                  ? 0
                             : quick == job.quick_failure() ? job.quick_failures() + 1
                                                            : 1;

@@ -1,4 +1,4 @@
-# Finds LibTorch below MUSTER_TORCH: the directory of the torch Python package, or of a LibTorch
+# Finds LibTorch below MUSTER_TORCH, or where TorchDirectory.cmake finds it: the directory of the torch Python package, or of a LibTorch
 # distribution. Gives the target LibTorch::LibTorch and LibTorch_VERSION.
 #
 # Torch's own TorchConfig.cmake is not used: the CUDA wheel's asks for a whole CUDA toolkit, and
@@ -6,6 +6,11 @@
 # with this one: the wheel carries headers of an older protobuf.
 
 set(MUSTER_TORCH "" CACHE PATH "Directory of the torch Python package or of a LibTorch distribution")
+
+if(NOT MUSTER_TORCH)
+  include("${CMAKE_CURRENT_LIST_DIR}/TorchDirectory.cmake")
+  muster_torch_directory(MUSTER_TORCH)
+endif()
 
 find_path(LibTorch_INCLUDE_DIR torch/csrc/distributed/c10d/reducer.hpp
           PATHS "${MUSTER_TORCH}/include" NO_DEFAULT_PATH)
@@ -40,8 +45,9 @@ find_package_handle_standard_args(LibTorch
   REQUIRED_VARS LibTorch_torch_LIBRARY LibTorch_torch_cpu_LIBRARY LibTorch_c10_LIBRARY
                 LibTorch_INCLUDE_DIR LibTorch_GLOO_INCLUDE_DIR
   VERSION_VAR LibTorch_VERSION
-  REASON_FAILURE_MESSAGE "Set MUSTER_TORCH to the directory of the torch package or\
- of LibTorch (in Python: torch.__path__[0]) and install libgloo-dev for gloo's headers.")
+  REASON_FAILURE_MESSAGE "Set MUSTER_TORCH or Torch_DIR to the directory of the torch package or of LibTorch (in\
+ Python: torch.__path__[0]), or add it to CMAKE_PREFIX_PATH, or put a python3 that imports torch first in PATH, and\
+ install libgloo-dev for gloo's headers.")
 
 if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   add_library(LibTorch::LibTorch INTERFACE IMPORTED GLOBAL)

@@ -1,5 +1,5 @@
 # Installs the SDK as the CMake package MusterTrainer. LibTorch is not installed: the package finds it
-# again through MUSTER_TORCH, with the module that it brings along.
+# on the machine where it is used, with the modules that it brings along.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -16,4 +16,5 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/MusterTrainerConfig.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/MusterTrainerConfigVersion.cmake
               ${CMAKE_CURRENT_SOURCE_DIR}/MusterTrainerHeaders.cmake
               ${CMAKE_CURRENT_SOURCE_DIR}/../cmake/FindLibTorch.cmake
+              ${CMAKE_CURRENT_SOURCE_DIR}/../cmake/TorchDirectory.cmake
         DESTINATION ${package_dir} COMPONENT trainer)

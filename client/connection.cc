@@ -27,12 +27,29 @@ bool LooksEncrypted(const std::string& reason) {
          reason == "Endpoint closing";
 }
 
+// What a port that does not speak TLS does to a client that does. One that had answered just stops.
+bool LooksPlain(const std::string& message) {
+  return message.find("WRONG_VERSION_NUMBER") != std::string::npos ||
+         (message.find("failed to connect") != std::string::npos &&
+          message.ends_with("Connection reset by peer"));
+}
+
 absl::Status NotSignedIn(const std::string& endpoint) {
   return common::MakeProblem(absl::StatusCode::kUnauthenticated,
                              {.code = "JC1357",
                               .what = StrCat("the coordinator at ", endpoint,
                                              " closes connections that are not encrypted"),
                               .why = "you are not signed in to it"});
+}
+
+absl::Status NotEncrypted(const std::string& endpoint) {
+  return common::MakeProblem(
+      absl::StatusCode::kUnavailable,
+      {.code = "JC1301",
+       .what = StrCat("the coordinator at ", endpoint, " closes connections that are encrypted"),
+       .why = "you are signed in to a cluster, and it is not started as that cluster's",
+       .fix = "start it with that cluster's --data-dir; without TLS: jobctl context add NAME "
+              "HOST:PORT, then jobctl -c NAME"});
 }
 
 // Whatever address is dialed, a coordinator's certificate has this name, and only theirs do.
@@ -72,6 +89,7 @@ absl::Status Connection::Channel::Convert(const grpc::Status& status) const {
     if (message.find("HTTP/2") != std::string::npos) {
       return Unreachable(endpoint, "something else is listening there");
     }
+    if (is_encrypted && LooksPlain(message)) return NotEncrypted(endpoint);
     const size_t last = message.rfind(": ");
     const std::string reason = last == std::string::npos ? message : message.substr(last + 2);
     if (!is_encrypted && !endpoint.starts_with("unix:") && LooksEncrypted(reason))

@@ -13,6 +13,7 @@
 #include "muster/v1/worker_service.grpc.pb.h"
 #include "worker/bidi_stream.h"
 #include "worker/channel.h"
+#include "worker/link_advice.h"
 
 namespace muster::worker {
 namespace {
@@ -54,9 +55,8 @@ void CoordinatorLink::MaybeDial(int64_t now_ms) {
   if (stream_ != nullptr || closing_ || now_ms < next_dial_ms_) return;
   const uint64_t generation = ++generation_;
   auto stream = std::make_shared<Stream>();
-  const Route route = route_();
-  endpoint_ = route.endpoint;
-  stream->channel = MakeChannel(route, false);
+  dialed_ = route_();
+  stream->channel = MakeChannel(dialed_, false);
   stream->stub = v1::WorkerService::NewStub(stream->channel);
   Control::Callbacks callbacks;
   callbacks.on_up = [] {};
@@ -93,8 +93,8 @@ void CoordinatorLink::OnDone(uint64_t generation, const std::string& reason) {
   next_dial_ms_ =
       common::MonotonicMs() + std::uniform_int_distribution<int64_t>(0, ceiling)(jitter_);
   if (!closing_ && !is_renewal)
-    Note(
-        common::StrCat("control stream ended coordinator=", endpoint_, " reason=\"", reason, "\""));
+    Note(common::StrCat("control stream ended coordinator=", dialed_.endpoint, " reason=\"", reason,
+                        "\"", LinkAdvice(dialed_, reason)));
   callbacks_.down();
 }
 
@@ -124,7 +124,8 @@ void CoordinatorLink::Send(v1::WorkerMessage message) {
 
 void CoordinatorLink::Reset(const std::string& reason) {
   if (stream_ == nullptr) return;
-  Note(common::StrCat("control stream closed coordinator=", endpoint_, " reason=\"", reason, "\""));
+  Note(common::StrCat("control stream closed coordinator=", dialed_.endpoint, " reason=\"", reason,
+                      "\""));
   stream_->control->Cancel();
 }
 

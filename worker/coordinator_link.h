@@ -52,7 +52,7 @@ class CoordinatorLink {
   void Note(const std::string& line);
 
   const std::function<Route()> route_;
-  std::string endpoint_;  // that was dialed last
+  Route dialed_;  // last
   Mailbox* const loop_;
   const Callbacks callbacks_;
   std::mt19937_64 jitter_;

@@ -14,6 +14,7 @@ import time
 
 import harness
 from harness import Case, need, wait_until
+from identity_test import free_port
 
 WORKER = os.path.join(harness.BIN, "muster-worker")
 COORDINATOR = os.path.join(harness.BIN, "muster-coordinator")
@@ -103,6 +104,27 @@ class Joining(EnrollCase):
                 [COORDINATOR, "init", "--data-dir", os.path.join(self.directory, f"named{number}"), "--name", "lab"],
                 env={**self.env, "SUDO_USER": sudo_user}, check=True, capture_output=True, text=True)
             self.assertIn(f"you are its administrator {named}:", done.stdout)
+
+    def test_a_worker_is_told_why_a_coordinator_of_another_kind_does_not_take_it(self):
+        cluster = self.secured()
+        joined = self.join(self.token(cluster, "worker"), "node1")
+        with open(os.path.join(joined.state, "credentials")) as file:
+            endpoint = next(line.split(": ")[1].strip() for line in file if line.startswith("endpoint: "))
+        open_port = f"127.0.0.1:{free_port()}"
+        harness.Cluster(self, name="plain", coordinator_args=("--listen", open_port, "--insecure-plaintext")).start()
+
+        def told(state, coordinator, *words):
+            worker = harness.Daemon([WORKER, "--state-dir", state, "--coordinator", coordinator, "--devices", "cpu:1",
+                                     "--run-as", "worker"], dict(self.env), self.path("told.out"))
+            self.daemons.append(worker)
+            worker.start()
+            wait_until(lambda: all(word in worker.output() for word in words), lambda: f"{words} in {worker.output()}")
+            worker.stop()
+            os.remove(worker.log)
+        told(self.path("stranger"), endpoint, "has no certificate", "muster-worker join HOST:HTTPS-PORT", "jobctl token create")
+        told(joined.state, open_port, "does not encrypt, or takes no certificate of the cluster lab", "another --state-dir")
+        done = cluster.jobctl("ls", check=False, env={"JOBCTL_SERVER": endpoint, "JOBCTL_CONTEXT": ""})
+        self.assert_error(done, "JC1357")
 
     def test_a_node_joins_renews_under_a_running_job_and_comes_back_after_its_certificate_expired(self):
         cluster = self.secured("--worker-certificate", "6s")

@@ -15,13 +15,15 @@ BLOCK = re.compile(r"^[ ]*/\*.*?\*/[ ]*\n", re.M | re.S)
 AT_THE_END = re.compile(r"""[ ]+// [^"'`]*$""")
 
 
+# A template is one only where the line has no other: it may hold another one.
 QUOTED = re.compile(r"""("[^"\\]*"|'[^'\\]*')""")
+QUOTED_OR_TEMPLATE = re.compile(r"""("[^"\\]*"|'[^'\\]*'|`[^`\\]*`)""")
 SPACED = re.compile(r"\s*([{}()\[\];,:=<>!&|?*])\s*")
 
 
 def tight(line):
     """Without the spaces that nothing needs. A line that might hold more than code and plain texts stays as it is."""
-    parts = QUOTED.split(line)
+    parts = (QUOTED_OR_TEMPLATE if line.count("`") == 2 else QUOTED).split(line)
     code = "".join(parts[::2])
     if any(each in code for each in "`/\\\"'"):
         return line

@@ -3,7 +3,7 @@ import { h, keyed, replace, setAttribute, setText } from "../base/dom.js";
 import { counted, general, isOver, printable } from "../base/format.js";
 import { setQuery } from "../base/route.js";
 import { ChartCard, SPEED_CARD } from "./chart_card.js";
-import { lossOf, restartsOf, shownAtFirst, throughputOf } from "./choose.js";
+import { lossOf, restartsOf, restartText, shownAtFirst, throughputOf } from "./choose.js";
 import { CurveStore, metricNames } from "./curves.js";
 
 const DRAW_EVERY_MS = 250;
@@ -65,9 +65,7 @@ export class JobCharts {
     this.wanted = record.spec?.metric ?? "";
     setAttribute(this.compare, "href", `/compare?jobs=${encodeURIComponent(record.name)}`);
     this.restarts = restarts;
-    keyed(this.marks, restarts, (each) => String(each.number), () => h("li"), (item, each) => {
-      setText(item, `↻${each.number} attempt ${each.number}${each.resumeStep > 0 ? ` from step ${each.resumeStep}` : ""}: ${printable(each.reason)}`);
-    });
+    this.drawMarks();
   }
 
   stale() {
@@ -145,6 +143,15 @@ export class JobCharts {
       const curve = this.store.get(this.sourceOf(name));
       if (curve) this.cards.get(name).show(curve, this.restarts, this.look);
     }
+    this.drawMarks();
+  }
+
+  drawMarks() {
+    const names = this.shown();
+    const curve = names.map((name) => this.store.get(this.sourceOf(name))).find(Boolean);
+    keyed(this.marks, this.restarts, (each) => String(each.number), () => h("li"), (item, each) => {
+      setText(item, printable(restartText(each, curve, this.look.isTime)));
+    });
     this.marks.hidden = this.restarts.length === 0 || names.length === 0;
   }
 

@@ -1,4 +1,6 @@
-// Which metrics are shown at first, and how fast a job trains. Pure.
+// Which metrics are shown at first, how fast a job trains, and where its restarts are. Pure.
+import { clockTime, grouped } from "../base/format.js";
+import { brief } from "./said.js";
 
 const SPEED_NAMES = /(per[_ ]?s(ec(ond)?s?)?|\/s(ec)?|throughput|_ps)$/i;
 const WINDOW_MS = 1000;
@@ -66,6 +68,17 @@ export function marksOf(restarts, curve, isTime) {
     if (at < 0) return [];
     return [{ x: isTime ? startedMs : curve.steps[at], label: String(number) }];
   });
+}
+
+/**
+ * A restart in words, placed on the axis of `curve`: trainers count metrics and checkpoints in units of their own.
+ * @param curve may be undefined: nothing is drawn yet
+ */
+export function restartText(restart, curve, isTime) {
+  const [mark] = curve ? marksOf([restart], curve, isTime) : [];
+  const place = mark ? `, at ${isTime ? clockTime(mark.x) : `step ${grouped(mark.x)}`}` : "";
+  const from = restart.resumeStep > 0 ? `, from checkpoint ${restart.resumeStep}` : "";
+  return `↻${restart.number} attempt ${restart.number}${place}${from}: ${brief(restart.reason)}`;
 }
 
 /** Attempts after the first, each with the reason why the one before it ended. */

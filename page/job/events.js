@@ -3,6 +3,7 @@ import { call } from "../base/api.js";
 import { h, replace, scrollBox, setText } from "../base/dom.js";
 import { counted, localTime, printable, shellQuote } from "../base/format.js";
 import { commandBox, emptyState, errorState } from "../base/states.js";
+import { reasonsOf, withBrief } from "./said.js";
 
 const EVENTS_AT_FIRST = 500;
 
@@ -12,6 +13,7 @@ export const openPanel = (place, context) => new EventsPanel(place, context);
 class EventsPanel {
   constructor(place, { job, record }) {
     this.job = job;
+    this.reasons = reasonsOf(record);
     this.after = "0";
     this.count = 0;
     this.stopping = new AbortController();
@@ -49,7 +51,14 @@ class EventsPanel {
     if (Number(event.seq) <= Number(this.after)) return;
     this.after = event.seq;
     this.count += 1;
-    this.body.prepend(h("tr", { "data-seq": event.seq }, h("td", { class: "when" }, localTime(event.atMs)), h("td", {}, printable(text))));
+    const shown = withBrief(text, this.reasons);
+    this.body.prepend(h("tr", { "data-seq": event.seq }, h("td", { class: "when" }, localTime(event.atMs)),
+      h("td", { title: shown === text ? null : printable(text) }, printable(shown))));
+  }
+
+  /** Why it ended may come after the events that tell it. */
+  record(record) {
+    this.reasons = reasonsOf(record);
   }
 
   onChange() {

@@ -8,6 +8,7 @@ import {
 } from "../base/format.js";
 import { jobPath } from "../base/route.js";
 import { fixOf } from "../base/states.js";
+import { isIn, linesToQuote } from "./said.js";
 
 const ATTEMPTS_SHOWN = 5;
 
@@ -52,12 +53,13 @@ export class JobHead {
   assessment(assessment) {
     this.judged = assessment;
     const findings = assessment.findings ?? [];
-    const key = JSON.stringify(findings);
+    const said = this.shown ? reasonOf(this.shown.record) : "";
+    const key = JSON.stringify([findings, said]);
     if (key !== this.findingsKey) {
-      const worst = findings.slice(0, 1).map(findingOf);
+      const worst = findings.slice(0, 1).map((finding) => findingOf(finding, said));
       const others = findings.slice(1);
       replace(this.findings, worst, others.length > 0 && h("details", { open: others.length < 3 },
-        h("summary", {}, `and ${counted(others.length, "more finding")}`), others.map(findingOf)));
+        h("summary", {}, `and ${counted(others.length, "more finding")}`), others.map((finding) => findingOf(finding, said))));
     }
     this.findingsKey = key;
     this.findings.hidden = findings.length === 0;
@@ -80,12 +82,13 @@ export class JobHead {
 
   drawAttempts(record) {
     const attempts = record.attempts ?? [];
-    const key = JSON.stringify(attempts.map((attempt) => [attempt.number, attempt.endedMs, attempt.runningMs, attempt.masterPort]));
+    const said = [reasonOf(record)];
+    const key = JSON.stringify([said, attempts.map((attempt) => [attempt.number, attempt.endedMs, attempt.runningMs, attempt.masterPort])]);
     if (key === this.attemptsKey) return;
     this.attemptsKey = key;
     const shown = attempts.slice(-ATTEMPTS_SHOWN).reverse();
     const hidden = (record.droppedAttempts ?? 0) + attempts.length - shown.length;
-    replace(this.attempts, shown.length > 0 && h("h2", { class: "unseen" }, "Attempts"), h("ol", { class: "plain" }, shown.map(attemptOf)),
+    replace(this.attempts, shown.length > 0 && h("h2", { class: "unseen" }, "Attempts"), h("ol", { class: "plain" }, shown.map((attempt) => attemptOf(attempt, said))),
       hidden > 0 && h("p", { class: "muted" }, `${counted(hidden, "earlier one")}: see Events`));
   }
 }
@@ -96,9 +99,9 @@ function reasonOf(record) {
   return record.reason ?? "";
 }
 
-/** A finding: what is wrong, why, what to do, what it cost. */
-function findingOf(finding) {
-  const head = finding.cause ? `${finding.sentence}: ${finding.cause}` : finding.sentence;
+/** A finding: what is wrong, why unless the job's reason has `said` so, what to do, what it cost. */
+function findingOf(finding, said) {
+  const head = finding.cause && !isIn([said], finding.cause) ? `${finding.sentence}: ${finding.cause}` : finding.sentence;
   const wasted = int(finding.wastedDeviceUs);
   const evidence = (finding.evidence ?? []).map(numberText);
   if (wasted > 0) evidence.push(`wasted ${deviceTime(wasted)} of device time`);
@@ -161,20 +164,24 @@ export function partText(part) {
   return printable(`${part.node}: ${which}${kind}${indexes}`);
 }
 
-function attemptOf(attempt) {
+// `said`: what stands above it, to which it adds what it tells.
+function attemptOf(attempt, said) {
   const ended = int(attempt.endedMs);
   let text = counted(attempt.worldSize ?? 0, "rank");
-  if (int(attempt.resumeStep, -1) > 0) text += `, from step ${attempt.resumeStep}`;
+  if (int(attempt.resumeStep, -1) > 0) text += `, from checkpoint ${attempt.resumeStep}`;
   if (ended > 0) text += `, ${causeName(attempt.cause)} after ${took(ended - int(attempt.startedMs))}`;
   else text += `, since ${clockTime(attempt.startedMs)}`;
   const parts = (attempt.parts ?? []).slice(0, 4).map(partText);
   const more = (attempt.parts ?? []).length - parts.length + (attempt.partsLeftOut ?? 0);
   if (more > 0) parts.push(`… and ${counted(more, "more node")}`);
   const culprit = attempt.culprit;
-  const quote = culprit && !/CANCELLED|CLIENT_GONE/.test(attempt.cause ?? "") ? culprit.errorMessage || culprit.lastLines : "";
+  const quote = culprit && !/CANCELLED|CLIENT_GONE/.test(attempt.cause ?? "") ? (culprit.errorMessage || linesToQuote(culprit)).trimEnd() : "";
+  const reason = culprit && attempt.reason && !isIn(said, attempt.reason) ? attempt.reason : "";
+  const isNew = quote && !isIn([...said, reason], quote);
+  said.push(reason, quote);
   return h("li", { "data-attempt": String(attempt.number ?? 0) },
     h("div", {}, h("strong", {}, `attempt ${attempt.number ?? 0}`), ` ${text}`),
     h("div", { class: "muted" }, parts.join("; ")),
-    culprit && attempt.reason && h("div", {}, printable(attempt.reason)),
-    quote && h("pre", { class: "quote", tabindex: "0" }, printable(quote.trimEnd())));
+    reason && h("div", {}, printable(reason)),
+    isNew && h("pre", { class: "quote", tabindex: "0" }, printable(quote)));
 }

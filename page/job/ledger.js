@@ -3,6 +3,7 @@ import { call, int } from "../base/api.js";
 import { h, replace } from "../base/dom.js";
 import { counted, deviceTime, percent, printable, shellQuote, took } from "../base/format.js";
 import { commandBox, errorState, loadingState } from "../base/states.js";
+import { brief } from "./said.js";
 
 const PARTS = [
   ["queue", "queueUs"], ["start", "startUs"], ["data", "dataUs"], ["compute", "computeUs"], ["communication", "communicationUs"],
@@ -40,7 +41,7 @@ class LedgerPanel {
       h("p", { class: "muted" }, `${counted(ledger.devices ?? 0, "device")}, ${took(int(ledger.wallUs) / 1000)} since it was submitted`),
       barOf(rows, total), tableOf(rows, total), goodputOf(ledger),
       (ledger.blames ?? []).map((blame) => h("p", {}, printable(`Lost to ${blame.who}: ${deviceTime(int(blame.us))} (${blame.what})`))),
-      ledger.newestCause && h("p", {}, printable(`Newest failure: ${ledger.newestCause}`)), commandBox(`jobctl show ${shellQuote(this.name)} --ledger`));
+      ledger.newestCause && h("p", { title: printable(ledger.newestCause) }, printable(`Newest failure: ${brief(ledger.newestCause)}`)), commandBox(`jobctl show ${shellQuote(this.name)} --ledger`));
   }
 }
 

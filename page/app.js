@@ -67,7 +67,9 @@ async function route({ isNew = false } = {}) {
     replace(main);
     current = { key, view: module.open(main, where) };
   } catch (error) {
-    if (mine === opened) replace(main, errorState(error, () => location.reload()));
+    if (mine !== opened) return;
+    replace(main, errorState(error, () => location.reload()));
+    call("GetServer").catch(() => {});  // without a session no module comes: then the shell says so
   }
 }
 

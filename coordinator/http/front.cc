@@ -14,6 +14,7 @@
 #include "common/strings.h"
 #include "coordinator/http/event_hub.h"
 #include "coordinator/http/guard.h"
+#include "coordinator/http/page_files.h"
 #include "coordinator/http/server.h"
 #include "coordinator/http/sessions.h"
 #include "coordinator/http/site.h"

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "common/problem.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "coordinator/http/answers.h"
@@ -20,6 +21,8 @@ using common::StrCat;
 using page::Asset;
 
 constexpr std::string_view kDocument = "index.html";
+constexpr std::string_view kStyle = "style.css";
+constexpr std::string_view kIcon = "icon.svg";
 constexpr std::string_view kAssets = "/assets/";
 constexpr std::string_view kPages[] = {"/", "/queue", "/nodes", "/compare"};
 // What browsers ask for where a document names no icon: the sign-in's.
@@ -85,6 +88,22 @@ Response Serve(const Asset& asset, const Fields& fields) {
   return response;
 }
 
+std::string SignInForm(std::string_view escaped_next) {
+  return StrCat(
+      "<form class=\"card\" method=\"post\" action=\"/sign-in\">\n"
+      "<label for=\"token\">Or paste that link, or a token</label>\n"
+      "<input id=\"token\" name=\"token\" type=\"password\" autocomplete=\"off\" required>\n"
+      "<input type=\"hidden\" name=\"next\" value=\"",
+      escaped_next,
+      "\">\n"
+      "<button type=\"submit\" class=\"strong\">Sign in</button>\n"
+      "<p class=\"muted\">An administrator makes a token with <code>jobctl token create person "
+      "NAME</code>; the one in the coordinator's file HTTP-TOKEN signs in as the coordinator's own "
+      "user. Who signs in at an identity provider: <code>jobctl login HOST:PORT --oidc</code>, "
+      "then "
+      "<code>jobctl ui</code>.</p>\n</form>\n");
+}
+
 }  // namespace
 
 bool IsPage(std::string_view path) {
@@ -111,10 +130,46 @@ Response PageAsset(std::string_view path, const Fields& fields) {
   return response;
 }
 
-Response SignedOutPage() {
-  return HtmlResponse(401, "Muster: not signed in",
-                      "<p>A sign-in link works once, for two minutes. Get a new one with "
-                      "<code>jobctl ui</code>.</p>\n");
+bool IsPublicAsset(std::string_view path) {
+  return path == kFavicon || path == StrCat(page::AssetPrefix(), kStyle) ||
+         path == StrCat(page::AssetPrefix(), kIcon);
+}
+
+bool IsLocalPath(std::string_view path) {
+  return path.starts_with('/') && !path.starts_with("//") &&
+         path.find('\\') == std::string_view::npos && common::IsCleanUtf8(path);
+}
+
+// Without scripts: those are for who has a session.
+Response SignedOutPage(const SignedOut& why) {
+  const common::Problem problem = common::ProblemOf(why.problem);
+  const std::string wrong =
+      why.problem.ok() ? ""
+                       : StrCat("<p class=\"bad\" role=\"alert\">", HtmlEscape(problem.what),
+                                problem.why.empty() ? "" : ": ", HtmlEscape(problem.why), "</p>\n");
+  const std::string next = IsLocalPath(why.next) ? HtmlEscape(why.next) : "/";
+  return {
+      .status = 401,
+      .content_type = "text/html; charset=utf-8",
+      .body = StrCat(
+          "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
+          "<meta name=\"color-scheme\" content=\"light dark\">"
+          // A form names its origin only where it may name its page.
+          "<meta name=\"referrer\" content=\"same-origin\">"
+          "<title>Muster: not signed in</title><link rel=\"stylesheet\" href=\"",
+          page::AssetPrefix(), kStyle, "\"><link rel=\"icon\" href=\"", page::AssetPrefix(), kIcon,
+          "\"></head><body>\n<header><span class=\"brand\">"
+          "<img src=\"",
+          page::AssetPrefix(), kIcon,
+          "\" alt=\"\" width=\"20\" height=\"20\">Muster</span></header>\n"
+          "<main><div class=\"blank signin\" data-page-state=\"signed-out\">\n"
+          "<h1>Not signed in</h1>\n",
+          wrong,
+          "<p>Where <code>jobctl</code> works, this prints a link that signs this browser "
+          "in:</p>\n<div class=\"command\"><code>jobctl ui</code></div>\n",
+          SignInForm(next), "</div></main>\n</body></html>\n"),
+      .fields = {}};
 }
 
 Response SignedInPage(std::string_view path) {

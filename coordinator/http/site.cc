@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "coordinator/http/allowed.h"
 #include "coordinator/http/answers.h"
 #include "coordinator/http/api.h"
 #include "coordinator/http/guard.h"
@@ -23,20 +24,22 @@ using common::StrCat;
 using std::chrono::steady_clock;
 
 constexpr unsigned kMisdirected = 421;
+constexpr std::string_view kSignInPath = "/sign-in";
 
 bool NeedsNoSession(std::string_view path) {
-  return path == "/healthz" || path == "/readyz" || path == "/sign-in" || IsEnroll(path);
+  return path == "/healthz" || path == "/readyz" || path == kSignInPath || IsEnroll(path) ||
+         IsPublicAsset(path);
 }
 
 bool IsApi(std::string_view path) {
-  return path.starts_with(kApiRoot) && path != StrCat(kApiRoot, "openapi.json");
+  return path.starts_with(kApiRoot) && path != kAllowed && path != StrCat(kApiRoot, "openapi.json");
 }
 
 bool IsStream(std::string_view path) { return path == "/events"; }
 
 bool IsKnown(std::string_view path) {
   return NeedsNoSession(path) || IsPage(path) || IsAsset(path) || IsStream(path) ||
-         path == "/metrics" || path == StrCat(kApiRoot, "openapi.json");
+         path == "/metrics" || path == kAllowed || path == StrCat(kApiRoot, "openapi.json");
 }
 
 bool OnlyReads(const RequestHead& head) { return head.method == "GET" || head.method == "HEAD"; }
@@ -64,11 +67,6 @@ class OwnedSource final : public TextSource {
 };
 
 }  // namespace
-
-bool IsLocalPath(std::string_view path) {
-  return path.starts_with('/') && !path.starts_with("//") &&
-         path.find('\\') == std::string_view::npos && common::IsCleanUtf8(path);
-}
 
 std::optional<Response> Site::Check(const RequestHead& head) {
   std::optional<Response> refused = Judge(head);
@@ -109,7 +107,7 @@ std::optional<Response> Site::CheckSession(const RequestHead& head, const Target
                              : proof == Sessions::Proof::kMetricsToken ? absl::OkStatus()
                                                                        : CallerOf(head).status();
     if (!why.ok()) {
-      if (IsPage(target.path)) return SignedOutPage();
+      if (IsPage(target.path)) return SignedOutPage({.next = head.target});
       Response response = ErrorResponse(why);
       response.fields.emplace_back("WWW-Authenticate", "Bearer realm=\"muster\"");
       return response;
@@ -132,7 +130,8 @@ std::optional<Response> Site::CheckRoute(const RequestHead& head, const Target& 
     return Refusal(404, StrCat("there is nothing at ", common::Printable(target.path)),
                    "docs/http.md lists the addresses");
   }
-  if (OnlyReads(head)) return std::nullopt;
+  const bool is_form = target.path == kSignInPath && head.method == "POST" && IsSignInForm(head);
+  if (OnlyReads(head) || is_form) return std::nullopt;
   Response response =
       Refusal(405, StrCat(common::Printable(target.path), " can only be read"), "use GET");
   response.fields.emplace_back("Allow", "GET, HEAD");
@@ -149,7 +148,8 @@ void Site::Handle(Request request, Respond respond) {
   };
   if (path == "/healthz") return AnswerHealth(daemon_, std::move(counted));
   if (path == "/readyz") return AnswerReady(daemon_, std::move(counted));
-  if (path == "/sign-in") {
+  if (path == kSignInPath) {
+    if (request.head.method == "POST") return sign_in_.Answer(request, std::move(counted));
     // A preview that only looks must not use the link up.
     if (request.head.method == "HEAD") return counted(HtmlResponse(200, "Muster", ""));
     return counted(SignIn(*target));
@@ -167,6 +167,11 @@ void Site::Handle(Request request, Respond respond) {
   }
   if (path == StrCat(kApiRoot, "openapi.json")) {
     return counted(JsonResponse(OpenApiDocument()));
+  }
+  if (path == kAllowed) {
+    const absl::StatusOr<Caller> caller = CallerOf(request.head);
+    return counted(caller.ok() ? JsonResponse(AllowedDocument(*caller))
+                               : ErrorResponse(caller.status()));
   }
   if (IsPage(path)) return counted(PageDocument(request.head.fields));
   if (IsAsset(path)) return counted(PageAsset(path, request.head.fields));
@@ -205,9 +210,10 @@ void Site::AnswerEvents(const Request& request, const Target& target, Respond re
 Response Site::SignIn(const Target& target) {
   const std::string_view next = target.Get("next");
   const std::string to = IsLocalPath(next) ? std::string(next) : "/";
+  if (target.Get("ticket").empty()) return SignedOutPage({.next = to});
   absl::StatusOr<std::string> cookie = sessions_.Redeem(target.Get("ticket"), steady_clock::now(),
                                                         daemon_.clock.Read().wall_ms / 1'000);
-  if (!cookie.ok()) return SignedOutPage();
+  if (!cookie.ok()) return SignedOutPage({.problem = cookie.status(), .next = to});
   Response response = SignedInPage(to);
   response.fields.emplace_back("Set-Cookie", *std::move(cookie));
   return response;

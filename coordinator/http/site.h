@@ -19,6 +19,7 @@
 #include "coordinator/http/message.h"
 #include "coordinator/http/server.h"
 #include "coordinator/http/sessions.h"
+#include "coordinator/http/sign_in_desk.h"
 #include "coordinator/http/target.h"
 #include "coordinator/work_pool.h"
 
@@ -61,11 +62,9 @@ class Site {
   const Options options_;
   WorkPool pool_{1, kHttpNiceness};
   ApiDesk desk_{.daemon = daemon_, .pool = pool_};
+  SignInDesk sign_in_{daemon_, sessions_, options_.enroll};
   mutable std::mutex mutex_;  // guards what follows
   std::map<unsigned, uint64_t> responses_;
 };
-
-// A path of ours that a sign-in may lead to, and not another site in disguise: "//evil", "/\evil".
-bool IsLocalPath(std::string_view path);
 
 }  // namespace muster::coordinator::http

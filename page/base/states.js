@@ -56,7 +56,8 @@ export function signedOutState() {
     h("h2", {}, "Not signed in"),
     h("p", {}, "The link that this command prints signs this browser in for 7 days:"),
     commandBox("jobctl ui"),
-    h("p", { class: "muted" }, "This page continues automatically once you open that link in this browser."));
+    h("p", { class: "muted" }, "This page continues automatically once you open that link in this browser."),
+    h("a", { class: "button", href: `/sign-in?next=${encodeURIComponent(location.pathname + location.search)}` }, "Sign in with a token"));
 }
 
 /** Shows an error in a view's place. A coordinator that is gone and a session that ended are told by the shell. */

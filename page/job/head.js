@@ -37,7 +37,7 @@ export class JobHead {
     setText(this.reason, printable(reasonOf(record)));
     this.reason.hidden = !this.reason.textContent;
     const key = [record.state, record.held, summary?.checkpointStep].join();
-    if (key !== this.actionsKey) replace(this.actions, jobActions({ checkpointStep: summary ? 0 : -1, ...summary, id: record.id, name: record.name, state: record.state, held: record.held }).map(actionButton));
+    if (key !== this.actionsKey) replace(this.actions, jobActions({ checkpointStep: summary ? 0 : -1, ...summary, id: record.id, name: record.name, owner: record.owner, state: record.state, held: record.held }).map(actionButton));
     this.actionsKey = key;
     this.drawFacts();
     this.drawAttempts(record);

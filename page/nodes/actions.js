@@ -19,7 +19,7 @@ const reasonField = { name: "reason", label: "Reason", placeholder: "recorded wi
 
 function drain({ name, word, shown, done }) {
   return {
-    id: "drain", label: "Drain", title: `Drain ${shown}?`, keep: "Leave it", done,
+    id: "drain", call: "DrainNode", label: "Drain", title: `Drain ${shown}?`, keep: "Leave it", done,
     question: "It gets no new jobs. Those that run there continue.",
     fields: [{ ...reasonField, placeholder: "new disk" }],
     command: ({ reason }) => withReason(`jobctl nodes drain ${word}`, reason),
@@ -29,7 +29,7 @@ function drain({ name, word, shown, done }) {
 
 function undrain({ name, word, shown, done }) {
   return {
-    id: "undrain", label: "Undrain", title: `Undrain ${shown}?`, keep: "Leave it", done,
+    id: "undrain", call: "DrainNode", label: "Undrain", title: `Undrain ${shown}?`, keep: "Leave it", done,
     question: "It accepts jobs again, those that wait now first.",
     command: () => `jobctl nodes undrain ${word}`,
     run: async () => checked(await call("DrainNode", { node: name, drain: false })),
@@ -38,7 +38,7 @@ function undrain({ name, word, shown, done }) {
 
 function declareDead({ name, word, shown, done }) {
   return {
-    id: "declare-dead", label: "Declare dead", title: `Is ${shown} really off?`, danger: true, keep: "Leave it", done,
+    id: "declare-dead", call: "DeclareNodeDead", label: "Declare dead", title: `Is ${shown} really off?`, danger: true, keep: "Leave it", done,
     question: "Its jobs restart elsewhere. If their ranks are still running there, they will run twice.",
     fields: [reasonField],
     command: ({ reason }) => withReason(`jobctl nodes declare-dead ${word}`, reason),
@@ -48,7 +48,7 @@ function declareDead({ name, word, shown, done }) {
 
 function remove({ name, word, shown, done }) {
   return {
-    id: "remove", label: "Remove", title: `Remove ${shown}?`, danger: true, keep: "Keep it", done,
+    id: "remove", call: "RemoveNode", label: "Remove", title: `Remove ${shown}?`, danger: true, keep: "Keep it", done,
     question: "It is forgotten, and jobs no longer wait for it. Its worker may register again, as a new node.",
     fields: [reasonField],
     command: ({ reason }) => withReason(`jobctl nodes rm ${word}`, reason),

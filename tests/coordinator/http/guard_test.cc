@@ -13,7 +13,7 @@
 #include "coordinator/http/answers.h"
 #include "coordinator/http/front.h"
 #include "coordinator/http/sessions.h"
-#include "coordinator/http/site.h"
+#include "coordinator/http/page_files.h"
 #include "coordinator/http/target.h"
 #include "coordinator/http/token_file.h"
 #include "tests/coordinator/temp_dir.h"

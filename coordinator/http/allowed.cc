@@ -1,0 +1,26 @@
+#include "coordinator/http/allowed.h"
+
+#include <nlohmann/json.hpp>
+
+#include "coordinator/core/input.h"
+#include "coordinator/identity/ownership.h"
+#include "coordinator/identity/roles.h"
+#include "coordinator/rpc/calls.h"
+
+namespace muster::coordinator::http {
+
+std::string AllowedDocument(const Caller& caller) {
+  nlohmann::ordered_json document = {{"principal", caller.principal},
+                                     {"role", std::string(RoleName(caller.role))},
+                                     {"calls", nlohmann::ordered_json::array()}};
+  for (const Call& call : Calls()) {
+    if (call.service == "JobService" && MayCall(caller.role, call.action, call.object)) {
+      document["calls"].push_back(std::string(call.name));
+    }
+  }
+  // A job of nobody is not the caller's.
+  document["othersJobs"] = CheckMayChange(caller, v1::JobRecord()).ok();
+  return document.dump() + "\n";
+}
+
+}  // namespace muster::coordinator::http

@@ -1,0 +1,19 @@
+// /api/v1/allowed: what the session's user may do, for a page that shows no buttons in vain. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace muster::coordinator {
+struct Caller;
+}
+
+namespace muster::coordinator::http {
+
+inline constexpr std::string_view kAllowed = "/api/v1/allowed";
+
+// {"principal":"user:alice","role":"user","calls":["ListJobs",…],"othersJobs":false}: the calls of
+// JobService by the table of roles, and whether jobs of other people may be changed.
+std::string AllowedDocument(const Caller& caller);
+
+}  // namespace muster::coordinator::http

@@ -1,0 +1,140 @@
+#include "coordinator/http/sign_in_desk.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "common/problem.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "coordinator/http/api.h"
+#include "coordinator/http/page_files.h"
+#include "coordinator/http/target.h"
+#include "coordinator/rpc/daemon.h"
+#include "identity/certificate.h"
+#include "muster/v1/error.pb.h"
+#include "muster/v1/identity.pb.h"
+
+namespace muster::coordinator::http {
+namespace {
+
+using common::StrCat;
+using google::protobuf::util::JsonParseOptions;
+using google::protobuf::util::JsonStringToMessage;
+using std::chrono::steady_clock;
+
+constexpr std::string_view kEnrollPath = "/enroll/sign-in";
+constexpr std::string_view kTicket = "ticket=";
+constexpr std::string_view kFormType = "application/x-www-form-urlencoded";
+
+absl::Status NoSuchToken() {
+  return common::MakeProblem(
+      absl::StatusCode::kUnauthenticated,
+      {.code = "JC1313",
+       .what = "this is not a token of this coordinator, or it was used up",
+       .fix = "paste the link that `jobctl ui` prints, or what `jobctl token create person NAME` "
+              "prints"});
+}
+
+// What an answer of the enrolment says is wrong.
+absl::Status ProblemOfAnswer(const std::string& json) {
+  const size_t begin = json.find(':');
+  const size_t end = json.rfind('}');
+  v1::ErrorDetail detail;
+  JsonParseOptions options;
+  options.ignore_unknown_fields = true;
+  if (begin >= end ||
+      !JsonStringToMessage(json.substr(begin + 1, end - begin - 1), &detail, options).ok())
+    return NoSuchToken();
+  return common::MakeProblem(
+      absl::StatusCode::kUnauthenticated,
+      {.code = detail.code(), .what = detail.what(), .why = detail.why(), .fix = detail.fix()});
+}
+
+// Of the certificate that a person's token was exchanged for.
+absl::StatusOr<Sessions::Holder> HolderOf(const std::string& json) {
+  v1::Enrolled enrolled;
+  if (!JsonStringToMessage(json, &enrolled).ok()) return NoSuchToken();
+  ASSIGN_OR_RETURN(const identity::CertificateFacts facts,
+                   identity::FactsOfPem(enrolled.certificate_pem()));
+  return Sessions::Holder{.principal = StrCat("user:", enrolled.name()),
+                          .serial = facts.serial,
+                          .until_s = facts.not_after_ms / 1'000};
+}
+
+Request EnrolmentOf(const Request& request, const std::string& token) {
+  v1::EnrollPersonRequest message;
+  message.set_token(token);
+  message.set_csr_pem(identity::MakeRequest(identity::PrivateKey::Generate()));
+  Request enrolment{.head = request.head, .body = ""};
+  // Two texts: this cannot fail.
+  (void)google::protobuf::util::MessageToJsonString(message, &enrolment.body);
+  enrolment.head.target = kEnrollPath;
+  enrolment.head.fields = {{"content-type", "application/json"},
+                           {"content-length", std::to_string(enrolment.body.size())}};
+  return enrolment;
+}
+
+}  // namespace
+
+bool IsSignInForm(const RequestHead& head) {
+  return FieldOf(head.fields, "content-type").starts_with(kFormType);
+}
+
+void SignInDesk::Answer(const Request& request, Respond respond) {
+  const absl::StatusOr<Target> form = ParseTarget(StrCat("/sign-in?", request.body));
+  if (!form.ok()) return respond(SignedOutPage({.problem = NoSuchToken()}));
+  const std::string next(form->Get("next"));
+  const std::string pasted(absl::StripAsciiWhitespace(common::ToAbsl(form->Get("token"))));
+  if (const size_t link = pasted.find(kTicket); link != std::string::npos) {
+    const std::string ticket = pasted.substr(link + kTicket.size());
+    return respond(Redeem(ticket.substr(0, ticket.find('&')), next));
+  }
+  if (const auto ticket = TicketOfToken(request, pasted); ticket.ok())
+    return respond(Redeem(*ticket, next));
+  if (enroll_ == nullptr || pasted.empty())
+    return respond(SignedOutPage({.problem = NoSuchToken(), .next = next}));
+  EnrollPerson(request, pasted, next, std::move(respond));
+}
+
+// Of HTTP-TOKEN: the session is the coordinator's own user's.
+absl::StatusOr<std::string> SignInDesk::TicketOfToken(const Request& request,
+                                                      std::string_view token) {
+  const Sessions::Session session =
+      sessions_.SessionOf({{"authorization", StrCat("Bearer ", token)}}, 0);
+  if (session.proof != Sessions::Proof::kToken) return NoSuchToken();
+  ASSIGN_OR_RETURN(const Caller caller, HttpCallerOf(daemon_, session, request.head.peer));
+  return sessions_.MakeTicket({.principal = caller.principal, .serial = ""}, steady_clock::now());
+}
+
+void SignInDesk::EnrollPerson(const Request& request, std::string token, std::string next,
+                              Respond respond) {
+  Request enrolment = EnrolmentOf(request, token);
+  const Target target{.path = std::string(kEnrollPath), .query = {}};
+  const auto refuse = [next](const Response& answer) {
+    return SignedOutPage({.problem = ProblemOfAnswer(answer.body), .next = next});
+  };
+  if (const auto refused = enroll_->Check(enrolment.head, target); refused.has_value())
+    return respond(refuse(*refused));
+  enroll_->Answer(std::move(enrolment), target,
+                  [this, next, refuse, respond = std::move(respond)](const Response& answer) {
+                    if (answer.status != 200) return respond(refuse(answer));
+                    const absl::StatusOr<Sessions::Holder> holder = HolderOf(answer.body);
+                    if (!holder.ok())
+                      return respond(SignedOutPage({.problem = holder.status(), .next = next}));
+                    respond(Redeem(sessions_.MakeTicket(*holder, steady_clock::now()), next));
+                  });
+}
+
+Response SignInDesk::Redeem(std::string_view ticket, const std::string& next) {
+  absl::StatusOr<std::string> cookie =
+      sessions_.Redeem(ticket, steady_clock::now(), daemon_.clock.Read().wall_ms / 1'000);
+  if (!cookie.ok()) return SignedOutPage({.problem = cookie.status(), .next = next});
+  Response response = SignedInPage(IsLocalPath(next) ? next : "/");
+  response.fields.emplace_back("Set-Cookie", *std::move(cookie));
+  return response;
+}
+
+}  // namespace muster::coordinator::http

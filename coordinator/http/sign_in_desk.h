@@ -1,0 +1,43 @@
+// POST /sign-in: a browser signs in with a token that a person pasted: HTTP-TOKEN, a link of `jobctl ui`, or
+// a person's token, which this uses up. The session of the latter is that of a certificate of its user, with
+// the rules, the audit and the end of one; its key is thrown away.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "coordinator/http/enroll.h"
+#include "coordinator/http/message.h"
+#include "coordinator/http/sessions.h"
+
+namespace muster::coordinator {
+struct Daemon;
+}
+
+namespace muster::coordinator::http {
+
+// A body of "token=…&next=…" as forms send it.
+bool IsSignInForm(const RequestHead& head);
+
+// The server's thread; what has to be looked up in the directory is answered from the daemon's pool.
+class SignInDesk {
+ public:
+  // All outlive this. `enroll` may be null: there are no people to sign in.
+  SignInDesk(Daemon& daemon, Sessions& sessions, EnrollDesk* enroll)
+      : daemon_(daemon), sessions_(sessions), enroll_(enroll) {}
+
+  // After Site's checks. Answers with a page that has the cookie, or the form again with what is wrong.
+  void Answer(const Request& request, Respond respond);
+
+ private:
+  void EnrollPerson(const Request& request, std::string token, std::string next, Respond respond);
+  absl::StatusOr<std::string> TicketOfToken(const Request& request, std::string_view token);
+  Response Redeem(std::string_view ticket, const std::string& next);
+
+  Daemon& daemon_;
+  Sessions& sessions_;
+  EnrollDesk* const enroll_;
+};
+
+}  // namespace muster::coordinator::http

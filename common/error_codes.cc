@@ -302,6 +302,10 @@ constexpr ErrorCode kCodes[] = {
     {"JC1368", "client secret unusable",
      "The file of --oidc-client-secret-file cannot be read, is open to others, or holds no secret.",
      "Follow the fix in the message."},
+    {"JC1369", "certificate for browsers unusable",
+     "The certificate or key of `muster-coordinator init --certificate FILE --key FILE` cannot be "
+     "read or used, has expired, or is for another name.",
+     "Follow the fix in the message."},
     {"JC1401", "no such node", "No node of this name is registered.",
      "`jobctl nodes ls` lists them."},
     {"JC1402", "job can never fit",

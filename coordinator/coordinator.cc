@@ -117,6 +117,7 @@ struct Coordinator::Parts {
   absl::Status OpenEntrance();
   // Now and every hour, until the pool stops.
   void KeepCertificate();
+  void ShowToBrowsers();
   // Now and every few seconds, until the pool stops.
   void KeepLived();
   // Says when the disk has become almost full, and when it is so no longer.
@@ -236,11 +237,21 @@ absl::Status Coordinator::Parts::OpenEntrance() {
                                    if (daemon->cut) daemon->cut(serials);
                                  },
                                  std::move(place)));
+  ShowToBrowsers();  // HTTP takes its names for its own
   pool.Post([this] { KeepCertificate(); });
   return absl::OkStatus();
 }
 
+// A coordinator whose browsers see a warning is better than none.
+void Coordinator::Parts::ShowToBrowsers() {
+  const absl::Status shown = entrance->ShowToBrowsers(clock.Read().wall_ms);
+  if (shown.ok()) return;
+  common::LogWarning(StrCat("browsers are not shown the certificate beside the cluster's keys: ",
+                            common::Readable(common::ProblemOf(shown))));
+}
+
 void Coordinator::Parts::KeepCertificate() {
+  ShowToBrowsers();
   const absl::Status renewed = entrance->RenewIfDue(clock.Read().wall_ms);
   if (!renewed.ok()) {
     common::LogWarning(

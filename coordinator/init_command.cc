@@ -20,6 +20,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/data_lock.h"
+#include "coordinator/identity/browser_certificate.h"
 #include "coordinator/identity/cluster.h"
 #include "coordinator/identity/directory.h"
 #include "coordinator/identity/issue_token.h"
@@ -46,6 +47,7 @@ struct InitArguments {
   std::string keys_dir;
   std::string admin;
   std::vector<std::string> hosts;
+  BrowserFiles for_browsers;  // empty: none
 };
 
 std::string ThisMachine() {
@@ -89,19 +91,40 @@ absl::StatusOr<std::string> TokenFor(Directory& directory, const Cluster& cluste
   return std::move(made.text);
 }
 
-absl::StatusOr<Founded> FoundCluster(const InitArguments& arguments) {
+// Before anything is made. Who names no host means the certificate's.
+absl::StatusOr<BrowserCertificate> CheckForBrowsers(InitArguments& arguments, int64_t now_ms) {
+  if (arguments.for_browsers.certificate.empty()) return BrowserCertificate();
+  ASSIGN_OR_RETURN(BrowserCertificate read,
+                   ReadBrowserCertificate(arguments.for_browsers, arguments.hosts, now_ms));
+  if (arguments.hosts.empty()) arguments.hosts = HostsOfCertificate(read.certificate_pem);
+  std::erase_if(arguments.hosts, [](const std::string& host) { return host.starts_with('*'); });
+  return read;
+}
+
+absl::Status KeepForBrowsers(const BrowserCertificate& certificate, const std::string& keys_dir) {
+  if (certificate.certificate_pem.empty()) return absl::OkStatus();
+  const BrowserFiles files = BrowserFilesIn(keys_dir);
+  RETURN_IF_ERROR(common::WriteFileDurably(files.key, certificate.key_pem));
+  return common::WriteFileDurably(files.certificate, certificate.certificate_pem, 0644);
+}
+
+absl::StatusOr<Founded> FoundCluster(InitArguments& arguments) {
   const Paths paths(arguments.data_dir);
   RETURN_IF_ERROR(common::MakeDirectories(arguments.data_dir));
   ASSIGN_OR_RETURN(const common::UniqueFd lock,
                    LockDataDirectory(paths.Lock(), std::chrono::milliseconds(0)));
   RETURN_IF_ERROR(identity::CheckName("an administrator", arguments.admin));
   LivedClock clock(paths.Lived());
+  ASSIGN_OR_RETURN(const BrowserCertificate for_browsers,
+                   CheckForBrowsers(arguments, clock.Read().wall_ms));
+  if (arguments.hosts.empty()) arguments.hosts.push_back(ThisMachine());
   Founded founded;
   ASSIGN_OR_RETURN(founded.cluster, Cluster::Found({.data_dir = arguments.data_dir,
                                                     .name = arguments.name,
                                                     .keys_dir = arguments.keys_dir,
                                                     .host_names = arguments.hosts},
                                                    clock.Read().wall_ms));
+  RETURN_IF_ERROR(KeepForBrowsers(for_browsers, founded.cluster->keys_dir()));
   ASSIGN_OR_RETURN(const std::unique_ptr<IdentityStore> store, OpenIdentities(paths, clock));
   Directory directory(*store, clock);
   RETURN_IF_ERROR(directory.Load());
@@ -143,7 +166,6 @@ void SayWhatIsNext(const InitArguments& arguments, const Founded& founded) {
 int Init(InitArguments arguments) {
   arguments.data_dir = WithoutSlash(Absolute(arguments.data_dir));
   arguments.keys_dir = WithoutSlash(Absolute(arguments.keys_dir));
-  if (arguments.hosts.empty()) arguments.hosts.push_back(ThisMachine());
   if (arguments.admin.empty()) arguments.admin = WhoTypesThis();
   const absl::StatusOr<Founded> founded = FoundCluster(arguments);
   if (!founded.ok()) {
@@ -176,6 +198,13 @@ std::optional<int> RunInitCommand(int argc, char** argv) {
   app.add_option("--host", arguments.hosts,
                  "a name or address by which workers and people reach the coordinator; may be "
                  "repeated (default: this machine's name)");
+  CLI::Option* certificate = app.add_option(
+      "--certificate", arguments.for_browsers.certificate,
+      "your own certificate for browsers, with its chain, in PEM: kept with the keys");
+  CLI::Option* key = app.add_option("--key", arguments.for_browsers.key,
+                                    "with --certificate: its unencrypted key, in PEM");
+  certificate->needs(key);
+  key->needs(certificate);
   try {
     app.parse(argc - 1, argv + 1);
   } catch (const CLI::CallForHelp&) {

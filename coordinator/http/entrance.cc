@@ -43,6 +43,16 @@ absl::StatusOr<std::unique_ptr<Entrance>> Entrance::Open(Cluster& cluster, Direc
       new Entrance(cluster, directory, std::move(cut), std::move(place), std::move(tls)));
 }
 
+absl::Status Entrance::ShowToBrowsers(int64_t now_ms) {
+  const BrowserFiles files = BrowserFilesIn(cluster_.keys_dir());
+  if (!common::Exists(files.certificate)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const BrowserCertificate read, ReadBrowserCertificate(files, {}, now_ms));
+  if (read == for_browsers_) return absl::OkStatus();
+  RETURN_IF_ERROR(tls_->ShowToBrowsers(read.certificate_pem, read.key_pem));
+  for_browsers_ = read;
+  return absl::OkStatus();
+}
+
 absl::Status Entrance::RenewIfDue(int64_t now_ms) {
   ASSIGN_OR_RETURN(const bool is_new, cluster_.RenewIfDue(now_ms));
   if (!is_new) return absl::OkStatus();

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/http/server_tls.h"
+#include "coordinator/identity/browser_certificate.h"
 #include "coordinator/identity/directory_records.h"
 #include "coordinator/identity/enrolment.h"
 
@@ -25,6 +26,9 @@ class Entrance {
                                                         Enrolment::Place place);
   const std::shared_ptr<ServerTls>& tls() const { return tls_; }
   Enrolment& enrolment() { return enrolment_; }
+  // Shows browsers the certificate that an operator has put beside the cluster's keys, if it is another
+  // than before. JC1369 if it cannot be used; the one before stays.
+  absl::Status ShowToBrowsers(int64_t now_ms);
   // Issues the coordinator's next certificate when the one it shows nears its end, and shows that.
   // Blocks on the disk.
   absl::Status RenewIfDue(int64_t now_ms);
@@ -37,6 +41,7 @@ class Entrance {
   DirectoryRecords records_;
   Enrolment enrolment_;
   const std::shared_ptr<ServerTls> tls_;
+  BrowserCertificate for_browsers_;  // that is shown; empty: none
 };
 
 }  // namespace muster::coordinator::http

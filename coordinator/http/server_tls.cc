@@ -1,14 +1,14 @@
 #include "coordinator/http/server_tls.h"
 
-#include <arpa/inet.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/identity/browser_certificate.h"
+#include "identity/certificate.h"
 #include "identity/openssl_text.h"
 
 namespace muster::coordinator::http {
@@ -25,35 +25,6 @@ absl::Status NotUsable(std::string_view what) {
   ERR_clear_error();
   const char* why = error == 0 ? nullptr : ERR_reason_error_string(error);
   return absl::InvalidArgumentError(StrCat(what, why == nullptr ? "" : ": ", why ? why : ""));
-}
-
-// As a Host field has it; empty: neither a name nor an address.
-std::string HostOf(const GENERAL_NAME* name) {
-  const ASN1_STRING* value = name->type == GEN_DNS     ? name->d.dNSName
-                             : name->type == GEN_IPADD ? name->d.iPAddress
-                                                       : nullptr;
-  if (value == nullptr) return "";
-  const unsigned char* bytes = ASN1_STRING_get0_data(value);
-  const int size = ASN1_STRING_length(value);
-  if (name->type == GEN_DNS) {
-    return {reinterpret_cast<const char*>(bytes), static_cast<size_t>(size)};
-  }
-  char text[INET6_ADDRSTRLEN] = {};
-  if (size == 4) inet_ntop(AF_INET, bytes, text, sizeof text);
-  if (size == 16) inet_ntop(AF_INET6, bytes, text, sizeof text);
-  return text;
-}
-
-std::vector<std::string> HostsOf(X509* certificate) {
-  std::vector<std::string> hosts;
-  auto* const all = static_cast<GENERAL_NAMES*>(
-      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
-  for (int i = 0; i < sk_GENERAL_NAME_num(all); ++i) {
-    std::string host = HostOf(sk_GENERAL_NAME_value(all, i));
-    if (!host.empty()) hosts.push_back(std::move(host));
-  }
-  GENERAL_NAMES_free(all);
-  return hosts;
 }
 
 // HTTP/1.1, to clients that ask; to those that want only another protocol an alert, so that bytes
@@ -73,8 +44,8 @@ int ChooseProtocol(SSL*, const unsigned char** chosen, unsigned char* size,
 absl::StatusOr<ServerTls::Shown> ServerTls::Read(std::string_view certificate_pem,
                                                  std::string_view key_pem) {
   ERR_clear_error();
-  const Certificate certificate(
-      PEM_read_bio_X509(identity::Reading(certificate_pem).get(), nullptr, nullptr, nullptr));
+  const auto pem = identity::Reading(certificate_pem);
+  const Certificate certificate(PEM_read_bio_X509(pem.get(), nullptr, nullptr, nullptr));
   if (certificate == nullptr) return NotUsable("not a certificate in PEM");
   // An empty passphrase: never ask the terminal for one.
   char none[] = "";
@@ -87,23 +58,53 @@ absl::StatusOr<ServerTls::Shown> ServerTls::Read(std::string_view certificate_pe
       SSL_CTX_check_private_key(context.get()) != 1) {
     return NotUsable("the certificate cannot be used with the key");
   }
+  // The rest of its chain.
+  while (const Certificate above{PEM_read_bio_X509(pem.get(), nullptr, nullptr, nullptr)}) {
+    if (SSL_CTX_add1_chain_cert(context.get(), above.get()) != 1) return NotUsable("a bad chain");
+  }
+  ERR_clear_error();
   // Without resumption a handshake costs a fraction of a millisecond, and each proves the key anew.
   SSL_CTX_set_num_tickets(context.get(), 0);
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_alpn_select_cb(context.get(), ChooseProtocol, nullptr);
-  return Shown{.context = std::move(context), .names = HostsOf(certificate.get())};
+  return Shown{.context = std::move(context), .names = HostsOfCertificate(certificate_pem)};
 }
 
 absl::StatusOr<std::shared_ptr<ServerTls>> ServerTls::Make(std::string_view certificate_pem,
                                                            std::string_view key_pem) {
   ASSIGN_OR_RETURN(Shown shown, Read(certificate_pem, key_pem));
-  return std::shared_ptr<ServerTls>(new ServerTls(std::move(shown)));
+  std::shared_ptr<ServerTls> tls(new ServerTls({}));
+  tls->Set(std::move(shown));
+  return tls;
+}
+
+void ServerTls::Set(Shown shown) {
+  SSL_CTX_set_tlsext_servername_callback(shown.context.get(), ChooseCertificate);
+  SSL_CTX_set_tlsext_servername_arg(shown.context.get(), this);
+  std::lock_guard lock(mutex_);
+  shown_ = std::move(shown);
+}
+
+int ServerTls::ChooseCertificate(ssl_st* connection, int*, void* self) {
+  const char* name = SSL_get_servername(connection, TLSEXT_NAMETYPE_host_name);
+  if (name != nullptr && name == identity::kCoordinatorDnsName) return SSL_TLSEXT_ERR_OK;
+  auto* const tls = static_cast<ServerTls*>(self);
+  std::lock_guard lock(tls->mutex_);
+  if (tls->for_browsers_.context != nullptr)
+    SSL_set_SSL_CTX(connection, tls->for_browsers_.context.get());
+  return SSL_TLSEXT_ERR_OK;
+}
+
+absl::Status ServerTls::ShowToBrowsers(std::string_view certificate_pem, std::string_view key_pem) {
+  ASSIGN_OR_RETURN(Shown shown, Read(certificate_pem, key_pem));
+  std::lock_guard lock(mutex_);
+  for_browsers_ = std::move(shown);
+  return absl::OkStatus();
 }
 
 absl::Status ServerTls::Replace(std::string_view certificate_pem, std::string_view key_pem) {
   ASSIGN_OR_RETURN(Shown shown, Read(certificate_pem, key_pem));
-  std::lock_guard lock(mutex_);
-  shown_ = std::move(shown);
+  Set(std::move(shown));
   return absl::OkStatus();
 }
 
@@ -114,7 +115,9 @@ TlsContext ServerTls::Context() const {
 
 std::vector<std::string> ServerTls::Names() const {
   std::lock_guard lock(mutex_);
-  return shown_.names;
+  std::vector<std::string> names = shown_.names;
+  names.insert(names.end(), for_browsers_.names.begin(), for_browsers_.names.end());
+  return names;
 }
 
 }  // namespace muster::coordinator::http

@@ -1,5 +1,7 @@
 // The certificate that HTTP's listeners show: TLS 1.3 only, no client certificate asked for. It may
-// be replaced while they listen; connections that are open keep theirs. Any thread.
+// be replaced while they listen; connections that are open keep theirs. Browsers may be shown another one:
+// jobctl and workers ask for the name that every coordinator's certificate has, and browsers do not. Any
+// thread.
 #pragma once
 
 #include <memory>
@@ -13,6 +15,7 @@
 #include "absl/status/statusor.h"
 
 struct ssl_ctx_st;
+struct ssl_st;
 
 namespace muster::coordinator::http {
 
@@ -26,8 +29,11 @@ class ServerTls {
                                                          std::string_view key_pem);
   // For connections from now on. If it fails, the one before stays.
   absl::Status Replace(std::string_view certificate_pem, std::string_view key_pem);
+  // To those who do not ask for identity::kCoordinatorDnsName. If it fails, the one before stays.
+  absl::Status ShowToBrowsers(std::string_view certificate_pem, std::string_view key_pem);
+  // Outlived by this: handshakes ask it.
   TlsContext Context() const;
-  // The DNS names and addresses that the certificate is valid for.
+  // The DNS names and addresses that the certificates are valid for.
   std::vector<std::string> Names() const;
 
  private:
@@ -37,9 +43,12 @@ class ServerTls {
   };
   explicit ServerTls(Shown shown) : shown_(std::move(shown)) {}
   static absl::StatusOr<Shown> Read(std::string_view certificate_pem, std::string_view key_pem);
+  static int ChooseCertificate(ssl_st* connection, int* alert, void* self);
+  void Set(Shown shown);
 
   mutable std::mutex mutex_;  // guards what follows
   Shown shown_;
+  Shown for_browsers_;  // no context: the same one
 };
 
 }  // namespace muster::coordinator::http

@@ -9,7 +9,7 @@ import threading
 import time
 
 import harness
-from enroll_test import EnrollCase
+from enroll_test import COORDINATOR, EnrollCase
 from harness import need, wait_until
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
@@ -165,6 +165,70 @@ class Strangers(SecureCase):
         print(f"\nsubmit with TLS, quiet: {quiet[5]:.0f} ms, with 1,000 half-open connections and a flood: {busy[5]:.0f} ms; "
               f"the coordinator grew by {grown:.1f} MiB")
         self.assertLess(grown, 200)
+
+
+class Browsers(SecureCase):
+    def own(self, name, *hosts, is_over=False):
+        """An operator's certificate and key: its own authority, as a browser has been told."""
+        path = self.path(name)
+        self.openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", f"/CN={name}",
+                     "-keyout", path + ".key", "-out", path + ".csr")
+        with open(path + ".ext", "w") as file:
+            file.write("subjectAltName=" + ",".join(hosts) + "\n")
+        self.openssl("x509", "-req", "-in", path + ".csr", "-signkey", path + ".key", *self.validity(is_over), "-extfile", path + ".ext",
+                     "-out", path + ".pem")
+        return path
+
+    def init(self, data, *args):
+        return subprocess.run([COORDINATOR, "init", "--data-dir", data, "--name", "lab", "--admin", "admin", *args],
+                              env=self.env, text=True, capture_output=True)
+
+    def shown_to(self, name, authority):
+        """Whether a client that trusts this authority, and asks for this name, gets an answer."""
+        context = ssl.create_default_context(cafile=authority)
+        host, port = self.address.split(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=harness.DEADLINE_S) as plain, \
+                 context.wrap_socket(plain, server_hostname=name) as secure:
+                secure.sendall(f"GET /healthz HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode())
+                return secure.recv(64).split(b"\r\n")[0].decode()
+        except ssl.SSLCertVerificationError:
+            return "not trusted"
+
+    def test_an_operators_certificate_is_for_browsers_and_the_clusters_for_its_members(self):
+        theirs = self.own("theirs", "DNS:muster.example.org", "IP:127.0.0.1")
+        cluster = harness.Cluster(self, coordinator_args=("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"))
+        self.data = os.path.join(cluster.directory, "data")
+        done = self.init(self.data, "--host", "127.0.0.1", "--certificate", theirs + ".pem", "--key", theirs + ".key")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        cluster.start()
+        self.address = cluster.api.server().http_address[len("https://"):]
+        ours = f"{self.data}-keys/ca.pem"
+        self.assertEqual(self.shown_to("muster.example.org", theirs + ".pem"), "HTTP/1.1 200 OK")
+        self.assertEqual(self.shown_to("127.0.0.1", theirs + ".pem"), "HTTP/1.1 200 OK")
+        self.assertEqual(self.shown_to("muster.example.org", ours), "not trusted")
+        # Members ask for the name that every coordinator has: they join, sign in and work as ever.
+        self.member(cluster, "node1")
+        self.start_worker(cluster, "node1")
+        alice = self.person(cluster, "alice")
+        self.assertIn("node1", alice.jobctl("nodes", "ls").stdout)
+
+    def test_what_is_wrong_with_a_certificate_is_named_before_anything_is_made(self):
+        fine, other = self.own("fine", "DNS:muster.example.org"), self.own("other", "DNS:muster.example.org")
+        late = self.own("late", "DNS:muster.example.org", is_over=True)
+        data = self.path("unmade")
+        for certificate, key, host, *words in (
+                (fine, other, "muster.example.org", fine + ".pem", other + ".key", "cannot be used together", "name the certificate"),
+                (late, late, "muster.example.org", late + ".pem has expired", "have it renewed"),
+                (fine, fine, "head1", "is not for head1", "it is for muster.example.org", "--host"),
+                (fine + "-no", fine, "muster.example.org", "-no.pem cannot be read", "--certificate FILE")):
+            done = self.init(data, "--host", host, "--certificate", certificate + ".pem", "--key", key + ".key")
+            self.assertEqual(done.returncode, 1, done.stdout)
+            for word in ("JC1369", "fix:", *words):
+                self.assertIn(word, done.stderr)
+            self.assertFalse(os.path.exists(os.path.join(data, "CLUSTER")), "nothing was made")
+        done = self.init(data, "--certificate", fine + ".pem", "--key", fine + ".key")
+        self.assertIn("muster-worker join muster.example.org:7701", done.stdout, "its name is the host")
 
 
 class Members(SecureCase):

@@ -134,16 +134,15 @@ function showConnection(state) {
   if (state === "ok") return replace(notice);
   if (state === "signed-out") return replace(notice, signedOutState());
   replace(notice, h("p", { class: "banner" },
-    "The coordinator does not answer. This page shows the last state it reported and retries automatically. If it was stopped: ",
+    "The coordinator does not answer. This page shows its last state and retries. If it was stopped: ",
     h("code", {}, "jobctl up")));
 }
 
 async function readAlarm() {
   try {
     const { alarm: ofNodes = "", diskWarning = "" } = await call("ListNodes", {});
-    const text = [ofNodes, diskWarning].filter(Boolean).map(printable).join("\n");
-    alarm.hidden = text === "";
-    alarm.textContent = text;
+    alarm.textContent = printable(`${ofNodes} ${diskWarning}`).trim();
+    alarm.hidden = !alarm.textContent;
   } catch {
     // The next change or connection asks again.
   }

@@ -108,7 +108,7 @@ export class JobCharts {
     this.namesMs = performance.now();
     this.element.removeAttribute("data-loading");
     this.bar.hidden = names.length === 0;
-    const none = this.isOver ? "The job logged no metrics." : "No metrics yet: what a trainer logs, or writes to TensorBoard files, appears here.";
+    const none = this.isOver ? "The job logged no metrics." : "No metrics yet: what a trainer logs appears here.";
     setText(this.note, names.length === 0 ? none : "");
     if (names.join("\n") === this.names.join("\n")) return;
     this.names = names;

@@ -37,7 +37,7 @@ class EventsPanel {
       const request = this.count === 0 ? { job: this.job, limit: EVENTS_AT_FIRST } : { job: this.job, afterSeq: this.after, limit: EVENTS_AT_FIRST };
       const { messages = [] } = await call("ListEvents", request, { signal: this.stopping.signal });
       for (const { events = [], texts = [] } of messages) events.forEach((event, i) => this.add(event, texts[i] ?? ""));
-      replace(this.state, this.count === 0 && emptyState("No events", "This job's history was dropped, or it has none yet."));
+      replace(this.state, this.count === 0 && emptyState("No events", "None yet, or they were dropped."));
     } catch (error) {
       if (error.name !== "AbortError") replace(this.state, errorState(error));
     }

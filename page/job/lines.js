@@ -45,8 +45,7 @@ export class LineReader {
     let state = this.streams.get(keyOf(record));
     if (!state) this.streams.set(keyOf(record), (state = { attempt, rank, stream, offset: 0, rest: new Uint8Array() }));
     const lines = [];
-    const dropped = record.overQuota ? "removed (the job has reached what is kept of its logs)" : "lost";
-    for (const [count, what] of [[record.dropped, dropped], [record.damaged, "damaged"]]) {
+    for (const [count, what] of [[record.dropped, record.overQuota ? "removed (quota)" : "lost"], [record.damaged, "damaged"]]) {
       if (Number(count ?? 0) > 0) lines.push({ ...base, isNotice: true, text: `${count} bytes of rank ${rank}'s output are ${what} here` });
     }
     const bytes = bytesOf(record.data);

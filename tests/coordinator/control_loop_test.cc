@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <future>
 #include <thread>
 
@@ -21,9 +23,12 @@ class SlowJournal final : public Journal {
   void Append(JournalRecord record) override { appended_ = record.turn; }
   size_t PendingBytes() const override { return 0; }
   absl::Status Stop() override { return absl::OkStatus(); }
+  void UseLastReserve() override { ++asked_; }
   uint64_t Appended() const { return appended_; }
+  int Asked() const { return asked_; }
 
  private:
+  std::atomic<int> asked_ = 0;
   std::atomic<uint64_t> appended_ = 0;
 };
 
@@ -68,7 +73,13 @@ TEST_F(ControlLoopTest, AQuestionThatWaitsAlreadyWhenTheDiskIsFullIsToldSo) {
   SubmitOne();
   std::future<absl::Status> early = Ask();
   loop_.OnStuck(kFull);
+  while (journal_.Asked() == 0) std::this_thread::yield();
+  loop_.OnStuck(kFull);
+  EXPECT_EQ(early.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout)
+      << "the last reserve may still help";
+  loop_.OnStuck(kFull);
   EXPECT_EQ(early.get(), kFull);
+  EXPECT_EQ(journal_.Asked(), 1);
   EXPECT_EQ(Ask().get(), kFull) << "and those that come later";
   loop_.OnStuck(absl::OkStatus());
   std::future<absl::Status> waits = Ask();

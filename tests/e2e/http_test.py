@@ -463,7 +463,8 @@ class Limits(HttpCase):
                 if number % 2:
                     each.sendall(b"GET /api")
             self.assertEqual(self.get("/api/v1/ListJobs").status, 200)
-            self.assertEqual(len(os.listdir(threads)), before)
+            # gRPC's own threads come and go.
+            self.assertLess(len(os.listdir(threads)), before + 10, "no thread waits for each of them")
             cluster.jobctl("ls")
         finally:
             for each in silent:

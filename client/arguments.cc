@@ -1,5 +1,4 @@
 #include "client/arguments.h"
-#include "absl/strings/str_split.h"
 
 #include <algorithm>
 #include <limits>

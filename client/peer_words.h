@@ -5,19 +5,19 @@
 
 namespace muster::client {
 
-// Our command for another tool's name: "scancel" -> "cancel". Empty: none.
-std::string_view PeerCommand(std::string_view name);
-// Of other tools, what no single command does: "suspend", and what to type. Null: none.
-struct Absent;
-const Absent* FindAbsentCommand(std::string_view name);
-std::string_view PeerFlag(std::string_view name);
-// A flag or job file key of other tools that has no equivalent here, and what to use instead.
+// A word of other tools that has no equivalent here, and what to use instead.
 struct Absent {
   std::string_view names;  // "mem|memory"
   std::string_view what;
   std::string_view fix;
 };
-// For commands that start a job; `-` and `_` are equivalent. Null: none.
+
+// Our command for another tool's name: "scancel" -> "cancel". Empty: none.
+std::string_view PeerCommand(std::string_view name);
+// Of other tools, what no single command does: "suspend", and what to type. Null: none.
+const Absent* FindAbsentCommand(std::string_view name);
+std::string_view PeerFlag(std::string_view name);
+// A flag or job file key, for commands that start a job; `-` and `_` are equivalent. Null: none.
 const Absent* FindAbsent(std::string_view name);
 
 }  // namespace muster::client

@@ -1,19 +1,17 @@
 // event_writer: see the header.
 #include "worker/event_writer.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <climits>
-#include <memory>
 #include <string_view>
 
 #include "common/process.h"
 #include "common/shim_protocol.h"
 #include "common/strings.h"
+#include "worker/sampling/descriptors.h"
 
 namespace muster::worker {
 namespace {
@@ -27,14 +25,6 @@ bool IsNumber(std::string_view text) {
 }
 
 std::string_view NameIn(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
-// The target of another process's descriptor. Only reads the name, so a hanging file system does
-// not block.
-std::string LinkText(const std::string& link) {
-  char text[PATH_MAX];
-  const ssize_t size = readlink(link.c_str(), text, sizeof text);
-  return size > 0 ? std::string(text, static_cast<size_t>(size)) : "";
-}
 
 }  // namespace
 
@@ -90,23 +80,16 @@ std::map<FileId, int64_t> FindHolders(const std::vector<EventFile>& files) {
   for (const EventFile& file : files) by_name.emplace(NameIn(file.path), &file);
   size_t left = kDescriptorsMax;
   for (const common::ProcessStat& process : common::ListProcesses()) {
-    const std::string directory = common::StrCat("/proc/", process.pid, "/fd");
-    const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(directory.c_str()), closedir);
-    while (const dirent* entry = open != nullptr && left > 0 ? readdir(open.get()) : nullptr) {
-      --left;
-      const std::string link = directory + "/" + entry->d_name;
-      const std::string target = LinkText(link);
+    const auto look = [&](const std::string& link, const std::string& target) {
       const auto [begin, end] = by_name.equal_range(NameIn(target));
-      struct stat mode {
-      }, info{};
-      if (begin == end || lstat(link.c_str(), &mode) != 0 || (mode.st_mode & S_IWUSR) == 0 ||
-          stat(link.c_str(), &info) != 0) {
-        continue;  // not open for writing: a reader, like this process
-      }
+      struct stat info {};
+      // Not open for writing: a reader, like this process.
+      if (begin == end || !IsOpenForWriting(link, &info)) return;
       for (auto at = begin; at != end; ++at) {
         if (at->second->id.inode == info.st_ino) holders.emplace(at->second->id, process.pid);
       }
-    }
+    };
+    ForEachDescriptor(common::StrCat("/proc/", process.pid), left, look);
   }
   return holders;
 }

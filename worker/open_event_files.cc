@@ -1,14 +1,11 @@
 #include "worker/open_event_files.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <climits>
-#include <memory>
-
 #include "common/process.h"
 #include "common/strings.h"
+#include "worker/sampling/descriptors.h"
 
 namespace muster::worker {
 namespace {
@@ -37,21 +34,13 @@ int64_t StartedUs(const common::ProcessStat& process) {
 }
 
 void FindOf(const common::ProcessStat& process, size_t& left, std::vector<OpenEventFile>& found) {
-  const std::string directory = common::StrCat("/proc/", process.pid, "/fd");
-  const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(directory.c_str()), closedir);
-  while (const dirent* entry = open != nullptr && left > 0 ? readdir(open.get()) : nullptr) {
-    --left;
-    const std::string link = directory + "/" + entry->d_name;
-    char text[PATH_MAX];
-    const ssize_t size = readlink(link.c_str(), text, sizeof text);
-    const std::string path(text, size > 0 ? static_cast<size_t>(size) : 0);
-    if (path.find("tfevents", path.rfind('/') + 1) == std::string::npos) continue;
-    struct stat mode {
-    }, info{};
-    const bool is_written = lstat(link.c_str(), &mode) == 0 && (mode.st_mode & S_IWUSR) != 0;
-    if (!is_written || stat(link.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
-    found.push_back({path, info.st_ino, process.pid, StartedUs(process)});
-  }
+  const auto look = [&](const std::string& link, const std::string& target) {
+    if (target.find("tfevents", target.rfind('/') + 1) == std::string::npos) return;
+    struct stat info {};
+    if (!IsOpenForWriting(link, &info) || !S_ISREG(info.st_mode)) return;
+    found.push_back({target, info.st_ino, process.pid, StartedUs(process)});
+  };
+  ForEachDescriptor(common::StrCat("/proc/", process.pid), left, look);
 }
 
 }  // namespace

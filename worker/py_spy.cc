@@ -1,7 +1,6 @@
 // py_spy: PATH, the directories of programs, and two processes' rights side by side.
 #include "worker/py_spy.h"
 
-#include <limits.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "common/process.h"
 #include "common/strings.h"
+#include "worker/sampling/descriptors.h"
 
 namespace muster::worker {
 namespace {
@@ -35,12 +35,6 @@ std::string FirstWithPySpy(const std::vector<path>& directories) {
     if (candidate.is_absolute() && access(candidate.c_str(), X_OK) == 0) return candidate.string();
   }
   return "";
-}
-
-std::string LinkTarget(const std::string& link) {
-  char target[PATH_MAX] = {};
-  const ssize_t size = readlink(link.c_str(), target, sizeof target);
-  return std::string(target, size > 0 ? static_cast<size_t>(size) : 0);
 }
 
 std::string ProcFile(const std::string& process, const char* file) {

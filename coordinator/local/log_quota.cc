@@ -70,7 +70,7 @@ absl::StatusOr<uint64_t> LogQuota::Wrote(uint64_t job, uint64_t bytes) {
   const uint64_t before = BytesOf(paths_, job);
   uint64_t left = before;
   if (before > quota) {
-    ASSIGN_OR_RETURN(left, Trim(job, quota - quota / kShare));
+    ASSIGN_OR_RETURN(left, Trim(job, before, quota - quota / kShare));
   }
   std::lock_guard lock(mutex_);
   const auto found = jobs_.find(job);
@@ -81,9 +81,8 @@ absl::StatusOr<uint64_t> LogQuota::Wrote(uint64_t job, uint64_t bytes) {
   return before - left;
 }
 
-absl::StatusOr<uint64_t> LogQuota::Trim(uint64_t job, uint64_t most) const {
+absl::StatusOr<uint64_t> LogQuota::Trim(uint64_t job, uint64_t bytes, uint64_t most) const {
   ASSIGN_OR_RETURN(const std::vector<LogKey> streams, LocalLogReader(paths_).Streams(job, {}));
-  uint64_t left = BytesOf(paths_, job);
   std::vector<Candidate> oldest;
   for (size_t stream = 0; stream < streams.size(); ++stream) {
     ASSIGN_OR_RETURN(const std::vector<FinishedSegment> finished,
@@ -99,10 +98,10 @@ absl::StatusOr<uint64_t> LogQuota::Trim(uint64_t job, uint64_t most) const {
   });
   std::map<size_t, FinishedSegment> until;  // by stream
   for (const Candidate& candidate : oldest) {
-    if (left <= most) break;
+    if (bytes <= most) break;
     if (candidate.segment.bytes < kWorthBytes) continue;
     until[candidate.stream] = candidate.segment;
-    left -= std::min(left, candidate.segment.bytes);
+    bytes -= std::min(bytes, candidate.segment.bytes);
   }
   for (const auto& [stream, segment] : until) {
     RETURN_IF_ERROR(RemoveUntil(SegmentFiles(paths_.LogStream(streams[stream])),

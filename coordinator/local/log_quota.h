@@ -40,8 +40,8 @@ class LogQuota {
   };
 
   uint64_t Of(const OfJob& job) const;
-  // Removes the oldest segments until at most `most` bytes are left; how many are.
-  absl::StatusOr<uint64_t> Trim(uint64_t job, uint64_t most) const;
+  // Removes the oldest segments of `bytes` until at most `most` are left; how many are.
+  absl::StatusOr<uint64_t> Trim(uint64_t job, uint64_t bytes, uint64_t most) const;
 
   const Paths paths_;
   const uint64_t of_any_;

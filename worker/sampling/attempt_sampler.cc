@@ -57,7 +57,7 @@ std::optional<v1::SampleBatch> AttemptSampler::Take(const SampleOrder& order,
   const int64_t before_ms = std::exchange(taken_ms_, now.mono_ms);
   if (batch.ranks().empty()) return std::nullopt;
   if (meeting_.has_value()) {
-    meeting_->Look(processes_.Members());
+    if (!meeting_->IsSeen()) meeting_->Look(processes_.Members());
     batch.set_meeting(meeting_->IsSeen() ? v1::MEETING_SEEN : v1::MEETING_NOT_SEEN);
   }
   if (FindDeviceMetering(part_.device_kind()) != nullptr) {

@@ -1,18 +1,15 @@
 // Source of the format: Documentation/networking/proc_net_tcp.rst of Linux.
 #include "worker/sampling/rank_meeting.h"
 
-#include <dirent.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <memory>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "common/process.h"
 #include "common/strings.h"
+#include "worker/sampling/descriptors.h"
 
 namespace muster::worker {
 namespace {
@@ -30,21 +27,14 @@ uint32_t PortOf(std::string_view address) {
   return port;
 }
 
-// The sockets' numbers among a process' descriptors.
-void AddSockets(const std::string& directory, uint32_t rank, size_t& left,
-                std::map<uint64_t, uint32_t>& rank_of) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(directory.c_str()), closedir);
-  while (const dirent* entry = open != nullptr && left > 0 ? readdir(open.get()) : nullptr) {
-    --left;
-    char text[64];
-    const ssize_t size = readlink((directory + "/" + entry->d_name).c_str(), text, sizeof text);
-    std::string_view link(text, size > 0 ? static_cast<size_t>(size) : 0);
-    if (!link.starts_with("socket:[")) continue;
-    link.remove_prefix(8);
-    uint64_t inode = 0;
-    std::from_chars(link.data(), link.data() + link.size(), inode);
-    rank_of.emplace(inode, rank);
-  }
+// Of "socket:[4711]"; 0: no socket.
+uint64_t SocketOf(std::string_view target) {
+  constexpr std::string_view kSocket = "socket:[";
+  uint64_t inode = 0;
+  if (!target.starts_with(kSocket)) return inode;
+  target.remove_prefix(kSocket.size());
+  std::from_chars(target.data(), target.data() + target.size(), inode);
+  return inode;
 }
 
 }  // namespace
@@ -96,7 +86,10 @@ bool RankMeeting::AreConnected(const std::vector<SocketRow>& rows,
   std::map<uint64_t, uint32_t> rank_of;
   size_t left = kDescriptorsMax;
   for (const auto& [rank, pid] : processes) {
-    AddSockets(common::StrCat(proc_, "/", pid, "/fd"), rank, left, rank_of);
+    const auto note = [&, rank = rank](const std::string&, const std::string& target) {
+      if (const uint64_t inode = SocketOf(target); inode != 0) rank_of.emplace(inode, rank);
+    };
+    ForEachDescriptor(common::StrCat(proc_, "/", pid), left, note);
   }
   for (const SocketRow& row : rows) {
     const auto owner = row.connected ? rank_of.find(row.inode) : rank_of.end();

@@ -77,7 +77,9 @@ TRAIN = """import os
 import torch.distributed as dist
 dist.init_process_group("gloo")
 print("rank", dist.get_rank(), "of", dist.get_world_size(), flush=True)
+dist.barrier()  # a rank that ends while another still connects to it ends that one too
 dist.destroy_process_group()
+os._exit(0)  # as in tests/e2e/ranks/allreduce.py
 """
 # Of README's table, what needs other machines, a registry, Slurm or what other tests have: e2e_containers, e2e_enroll,
 # e2e_cluster_ssh, e2e_cluster_slurm, e2e_images.

@@ -1,5 +1,6 @@
 #include "coordinator/coordinator.h"
 
+#include <malloc.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -54,6 +55,7 @@ using common::StrCat;
 constexpr int kPoolThreads = 3;
 constexpr int kReadThreads = 2;
 constexpr int kFileThreads = 2;
+constexpr int kHashNiceness = 5;
 constexpr size_t kHttpConnectionsLeast = 4;
 constexpr size_t kHttpConnectionsMost = 1'024;
 constexpr std::chrono::seconds kCheckAgainAfter{5};
@@ -65,6 +67,8 @@ constexpr std::chrono::hours kCertificateLookedAtEvery{1};
 // Free space: fewer percent than this are told, until there are more than that.
 constexpr uint64_t kLowPercent = 10;
 constexpr uint64_t kRoomyPercent = 12;
+// Calls under way that took more at some time are a burst.
+constexpr size_t kBurstBytes = 64 << 20;
 
 // A private coordinator runs as its user, who may call anything anyway.
 std::vector<Network> MayBeNotified(const Config& config) {
@@ -99,6 +103,7 @@ struct Coordinator::Parts {
         pool(kPoolThreads),
         reads(kReadThreads),
         files(kFileThreads),
+        hashes(1, kHashNiceness),
         lifetime(
             settings.is_private, pool, [this] { stop(absl::OkStatus()); },
             [this] {
@@ -107,7 +112,7 @@ struct Coordinator::Parts {
   // Work still in the pools uses the other parts.
   ~Parts() {
     if (front != nullptr) front->Stop();
-    for (WorkPool* each : {&pool, &reads, &files}) each->Stop();
+    for (WorkPool* each : {&pool, &reads, &files, &hashes}) each->Stop();
   }
 
   void CheckDatabase();
@@ -132,6 +137,7 @@ struct Coordinator::Parts {
   WorkPool pool;
   WorkPool reads;
   WorkPool files;
+  WorkPool hashes;
   const DescriptorShares shares = ShareDescriptors();
   Stores stores;
   std::unique_ptr<http::Entrance> entrance;  // null: there are no identities
@@ -200,6 +206,7 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .pool = pool,
                           .reads = reads,
                           .files = files,
+                          .hashes = hashes,
                           .gate = gate,
                           .sample_gate = sample_gate,
                           .resume_gate = resume_gate,
@@ -297,6 +304,8 @@ void Coordinator::Parts::KeepLived() {
     daemon->disk_free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
     TellDiskSpace();
   }
+  // What a burst of calls took goes back to the system: the allocator would keep it.
+  if (daemon->budget.TakePeak() > kBurstBytes) malloc_trim(0);
   pool.PostAfter(kLivedKeptEvery, [this] { KeepLived(); });
 }
 

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace muster::coordinator {
@@ -12,19 +13,21 @@ void YieldBy(int niceness) {
   if (niceness > getpriority(PRIO_PROCESS, self)) setpriority(PRIO_PROCESS, self, niceness);
 }
 
-WorkPool::WorkPool(int threads, int niceness) {
+WorkPool::WorkPool(int threads, int niceness) : of_one_(std::max(1, threads - 1)) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this, niceness] { Run(niceness); });
 }
 
-void WorkPool::Post(std::function<void()> work) {
-  PostAfter(std::chrono::milliseconds(0), std::move(work));
+void WorkPool::Post(std::function<void()> work, const std::string& owner) {
+  PostAfter(std::chrono::milliseconds(0), std::move(work), owner);
 }
 
-void WorkPool::PostAfter(std::chrono::milliseconds delay, std::function<void()> work) {
+void WorkPool::PostAfter(std::chrono::milliseconds delay, std::function<void()> work,
+                         const std::string& owner) {
   {
     std::lock_guard lock(mutex_);
     if (stopping_) return;
-    items_.push({std::chrono::steady_clock::now() + delay, next_number_++, std::move(work)});
+    delayed_.push(
+        {std::chrono::steady_clock::now() + delay, next_number_++, std::move(work), owner});
   }
   wake_.notify_one();
 }
@@ -39,32 +42,69 @@ void WorkPool::Stop() {
     if (thread.joinable()) thread.join();
   }
   // What delayed work holds may need what is destroyed before this.
-  decltype(items_) dropped;
+  decltype(delayed_) dropped;
   std::lock_guard lock(mutex_);
-  dropped.swap(items_);
+  dropped.swap(delayed_);
+}
+
+void WorkPool::TakeDue() {
+  if (delayed_.empty()) return;
+  const Time now = std::chrono::steady_clock::now();
+  while (!delayed_.empty() && delayed_.top().due <= now) {
+    Item item = delayed_.top();
+    delayed_.pop();
+    Line& line = lines_[item.owner];
+    if (line.work.empty()) turns_.push_back(item.owner);
+    line.work.push_back(std::move(item.work));
+  }
+}
+
+std::optional<std::string> WorkPool::Next() {
+  const auto may = [&](const std::string& owner) {
+    return owner.empty() || lines_.at(owner).running < of_one_;
+  };
+  auto turn = std::find(turns_.begin(), turns_.end(), std::string());
+  if (was_own_ || turn == turns_.end()) {
+    const auto other = std::find_if(turns_.begin(), turns_.end(), [&](const std::string& owner) {
+      return !owner.empty() && may(owner);
+    });
+    if (other != turns_.end()) turn = other;
+  }
+  if (turn == turns_.end()) return std::nullopt;
+  std::string owner = std::move(*turn);
+  turns_.erase(turn);
+  was_own_ = owner.empty();
+  return owner;
 }
 
 void WorkPool::Run(int niceness) {
   YieldBy(niceness);
   std::unique_lock lock(mutex_);
   while (true) {
-    if (items_.empty()) {
+    TakeDue();
+    const std::optional<std::string> owner = Next();
+    if (!owner.has_value()) {
+      // Delayed work is dropped; what waits for another thread's end is begun by that thread.
       if (stopping_) return;
-      wake_.wait(lock);
+      if (delayed_.empty()) {
+        wake_.wait(lock);
+      } else {
+        wake_.wait_until(lock, delayed_.top().due);
+      }
       continue;
     }
-    const Time due = items_.top().due;
-    if (due > std::chrono::steady_clock::now()) {
-      if (stopping_) return;
-      wake_.wait_until(lock, due);
-      continue;
-    }
-    std::function<void()> work = items_.top().work;
-    items_.pop();
+    Line& line = lines_.at(*owner);
+    std::function<void()> work = std::move(line.work.front());
+    line.work.pop_front();
+    if (!line.work.empty()) turns_.push_back(*owner);
+    ++line.running;
     lock.unlock();
     work();
     work = nullptr;
     lock.lock();
+    if (--line.running == 0 && line.work.empty()) lines_.erase(*owner);
+    // This owner may have a turn again, and this thread may take another's.
+    if (!turns_.empty()) wake_.notify_one();
   }
 }
 

@@ -1,12 +1,20 @@
 // A few threads for work that may wait for a disk: reading logs, metrics and finished jobs,
 // hashing, deleting. gRPC's threads and the control loop never wait; they post here.
+//
+// What is done for a person is posted with their name: those who wait take turns, however much each has posted, and
+// nobody has all of several threads. So work for people comes in pieces; a piece is what others wait for.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <queue>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -22,9 +30,11 @@ class WorkPool {
   explicit WorkPool(int threads, int niceness = 0);
   ~WorkPool() { Stop(); }
 
-  // Any thread; never blocks. Dropped after Stop.
-  void Post(std::function<void()> work);
-  void PostAfter(std::chrono::milliseconds delay, std::function<void()> work);
+  // Any thread; never blocks. Dropped after Stop. Without an owner it is the daemon's own work, which has every other
+  // turn. The work of one owner begins in the order of posting.
+  void Post(std::function<void()> work, const std::string& owner = {});
+  void PostAfter(std::chrono::milliseconds delay, std::function<void()> work,
+                 const std::string& owner = {});
   // Finishes what is due now, drops what is delayed.
   void Stop();
 
@@ -34,17 +44,31 @@ class WorkPool {
     Time due;
     uint64_t number = 0;  // equal times: in order of posting
     std::function<void()> work;
+    std::string owner;
     bool operator<(const Item& other) const {
       return due != other.due ? due > other.due : number > other.number;
     }
   };
+  // Work that is due.
+  struct Line {
+    std::deque<std::function<void()>> work;
+    int running = 0;
+  };
   void Run(int niceness);
+  // With the lock held: what is due joins its owner's line.
+  void TakeDue();
+  // With the lock held: the line whose turn it is; empty: nothing may begin.
+  std::optional<std::string> Next();
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
-  std::priority_queue<Item> items_;
+  std::priority_queue<Item> delayed_;
   uint64_t next_number_ = 0;
+  std::map<std::string, Line> lines_;  // by owner; without work and without a thread: none
+  std::deque<std::string> turns_;      // owners with work, in the order of their turns
+  bool was_own_ = false;               // the daemon's own work had the last turn
   bool stopping_ = false;
+  const int of_one_;  // threads
   std::vector<std::thread> threads_;
 };
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "coordinator/core/checkpoint_files.h"
+#include "coordinator/core/holdings.h"
 #include "coordinator/core/lifecycle.h"
 #include "coordinator/core/waiting.h"
 
@@ -43,6 +44,7 @@ void Index(ClusterState& state, const v1::JobRecord& job) {
   state.queue.erase(place);
   state.told.erase(job.id());
   state.active.erase(job.id());
+  if (job.state() != v1::JOB_STATE_QUEUED || job.held()) state.asides.jobs.erase(job.id());
   if (job.state() == v1::JOB_STATE_QUEUED) {
     if (!job.held()) state.queue.insert(place);
     if (!job.held() && IsOfCapacity(job.reason())) state.told.insert(job.id());
@@ -57,6 +59,7 @@ void ApplySubmitted(ClusterState& state, const v1::Event& event, Now now) {
   job = record;
   job.set_state_lived_ms(event.lived_ms());
   DetachFiles(state, job);
+  Weigh(state, job);
   state.timers[record.id()].state_since_mono_ms = MonoOf(event.lived_ms(), now);
   state.next_job_id = std::max(state.next_job_id, record.id() + 1);
   if (!record.idempotency_key().empty()) {
@@ -173,6 +176,8 @@ void ApplyAttemptEnded(ClusterState& state, const v1::Event& event) {
     *attempt.mutable_culprit() = event.attempt_ended().culprit();
   }
   job.set_ran_ms(job.ran_ms() + event.attempt_ended().ran_ms());
+  Slim(state.settings, job);
+  Weigh(state, job);
 }
 
 void ApplyJobStateChanged(ClusterState& state, const v1::Event& event, Now now) {
@@ -249,6 +254,7 @@ void ApplyCheckpointPart(ClusterState& state, const v1::Event& event) {
       state.checkpoint_files[{job.id(), event.attempt(), checkpoint->step()}];
   for (const v1::CheckpointFile& file : ready.files()) {
     *files.Add() = file;
+    WeighFile(state, job, file);
     checkpoint->set_bytes(checkpoint->bytes() + file.size());
   }
   checkpoint->set_file_count(static_cast<uint32_t>(files.size()));
@@ -264,7 +270,12 @@ void ChangeCheckpoint(ClusterState& state, const v1::Event& event, int64_t step,
 
 void ApplyCheckpointRemoved(ClusterState& state, const v1::Event& event) {
   const v1::CheckpointRemoved& removed = event.checkpoint_removed();
-  CheckpointList& list = ListFor(JobOf(state, event), removed.step());
+  v1::JobRecord& job = JobOf(state, event);
+  for (const v1::CheckpointFile& file :
+       FilesOf(state, job.id(), removed.attempt(), removed.step())) {
+    WeighFile(state, job, file, /*forget=*/true);
+  }
+  CheckpointList& list = ListFor(job, removed.step());
   const auto kept = std::remove_if(list.begin(), list.end(), [&](const v1::Checkpoint& known) {
     return known.step() == removed.step() && known.attempt() == removed.attempt();
   });
@@ -274,6 +285,7 @@ void ApplyCheckpointRemoved(ClusterState& state, const v1::Event& event) {
 
 // The counts are kept up to date, so that reading them is free.
 void SetNodeState(ClusterState& state, Node& node, v1::NodeState to, int64_t at_ms) {
+  state.asides = {};
   const auto count = [&](int change) {
     if (node.record.state() == v1::NODE_STATE_SUSPECT) state.silent_nodes += change;
     if (node.record.state() == v1::NODE_STATE_LOST) state.lost_nodes += change;
@@ -311,6 +323,7 @@ void ApplyNodeStateChanged(ClusterState& state, const v1::Event& event) {
   const v1::NodeStateChanged& change = event.node_state_changed();
   v1::NodeRecord& record = found->second.record;
   if (change.set_drain()) {
+    state.asides = {};
     record.set_draining(change.draining());
     record.set_drain_reason(change.draining() ? change.reason() : "");
   } else {
@@ -357,6 +370,7 @@ std::vector<v1::JobRecord> TakeFinished(ClusterState& state) {
   std::vector<v1::JobRecord> finished;
   for (const uint64_t id : state.finished) {
     auto job = state.jobs.extract(id);
+    Unweigh(state, job.mapped());
     AttachFiles(state, job.mapped());
     finished.push_back(std::move(job.mapped()));
     state.timers.erase(id);
@@ -498,6 +512,7 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
     v1::JobRecord& live = state.jobs[job.id()];
     live = job;
     DetachFiles(state, live);
+    Weigh(state, live);
     JobTimers& timers = state.timers[job.id()];
     timers.state_since_mono_ms = MonoOf(job.state_lived_ms(), now);
     if (const v1::Attempt* attempt = LiveAttempt(live)) {

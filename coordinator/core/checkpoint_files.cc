@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "coordinator/core/holdings.h"
+
 namespace muster::coordinator {
 
 void DetachFiles(ClusterState& state, v1::JobRecord& job) {
@@ -12,6 +14,7 @@ void DetachFiles(ClusterState& state, v1::JobRecord& job) {
         state.checkpoint_files[{job.id(), checkpoint.attempt(), checkpoint.step()}];
     files.Clear();
     files.Swap(checkpoint.mutable_files());
+    for (const v1::CheckpointFile& file : files) WeighFile(state, job, file);
   });
 }
 

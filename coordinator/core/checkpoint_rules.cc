@@ -15,6 +15,7 @@
 #include "common/text.h"
 #include "common/units.h"
 #include "coordinator/core/checkpoint_files.h"
+#include "coordinator/core/holdings.h"
 
 namespace muster::coordinator {
 namespace {
@@ -216,6 +217,7 @@ absl::Status JudgePart(const ClusterState& state, const PartSender& sender,
   }
   // Names and sizes first: what follows may use them.
   absl::Status files = JudgeFiles(FilesOf(state, part.job(), part.attempt(), part.step()), part);
+  if (files.ok()) files = MayHold(state, part);
   if (!files.ok() || part.step() != common::kOutputsStep) return files;
   return JudgeOutputs(job, *attempt, sender, known, part);
 }

@@ -2,7 +2,9 @@
 
 #include <optional>
 
+#include "common/limits.h"
 #include "common/status.h"
+#include "common/text.h"
 #include "common/version.h"
 #include "coordinator/core/checkpoint_files.h"
 #include "coordinator/core/preparation_facts.h"
@@ -73,6 +75,14 @@ void FillHold(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::No
   if (path != job.spec().env().end()) hold->set_search_path(path->second);
 }
 
+void FillStop(const v1::JobRecord& job, const v1::Attempt& attempt, v1::StopAttempt* stop) {
+  Address(stop, job, attempt);
+  stop->set_grace_ms(attempt.stop_grace_ms());
+  stop->set_cause(attempt.cause());
+  // A journal of an older release may hold a longer one, which no worker takes.
+  stop->set_reason(common::Printable(attempt.reason().substr(0, common::kReasonBytesMax), true));
+}
+
 // The next command for this part's worker, from the part's state alone.
 std::optional<Command> CommandForPart(const ClusterState& state, const v1::JobRecord& job,
                                       const v1::Attempt& attempt, const v1::NodePart& part) {
@@ -80,11 +90,7 @@ std::optional<Command> CommandForPart(const ClusterState& state, const v1::JobRe
   if (part.ended()) {
     Address(command.message.mutable_forget(), job, attempt);
   } else if (attempt.stopping()) {
-    v1::StopAttempt* stop = command.message.mutable_stop();
-    Address(stop, job, attempt);
-    stop->set_grace_ms(attempt.stop_grace_ms());
-    stop->set_cause(attempt.cause());
-    stop->set_reason(attempt.reason());
+    FillStop(job, attempt, command.message.mutable_stop());
   } else if (!part.ready()) {
     FillHold(job, attempt, part, command.message.mutable_hold_ports());
   } else if (!part.launched() && AllPartsReady(attempt)) {
@@ -183,6 +189,18 @@ std::vector<Command> StopCommands(const ClusterState& state, const std::string& 
       commands.push_back(*std::move(command));
     }
   });
+  return commands;
+}
+
+std::vector<Command> StopCommandsOf(const v1::JobRecord& job) {
+  std::vector<Command> commands;
+  const v1::Attempt* attempt = LiveAttempt(job);
+  if (attempt == nullptr || !attempt->stopping()) return commands;
+  for (const v1::NodePart& part : attempt->parts()) {
+    if (part.ended()) continue;
+    commands.push_back({part.node(), {}});
+    FillStop(job, *attempt, commands.back().message.mutable_stop());
+  }
   return commands;
 }
 

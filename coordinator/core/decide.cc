@@ -6,6 +6,7 @@
 #include "common/outputs.h"
 #include "common/problem.h"
 #include "coordinator/core/checkpoint_rules.h"
+#include "coordinator/core/commands.h"
 #include "coordinator/core/notices.h"
 
 namespace muster::coordinator {
@@ -56,7 +57,9 @@ Decision DecideOn(const ClusterState& state, const CancelInput& input, Now now) 
     // A second cancel counts if it shortens the grace, as when Ctrl-C is pressed twice.
     const bool again = job->cancel_requested();
     if (again && (attempt == nullptr || grace >= attempt->stop_grace_ms())) {
+      // Again to the nodes: one may not have got it.
       result.set_message("is already being cancelled");
+      for (Command& command : StopCommandsOf(*job)) decision.commands.push_back(std::move(command));
     } else {
       v1::Event event = LiveJobEvent(*job, now);
       v1::StopRequested* stop = event.mutable_stop_requested();

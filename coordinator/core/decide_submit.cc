@@ -8,6 +8,7 @@
 #include "common/problem.h"
 #include "common/text.h"
 #include "coordinator/core/decide.h"
+#include "coordinator/core/holdings.h"
 #include "coordinator/core/limit_facts.h"
 #include "coordinator/core/placement.h"
 #include "coordinator/core/scheduler.h"
@@ -138,15 +139,8 @@ Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now n
     reply.status = NeverStatus(state, demand, never);
     return decision;
   }
-  if (state.jobs.size() >= state.settings.live_jobs_max) {
-    reply.status = common::MakeProblem(
-        absl::StatusCode::kResourceExhausted,
-        {.code = "JC1209",
-         .what = absl::StrCat(state.settings.live_jobs_max,
-                              " jobs are queued or running, which is the limit"),
-         .fix = "try again later"});
-    return decision;
-  }
+  reply.status = MayHold(state, input);
+  if (!reply.status.ok()) return decision;
   decision.facts.push_back(SubmittedEvent(state, input, hash, now));
   const v1::JobRecord& record = decision.facts.back().job_submitted().record();
   if (input.request.dry_run()) {

@@ -18,7 +18,7 @@ namespace muster::coordinator {
 namespace {
 
 // Bounds the cost of the copy. A scheduling pass looks at fewer jobs than this.
-constexpr size_t kAheadMax = 10'000;
+constexpr size_t kQueuedMax = 10'000;
 
 // What placement reads of a job; environments can be large.
 v1::JobRecord WithoutBulk(const v1::JobRecord& job) {
@@ -45,29 +45,8 @@ v1::JobRecord Newcomer(const ClusterState& state, const v1::JobSpec& spec, Now n
   return job;
 }
 
-// The nodes, what runs, the jobs that would be ahead, and the newcomer.
-ClusterState CopyWith(const ClusterState& state, const v1::JobRecord& newcomer) {
-  ClusterState copy;
-  copy.settings = state.settings;
-  copy.next_job_id = newcomer.id() + 1;
-  copy.nodes = state.nodes;
-  copy.silent_nodes = state.silent_nodes;
-  copy.lost_nodes = state.lost_nodes;
-  copy.active = state.active;
-  for (const uint64_t id : state.active) copy.jobs[id] = WithoutBulk(state.jobs.at(id));
-  const QueuePlace place{newcomer.spec().priority(), newcomer.id()};
-  for (const QueuePlace& ahead : state.queue) {
-    if (place < ahead || copy.queue.size() == kAheadMax) break;
-    copy.queue.insert(copy.queue.end(), ahead);
-    copy.jobs[ahead.job] = WithoutBulk(state.jobs.at(ahead.job));
-  }
-  copy.queue.insert(place);
-  copy.jobs[newcomer.id()] = newcomer;
-  return copy;
-}
-
 // The attempt with which the scheduler would start the job in its next pass.
-std::optional<v1::Attempt> StartOf(const ClusterState& state, uint64_t job, Now now) {
+std::optional<v1::Attempt> StartOf(ClusterState& state, uint64_t job, Now now) {
   for (v1::Event& event : Schedule(state, now)) {
     if (event.job() == job && event.has_attempt_started())
       return std::move(*event.mutable_attempt_started()->mutable_attempt());
@@ -144,6 +123,7 @@ std::string SmallerThatStarts(ClusterState& copy, uint64_t job, Now now) {
   const std::optional<Smaller> smaller = LargestThatFits(copy, DemandOf(copy.jobs.at(job).spec()));
   if (!smaller.has_value()) return "";
   *copy.jobs.at(job).mutable_spec()->mutable_shape() = smaller->shape;
+  copy.asides.jobs.erase(job);
   return StartOf(copy, job, now).has_value() ? smaller->flags : "";
 }
 
@@ -158,18 +138,38 @@ v1::Attempt ForPeople(v1::Attempt attempt) {
 
 }  // namespace
 
-absl::StatusOr<v1::PlanJobResponse> PlanSpec(const ClusterState& state, const v1::JobSpec& spec,
-                                             Now now) {
+ClusterState CopyForPlans(const ClusterState& state) {
+  ClusterState copy;
+  copy.settings = state.settings;
+  copy.next_job_id = state.next_job_id;
+  copy.nodes = state.nodes;
+  copy.silent_nodes = state.silent_nodes;
+  copy.lost_nodes = state.lost_nodes;
+  copy.active = state.active;
+  copy.asides = state.asides;
+  for (const uint64_t id : state.active) copy.jobs[id] = WithoutBulk(state.jobs.at(id));
+  for (const QueuePlace& queued : state.queue) {
+    if (copy.queue.size() == kQueuedMax) break;
+    copy.queue.insert(copy.queue.end(), queued);
+    copy.jobs[queued.job] = WithoutBulk(state.jobs.at(queued.job));
+  }
+  return copy;
+}
+
+absl::StatusOr<v1::PlanJobResponse> PlanSpec(ClusterState copy, const v1::JobSpec& spec, Now now) {
   RETURN_IF_ERROR(job::Validate(spec));
   v1::PlanJobResponse response;
-  if (const std::string never = NeverFits(state, DemandOf(spec)); !never.empty()) {
-    const std::string kind = ResolveKind(state, spec.shape().device());
+  if (const std::string never = NeverFits(copy, DemandOf(spec)); !never.empty()) {
+    const std::string kind = ResolveKind(copy, spec.shape().device());
     response.set_outcome(v1::PLAN_OUTCOME_NEVER);
     response.set_reason(
         absl::StrCat("needs ", job::DescribeDemand(spec.shape(), kind), "; ", never));
   }
-  const v1::JobRecord newcomer = Newcomer(state, spec, now);
-  ClusterState copy = CopyWith(state, newcomer);
+  const v1::JobRecord newcomer = Newcomer(copy, spec, now);
+  const QueuePlace place{newcomer.spec().priority(), newcomer.id()};
+  const bool is_cut = copy.queue.size() == kQueuedMax && !(place < *copy.queue.rbegin());
+  copy.queue.insert(place);
+  copy.jobs[newcomer.id()] = newcomer;
   if (response.outcome() != v1::PLAN_OUTCOME_NEVER) {
     if (std::optional<v1::Attempt> start = StartOf(copy, newcomer.id(), now)) {
       response.set_outcome(v1::PLAN_OUTCOME_NOW);
@@ -178,8 +178,8 @@ absl::StatusOr<v1::PlanJobResponse> PlanSpec(const ClusterState& state, const v1
     }
     response.set_outcome(v1::PLAN_OUTCOME_LATER);
     response.set_reason(WhyQueued(copy, newcomer, response.mutable_details()));
-    if (copy.queue.size() > kAheadMax) {
-      response.add_details(absl::StrCat("only the first ", kAheadMax, " jobs ahead are counted"));
+    if (is_cut) {
+      response.add_details(absl::StrCat("only the first ", kQueuedMax, " jobs ahead are counted"));
     }
   }
   response.set_smaller(SmallerThatStarts(copy, newcomer.id(), now));

@@ -8,8 +8,11 @@
 
 namespace muster::coordinator {
 
-// Errors: those of a spec that would be refused whatever the nodes are (JC11xx).
-absl::StatusOr<v1::PlanJobResponse> PlanSpec(const ClusterState& state, const v1::JobSpec& spec,
-                                             Now now);
+// What plans are made from: the nodes, what runs and what is queued, without what placement does not read. May be given
+// to another thread, and serve many plans.
+ClusterState CopyForPlans(const ClusterState& state);
+
+// Errors: those of a spec that would be refused whatever the nodes are (JC11xx). `copy`: CopyForPlans.
+absl::StatusOr<v1::PlanJobResponse> PlanSpec(ClusterState copy, const v1::JobSpec& spec, Now now);
 
 }  // namespace muster::coordinator

@@ -103,12 +103,12 @@ void Start(const v1::JobRecord& job, v1::Attempt attempt, Now now, Usage& usage,
 
 }  // namespace
 
-std::vector<v1::Event> Schedule(const ClusterState& state, Now now) {
+std::vector<v1::Event> Schedule(ClusterState& state, Now now) {
   std::vector<v1::Event> events;
   const bool any_in_service =
       std::any_of(state.nodes.begin(), state.nodes.end(),
                   [](const auto& named) { return IsInService(named.second); });
-  AsideReasons asides;
+  AsideReasons asides(state.asides);
   // 1. What live attempts hold.
   Usage usage = UsageOf(state);
   // 2. The queue in order, up to the first job that keeps its place and does not fit.
@@ -117,6 +117,10 @@ std::vector<v1::Event> Schedule(const ClusterState& state, Now now) {
     seen.insert(place.job);
     const v1::JobRecord& job = state.jobs.at(place.job);
     if (job.cancel_requested()) continue;
+    if (any_in_service && asides.Pass(place.job)) {
+      if (asides.IsEnough()) break;
+      continue;
+    }
     const Demand demand = DemandOf(job.spec());
     // 3. The whole gang or nothing.
     std::string kind;  // not looked up again for every job that waits for the same dead node
@@ -132,6 +136,7 @@ std::vector<v1::Event> Schedule(const ClusterState& state, Now now) {
     // capacity. The reason is kept.
     const std::string& aside = asides.Of(state, demand);
     KeepReason(job, aside.empty() ? Blocked(state, usage, demand, kind) : aside, now, events);
+    if (!aside.empty()) asides.Keep(place.job);
     if (aside.empty() || !any_in_service || asides.IsEnough()) break;
   }
   // 5. What jobs further back were told of free devices may be over.

@@ -13,7 +13,7 @@ namespace muster::coordinator {
 
 // Events that start the gangs that fit now, and the changed reasons of the head and of jobs that
 // step aside. Ties are broken by number.
-std::vector<v1::Event> Schedule(const ClusterState& state, Now now);
+std::vector<v1::Event> Schedule(ClusterState& state, Now now);
 
 // The attempt that would start now if the job were at the head of the queue, or nullopt.
 std::optional<v1::Attempt> PlanAttempt(const ClusterState& state, const v1::JobRecord& job,

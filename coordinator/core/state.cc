@@ -124,6 +124,13 @@ std::string NodeStateName(v1::NodeState state) {
   return v1::NodeState_Name(state).substr(sizeof("NODE_STATE_") - 1);
 }
 
+void LeaveOutExits(v1::Attempt& attempt) {
+  for (v1::NodePart& part : *attempt.mutable_parts()) {
+    attempt.set_exits_left_out(attempt.exits_left_out() + static_cast<uint32_t>(part.exits_size()));
+    part.clear_exits();
+  }
+}
+
 std::string CauseName(v1::StopCause cause) {
   return v1::StopCause_Name(cause).substr(sizeof("STOP_CAUSE_") - 1);
 }

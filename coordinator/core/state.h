@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "common/clock.h"
@@ -44,6 +45,12 @@ struct Settings {
   uint32_t default_node_loss_restarts = job::kDefaultNodeLossRestarts;
   uint32_t default_stop_after_ms = job::kDefaultStopAfterMs;
   uint64_t live_jobs_max = common::kLiveJobsMax;
+  // Of live jobs (holdings.h): all of them, which leaves a snapshot well below the 10^9 bytes that SQLite stores in
+  // one value; one owner's; one job's with its checkpoints' file lists; one record without those.
+  uint64_t live_bytes_max = 512ull << 20;
+  uint64_t owner_live_bytes_max = 256ull << 20;
+  uint64_t job_live_bytes_max = 128ull << 20;
+  uint64_t record_bytes_max = 8ull << 20;
   uint64_t spool_quota_bytes = common::kSpoolQuotaBytes;
   std::string cluster_id;  // of the data directory; sent to workers
 };
@@ -94,6 +101,28 @@ struct QueuePlace {
   }
 };
 
+// What live jobs take, in bytes: holdings.h.
+struct HeldByJob {
+  uint64_t bytes = 0;         // with its checkpoints' file lists
+  uint64_t record_bytes = 0;  // of these, its record
+};
+struct HeldByOwner {
+  uint64_t bytes = 0;
+  std::set<uint64_t> jobs;
+};
+struct Holdings {
+  uint64_t bytes = 0;
+  std::unordered_map<uint64_t, HeldByJob> jobs;
+  std::map<std::string, HeldByOwner> owners;
+};
+
+// What the scheduler has found out about the queue, until the nodes change: waiting.h.
+struct Asides {
+  std::unordered_map<std::string, std::string>
+      by_demand;                      // why jobs of it step aside; empty: they do not
+  std::unordered_set<uint64_t> jobs;  // in the queue, known to step aside
+};
+
 struct ClusterState {
   Settings settings;
   uint64_t next_job_id = 1;
@@ -101,18 +130,22 @@ struct ClusterState {
   std::map<uint64_t, v1::JobRecord> jobs;  // live jobs, and those that finished in this turn
   std::map<uint64_t, JobTimers> timers;
   std::map<CheckpointId, CheckpointFileList> checkpoint_files;  // of live jobs: checkpoint_files.h
+  Holdings holdings;
   std::map<std::string, Node> nodes;
   int64_t silent_nodes = 0;                        // SUSPECT ones
   int64_t lost_nodes = 0;                          // LOST ones
   std::unordered_map<std::string, KeyEntry> keys;  // by KeyOf(owner, key)
   std::set<QueuePlace> queue;  // QUEUED jobs in queue order; held ones are not in it
   std::set<uint64_t> told;     // those in the queue whose reason is of what is free (IsOfCapacity)
+  Asides asides;               // of the queue, not journaled
   std::set<uint64_t> active;   // live ones that are not QUEUED
   std::vector<uint64_t> finished;  // final since TakeFinished
   v1::DiskSpace disk;              // of the data directory, when it last crossed the border
   bool schedule_needed = true;     // something that placement depends on has changed
 };
 
+// The culprit is kept.
+void LeaveOutExits(v1::Attempt& attempt);
 bool IsFinal(v1::JobState state);
 bool IsFailure(const v1::RankExit& exit);
 // How long the newest attempt has run; 0: it is not running.

@@ -108,14 +108,6 @@ std::string DescribeStarted(const v1::Event& event) {
   return text;
 }
 
-// The culprit is kept.
-void LeaveOutExits(v1::Attempt& attempt) {
-  for (v1::NodePart& part : *attempt.mutable_parts()) {
-    attempt.set_exits_left_out(attempt.exits_left_out() + static_cast<uint32_t>(part.exits_size()));
-    part.clear_exits();
-  }
-}
-
 void LeaveOutParts(v1::Attempt& attempt) {
   constexpr int kPartsKept = 1'000;
   if (attempt.parts_size() <= kPartsKept) return;

@@ -133,15 +133,22 @@ std::string WhyAside(const ClusterState& state, const Demand& demand) {
 }
 
 bool AsideReasons::IsKnown(const Demand& demand) const {
-  const auto known = by_demand_.find(demand.Key());
-  return known != by_demand_.end() && !known->second.empty();
+  const auto known = known_.by_demand.find(demand.Key());
+  return known != known_.by_demand.end() && !known->second.empty();
 }
 
 const std::string& AsideReasons::Of(const ClusterState& state, const Demand& demand) {
-  const auto [known, fresh] = by_demand_.try_emplace(demand.Key());
+  if (known_.by_demand.size() >= kDemandsMax) known_.by_demand.clear();
+  const auto [known, fresh] = known_.by_demand.try_emplace(demand.Key());
   if (fresh) known->second = WhyAside(state, demand);
   if (!known->second.empty()) ++passed_;
   return known->second;
+}
+
+bool AsideReasons::Pass(uint64_t job) {
+  if (!known_.jobs.contains(job)) return false;
+  ++passed_;
+  return true;
 }
 
 bool NeverForItsLimits(const ClusterState& state, const Demand& demand) {

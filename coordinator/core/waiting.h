@@ -3,7 +3,6 @@
 
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 #include "coordinator/core/placement.h"
 #include "coordinator/core/state.h"
@@ -45,14 +44,20 @@ using Details = google::protobuf::RepeatedPtrField<std::string>;
 // see the reason (why.cc).
 std::string WhyQueued(const ClusterState& state, const v1::JobRecord& job, Details* details);
 
-// One walk along the queue past the jobs that step aside, evaluating each demand once: many jobs
-// wait for the same dead node.
+// One walk along the queue past the jobs that step aside, evaluating each demand once for as long as the nodes stay as
+// they are: many jobs wait for the same dead node, and every end of a job is a reason to look again.
 class AsideReasons {
  public:
+  // What is known, and where what is found out is kept.
+  explicit AsideReasons(Asides& known) : known_(known) {}
+
   // Jobs of this demand have stepped aside already.
   bool IsKnown(const Demand& demand) const;
   // WhyAside. Counts the job as passed if it steps aside.
   const std::string& Of(const ClusterState& state, const Demand& demand);
+  // The job has stepped aside before, with its reason kept: it is passed without another look.
+  bool Pass(uint64_t job);
+  void Keep(uint64_t job) { known_.jobs.insert(job); }
   size_t passed() const { return passed_; }
   // Bounds the cost per turn of thousands of jobs that wait for a dead node. Jobs further back wait
   // for them.
@@ -60,7 +65,8 @@ class AsideReasons {
 
  private:
   static constexpr size_t kPassedMax = 1'000;
-  std::unordered_map<std::string, std::string> by_demand_;
+  static constexpr size_t kDemandsMax = 10'000;
+  Asides& known_;
   size_t passed_ = 0;
 };
 

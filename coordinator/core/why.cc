@@ -14,10 +14,11 @@ namespace {
 
 // The first job that others wait for, and how many before it step aside. Null: all of them do.
 std::pair<const v1::JobRecord*, size_t> HeadOfQueue(const ClusterState& state) {
-  AsideReasons asides;
+  Asides known = {.by_demand = {}, .jobs = state.asides.jobs};
+  AsideReasons asides(known);
   for (const QueuePlace& place : state.queue) {
     const v1::JobRecord& job = state.jobs.at(place.job);
-    const bool aside = !asides.Of(state, DemandOf(job.spec())).empty();
+    const bool aside = asides.Pass(place.job) || !asides.Of(state, DemandOf(job.spec())).empty();
     if (!aside || asides.IsEnough()) return {&job, aside ? asides.passed() - 1 : asides.passed()};
   }
   return {nullptr, asides.passed()};

@@ -52,19 +52,19 @@ ApiCall WithOneAnswer(const UnaryCall& call) {
       }};
 }
 
-#define MUSTER_API_STREAM(name, Request, Part, action, object)                                     \
-  {CallId::k##name,                                                                                \
-   #name,                                                                                          \
-   Action::action,                                                                                 \
-   true,                                                                                           \
-   &v1::Request::default_instance(),                                                               \
-   &v1::Part::default_instance(),                                                                  \
-   [](Daemon& daemon, const Caller& caller, const Message& request, Finish finish) {               \
-     RunStream<v1::Request, v1::Part>(&coordinator::name,                                          \
-                                      {#name, Action::action, Object::object, Way::kHttp}, daemon, \
-                                      caller, request, std::move(finish));                         \
+#define MUSTER_API_STREAM(name, Request, Part, action, object, cost)                          \
+  {CallId::k##name,                                                                           \
+   #name,                                                                                     \
+   Action::action,                                                                            \
+   true,                                                                                      \
+   &v1::Request::default_instance(),                                                          \
+   &v1::Part::default_instance(),                                                             \
+   [](Daemon& daemon, const Caller& caller, const Message& request, Finish finish) {          \
+     RunStream<v1::Request, v1::Part>(                                                        \
+         &coordinator::name, {#name, Action::action, Object::object, Way::kHttp, Cost::cost}, \
+         daemon, caller, request, std::move(finish));                                         \
    }},
-#define MUSTER_API_NONE(name, Request, Part, action, object)
+#define MUSTER_API_NONE(name, Request, Part, action, object, cost)
 
 std::vector<ApiCall> MakeApiCalls() {
   std::vector<ApiCall> served;

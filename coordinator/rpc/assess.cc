@@ -27,17 +27,18 @@ std::chrono::milliseconds RoundEvery(const Daemon& daemon) {
 }
 constexpr size_t kRecordsPerQuestion = 32;
 
-void AssessSoon(Daemon& daemon, std::shared_ptr<const v1::JobRecord> job,
+void AssessSoon(Daemon& daemon, std::shared_ptr<const v1::JobRecord> job, const std::string& owner,
                 Answer<v1::Assessment> answer,
                 std::chrono::milliseconds after = std::chrono::milliseconds(0)) {
-  daemon.reads.PostAfter(after, [&daemon, job, answer = std::move(answer)] {
+  const auto assess = [&daemon, job, owner, answer = std::move(answer)] {
     absl::StatusOr<v1::Assessment> assessment =
         daemon.assessor.Assess(FactsOf(*job), daemon.clock.Read());
     if (absl::IsUnavailable(assessment.status())) {
-      return AssessSoon(daemon, job, answer, kShortageRetry);
+      return AssessSoon(daemon, job, owner, answer, kShortageRetry);
     }
     answer(std::move(assessment));
-  });
+  };
+  daemon.reads.PostAfter(after, assess, owner);
 }
 
 // The jobs of one round, a few records at a time.
@@ -114,9 +115,10 @@ class Round : public std::enable_shared_from_this<Round> {
 void AssessJob(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
                Answer<v1::Assessment> answer) {
   FindJob(daemon, caller, request.job(),
-          [&daemon, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+          [&daemon, owner = caller.principal,
+           answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return answer(found.status());
-            AssessSoon(daemon, found->record, answer);
+            AssessSoon(daemon, found->record, owner, answer);
           });
 }
 

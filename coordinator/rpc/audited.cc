@@ -21,11 +21,14 @@ constexpr std::array kNamingFields = {"name",   "job",     "jobs",    "node",   
 // Those that decide what becomes of it: drained or not, which role, which signal.
 constexpr std::array kDecidingFields = {"drain", "disabled", "role", "signal"};
 constexpr int kNamedMost = 10;
+constexpr size_t kNameBytesMost =
+    200;  // also of who may not call, whose request has no other limit
 constexpr std::string_view kWays[] = {"grpc", "http"};
 
 void AppendName(std::string& names, const std::string& name) {
   if (name.empty()) return;
-  common::StrAppend(&names, names.empty() ? "" : " ", name);
+  common::StrAppend(&names, names.empty() ? "" : " ", name.substr(0, kNameBytesMost),
+                    name.size() > kNameBytesMost ? "…" : "");
 }
 
 std::string NamesIn(const Message& request) {

@@ -18,8 +18,10 @@
 #include "absl/status/statusor.h"
 #include "coordinator/audit/audit.h"
 #include "coordinator/core/input.h"
+#include "coordinator/rpc/call_budget.h"
 #include "coordinator/rpc/call_counts.h"
 #include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/request_limits.h"
 #include "coordinator/rpc/sink.h"
 
 namespace muster::coordinator {
@@ -30,6 +32,7 @@ struct AuditedCall {
   Action action = Action::kRead;
   Object object = Object::kCoordinator;
   Way way = Way::kGrpc;
+  Cost cost = Cost::kSmall;
 };
 
 bool IsAudited(const AuditedCall& call);
@@ -79,6 +82,26 @@ void RunAuditedAs(Daemon& daemon, const AuditedCall& call, const Caller& caller,
       [&](AnyAnswer any) { run(AnswerOf<Response>(std::move(any))); });
 }
 
+// A stream that holds its caller's share of memory for as long as its producer has it.
+template <typename T>
+class HeldSink : public Sink<T> {
+ public:
+  HeldSink(std::shared_ptr<Sink<T>> sink, CallBudget::Hold hold)
+      : hold_(std::move(hold)), sink_(std::move(sink)) {}
+
+  void Write(T message) override { sink_->Write(std::move(message)); }
+  void Close(const absl::Status& status) override { sink_->Close(status); }
+  size_t QueuedBytes() const override { return sink_->QueuedBytes(); }
+  bool Gone() const override { return sink_->Gone(); }
+  void Observe(std::function<void()> drained, std::function<void()> gone) override {
+    sink_->Observe(std::move(drained), std::move(gone));
+  }
+
+ private:
+  const CallBudget::Hold hold_;
+  const std::shared_ptr<Sink<T>> sink_;
+};
+
 // A stream whose first message, or whose end before one, is the result of a change.
 template <typename T>
 class AuditedSink final : public Sink<T> {
@@ -118,10 +141,22 @@ class AuditedSink final : public Sink<T> {
   const std::shared_ptr<Sink<T>> sink_;
 };
 
-// The stream to give to the call; null: it was refused, and closed.
+// The stream to give to the call; null: it was refused, and closed, as it is if the
+// request is too large (request_limits.h) or its caller has its share of streams (call_budget.h).
 template <typename Request, typename T>
 std::shared_ptr<Sink<T>> Audited(Daemon& daemon, const AuditedCall& call, const Caller& caller,
                                  const Request& request, std::shared_ptr<Sink<T>> sink) {
+  if (const absl::Status fits = CheckRequestLimits(request); !fits.ok()) {
+    sink->Close(fits);
+    return nullptr;
+  }
+  absl::StatusOr<CallBudget::Hold> hold =
+      daemon.budget.Take(caller.principal, BytesOf(CostOf(call.cost, request)));
+  if (!hold.ok()) {
+    sink->Close(hold.status());
+    return nullptr;
+  }
+  sink = std::make_shared<HeldSink<T>>(std::move(sink), *std::move(hold));
   if (!IsAudited(call) || !daemon.audit.IsKept()) return sink;
   absl::StatusOr<Audit::Place> place = daemon.audit.Reserve();
   if (!place.ok()) {

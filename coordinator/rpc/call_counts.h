@@ -11,7 +11,7 @@
 
 namespace muster::coordinator {
 
-#define MUSTER_CALL_ID(name, Request, Answer, action, object) k##name,
+#define MUSTER_CALL_ID(name, Request, Answer, action, object, cost) k##name,
 enum class CallId : size_t {
   MUSTER_JOB_CALLS(MUSTER_CALL_ID, MUSTER_CALL_ID, MUSTER_CALL_ID, MUSTER_CALL_ID) kCount
 };
@@ -28,7 +28,7 @@ class CallCounts {
   // use("GetJob", "grpc", 7) for every call and way, also those that were not used.
   template <typename Use>
   void ForEach(Use use) const {
-#define MUSTER_CALL_NAME(name, Request, Answer, action, object) #name,
+#define MUSTER_CALL_NAME(name, Request, Answer, action, object, cost) #name,
     static constexpr std::string_view kNames[] = {
         MUSTER_JOB_CALLS(MUSTER_CALL_NAME, MUSTER_CALL_NAME, MUSTER_CALL_NAME, MUSTER_CALL_NAME)};
 #undef MUSTER_CALL_NAME

@@ -5,7 +5,7 @@
 namespace muster::coordinator {
 namespace {
 
-#define MUSTER_JOB_ROW(name, Request, Answer, action, object) \
+#define MUSTER_JOB_ROW(name, Request, Answer, action, object, cost) \
   {"JobService", #name, Action::action, Object::object},
 #define MUSTER_WORKER_ROW(name, action, object) \
   {"WorkerService", #name, Action::action, Object::object},

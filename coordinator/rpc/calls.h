@@ -38,6 +38,17 @@ enum class Object {
   kCode  // objects of the code that travels with jobs
 };
 
+// The most memory that a call holds while it is under way, whoever reads its answer how slowly: call_budget.h.
+enum class Cost {
+  kSmall,    // 64 KiB: a name in, a row out
+  kSpec,     // 512 KiB: a job's spec, or a long list of names
+  kAnswer,   // 4 MiB: a record or a page, and what it is made from
+  kWatch,    // 128 KiB: a stream that tells changes
+  kStream,   // 2 MiB: a stream of data, a piece ahead of its reader
+  kSearch,   // 10 MiB: the same, searched for lines
+  kSubmits,  // 16 MiB: a stream of submits
+};
+
 struct Call {
   std::string_view service;  // "JobService"
   std::string_view name;     // "GetJob"
@@ -53,61 +64,63 @@ const Call* FindCall(std::string_view service, std::string_view name);
 
 // ONE: request in, one answer out. STREAM: request in, messages out. Both have the name of their
 // handler (handlers.h). INTAKE: messages in, one answer out; DUPLEX: messages both ways; both are
-// handwritten in services/. Each row: name, request, answer or message, action, object.
-#define MUSTER_JOB_CALLS(ONE, STREAM, INTAKE, DUPLEX)                                         \
-  ONE(GetServer, GetServerRequest, GetServerResponse, kRead, kCoordinator)                    \
-  ONE(SignIn, SignInRequest, SignInResponse, kRead, kCoordinator)                             \
-  STREAM(Attend, AttendRequest, AttendResponse, kRead, kCoordinator)                          \
-  ONE(SetLifetime, SetLifetimeRequest, SetLifetimeResponse, kAdminister, kCoordinator)        \
-  ONE(Submit, SubmitRequest, SubmitResponse, kSubmit, kJob)                                   \
-  ONE(PrepareObjects, PrepareObjectsRequest, PrepareObjectsResponse, kSubmit, kCode)          \
-  INTAKE(PushObjects, ObjectChunk, PushObjectsResponse, kSubmit, kCode)                       \
-  STREAM(PullObject, PullObjectRequest, BlobChunk, kRead, kCode)                              \
-  DUPLEX(SubmitMany, SubmitRequest, SubmitResponse, kSubmit, kJob)                            \
-  STREAM(Run, SubmitRequest, JobUpdate, kSubmit, kJob)                                        \
-  ONE(RerunJob, RerunJobRequest, SubmitResponse, kSubmit, kJob)                               \
-  ONE(ListJobs, ListJobsRequest, ListJobsResponse, kRead, kJob)                               \
-  ONE(GetJob, JobReference, GetJobResponse, kRead, kJob)                                      \
-  STREAM(WatchJob, WatchJobRequest, JobUpdate, kRead, kJob)                                   \
-  ONE(WhyJob, JobReference, WhyResponse, kRead, kJob)                                         \
-  ONE(AssessJob, JobReference, Assessment, kRead, kJob)                                       \
-  ONE(PlanJob, PlanJobRequest, PlanJobResponse, kRead, kJob)                                  \
-  STREAM(DiagnoseJob, DiagnoseJobRequest, DiagnoseJobUpdate, kRead, kJob)                     \
-  ONE(CancelJobs, CancelJobsRequest, BulkResponse, kControl, kJob)                            \
-  ONE(SignalJob, SignalJobRequest, BulkResponse, kControl, kJob)                              \
-  ONE(ReleaseJobs, JobReferences, BulkResponse, kControl, kJob)                               \
-  ONE(RemoveJobs, JobReferences, BulkResponse, kRemove, kJob)                                 \
-  STREAM(ListEvents, ListEventsRequest, EventBatch, kRead, kEvent)                            \
-  STREAM(StreamLogs, StreamLogsRequest, LogRecord, kRead, kLog)                               \
-  STREAM(QueryMetrics, QueryMetricsRequest, MetricBatch, kRead, kMetric)                      \
-  ONE(SummarizeMetrics, JobReference, MetricSummaries, kRead, kMetric)                        \
-  ONE(QueryCurves, QueryCurvesRequest, QueryCurvesResponse, kRead, kMetric)                   \
-  STREAM(QuerySamples, QuerySamplesRequest, SampleBucket, kRead, kSample)                     \
-  STREAM(ListCheckpointFiles, CheckpointReference, CheckpointFiles, kRead, kCheckpoint)       \
-  ONE(VerifyCheckpoint, CheckpointReference, VerifyCheckpointResponse, kControl, kCheckpoint) \
-  STREAM(PullFile, PullFileRequest, BlobChunk, kRead, kCheckpoint)                            \
-  ONE(RemoveCheckpoint, CheckpointReference, BulkResponse, kRemove, kCheckpoint)              \
-  ONE(ListNodes, ListNodesRequest, ListNodesResponse, kRead, kNode)                           \
-  ONE(DrainNode, DrainNodeRequest, BulkResponse, kAdminister, kNode)                          \
-  ONE(DeclareNodeDead, DeclareNodeDeadRequest, BulkResponse, kAdminister, kNode)              \
-  ONE(RemoveNode, RemoveNodeRequest, BulkResponse, kAdminister, kNode)                        \
-  ONE(WhoAmI, WhoAmIRequest, WhoAmIResponse, kRead, kCoordinator)                             \
-  ONE(CreateToken, CreateTokenRequest, CreateTokenResponse, kAdminister, kToken)              \
-  ONE(ListTokens, ListTokensRequest, ListTokensResponse, kRead, kToken)                       \
-  ONE(RevokeToken, RevokeTokenRequest, RevokeTokenResponse, kAdminister, kToken)              \
-  ONE(SetUser, SetUserRequest, User, kAdminister, kUser)                                      \
-  ONE(ListUsers, ListUsersRequest, ListUsersResponse, kRead, kUser)                           \
-  ONE(RemoveUser, RemoveUserRequest, RemoveUserResponse, kAdminister, kUser)                  \
-  ONE(ListCredentials, ListCredentialsRequest, ListCredentialsResponse, kRead, kCredential)   \
-  ONE(RevokeCredentials, RevokeCredentialsRequest, RevokeCredentialsResponse, kControl,       \
-      kCredential)                                                                            \
-  ONE(SetProject, SetProjectRequest, Project, kAdminister, kProject)                          \
-  ONE(ListProjects, ListProjectsRequest, ListProjectsResponse, kRead, kProject)               \
-  ONE(RemoveProject, RemoveProjectRequest, RemoveProjectResponse, kAdminister, kProject)      \
-  ONE(SetSecret, SetSecretRequest, Secret, kOwn, kSecret)                                     \
-  ONE(ListSecrets, ListSecretsRequest, ListSecretsResponse, kOwn, kSecret)                    \
-  ONE(RemoveSecret, RemoveSecretRequest, RemoveSecretResponse, kOwn, kSecret)                 \
-  STREAM(ReadAudit, ReadAuditRequest, AuditEntries, kRead, kAudit)
+// handwritten in services/. Each row: name, request, answer or message, action, object, cost.
+#define MUSTER_JOB_CALLS(ONE, STREAM, INTAKE, DUPLEX)                                            \
+  ONE(GetServer, GetServerRequest, GetServerResponse, kRead, kCoordinator, kSmall)               \
+  ONE(SignIn, SignInRequest, SignInResponse, kRead, kCoordinator, kSmall)                        \
+  STREAM(Attend, AttendRequest, AttendResponse, kRead, kCoordinator, kWatch)                     \
+  ONE(SetLifetime, SetLifetimeRequest, SetLifetimeResponse, kAdminister, kCoordinator, kSmall)   \
+  ONE(Submit, SubmitRequest, SubmitResponse, kSubmit, kJob, kSpec)                               \
+  ONE(PrepareObjects, PrepareObjectsRequest, PrepareObjectsResponse, kSubmit, kCode, kAnswer)    \
+  INTAKE(PushObjects, ObjectChunk, PushObjectsResponse, kSubmit, kCode, kStream)                 \
+  STREAM(PullObject, PullObjectRequest, BlobChunk, kRead, kCode, kStream)                        \
+  DUPLEX(SubmitMany, SubmitRequest, SubmitResponse, kSubmit, kJob, kSubmits)                     \
+  STREAM(Run, SubmitRequest, JobUpdate, kSubmit, kJob, kSpec)                                    \
+  ONE(RerunJob, RerunJobRequest, SubmitResponse, kSubmit, kJob, kSpec)                           \
+  ONE(ListJobs, ListJobsRequest, ListJobsResponse, kRead, kJob, kAnswer)                         \
+  ONE(GetJob, JobReference, GetJobResponse, kRead, kJob, kAnswer)                                \
+  STREAM(WatchJob, WatchJobRequest, JobUpdate, kRead, kJob, kWatch)                              \
+  ONE(WhyJob, JobReference, WhyResponse, kRead, kJob, kSpec)                                     \
+  ONE(AssessJob, JobReference, Assessment, kRead, kJob, kSpec)                                   \
+  ONE(PlanJob, PlanJobRequest, PlanJobResponse, kRead, kJob, kSpec)                              \
+  STREAM(DiagnoseJob, DiagnoseJobRequest, DiagnoseJobUpdate, kRead, kJob, kStream)               \
+  ONE(CancelJobs, CancelJobsRequest, BulkResponse, kControl, kJob, kSpec)                        \
+  ONE(SignalJob, SignalJobRequest, BulkResponse, kControl, kJob, kSmall)                         \
+  ONE(ReleaseJobs, JobReferences, BulkResponse, kControl, kJob, kSpec)                           \
+  ONE(RemoveJobs, JobReferences, BulkResponse, kRemove, kJob, kSpec)                             \
+  STREAM(ListEvents, ListEventsRequest, EventBatch, kRead, kEvent, kStream)                      \
+  STREAM(StreamLogs, StreamLogsRequest, LogRecord, kRead, kLog, kStream)                         \
+  STREAM(QueryMetrics, QueryMetricsRequest, MetricBatch, kRead, kMetric, kStream)                \
+  ONE(SummarizeMetrics, JobReference, MetricSummaries, kRead, kMetric, kAnswer)                  \
+  ONE(QueryCurves, QueryCurvesRequest, QueryCurvesResponse, kRead, kMetric, kAnswer)             \
+  STREAM(QuerySamples, QuerySamplesRequest, SampleBucket, kRead, kSample, kStream)               \
+  STREAM(ListCheckpointFiles, CheckpointReference, CheckpointFiles, kRead, kCheckpoint, kStream) \
+  ONE(VerifyCheckpoint, CheckpointReference, VerifyCheckpointResponse, kControl, kCheckpoint,    \
+      kAnswer)                                                                                   \
+  STREAM(PullFile, PullFileRequest, BlobChunk, kRead, kCheckpoint, kStream)                      \
+  ONE(RemoveCheckpoint, CheckpointReference, BulkResponse, kRemove, kCheckpoint, kAnswer)        \
+  ONE(ListNodes, ListNodesRequest, ListNodesResponse, kRead, kNode, kAnswer)                     \
+  ONE(DrainNode, DrainNodeRequest, BulkResponse, kAdminister, kNode, kSmall)                     \
+  ONE(DeclareNodeDead, DeclareNodeDeadRequest, BulkResponse, kAdminister, kNode, kSmall)         \
+  ONE(RemoveNode, RemoveNodeRequest, BulkResponse, kAdminister, kNode, kSmall)                   \
+  ONE(WhoAmI, WhoAmIRequest, WhoAmIResponse, kRead, kCoordinator, kSmall)                        \
+  ONE(CreateToken, CreateTokenRequest, CreateTokenResponse, kAdminister, kToken, kSmall)         \
+  ONE(ListTokens, ListTokensRequest, ListTokensResponse, kRead, kToken, kAnswer)                 \
+  ONE(RevokeToken, RevokeTokenRequest, RevokeTokenResponse, kAdminister, kToken, kSmall)         \
+  ONE(SetUser, SetUserRequest, User, kAdminister, kUser, kSmall)                                 \
+  ONE(ListUsers, ListUsersRequest, ListUsersResponse, kRead, kUser, kAnswer)                     \
+  ONE(RemoveUser, RemoveUserRequest, RemoveUserResponse, kAdminister, kUser, kSmall)             \
+  ONE(ListCredentials, ListCredentialsRequest, ListCredentialsResponse, kRead, kCredential,      \
+      kAnswer)                                                                                   \
+  ONE(RevokeCredentials, RevokeCredentialsRequest, RevokeCredentialsResponse, kControl,          \
+      kCredential, kSmall)                                                                       \
+  ONE(SetProject, SetProjectRequest, Project, kAdminister, kProject, kSmall)                     \
+  ONE(ListProjects, ListProjectsRequest, ListProjectsResponse, kRead, kProject, kAnswer)         \
+  ONE(RemoveProject, RemoveProjectRequest, RemoveProjectResponse, kAdminister, kProject, kSmall) \
+  ONE(SetSecret, SetSecretRequest, Secret, kOwn, kSecret, kSmall)                                \
+  ONE(ListSecrets, ListSecretsRequest, ListSecretsResponse, kOwn, kSecret, kAnswer)              \
+  ONE(RemoveSecret, RemoveSecretRequest, RemoveSecretResponse, kOwn, kSecret, kSmall)            \
+  STREAM(ReadAudit, ReadAuditRequest, AuditEntries, kRead, kAudit, kStream)
 
 // Handwritten in services/worker_service.cc: most of them are streams into a store.
 #define MUSTER_WORKER_CALLS(CALL)      \

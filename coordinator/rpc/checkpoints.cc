@@ -82,28 +82,50 @@ absl::Status NotReadableNow(const std::string& what, const absl::Status& shortag
                               .fix = "try again later; nothing was marked as damaged"});
 }
 
-// A store that cannot be read for now says nothing about the files.
-absl::StatusOr<v1::VerifyCheckpointResponse> Verify(Daemon& daemon,
-                                                    const v1::Checkpoint& checkpoint) {
-  v1::VerifyCheckpointResponse response;
-  response.set_step(checkpoint.step());
-  response.set_ok(true);
-  for (const v1::CheckpointFile& file : checkpoint.files()) {
-    v1::FileVerdict* verdict = response.add_files();
+// Checks a checkpoint's files one by one: those of others have their turns in between.
+class Verification : public std::enable_shared_from_this<Verification> {
+ public:
+  using Done = std::function<void(absl::StatusOr<v1::VerifyCheckpointResponse>)>;
+
+  Verification(Daemon& daemon, std::string owner, v1::Checkpoint checkpoint, Done done)
+      : daemon_(daemon),
+        owner_(std::move(owner)),
+        checkpoint_(std::move(checkpoint)),
+        done_(std::move(done)) {
+    response_.set_step(checkpoint_.step());
+    response_.set_ok(true);
+  }
+
+  void GoOn() {
+    daemon_.hashes.Post([self = shared_from_this()] { self->CheckNext(); }, owner_);
+  }
+
+ private:
+  // A store that cannot be read for now says nothing about the files.
+  void CheckNext() {
+    if (next_ == checkpoint_.files_size()) return done_(std::move(response_));
+    const v1::CheckpointFile& file = checkpoint_.files(next_++);
+    v1::FileVerdict* verdict = response_.add_files();
     verdict->set_path(file.path());
     verdict->set_size(file.size());
     verdict->set_sha256(file.sha256());
-    const absl::Status status = daemon.blobs.Verify(file.sha256());
-    if (IsShortage(status)) {
-      return NotReadableNow(NameOf(checkpoint), status);
-    }
+    const absl::Status status = daemon_.blobs.Verify(file.sha256());
+    if (IsShortage(status)) return done_(NotReadableNow(NameOf(checkpoint_), status));
     verdict->set_ok(status.ok());
-    if (status.ok()) continue;
-    verdict->set_problem(std::string(status.message()));
-    response.set_ok(false);
+    if (!status.ok()) {
+      verdict->set_problem(std::string(status.message()));
+      response_.set_ok(false);
+    }
+    GoOn();
   }
-  return response;
-}
+
+  Daemon& daemon_;
+  const std::string owner_;
+  const v1::Checkpoint checkpoint_;
+  const Done done_;
+  v1::VerifyCheckpointResponse response_;
+  int next_ = 0;
+};
 
 // Damaged files first, as many as fit.
 void Bound(v1::VerifyCheckpointResponse& response) {
@@ -120,11 +142,11 @@ void Bound(v1::VerifyCheckpointResponse& response) {
   files.DeleteSubrange(kept, files.size() - kept);
 }
 
-std::shared_ptr<const v1::JobRecord> Flagged(const v1::JobRecord& job,
-                                             const v1::Checkpoint& damaged) {
+std::shared_ptr<const v1::JobRecord> Flagged(const v1::JobRecord& job, int64_t step,
+                                             uint32_t attempt) {
   auto flagged = std::make_shared<v1::JobRecord>(job);
-  for (v1::Checkpoint& known : ListFor(*flagged, damaged.step())) {
-    if (known.step() == damaged.step() && known.attempt() == damaged.attempt()) {
+  for (v1::Checkpoint& known : ListFor(*flagged, step)) {
+    if (known.step() == step && known.attempt() == attempt) {
       known.set_flagged_corrupt(true);
     }
   }
@@ -225,21 +247,25 @@ void VerifyCheckpoint(Daemon& daemon, const Caller& caller, const v1::Checkpoint
         if (!may.ok()) return answer(may);
         absl::StatusOr<v1::Checkpoint> checkpoint = FindSaved(*found->record, request);
         if (!checkpoint.ok()) return answer(checkpoint.status());
-        daemon.files.Post([&daemon, answer, job = *found, checkpoint = *checkpoint] {
-          absl::StatusOr<v1::VerifyCheckpointResponse> verdicts = Verify(daemon, checkpoint);
+        const bool was_flagged = checkpoint->flagged_corrupt();
+        const int64_t step = checkpoint->step();
+        const uint32_t attempt = checkpoint->attempt();
+        const auto verified = [&daemon, answer, job = *found, was_flagged, step,
+                               attempt](absl::StatusOr<v1::VerifyCheckpointResponse> verdicts) {
           if (!verdicts.ok()) return answer(verdicts.status());
           v1::VerifyCheckpointResponse& response = *verdicts;
           Bound(response);
-          if (response.ok() || checkpoint.flagged_corrupt()) return answer(std::move(response));
+          if (response.ok() || was_flagged) return answer(std::move(response));
           if (job.live) {
-            daemon.loop.Say(FlagCheckpointInput{job.record->id(), checkpoint.step(),
-                                                checkpoint.attempt(),
+            daemon.loop.Say(FlagCheckpointInput{job.record->id(), step, attempt,
                                                 "its files do not match their hashes"});
             return answer(std::move(response));
           }
-          daemon.loop.RewriteFinished(Flagged(*job.record, checkpoint),
+          daemon.loop.RewriteFinished(Flagged(*job.record, step, attempt),
                                       [answer, response] { answer(response); });
-        });
+        };
+        std::make_shared<Verification>(daemon, caller.principal, *std::move(checkpoint), verified)
+            ->GoOn();
       },
       Want::kRecordWithFiles);
 }

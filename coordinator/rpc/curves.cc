@@ -85,9 +85,10 @@ bool Suffices(const CurveBook& book, const v1::QueryCurvesRequest& request) {
 
 class CurvesTask : public std::enable_shared_from_this<CurvesTask> {
  public:
-  CurvesTask(Daemon& daemon, uint64_t job, v1::QueryCurvesRequest request,
+  CurvesTask(Daemon& daemon, std::string owner, uint64_t job, v1::QueryCurvesRequest request,
              Answer<v1::QueryCurvesResponse> answer)
       : daemon_(daemon),
+        owner_(std::move(owner)),
         job_(job),
         request_(std::move(request)),
         answer_(std::move(answer)),
@@ -97,7 +98,8 @@ class CurvesTask : public std::enable_shared_from_this<CurvesTask> {
   }
 
   void Go(std::chrono::milliseconds after = std::chrono::milliseconds(0)) {
-    daemon_.reads.PostAfter(after, [self = shared_from_this()] { self->Turn(); });
+    daemon_.reads.PostAfter(
+        after, [self = shared_from_this()] { self->Turn(); }, owner_);
   }
 
  private:
@@ -123,6 +125,7 @@ class CurvesTask : public std::enable_shared_from_this<CurvesTask> {
   }
 
   Daemon& daemon_;
+  const std::string owner_;  // whose turns on the pool it takes
   const uint64_t job_;
   const v1::QueryCurvesRequest request_;
   const Answer<v1::QueryCurvesResponse> answer_;
@@ -147,9 +150,10 @@ void QueryCurves(Daemon& daemon, const Caller& caller, const v1::QueryCurvesRequ
                  Answer<v1::QueryCurvesResponse> answer) {
   if (const absl::Status valid = CheckCurvesRequest(request); !valid.ok()) return answer(valid);
   FindJob(daemon, caller, request.job(),
-          [&daemon, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+          [&daemon, request, owner = caller.principal,
+           answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return answer(found.status());
-            std::make_shared<CurvesTask>(daemon, found->record->id(), request, answer)->Go();
+            std::make_shared<CurvesTask>(daemon, owner, found->record->id(), request, answer)->Go();
           });
 }
 

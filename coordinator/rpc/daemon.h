@@ -13,8 +13,10 @@
 #include "common/clock.h"
 #include "coordinator/control_loop.h"
 #include "coordinator/paths.h"
+#include "coordinator/rpc/call_budget.h"
 #include "coordinator/rpc/call_counts.h"
 #include "coordinator/rpc/denial_counts.h"
+#include "coordinator/rpc/plan_desk.h"
 #include "coordinator/said_rarely.h"
 #include "coordinator/stores/blob_store.h"
 #include "coordinator/stores/code_store.h"
@@ -54,9 +56,10 @@ struct Daemon {
   SampleStore& samples;
   BlobStore& blobs;
   CodeStore& code;
-  WorkPool& pool;   // short reads from disk, never delayed by long ones:
-  WorkPool& reads;  // logs and metrics, piece by piece
-  WorkPool& files;  // checkpoint files: uploads, downloads, hashes
+  WorkPool& pool;    // short reads from disk, never delayed by long ones:
+  WorkPool& reads;   // logs and metrics, piece by piece
+  WorkPool& files;   // checkpoint files: uploads, downloads
+  WorkPool& hashes;  // files that people have checked, one at a time
   JobGate& gate;
   SampleGate& sample_gate;
   ResumeGate& resume_gate;
@@ -104,6 +107,8 @@ struct Daemon {
   std::atomic<uint64_t> disk_bytes = 0;
   std::atomic<uint64_t> disk_free_bytes = 0;
   CallCounts calls;
+  CallBudget budget;
+  PlanDesk plans;
   DenialCounts denied;
 };
 

@@ -4,6 +4,7 @@
 
 #include "common/limits.h"
 #include "common/problem.h"
+#include "common/text.h"
 #include "coordinator/core/views.h"
 #include "coordinator/identity/ownership.h"
 #include "coordinator/rpc/handlers.h"
@@ -13,7 +14,7 @@ namespace muster::coordinator {
 namespace {
 
 constexpr uint32_t kPastEventsDefault = 10'000;
-constexpr size_t kEventsWaitingBytesMax = 64 << 20;  // not yet read by a slow follower
+constexpr size_t kEventsWaitingBytesMax = 8 << 20;  // not yet read by a slow follower
 
 using EventSink = Sink<v1::EventBatch>;
 
@@ -22,12 +23,19 @@ class EventFeed : public std::enable_shared_from_this<EventFeed> {
  public:
   EventFeed(Daemon& daemon, const Caller& caller, std::shared_ptr<EventSink> sink,
             const v1::ListEventsRequest& request, uint64_t job)
-      : daemon_(daemon), caller_(caller), sink_(std::move(sink)), request_(request), job_(job) {}
+      : daemon_(daemon), caller_(caller), sink_(std::move(sink)), request_(request), job_(job) {
+    past_.job = job;
+    past_.node = request.node();
+    past_.after = request.after_seq();
+    past_.newest = request.limit() == 0 ? kPastEventsDefault : request.limit();
+    past_.bytes = common::kAnswerBytesMax / 2;
+  }
 
   void Start();
 
  private:
-  void SayPast(uint64_t until);
+  void BeginPast();
+  void SayPast();
   void OnEvents(const std::vector<v1::Event>& events);
   bool Wants(const v1::Event& event) const {
     return (job_ == 0 || event.job() == job_) &&
@@ -40,13 +48,34 @@ class EventFeed : public std::enable_shared_from_this<EventFeed> {
   const std::shared_ptr<EventSink> sink_;
   const v1::ListEventsRequest request_;
   const uint64_t job_;
+  JobIndex::EventRange past_;  // what is still to be said; one reader at a time
 
   std::mutex mutex_;  // guards what follows
   WatchToken token_;
   std::deque<v1::EventBatch> waiting_;
   size_t waiting_bytes_ = 0;
   bool past_said_ = false;
+  bool reading_past_ = true;
 };
+
+// An older release could write an event that fits into no answer: what happened, without the rest.
+v1::Event Fitting(v1::Event event) {
+  if (event.ByteSizeLong() <= common::kAnswerBytesMax) return event;
+  v1::Event rest;
+  rest.set_seq(event.seq());
+  rest.set_job(event.job());
+  rest.set_node(event.node());
+  rest.set_attempt(event.attempt());
+  rest.set_at_ms(event.at_ms());
+  rest.set_skippable(true);
+  return rest;
+}
+
+std::string TextOf(const v1::Event& event) {
+  std::string text = DescribeEvent(event);
+  if (text.size() <= common::kAnswerBytesMax / 2) return text;
+  return common::Printable(text.substr(0, common::kReasonBytesMax)) + "…";
+}
 
 // Splits them into as many batches as needed.
 std::vector<v1::EventBatch> BatchesOf(const Caller& caller, std::vector<v1::Event> events) {
@@ -57,10 +86,10 @@ std::vector<v1::EventBatch> BatchesOf(const Caller& caller, std::vector<v1::Even
       batches.emplace_back();
       bytes = 0;
     }
-    batches.back().add_texts(DescribeEvent(event));
-    v1::Event& shown = *batches.back().add_events() = EventForPeople(std::move(event));
+    batches.back().add_texts(TextOf(event));
+    v1::Event& shown = *batches.back().add_events() = Fitting(EventForPeople(std::move(event)));
     HideFromOthers(caller, shown);
-    bytes += shown.ByteSizeLong();
+    bytes += shown.ByteSizeLong() + batches.back().texts().rbegin()->size();
   }
   return batches;
 }
@@ -87,24 +116,32 @@ void EventFeed::Start() {
               });
         }
         return [self, until = view.state.next_seq - 1] {
-          self->daemon_.pool.Post([self, until] { self->SayPast(until); });
+          self->past_.until = until;
+          self->daemon_.reads.Post([self] { self->BeginPast(); }, self->caller_.principal);
         };
       },
       [self = shared_from_this()](const absl::Status& why) { self->sink_->Close(why); });
 }
 
-void EventFeed::SayPast(uint64_t until) {
-  absl::StatusOr<std::vector<v1::Event>> past = daemon_.index.Events(
-      {.job = job_,
-       .node = request_.node(),
-       .after = request_.after_seq(),
-       .until = until,
-       .newest = request_.limit() == 0 ? kPastEventsDefault : request_.limit()});
-  if (!past.ok()) return sink_->Close(past.status());
-  for (v1::EventBatch& batch : BatchesOf(caller_, *std::move(past))) sink_->Write(std::move(batch));
-  if (!request_.follow()) return sink_->Close(absl::OkStatus());
+void EventFeed::BeginPast() {
+  const absl::StatusOr<uint64_t> before = daemon_.index.BeforeNewest(past_);
+  if (!before.ok()) return sink_->Close(before.status());
+  past_.after = *before;
+  SayPast();
+}
+
+// One piece of them; the next one follows once the reader has read this one.
+void EventFeed::SayPast() {
+  absl::StatusOr<std::vector<v1::Event>> piece = daemon_.index.Events(past_);
+  if (!piece.ok()) return sink_->Close(piece.status());
+  const bool is_last = piece->empty() || piece->back().seq() >= past_.until;
+  if (!piece->empty()) past_.after = piece->back().seq();
+  for (v1::EventBatch& batch : BatchesOf(caller_, *std::move(piece)))
+    sink_->Write(std::move(batch));
+  if (is_last && !request_.follow()) return sink_->Close(absl::OkStatus());
   std::lock_guard lock(mutex_);
-  past_said_ = true;
+  past_said_ = is_last;
+  reading_past_ = false;
   Flush();
 }
 
@@ -133,6 +170,11 @@ void EventFeed::OnEvents(const std::vector<v1::Event>& events) {
 }
 
 void EventFeed::Flush() {
+  if (!past_said_ && !reading_past_ && sink_->QueuedBytes() < EventSink::kFullBytes &&
+      !sink_->Gone()) {
+    reading_past_ = true;
+    daemon_.reads.Post([self = shared_from_this()] { self->SayPast(); }, caller_.principal);
+  }
   while (past_said_ && !waiting_.empty() && sink_->QueuedBytes() < EventSink::kFullBytes) {
     sink_->Write(std::move(waiting_.front()));
     waiting_.pop_front();

@@ -9,7 +9,6 @@
 #include "common/job/validate.h"
 #include "common/limits.h"
 #include "coordinator/assessor.h"
-#include "coordinator/core/plan.h"
 #include "coordinator/core/state.h"
 #include "coordinator/core/views.h"
 #include "coordinator/identity/directory.h"
@@ -103,17 +102,6 @@ absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
   return response;
 }
 
-// Its code was looked at.
-void PlanChecked(Daemon& daemon, const v1::PlanJobRequest& request,
-                 Answer<v1::PlanJobResponse> answer) {
-  daemon.loop.Ask(
-      [answer, spec = request.spec()](const LoopView& view) {
-        absl::StatusOr<v1::PlanJobResponse> response = PlanSpec(view.state, spec, view.now);
-        return [answer, response = std::move(response)] { answer(response); };
-      },
-      answer);
-}
-
 }  // namespace
 
 void ListJobs(Daemon& daemon, const Caller& caller, const v1::ListJobsRequest& asked,
@@ -191,12 +179,13 @@ void PlanJob(Daemon& daemon, const Caller& caller, const v1::PlanJobRequest& req
              Answer<v1::PlanJobResponse> answer) {
   // Before it takes space in the loop's queue.
   if (const absl::Status size = job::CheckSize(request.spec()); !size.ok()) return answer(size);
-  if (!request.spec().has_code()) return PlanChecked(daemon, request, std::move(answer));
-  CheckMayUseCode(daemon, caller, request.spec(),
-                  [&daemon, request, answer = std::move(answer)](const absl::Status& may) {
-                    if (!may.ok()) return answer(may);
-                    PlanChecked(daemon, request, answer);
-                  });
+  const auto plan = [&daemon, owner = caller.principal, spec = request.spec(),
+                     answer = std::move(answer)](const absl::Status& may) {
+    if (!may.ok()) return answer(may);
+    daemon.plans.Plan(daemon, owner, spec, answer);
+  };
+  if (!request.spec().has_code()) return plan(absl::OkStatus());
+  CheckMayUseCode(daemon, caller, request.spec(), plan);
 }
 
 }  // namespace muster::coordinator

@@ -52,8 +52,9 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
  public:
   LogFeed(Daemon& daemon, std::shared_ptr<LogSink> sink, const v1::StreamLogsRequest& request,
           std::shared_ptr<const common::LineMatcher> matcher,
-          std::shared_ptr<const v1::JobRecord> record)
+          std::shared_ptr<const v1::JobRecord> record, std::string owner)
       : daemon_(daemon),
+        owner_(std::move(owner)),
         sink_(std::move(sink)),
         request_(request),
         job_(record->id()),
@@ -85,6 +86,7 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
   std::string WhyIncomplete() const;
 
   Daemon& daemon_;
+  const std::string owner_;  // whose turns on the pool it takes
   const std::shared_ptr<LogSink> sink_;
   const v1::StreamLogsRequest request_;
   const uint64_t job_;
@@ -171,7 +173,7 @@ void LogFeed::Wake(bool discover) {
     }
     pumping_ = true;
   }
-  daemon_.reads.Post([self = shared_from_this()] { self->Pump(); });
+  daemon_.reads.Post([self = shared_from_this()] { self->Pump(); }, owner_);
 }
 
 void LogFeed::TakeNews(const LogNews& news) {
@@ -349,11 +351,12 @@ void StreamLogs(Daemon& daemon, const Caller& caller, const v1::StreamLogsReques
     if (!made.ok()) return sink->Close(made.status());
     matcher = *std::move(made);
   }
-  FindJob(daemon, caller, request.job(),
-          [&daemon, request, matcher, sink](absl::StatusOr<FoundJob> found) {
-            if (!found.ok()) return sink->Close(found.status());
-            std::make_shared<LogFeed>(daemon, sink, request, matcher, found->record)->Start();
-          });
+  FindJob(
+      daemon, caller, request.job(),
+      [&daemon, request, matcher, sink, owner = caller.principal](absl::StatusOr<FoundJob> found) {
+        if (!found.ok()) return sink->Close(found.status());
+        std::make_shared<LogFeed>(daemon, sink, request, matcher, found->record, owner)->Start();
+      });
 }
 
 }  // namespace muster::coordinator

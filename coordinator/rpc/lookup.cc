@@ -1,8 +1,8 @@
 #include "coordinator/rpc/lookup.h"
 
 #include <algorithm>
-#include <mutex>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -13,6 +13,7 @@
 #include "common/text.h"
 #include "coordinator/core/checkpoint_files.h"
 #include "coordinator/core/decide.h"
+#include "coordinator/core/holdings.h"
 
 namespace muster::coordinator {
 namespace {
@@ -45,20 +46,29 @@ absl::Status NoSuchJob(const std::string& reference) {
        .fix = "list all jobs with jobctl ls -a"});
 }
 
+v1::JobRecord IdentityOf(const v1::JobRecord& job) {
+  v1::JobRecord identity;
+  identity.set_id(job.id());
+  identity.set_name(job.name());
+  identity.set_owner(job.owner());
+  identity.set_idempotency_key(job.idempotency_key());
+  identity.set_state(job.state());
+  return identity;
+}
+
 LiveFindings FindAmongLive(const LoopView& view, const Caller& caller, const std::string& reference,
                            Want want) {
   LiveFindings found;
   const auto copy = [&](const v1::JobRecord& job) {
-    return std::make_shared<const v1::JobRecord>(
-        want == Want::kRecordWithFiles ? WithFiles(view.state, job) : job);
+    return std::make_shared<const v1::JobRecord>(want == Want::kIdentity ? IdentityOf(job)
+                                                 : want == Want::kRecordWithFiles
+                                                     ? WithFiles(view.state, job)
+                                                     : job);
   };
   const auto& jobs = view.state.jobs;
   if (reference == kLast) {
-    for (auto job = jobs.rbegin(); job != jobs.rend(); ++job) {
-      if (job->second.owner() != caller.principal) continue;
-      found.candidate = copy(job->second);
-      break;
-    }
+    const auto newest = jobs.find(NewestOf(view.state, caller.principal));
+    if (newest != jobs.end()) found.candidate = copy(newest->second);
     return found;
   }
   uint64_t id = 0;
@@ -149,6 +159,76 @@ absl::StatusOr<FoundJob> FindInIndex(JobIndex& index, const Caller& caller,
   return FindByPrefix(index, reference, std::move(live));
 }
 
+// Many references in one question to the loop, each of them once; what is not live is looked up on the pool, some at
+// a time, so that it delays no other call by more than that.
+class BulkSearch : public std::enable_shared_from_this<BulkSearch> {
+ public:
+  using Found = std::vector<absl::StatusOr<FoundJob>>;
+
+  BulkSearch(Daemon& daemon, Caller caller, const std::vector<std::string>& references,
+             std::function<void(Found)> answer)
+      : daemon_(daemon), caller_(std::move(caller)), answer_(std::move(answer)) {
+    std::unordered_map<std::string, size_t> places;
+    for (const std::string& reference : references) {
+      const auto [place, fresh] = places.try_emplace(reference, names_.size());
+      if (fresh) names_.push_back(reference);
+      order_.push_back(place->second);
+    }
+  }
+
+  void LookAmongLive(const LoopView& view) {
+    for (const std::string& name : names_) {
+      live_.push_back(FindAmongLive(view, caller_, name, Want::kIdentity));
+    }
+  }
+
+  void GoOn() {
+    while (found_.size() < live_.size() && live_[found_.size()].exact != nullptr) {
+      found_.push_back(FoundJob{live_[found_.size()].exact, true});
+    }
+    if (found_.size() == live_.size()) return Finish();
+    daemon_.pool.Post(
+        [self = shared_from_this()] {
+          for (size_t i = 0; i < kAtOnce && self->found_.size() < self->live_.size(); ++i) {
+            self->LookInIndex();
+          }
+          self->GoOn();
+        },
+        caller_.principal);
+  }
+
+  void Refuse(const absl::Status& why) { answer_(Found(order_.size(), why)); }
+
+ private:
+  static constexpr size_t kAtOnce = 50;
+
+  void LookInIndex() {
+    const size_t i = found_.size();
+    if (live_[i].exact != nullptr) return found_.push_back(FoundJob{live_[i].exact, true});
+    absl::StatusOr<FoundJob> found =
+        FindInIndex(daemon_.index, caller_, names_[i], std::move(live_[i]));
+    if (found.ok() && !found->live) {
+      found->record = std::make_shared<const v1::JobRecord>(IdentityOf(*found->record));
+    }
+    found_.push_back(std::move(found));
+  }
+
+  void Finish() {
+    Found all;
+    for (const size_t place : order_) all.push_back(found_[place]);
+    answer_(std::move(all));
+  }
+
+  Daemon& daemon_;
+  const Caller caller_;
+  const std::function<void(Found)> answer_;
+  std::vector<std::string> names_;  // without repeats
+  std::vector<size_t> order_;       // for each reference, its place in names_
+  // One step at a time, on the loop's thread or the pool's.
+  std::vector<LiveFindings> live_;
+  Found found_;
+};
+
 }  // namespace
 
 void FindJob(Daemon& daemon, const Caller& caller, const std::string& reference,
@@ -158,9 +238,9 @@ void FindJob(Daemon& daemon, const Caller& caller, const std::string& reference,
         LiveFindings live = FindAmongLive(view, caller, reference, want);
         return [&daemon, caller, reference, answer, live = std::move(live)] {
           if (live.exact != nullptr) return answer(FoundJob{live.exact, true});
-          daemon.pool.Post([&daemon, caller, reference, answer, live] {
-            answer(FindInIndex(daemon.index, caller, reference, live));
-          });
+          daemon.pool.Post([&daemon, caller, reference, answer,
+                            live] { answer(FindInIndex(daemon.index, caller, reference, live)); },
+                           caller.principal);
         };
       },
       answer);
@@ -168,27 +248,14 @@ void FindJob(Daemon& daemon, const Caller& caller, const std::string& reference,
 
 void FindJobs(Daemon& daemon, const Caller& caller, const std::vector<std::string>& references,
               std::function<void(std::vector<absl::StatusOr<FoundJob>>)> answer) {
-  struct Gathered {
-    std::mutex mutex;
-    std::vector<absl::StatusOr<FoundJob>> jobs;
-    size_t missing = 0;
-    std::function<void(std::vector<absl::StatusOr<FoundJob>>)> answer;
-  };
-  auto gathered = std::make_shared<Gathered>();
-  gathered->missing = references.size();
-  gathered->jobs.resize(references.size());
-  gathered->answer = std::move(answer);
-  if (references.empty()) return gathered->answer({});
-  for (size_t i = 0; i < references.size(); ++i) {
-    FindJob(daemon, caller, references[i], [gathered, i](absl::StatusOr<FoundJob> found) {
-      {
-        std::lock_guard lock(gathered->mutex);
-        gathered->jobs[i] = std::move(found);
-        if (--gathered->missing > 0) return;
-      }
-      gathered->answer(std::move(gathered->jobs));
-    });
-  }
+  if (references.empty()) return answer({});
+  const auto search = std::make_shared<BulkSearch>(daemon, caller, references, std::move(answer));
+  daemon.loop.Ask(
+      [search](const LoopView& view) {
+        search->LookAmongLive(view);
+        return [search] { search->GoOn(); };
+      },
+      [search](const absl::Status& why) { search->Refuse(why); });
 }
 
 v1::BulkResult BulkResultOf(const std::string& subject, const absl::Status& status,

@@ -18,15 +18,16 @@ struct FoundJob {
   bool live = false;
 };
 
-// Whether a live job's record includes its checkpoints' files, which may be many; a finished job's
-// always does.
-enum class Want { kRecord, kRecordWithFiles };
+// How much of a live job's record is copied: what a change needs (FindJobs), all, or also its checkpoints' files,
+// which may be many. A finished job's record always has them.
+enum class Want { kIdentity, kRecord, kRecordWithFiles };
 
 // NOT_FOUND, or INVALID_ARGUMENT if a prefix matches several. Answers on the control loop's thread
 // or a pool thread.
 void FindJob(Daemon& daemon, const Caller& caller, const std::string& reference,
              Answer<FoundJob> answer, Want want = Want::kRecord);
-// Results in the order of the references.
+// Results in the order of the references. Of each job only what a change needs: its id, name, owner, idempotency key
+// and state. A record may have megabytes, and a request name thousands.
 void FindJobs(Daemon& daemon, const Caller& caller, const std::vector<std::string>& references,
               std::function<void(std::vector<absl::StatusOr<FoundJob>>)> answer);
 

@@ -25,11 +25,16 @@ constexpr size_t kSummaryBytesPerTurn = 1 << 20;
 
 class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
  public:
-  SummaryTask(Daemon& daemon, uint64_t job, Answer<v1::MetricSummaries> answer)
-      : daemon_(daemon), job_(job), answer_(std::move(answer)), reader_(daemon.metrics.Read(job)) {}
+  SummaryTask(Daemon& daemon, uint64_t job, std::string owner, Answer<v1::MetricSummaries> answer)
+      : daemon_(daemon),
+        job_(job),
+        owner_(std::move(owner)),
+        answer_(std::move(answer)),
+        reader_(daemon.metrics.Read(job)) {}
 
   void Go(std::chrono::milliseconds after = std::chrono::milliseconds(0)) {
-    daemon_.reads.PostAfter(after, [self = shared_from_this()] { self->Turn(); });
+    daemon_.reads.PostAfter(
+        after, [self = shared_from_this()] { self->Turn(); }, owner_);
   }
 
  private:
@@ -89,6 +94,7 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
 
   Daemon& daemon_;
   const uint64_t job_;
+  const std::string owner_;  // whose turns on the pool it takes
   const Answer<v1::MetricSummaries> answer_;
   std::unique_ptr<MetricReader> reader_;
   FollowedLine line_;
@@ -103,9 +109,10 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
 void SummarizeMetrics(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
                       Answer<v1::MetricSummaries> answer) {
   FindJob(daemon, caller, request.job(),
-          [&daemon, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+          [&daemon, owner = caller.principal,
+           answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return answer(found.status());
-            std::make_shared<SummaryTask>(daemon, found->record->id(), answer)->Go();
+            std::make_shared<SummaryTask>(daemon, found->record->id(), owner, answer)->Go();
           });
 }
 

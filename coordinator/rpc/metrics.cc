@@ -32,8 +32,9 @@ using MetricSink = Sink<v1::MetricBatch>;
 class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
  public:
   MetricFeed(Daemon& daemon, std::shared_ptr<MetricSink> sink,
-             const v1::QueryMetricsRequest& request, uint64_t job)
+             const v1::QueryMetricsRequest& request, uint64_t job, std::string owner)
       : daemon_(daemon),
+        owner_(std::move(owner)),
         sink_(std::move(sink)),
         request_(request),
         names_(request.names().begin(), request.names().end()),
@@ -58,6 +59,7 @@ class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
   void Flush();
 
   Daemon& daemon_;
+  const std::string owner_;  // whose turns on the pool it takes
   const std::shared_ptr<MetricSink> sink_;
   const v1::QueryMetricsRequest request_;
   const std::set<std::string> names_;
@@ -136,7 +138,7 @@ void MetricFeed::Wake() {
     }
     pumping_ = true;
   }
-  daemon_.reads.Post([self = shared_from_this()] { self->Pump(); });
+  daemon_.reads.Post([self = shared_from_this()] { self->Pump(); }, owner_);
 }
 
 void MetricFeed::Pump() {
@@ -155,8 +157,9 @@ void MetricFeed::Pump() {
     if (turn.ok() && *turn == Turn::kFull && !again_) return;
     pumping_ = true;
   }
-  daemon_.reads.PostAfter(is_short ? kShortageRetry : std::chrono::milliseconds(0),
-                          [self = shared_from_this()] { self->Pump(); });
+  daemon_.reads.PostAfter(
+      is_short ? kShortageRetry : std::chrono::milliseconds(0),
+      [self = shared_from_this()] { self->Pump(); }, owner_);
 }
 
 absl::StatusOr<MetricFeed::Turn> MetricFeed::TakeTurn() {
@@ -251,11 +254,12 @@ void MetricFeed::Flush() {
 
 void QueryMetrics(Daemon& daemon, const Caller& caller, const v1::QueryMetricsRequest& request,
                   std::shared_ptr<MetricSink> sink) {
-  FindJob(daemon, caller, request.job(), [&daemon, request, sink](absl::StatusOr<FoundJob> found) {
-    if (!found.ok()) return sink->Close(found.status());
-    std::make_shared<MetricFeed>(daemon, sink, request, found->record->id())
-        ->Start(request.follow() && found->live);
-  });
+  FindJob(daemon, caller, request.job(),
+          [&daemon, request, sink, owner = caller.principal](absl::StatusOr<FoundJob> found) {
+            if (!found.ok()) return sink->Close(found.status());
+            std::make_shared<MetricFeed>(daemon, sink, request, found->record->id(), owner)
+                ->Start(request.follow() && found->live);
+          });
 }
 
 }  // namespace muster::coordinator

@@ -40,8 +40,9 @@ std::set<uint32_t> AskedRanks(const v1::QuerySamplesRequest& request) {
 class SampleFeed : public std::enable_shared_from_this<SampleFeed> {
  public:
   SampleFeed(Daemon& daemon, std::shared_ptr<SampleSink> sink, std::set<uint32_t> ranks,
-             std::unique_ptr<SampleReader> reader)
+             std::unique_ptr<SampleReader> reader, std::string owner)
       : daemon_(daemon),
+        owner_(std::move(owner)),
         sink_(std::move(sink)),
         ranks_(std::move(ranks)),
         reader_(std::move(reader)) {}
@@ -69,7 +70,7 @@ class SampleFeed : public std::enable_shared_from_this<SampleFeed> {
       }
       is_reading_ = true;
     }
-    daemon_.reads.Post([self = shared_from_this()] { self->TakeTurn(); });
+    daemon_.reads.Post([self = shared_from_this()] { self->TakeTurn(); }, owner_);
   }
 
   void TakeTurn() {
@@ -87,8 +88,9 @@ class SampleFeed : public std::enable_shared_from_this<SampleFeed> {
       is_reading_ = !is_gone_ && (!is_full || again_);
       if (!is_reading_) return;
     }
-    daemon_.reads.PostAfter(is_short ? kShortageRetry : std::chrono::milliseconds(0),
-                            [self = shared_from_this()] { self->TakeTurn(); });
+    daemon_.reads.PostAfter(
+        is_short ? kShortageRetry : std::chrono::milliseconds(0),
+        [self = shared_from_this()] { self->TakeTurn(); }, owner_);
   }
 
   // False: all has been sent.
@@ -105,6 +107,7 @@ class SampleFeed : public std::enable_shared_from_this<SampleFeed> {
   }
 
   Daemon& daemon_;
+  const std::string owner_;  // whose turns on the pool it takes
   const std::shared_ptr<SampleSink> sink_;
   const std::set<uint32_t> ranks_;
   const std::unique_ptr<SampleReader> reader_;  // used by one turn at a time
@@ -158,17 +161,18 @@ SampleQuery SampleQueryOf(const v1::QuerySamplesRequest& request, uint64_t job) 
 void QuerySamples(Daemon& daemon, const Caller& caller, const v1::QuerySamplesRequest& request,
                   std::shared_ptr<SampleSink> sink) {
   if (request.newest() && request.job().empty()) return SendNewestOfAll(daemon, request, sink);
-  FindJob(daemon, caller, request.job(), [&daemon, request, sink](absl::StatusOr<FoundJob> found) {
-    if (!found.ok()) return sink->Close(found.status());
-    const uint64_t job = found->record->id();
-    if (request.newest()) {
-      SendNewest(daemon, request, job, *sink);
-      return sink->Close(absl::OkStatus());
-    }
-    std::make_shared<SampleFeed>(daemon, sink, AskedRanks(request),
-                                 daemon.samples.Read(SampleQueryOf(request, job)))
-        ->Start();
-  });
+  FindJob(daemon, caller, request.job(),
+          [&daemon, request, sink, owner = caller.principal](absl::StatusOr<FoundJob> found) {
+            if (!found.ok()) return sink->Close(found.status());
+            const uint64_t job = found->record->id();
+            if (request.newest()) {
+              SendNewest(daemon, request, job, *sink);
+              return sink->Close(absl::OkStatus());
+            }
+            std::make_shared<SampleFeed>(daemon, sink, AskedRanks(request),
+                                         daemon.samples.Read(SampleQueryOf(request, job)), owner)
+                ->Start();
+          });
 }
 
 }  // namespace muster::coordinator

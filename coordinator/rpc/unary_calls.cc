@@ -2,17 +2,20 @@
 
 #include <utility>
 
+#include "coordinator/rpc/call_budget.h"
 #include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/request_limits.h"
 
 namespace muster::coordinator {
 namespace {
 
-#define MUSTER_UNARY_ROW(name, Request, Response, action, object)                     \
+#define MUSTER_UNARY_ROW(name, Request, Response, action, object, cost)               \
   {CallId::k##name,                                                                   \
    #name,                                                                             \
    "/muster.v1.JobService/" #name,                                                    \
    Action::action,                                                                    \
    Object::object,                                                                    \
+   Cost::cost,                                                                        \
    v1::Request::default_instance(),                                                   \
    v1::Response::default_instance(),                                                  \
    [](Daemon& daemon, const Caller& caller, const google::protobuf::Message& request, \
@@ -20,7 +23,7 @@ namespace {
      coordinator::name(daemon, caller, static_cast<const v1::Request&>(request),      \
                        AnswerOf<v1::Response>(std::move(answer)));                    \
    }},
-#define MUSTER_NO_ROW(name, Request, Response, action, object)
+#define MUSTER_NO_ROW(name, Request, Response, action, object, cost)
 
 }  // namespace
 
@@ -32,8 +35,22 @@ std::span<const UnaryCall> UnaryCalls() {
 
 void RunUnary(const UnaryCall& call, Daemon& daemon, const Caller& caller, Way way,
               const google::protobuf::Message& request, AnyAnswer answer) {
-  RunAudited(daemon, {call.name, call.action, call.object, way}, caller, request, std::move(answer),
-             [&](AnyAnswer audited) { call.handle(daemon, caller, request, std::move(audited)); });
+  if (const absl::Status fits = CheckRequestLimits(request); !fits.ok()) {
+    return answer(fits, nullptr);
+  }
+  daemon.budget.Begin(
+      caller.principal, BytesOf(call.cost), request.ByteSizeLong(),
+      [&call, &daemon, way, caller, &request,
+       answer = std::move(answer)](absl::StatusOr<CallBudget::Hold> hold) {
+        if (!hold.ok()) return answer(hold.status(), nullptr);
+        RunAudited(
+            daemon, {call.name, call.action, call.object, way, call.cost}, caller, request,
+            [answer, hold = *std::move(hold)](const absl::Status& status,
+                                              std::shared_ptr<google::protobuf::Message> response) {
+              answer(status, std::move(response));
+            },
+            [&](AnyAnswer audited) { call.handle(daemon, caller, request, std::move(audited)); });
+      });
 }
 
 }  // namespace muster::coordinator

@@ -22,6 +22,7 @@ struct UnaryCall {
   const char* path;       // "/muster.v1.JobService/GetJob"
   Action action;
   Object object;
+  Cost cost;
   const google::protobuf::Message& request;  // prototypes
   const google::protobuf::Message& response;
   // The handler (handlers.h). `request` is of the type of the prototype, and so is the response. Never blocks.
@@ -31,7 +32,8 @@ struct UnaryCall {
 
 std::span<const UnaryCall> UnaryCalls();
 
-// Handles a call, with its entry in the audit.
+// Handles a call whose request keeps the limits (request_limits.h), once its caller's share has room (call_budget.h),
+// with its entry in the audit. The request stays until the answer has been called and is gone.
 void RunUnary(const UnaryCall& call, Daemon& daemon, const Caller& caller, Way way,
               const google::protobuf::Message& request, AnyAnswer answer);
 

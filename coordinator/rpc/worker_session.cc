@@ -221,6 +221,26 @@ void WorkerSession::Say(Waiting said, std::vector<std::string> part_problems) {
   daemon_.loop.Say(std::move(input), std::move(said.next));
 }
 
+void WorkerSession::OnTooLarge(const v1::CoordinatorMessage& order) {
+  const size_t bytes = order.ByteSizeLong();
+  common::LogError(StrCat("an order for node ", node_, " was not sent: it has ", bytes,
+                          " bytes, of ", common::kControlMessageBytesMax, " that a worker takes"));
+  const bool starts = order.has_launch() || order.has_hold_ports();
+  if (!starts) return;
+  v1::WorkerMessage message;
+  v1::AttemptStatus& status = *message.mutable_attempt_status();
+  status.set_job(order.has_launch() ? order.launch().job() : order.hold_ports().job());
+  status.set_attempt(order.has_launch() ? order.launch().attempt() : order.hold_ports().attempt());
+  status.set_phase(v1::ATTEMPT_PHASE_ENDED);
+  status.set_how_ended("never launched");
+  status.set_failure_cause(v1::STOP_CAUSE_LAUNCH_FAILED);
+  // Only an older worker gets a checkpoint's files within the order.
+  status.set_failure(StrCat("the order to start ranks on ", node_, " has ", bytes, " bytes, of ",
+                            common::kControlMessageBytesMax,
+                            " that a worker takes; fix: update muster-worker there"));
+  daemon_.loop.Say(WorkerSaidInput{session_, node_, std::move(message)});
+}
+
 void WorkerSession::OnGone() {
   daemon_.piece_bytes -= std::exchange(pieces_, {}).size();
   if (!registered_) return;

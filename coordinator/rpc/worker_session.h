@@ -30,6 +30,9 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
 
   // `next`: the next message may be read.
   void OnMessage(v1::WorkerMessage message, std::function<void()> next);
+  // An order for this worker is larger than what a worker takes, and was not sent: the part that it would have
+  // started is over.
+  void OnTooLarge(const v1::CoordinatorMessage& order);
   // The stream is over.
   void OnGone();
   bool IsRegistered() const { return registered_; }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "common/limits.h"
 #include "common/problem.h"
 #include "coordinator/audit/audit.h"
 #include "coordinator/rpc/secrets.h"
@@ -45,7 +46,7 @@ class ControlStream final : public ControlDuplex, public CommandSink {
     if (Bytes() + launches_.Bytes() > kOutboxBytesMax) return EndSlow();
     switch (launches_.Take(message)) {
       case WaitingLaunches::Took::kNo:
-        return Enqueue(std::move(message));
+        return Deliver(std::move(message));
       case WaitingLaunches::Took::kYes:
         return;
       case WaitingLaunches::Took::kFirst:
@@ -66,8 +67,15 @@ class ControlStream final : public ControlDuplex, public CommandSink {
     launches_.SendAll([this](v1::LaunchAttempt* launch) { AddSecrets(daemon_, launch); },
                       [this](v1::CoordinatorMessage message) {
                         if (Bytes() > kOutboxBytesMax) return EndSlow();
-                        Enqueue(std::move(message));
+                        Deliver(std::move(message));
                       });
+  }
+  // What the worker would not take ends the job that it is for, and nothing else.
+  void Deliver(v1::CoordinatorMessage message) {
+    if (message.ByteSizeLong() > common::kControlMessageBytesMax) {
+      return session_->OnTooLarge(message);
+    }
+    Enqueue(std::move(message));
   }
 
   void OnMessage(v1::WorkerMessage message) override {

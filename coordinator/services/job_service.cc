@@ -39,11 +39,11 @@ class JobServiceRpcs final : public grpc::Service {
  public:
   JobServiceRpcs(Daemon& daemon, Peers& peers) : daemon_(daemon), peers_(peers) {
     for (const UnaryCall& call : UnaryCalls()) AddUnary(call);
-#define MUSTER_STREAM(name, Request, Message, action, object)                              \
-  AddStream<v1::Request, v1::Message>("/muster.v1.JobService/" #name, CallId::k##name,     \
-                                      {#name, Action::action, Object::object, Way::kGrpc}, \
-                                      &coordinator::name);
-#define MUSTER_OTHER(name, Request, Message, action, object)
+#define MUSTER_STREAM(name, Request, Message, action, object, cost) \
+  AddStream<v1::Request, v1::Message>(                              \
+      "/muster.v1.JobService/" #name, CallId::k##name,              \
+      {#name, Action::action, Object::object, Way::kGrpc, Cost::cost}, &coordinator::name);
+#define MUSTER_OTHER(name, Request, Message, action, object, cost)
     MUSTER_JOB_CALLS(MUSTER_OTHER, MUSTER_STREAM, MUSTER_OTHER, MUSTER_OTHER)
 #undef MUSTER_STREAM
 #undef MUSTER_OTHER
@@ -137,7 +137,12 @@ class JobServiceRpcs final : public grpc::Service {
       const CallbackServerContext& context) {
     daemon_.calls.Add(CallId::kSubmitMany, Way::kGrpc);
     const Asker asker = AskerOf(daemon_, peers_, context, kService, "SubmitMany");
-    if (asker.admitted.ok()) return BeginSubmitMany(daemon_, asker.caller);
+    if (asker.admitted.ok()) {
+      absl::StatusOr<CallBudget::Hold> hold =
+          daemon_.budget.Take(asker.caller.principal, BytesOf(Cost::kSubmits));
+      if (hold.ok()) return BeginSubmitMany(daemon_, asker.caller, *std::move(hold));
+      return new RefusedDuplex<v1::SubmitRequest, v1::SubmitResponse>(hold.status());
+    }
     RecordRefusal(daemon_, {"SubmitMany", Action::kSubmit, Object::kJob, Way::kGrpc}, asker.caller,
                   v1::SubmitRequest(), asker.admitted);
     return new RefusedDuplex<v1::SubmitRequest, v1::SubmitResponse>(asker.admitted);

@@ -9,72 +9,96 @@
 #include "common/problem.h"
 #include "coordinator/rpc/audited.h"
 #include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/request_limits.h"
 #include "coordinator/services/streams.h"
 
 namespace muster::coordinator {
 namespace {
 
-// Submits in progress at once; reading resumes as answers arrive.
-constexpr size_t kUnderWayMax = 4'096;
+// Submits in progress at once, their requests, and answers that the client has not read; reading resumes as they
+// become fewer. With some room this is Cost::kSubmits.
+constexpr size_t kUnderWayMax = 2'048;
+constexpr size_t kRequestBytesMax = 8 << 20;
+constexpr size_t kUnreadBytesMax = 1 << 20;
+
+v1::SubmitResponse ResponseOf(absl::StatusOr<v1::SubmitResponse> answer) {
+  if (answer.ok()) return *std::move(answer);
+  v1::SubmitResponse response;
+  response.set_status_code(static_cast<int>(answer.status().code()));
+  response.set_status_message(std::string(answer.status().message()));
+  v1::ErrorDetail detail;
+  if (common::CopyDetail(answer.status(), &detail)) *response.mutable_error() = std::move(detail);
+  return response;
+}
 
 class SubmitManyStream final : public DuplexStream<v1::SubmitRequest, v1::SubmitResponse> {
  public:
-  SubmitManyStream(Daemon& daemon, Caller caller) : daemon_(daemon), caller_(std::move(caller)) {}
+  SubmitManyStream(Daemon& daemon, Caller caller, CallBudget::Hold hold)
+      : daemon_(daemon), caller_(std::move(caller)), hold_(std::move(hold)) {}
 
  private:
   void OnMessage(v1::SubmitRequest request) override {
     uint64_t number = 0;
-    bool read_next = false;
     {
       std::lock_guard lock(mutex_);
       number = first_ + answers_.size();
-      answers_.emplace_back();
-      read_next = answers_.size() < kUnderWayMax;
-      paused_ = !read_next;
+      answers_.push_back({request.ByteSizeLong(), std::nullopt});
+      request_bytes_ += answers_.back().request_bytes;
     }
     auto self = std::static_pointer_cast<SubmitManyStream>(shared_from_this());
-    const auto answered = [self, number](absl::StatusOr<v1::SubmitResponse> answer) {
-      v1::SubmitResponse response;
-      if (answer.ok()) {
-        response = *std::move(answer);
-      } else {
-        response.set_status_code(static_cast<int>(answer.status().code()));
-        response.set_status_message(std::string(answer.status().message()));
-        v1::ErrorDetail detail;
-        if (common::CopyDetail(answer.status(), &detail)) {
-          *response.mutable_error() = std::move(detail);
-        }
-      }
-      self->OnAnswer(number, std::move(response));
-    };
+    SubmitOne(request, [self, number](absl::StatusOr<v1::SubmitResponse> answer) {
+      self->OnAnswer(number, ResponseOf(std::move(answer)));
+    });
+    {
+      // Not before: the jobs get their numbers in the order of the requests.
+      std::lock_guard lock(mutex_);
+      paused_ = true;
+    }
+    ReadOn(kUnderWayMax);
+  }
+
+  void SubmitOne(const v1::SubmitRequest& request, Answer<v1::SubmitResponse> answer) {
+    if (const absl::Status fits = CheckRequestLimits(request); !fits.ok()) return answer(fits);
     RunAuditedAs<v1::SubmitResponse>(
         daemon_, {"SubmitMany", Action::kSubmit, Object::kJob, Way::kGrpc}, caller_, request,
-        answered, [&](Answer<v1::SubmitResponse> answer) {
-          Submit(daemon_, caller_, request, std::move(answer));
+        std::move(answer), [&](Answer<v1::SubmitResponse> audited) {
+          Submit(daemon_, caller_, request, std::move(audited));
         });
-    if (read_next) ReadNext();
   }
 
   void OnAnswer(uint64_t number, v1::SubmitResponse response) {
-    bool read_next = false;
     bool close = false;
     {
       std::lock_guard lock(mutex_);
-      answers_[number - first_] = std::move(response);
+      UnderWay& answered = answers_[number - first_];
+      answered.response = std::move(response);
+      request_bytes_ -= answered.request_bytes;
       // Written under the lock: the order is guaranteed, and Enqueue never waits.
-      while (!answers_.empty() && answers_.front().has_value()) {
-        Enqueue(*std::move(answers_.front()));
+      while (!answers_.empty() && answers_.front().response.has_value()) {
+        Enqueue(*std::move(answers_.front().response));
         answers_.pop_front();
         ++first_;
       }
-      if (paused_ && answers_.size() < kUnderWayMax / 2) {
-        paused_ = false;
-        read_next = true;
-      }
       close = half_closed_ && answers_.empty();
     }
-    if (read_next) ReadNext();
-    if (close) EnqueueClose(absl::OkStatus());
+    if (close) return EnqueueClose(absl::OkStatus());
+    ReadOn(kUnderWayMax / 2);
+  }
+
+  // The client has read an answer.
+  void OnWritten() override { ReadOn(kUnderWayMax / 2); }
+
+  // Reads the next one, unless that many are under way or too many answers are unread.
+  void ReadOn(size_t below) {
+    {
+      std::lock_guard lock(mutex_);
+      if (!paused_ || answers_.size() >= below || request_bytes_ >= kRequestBytesMax ||
+          Bytes() >= kUnreadBytesMax) {
+        return;
+      }
+      paused_ = false;
+    }
+    ReadNext();
   }
 
   void OnHalfClose() override {
@@ -88,20 +112,27 @@ class SubmitManyStream final : public DuplexStream<v1::SubmitRequest, v1::Submit
   }
   void OnGone() override {}
 
+  struct UnderWay {
+    size_t request_bytes = 0;
+    std::optional<v1::SubmitResponse> response;
+  };
+
   Daemon& daemon_;
   const Caller caller_;
+  const CallBudget::Hold hold_;
   std::mutex mutex_;  // guards what follows
-  std::deque<std::optional<v1::SubmitResponse>> answers_;
-  uint64_t first_ = 0;  // number of answers_.front()
-  bool paused_ = false;
+  std::deque<UnderWay> answers_;
+  size_t request_bytes_ = 0;  // of those without an answer
+  uint64_t first_ = 0;        // number of answers_.front()
+  bool paused_ = false;       // no read is under way
   bool half_closed_ = false;
 };
 
 }  // namespace
 
 grpc::ServerBidiReactor<v1::SubmitRequest, v1::SubmitResponse>* BeginSubmitMany(
-    Daemon& daemon, const Caller& caller) {
-  auto stream = std::make_shared<SubmitManyStream>(daemon, caller);
+    Daemon& daemon, const Caller& caller, CallBudget::Hold hold) {
+  auto stream = std::make_shared<SubmitManyStream>(daemon, caller, std::move(hold));
   stream->Begin();
   return stream.get();
 }

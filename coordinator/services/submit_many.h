@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "coordinator/core/input.h"
+#include "coordinator/rpc/call_budget.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::coordinator {
@@ -12,6 +13,6 @@ struct Daemon;
 
 // Owned by gRPC until it is done.
 grpc::ServerBidiReactor<v1::SubmitRequest, v1::SubmitResponse>* BeginSubmitMany(
-    Daemon& daemon, const Caller& caller);
+    Daemon& daemon, const Caller& caller, CallBudget::Hold hold);
 
 }  // namespace muster::coordinator

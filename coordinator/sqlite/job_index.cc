@@ -142,26 +142,47 @@ absl::StatusOr<std::vector<v1::JobSummary>> SqliteJobIndex::List(const Filter& f
   return found;
 }
 
-absl::StatusOr<std::vector<v1::Event>> SqliteJobIndex::Events(const EventRange& range) {
-  std::string sql = "SELECT event FROM events WHERE seq > ?1 AND seq <= ?2";
+absl::StatusOr<Statement> SqliteJobIndex::Ranged(const std::string& columns,
+                                                 const EventRange& range,
+                                                 const std::string& order) {
+  std::string sql = StrCat("SELECT ", columns, " FROM events WHERE seq > ?1 AND seq <= ?2");
   if (range.job != 0) sql += " AND job = ?3";
   if (!range.node.empty()) sql += " AND node = ?4";
-  sql += " ORDER BY seq DESC LIMIT ?5";
-  std::lock_guard lock(mutex_);
-  ASSIGN_OR_RETURN(Statement list, database_->Prepare(sql));
+  ASSIGN_OR_RETURN(Statement list, database_->Prepare(sql + order));
   list.Bind(1, static_cast<int64_t>(range.after)).Bind(2, static_cast<int64_t>(range.until));
   if (range.job != 0) list.Bind(3, static_cast<int64_t>(range.job));
   if (!range.node.empty()) list.BindText(4, range.node);
   list.Bind(5, range.newest);
+  return list;
+}
+
+absl::StatusOr<std::vector<v1::Event>> SqliteJobIndex::Events(const EventRange& range) {
+  const bool oldest = range.bytes > 0;
+  std::lock_guard lock(mutex_);
+  ASSIGN_OR_RETURN(
+      Statement list,
+      Ranged("event", range, StrCat(" ORDER BY seq ", oldest ? "" : "DESC ", "LIMIT ?5")));
   std::vector<v1::Event> found;
-  RETURN_IF_ERROR(ForRows(list, [&](Statement& row) {
-    if (!Parse(row.Bytes(0), &found.emplace_back())) {
+  size_t bytes = 0;
+  while (!oldest || bytes < range.bytes) {
+    ASSIGN_OR_RETURN(const bool has_row, list.Step());
+    if (!has_row) break;
+    bytes += list.Bytes(0).size();
+    if (!Parse(list.Bytes(0), &found.emplace_back())) {
       return DamagedDatabase(paths_.Database(), "an event cannot be read");
     }
-    return absl::OkStatus();
-  }));
-  std::reverse(found.begin(), found.end());
+  }
+  if (!oldest) std::reverse(found.begin(), found.end());
   return found;
+}
+
+absl::StatusOr<uint64_t> SqliteJobIndex::BeforeNewest(const EventRange& range) {
+  if (range.newest == 0) return range.until;
+  std::lock_guard lock(mutex_);
+  ASSIGN_OR_RETURN(Statement oldest,
+                   Ranged("seq", range, " ORDER BY seq DESC LIMIT 1 OFFSET ?5 - 1"));
+  ASSIGN_OR_RETURN(const bool has_row, oldest.Step());
+  return has_row ? static_cast<uint64_t>(oldest.Integer(0)) - 1 : range.after;
 }
 
 absl::StatusOr<FinishedCounts> SqliteJobIndex::CountFinished(int64_t ended_before_ms,

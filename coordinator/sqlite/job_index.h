@@ -27,6 +27,7 @@ class SqliteJobIndex final : public JobIndex {
   absl::StatusOr<uint64_t> Newest(const std::string& owner) override;
   absl::StatusOr<std::vector<v1::JobSummary>> List(const Filter& filter) override;
   absl::StatusOr<std::vector<v1::Event>> Events(const EventRange& range) override;
+  absl::StatusOr<uint64_t> BeforeNewest(const EventRange& range) override;
   absl::StatusOr<FinishedCounts> CountFinished(int64_t ended_before_ms,
                                                int64_t ended_after_ms) override;
   absl::StatusOr<std::vector<RemoveInput::Job>> Oldest(uint32_t count) override;
@@ -39,6 +40,9 @@ class SqliteJobIndex final : public JobIndex {
 
  private:
   explicit SqliteJobIndex(const Paths& paths) : paths_(paths) {}
+  // A query for columns of the range's events; `order` ends it, and ?5 in it is `newest`.
+  absl::StatusOr<Statement> Ranged(const std::string& columns, const EventRange& range,
+                                   const std::string& order);
 
   const Paths paths_;
   std::mutex mutex_;  // guards the connection

@@ -47,6 +47,7 @@ class JobIndex {
     uint64_t after = 0;   // seq
     uint64_t until = 0;   // seq, inclusive
     uint32_t newest = 0;  // the newest N of them
+    size_t bytes = 0;  // if set: the oldest of them instead, up to so many bytes and at least one
   };
 
   virtual absl::StatusOr<std::optional<v1::JobRecord>> Find(uint64_t id) = 0;
@@ -61,6 +62,9 @@ class JobIndex {
   // Newest first.
   virtual absl::StatusOr<std::vector<v1::JobSummary>> List(const Filter& filter) = 0;
   virtual absl::StatusOr<std::vector<v1::Event>> Events(const EventRange& range) = 0;
+  // Where the newest N of the range begin, to read them in pieces: Events whose `after` is this one has them. `bytes`
+  // is not read.
+  virtual absl::StatusOr<uint64_t> BeforeNewest(const EventRange& range) = 0;
   // Finished jobs by the coordinator's lived time at their end.
   virtual absl::StatusOr<FinishedCounts> CountFinished(int64_t ended_before_ms,
                                                        int64_t ended_after_ms) = 0;

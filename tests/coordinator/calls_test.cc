@@ -46,13 +46,13 @@ TEST(CallsTest, TheRowsOfJobServiceHaveTheShapesOfItsCalls) {
     bool operator==(const Shape&) const = default;
   };
   std::map<std::string, Shape> rows;
-#define MUSTER_ONE(name, Request, Answer, action, object) \
+#define MUSTER_ONE(name, Request, Answer, action, object, cost) \
   rows[#name] = {"muster.v1." #Request, "muster.v1." #Answer, false, false};
-#define MUSTER_STREAM(name, Request, Answer, action, object) \
+#define MUSTER_STREAM(name, Request, Answer, action, object, cost) \
   rows[#name] = {"muster.v1." #Request, "muster.v1." #Answer, false, true};
-#define MUSTER_INTAKE(name, Request, Answer, action, object) \
+#define MUSTER_INTAKE(name, Request, Answer, action, object, cost) \
   rows[#name] = {"muster.v1." #Request, "muster.v1." #Answer, true, false};
-#define MUSTER_DUPLEX(name, Request, Answer, action, object) \
+#define MUSTER_DUPLEX(name, Request, Answer, action, object, cost) \
   rows[#name] = {"muster.v1." #Request, "muster.v1." #Answer, true, true};
   MUSTER_JOB_CALLS(MUSTER_ONE, MUSTER_STREAM, MUSTER_INTAKE, MUSTER_DUPLEX)
 #undef MUSTER_ONE

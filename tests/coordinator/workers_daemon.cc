@@ -122,6 +122,7 @@ struct WorkersDaemon::Parts {
   WorkPool pool{WorkersDaemon::kThreads};
   WorkPool reads{WorkersDaemon::kThreads};
   WorkPool files{WorkersDaemon::kThreads};
+  WorkPool hashes{1};
   Stores stores;
   std::unique_ptr<ControlLoop> loop;
   Lifetime lifetime{false, pool, [] {}, [] { return size_t{0}; }};
@@ -172,6 +173,7 @@ void WorkersDaemon::Parts::Open() {
                           .pool = pool,
                           .reads = reads,
                           .files = files,
+                          .hashes = hashes,
                           .gate = gate,
                           .sample_gate = sample_gate,
                           .resume_gate = resume_gate,

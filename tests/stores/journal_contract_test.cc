@@ -159,6 +159,14 @@ TEST_P(JournalContract, EventsAreFoundByJobNodeAndRange) {
   EXPECT_EQ(found({.node = "node1", .until = 9, .newest = 9}), (std::vector<uint64_t>{3}));
   EXPECT_EQ(found({.after = 1, .until = 3, .newest = 9}), (std::vector<uint64_t>{2, 3}));
   EXPECT_EQ(found({.until = 9, .newest = 2}), (std::vector<uint64_t>{3, 4})) << "in order";
+  EXPECT_EQ(found({.until = 9, .newest = 9, .bytes = 1}), (std::vector<uint64_t>{1}))
+      << "at least one";
+  EXPECT_EQ(found({.job = 7, .after = 1, .until = 9, .newest = 1, .bytes = 1 << 20}),
+            (std::vector<uint64_t>{3}));
+  EXPECT_EQ(*index->BeforeNewest({.job = 7, .until = 9, .newest = 2}), 2u)
+      << "3 and 4 come after it";
+  EXPECT_EQ(*index->BeforeNewest({.job = 7, .until = 9, .newest = 9}), 0u);
+  EXPECT_EQ(*index->BeforeNewest({.after = 2, .until = 9, .newest = 9}), 2u);
 }
 
 TEST_P(JournalContract, FinishedJobsAreSelectedByLabelsBeforeTheLimitCounts) {

@@ -158,8 +158,23 @@ absl::StatusOr<std::vector<v1::Event>> MemoryJobIndex::Events(const EventRange& 
     if (range.job != 0 && event.job() != range.job) continue;
     if (range.node.empty() || event.node() == range.node) found.push_back(event);
   }
+  if (range.bytes > 0) {
+    size_t bytes = 0;
+    const auto full = std::find_if(found.begin(), found.end(), [&](const v1::Event& event) {
+      return std::exchange(bytes, bytes + event.ByteSizeLong()) >= range.bytes;
+    });
+    found.erase(full, found.end());
+    if (found.size() > range.newest) found.resize(range.newest);
+  }
   if (found.size() > range.newest) found.erase(found.begin(), found.end() - range.newest);
   return found;
+}
+
+absl::StatusOr<uint64_t> MemoryJobIndex::BeforeNewest(const EventRange& range) {
+  EventRange newest = range;
+  newest.bytes = 0;
+  ASSIGN_OR_RETURN(const std::vector<v1::Event> found, Events(newest));
+  return found.size() < range.newest ? range.after : found.front().seq() - 1;
 }
 
 absl::StatusOr<FinishedCounts> MemoryJobIndex::CountFinished(int64_t ended_before_ms,

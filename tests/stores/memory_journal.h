@@ -48,6 +48,7 @@ class MemoryJobIndex final : public JobIndex {
   absl::StatusOr<uint64_t> Newest(const std::string& owner) override;
   absl::StatusOr<std::vector<v1::JobSummary>> List(const Filter& filter) override;
   absl::StatusOr<std::vector<v1::Event>> Events(const EventRange& range) override;
+  absl::StatusOr<uint64_t> BeforeNewest(const EventRange& range) override;
   absl::StatusOr<FinishedCounts> CountFinished(int64_t ended_before_ms,
                                                int64_t ended_after_ms) override;
   absl::StatusOr<std::vector<RemoveInput::Job>> Oldest(uint32_t count) override;

@@ -243,7 +243,7 @@ v1::JobSpec ClusterScript::SpecOf(Options& options) {
 
 // plan, with the options of submit: what would happen to such a job.
 void ClusterScript::Plan(Options& options) {
-  const auto plan = coordinator::PlanSpec(state_, SpecOf(options), now_);
+  const auto plan = coordinator::PlanSpec(coordinator::CopyForPlans(state_), SpecOf(options), now_);
   if (!plan.ok()) return out_.push_back(std::string(plan.status().message()));
   constexpr const char* kOutcomes[] = {"?", "now", "later", "never"};
   out_.push_back(absl::StrCat(

@@ -2,6 +2,7 @@
 // nothing becomes disproportionately slow.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "common/sha256.h"
 #include "common/shim_protocol.h"
 #include "common/version.h"
+#include "coordinator/core/apply.h"
 #include "coordinator/core/checkpoint_rules.h"
 #include "coordinator/core/turn.h"
 #include "coordinator/core/views.h"
@@ -179,6 +181,108 @@ TEST_F(MessageLimits, LaterFailuresOfAnAttemptTellTheirBeginningOnly) {
   EXPECT_EQ(part.exits(0).error_message().size(), common::kErrorMessageBytesMax);
   EXPECT_EQ(part.exits(999).error_message().size(), common::kFailureShortBytes);
   EXPECT_LE(job.ByteSizeLong(), size_t{2} << 20);
+}
+
+// A cancel that its node may not have got is sent again with each further one.
+TEST_F(MessageLimits, AFurtherCancelAsksTheNodesAgain) {
+  const auto cancel = [&] {
+    const Turn turn = Take(CancelInput{
+        .jobs = {1}, .has_grace = true, .grace_ms = 0, .reason = std::string(5'000'000, 'r')});
+    int stops = 0;
+    for (const Command& command : turn.commands) {
+      if (!command.message.has_stop()) continue;
+      ++stops;
+      EXPECT_LE(command.message.ByteSizeLong(), kControlMessageBytesMax);
+    }
+    return stops;
+  };
+  EXPECT_EQ(cancel(), 2);
+  EXPECT_EQ(cancel(), 2) << "one for each node";
+}
+
+TEST_F(MessageLimits, AnOwnerWhoseJobsAreLargeReachesTheirOwnShare) {
+  state_.settings.owner_live_bytes_max = 3 << 20;
+  const auto submit = [&](const std::string& owner) {
+    SubmitInput input{.caller = {.principal = owner}};
+    *input.request.mutable_spec() = state_.jobs.at(1).spec();
+    const Turn turn = Take(input);
+    return turn.replies.at(0).status;
+  };
+  int taken = 0;
+  while (taken < 100 && submit("user:large").ok()) ++taken;
+  EXPECT_EQ(taken, 12) << "of 250 KiB each";
+  const absl::Status refused = submit("user:large");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(refused.message().find("the limit is 3.1 MB"), std::string::npos) << refused;
+  EXPECT_TRUE(submit("user:other").ok());
+  // What ends gives its share back.
+  for (const auto& [id, held] : std::map(state_.holdings.jobs.begin(), state_.holdings.jobs.end()))
+    Take(CancelInput{.jobs = {id}});
+  EXPECT_TRUE(submit("user:large").ok());
+}
+
+TEST_F(MessageLimits, WhatAJobHoldsIsCountedToTheByteAndGivenBack) {
+  SayPart(0, 1'000, 200);
+  SayPart(1, 1'000, 200);
+  const uint64_t with_files = state_.holdings.jobs.at(1).bytes;
+  EXPECT_GT(with_files, uint64_t{250 * 1024} + 2 * 1'000 * 200);
+  ClusterState restored;
+  RestoreSnapshot(restored, MakeSnapshot(state_), {1, 1});
+  const uint64_t files = with_files - state_.holdings.jobs.at(1).record_bytes;
+  EXPECT_EQ(restored.holdings.bytes - restored.holdings.jobs.at(1).record_bytes, files);
+  Take(RemoveCheckpointInput{{}, 1, 7, 0});
+  EXPECT_EQ(state_.holdings.bytes, state_.holdings.jobs.at(1).record_bytes);
+  v1::WorkerMessage over;
+  over.mutable_attempt_status()->set_job(1);
+  over.mutable_attempt_status()->set_phase(v1::ATTEMPT_PHASE_ENDED);
+  over.mutable_attempt_status()->add_exits();
+  Say("a", over);
+  over.mutable_attempt_status()->mutable_exits(0)->set_rank(1);
+  Say("b", over);
+  EXPECT_TRUE(state_.jobs.empty());
+  EXPECT_EQ(state_.holdings.bytes, 0u);
+  EXPECT_TRUE(state_.holdings.owners.empty());
+}
+
+TEST_F(MessageLimits, AJobWhoseFileListsAreFullKeepsWhatItHas) {
+  state_.settings.job_live_bytes_max = 1 << 20;
+  SayPart(0, 1'000, 200);
+  const Turn more = SayPart(1, 10'000, 200);
+  ASSERT_NE(AckIn(more), nullptr);
+  EXPECT_TRUE(AckIn(more)->refused());
+  EXPECT_NE(AckIn(more)->reason().find("keep fewer checkpoints"), std::string::npos);
+}
+
+// A demand that the nodes cannot hold is looked at once, until they change.
+TEST_F(MessageLimits, JobsThatStepAsideAreNotLookedAtAgainUntilTheNodesChange) {
+  const auto submit = [&](uint32_t ranks) {
+    SubmitInput input;
+    v1::JobSpec& spec = *input.request.mutable_spec();
+    spec.add_command("train");
+    spec.set_workdir("/");
+    spec.mutable_shape()->set_processes(ranks);
+    spec.mutable_shape()->mutable_device()->set_kind("cpu");
+    input.request.set_queue_anyway(true);
+    Take(input);
+  };
+  for (uint32_t ranks = 3; ranks < 53; ++ranks) submit(ranks);
+  EXPECT_EQ(state_.asides.jobs.size(), 50u);
+  EXPECT_EQ(state_.asides.by_demand.size(), 50u);
+  WorkerRegisteredInput third{++session_, {}};
+  v1::NodeFacts& facts = *third.message.mutable_facts();
+  facts.set_name("c");
+  facts.set_protocol(common::kProtocol);
+  for (uint32_t i = 0; i < 3; ++i) {
+    facts.add_devices()->set_kind("cpu");
+    facts.mutable_devices(i)->set_index(i);
+  }
+  Take(third);
+  Take(WorkerSaidInput{session_, "c", [] {
+                         v1::WorkerMessage message;
+                         message.mutable_cleared();
+                         return message;
+                       }()});
+  EXPECT_EQ(state_.jobs.at(2).state(), v1::JOB_STATE_STARTING) << "three ranks fit now";
 }
 
 TEST(RecordForPeople, FitsIntoAMessageWithAHundredThousandRanksInTwentyAttempts) {

@@ -1,0 +1,39 @@
+// PlanJob off the control loop's thread: what plans are made from is copied there once for all that wait, and each is
+// then made on a pool, in its caller's turn. Any thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/core/state.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::coordinator {
+
+struct Daemon;
+
+class PlanDesk {
+ public:
+  using Done = std::function<void(absl::StatusOr<v1::PlanJobResponse>)>;
+
+  // `daemon`: whose member this is.
+  void Plan(Daemon& daemon, const std::string& owner, v1::JobSpec spec, Done done);
+
+ private:
+  struct Wish {
+    std::string owner;
+    v1::JobSpec spec;
+    Done done;
+  };
+  void Ask(Daemon& daemon);
+  std::vector<Wish> TakeAll();
+
+  std::mutex mutex_;           // guards what follows
+  std::vector<Wish> waiting_;  // for the copy that was asked for
+};
+
+}  // namespace muster::coordinator

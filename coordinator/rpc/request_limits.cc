@@ -1,0 +1,123 @@
+#include "coordinator/rpc/request_limits.h"
+
+#include <string_view>
+
+#include "common/limits.h"
+#include "common/problem.h"
+#include "common/status.h"
+#include "common/strings.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+// A sentence, a name, a path, a pattern.
+constexpr size_t kTextBytes = common::kReasonBytesMax;
+// Jobs of a bulk change, names of metrics.
+constexpr size_t kCount = 2'500;
+
+struct Row {
+  std::string_view field;  // "SubmitRequest.spec"
+  FieldLimit limit;
+};
+
+constexpr FieldLimit kChecksItself = {.has_own_check = true};
+constexpr FieldLimit Bytes(size_t bytes) { return {.bytes = bytes}; }
+constexpr FieldLimit Count(size_t count) { return {.bytes = kTextBytes, .count = count}; }
+
+// Fields that differ from the rule.
+constexpr Row kRows[] = {
+    // Kept for as long as the job is known, and in memory.
+    {"SubmitRequest.idempotency_key", Bytes(256)},
+    {"RerunJobRequest.idempotency_key", Bytes(256)},
+    // common/job/validate.h.
+    {"SubmitRequest.spec", kChecksItself},
+    {"PlanJobRequest.spec", kChecksItself},
+    // Up to 50,000 objects: rpc/code.cc.
+    {"PrepareObjectsRequest.objects", kChecksItself},
+    // coordinator/identity/directory.h.
+    {"SetSecretRequest.value", kChecksItself},
+    {"StreamLogsRequest.ranks", Count(common::kRanksMax)},
+    {"StreamLogsRequest.nodes", Count(common::kNodesMax)},
+    // A position of each stream of each rank.
+    {"StreamLogsRequest.resume", Count(2 * common::kRanksMax)},
+};
+
+std::string_view WithoutPackage(const FieldDescriptor& field) {
+  std::string_view name = field.full_name();
+  constexpr std::string_view kPackage = "muster.v1.";
+  if (name.starts_with(kPackage)) name.remove_prefix(kPackage.size());
+  return name;
+}
+
+absl::Status TooLongFor(const FieldDescriptor& field, size_t bytes, size_t most) {
+  return common::MakeProblem(absl::StatusCode::kInvalidArgument,
+                             {.code = "JC1004",
+                              .what = StrCat("the request's ", field.name(), " has ", bytes,
+                                             " bytes, of ", most, " that it may have"),
+                              .fix = "shorten it"});
+}
+
+absl::Status TooManyOf(const FieldDescriptor& field, size_t count, size_t most) {
+  return common::MakeProblem(absl::StatusCode::kInvalidArgument,
+                             {.code = "JC1004",
+                              .what = StrCat("the request's ", field.name(), " has ", count,
+                                             " entries, of ", most, " that it may have"),
+                              .fix = "name fewer per request"});
+}
+
+absl::Status CheckValue(const Message& message, const FieldDescriptor& field, int index,
+                        size_t most) {
+  const Reflection& reflection = *message.GetReflection();
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+    return CheckRequestLimits(index < 0 ? reflection.GetMessage(message, &field)
+                                        : reflection.GetRepeatedMessage(message, &field, index));
+  }
+  if (field.cpp_type() != FieldDescriptor::CPPTYPE_STRING) return absl::OkStatus();
+  std::string scratch;
+  const size_t bytes =
+      (index < 0 ? reflection.GetStringReference(message, &field, &scratch)
+                 : reflection.GetRepeatedStringReference(message, &field, index, &scratch))
+          .size();
+  return bytes > most ? TooLongFor(field, bytes, most) : absl::OkStatus();
+}
+
+absl::Status CheckField(const Message& message, const FieldDescriptor& field) {
+  const FieldLimit limit = LimitOf(field);
+  if (limit.has_own_check) return absl::OkStatus();
+  if (!field.is_repeated()) return CheckValue(message, field, -1, limit.bytes);
+  const int count = message.GetReflection()->FieldSize(message, &field);
+  if (static_cast<size_t>(count) > limit.count) return TooManyOf(field, count, limit.count);
+  if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE &&
+      field.cpp_type() != FieldDescriptor::CPPTYPE_STRING) {
+    return absl::OkStatus();
+  }
+  for (int i = 0; i < count; ++i) RETURN_IF_ERROR(CheckValue(message, field, i, limit.bytes));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+FieldLimit LimitOf(const FieldDescriptor& field) {
+  const std::string_view name = WithoutPackage(field);
+  for (const Row& row : kRows) {
+    if (row.field != name) continue;
+    FieldLimit limit = row.limit;
+    if (limit.count == 0) limit.count = kCount;
+    return limit;
+  }
+  return {.bytes = kTextBytes, .count = kCount};
+}
+
+absl::Status CheckRequestLimits(const Message& request) {
+  std::vector<const FieldDescriptor*> fields;
+  request.GetReflection()->ListFields(request, &fields);
+  for (const FieldDescriptor* field : fields) RETURN_IF_ERROR(CheckField(request, *field));
+  return absl::OkStatus();
+}
+
+}  // namespace muster::coordinator

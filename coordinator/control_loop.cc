@@ -9,6 +9,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/core/apply.h"
+#include "coordinator/core/replayed.h"
 #include "coordinator/core/timers.h"
 #include "coordinator/core/views.h"
 #include "coordinator/headroom.h"
@@ -28,13 +29,15 @@ absl::Status ControlLoop::Recover() {
   const Now now = clock_.Read();
   std::set<uint64_t> removed;
   ReplayCallbacks sink;
-  sink.snapshot = [&](const v1::Snapshot& snapshot) { RestoreSnapshot(state_, snapshot, now); };
+  sink.snapshot = [&](const v1::Snapshot& snapshot) {
+    return ReplaySnapshot(state_, snapshot, now);
+  };
   sink.key = [&](const std::string& owner, const std::string& key, uint64_t job,
                  uint64_t spec_hash) { RestoreKey(state_, owner, key, job, spec_hash); };
   sink.event = [&](const v1::Event& event) {
     if (event.has_job_removed()) removed.insert(event.job());
-    Apply(state_, event, now);
     ++events_since_snapshot_;
+    return ReplayEvent(state_, event, now);
   };
   RETURN_IF_ERROR(journal_.Replay(sink));
   for (const auto& [id, job] : state_.jobs) {

@@ -12,16 +12,14 @@
 namespace muster::coordinator {
 namespace {
 
-constexpr uint32_t kSnapshotFormat = 1;
-
 v1::JobRecord& JobOf(ClusterState& state, const v1::Event& event) {
   const auto found = state.jobs.find(event.job());
-  CHECK(found != state.jobs.end());
+  CHECK(found != state.jobs.end());  // our own decision; from a disk: ReplayEvent refuses it
   return found->second;
 }
 
 v1::Attempt& NewestAttempt(v1::JobRecord& job) {
-  CHECK(!job.attempts().empty());
+  CHECK(!job.attempts().empty());  // our own decision; from a disk: ReplayEvent refuses it
   return *job.mutable_attempts()->rbegin();
 }
 
@@ -29,6 +27,7 @@ v1::NodePart& PartOf(v1::JobRecord& job, const v1::Event& event) {
   for (v1::NodePart& part : *NewestAttempt(job).mutable_parts()) {
     if (part.node() == event.node()) return part;
   }
+  // Decisions name parts that they looked up; from a disk: ReplayEvent refuses it.
   CHECK(false && "an event names a node that has no part in the attempt");
 }
 
@@ -183,8 +182,8 @@ void ApplyAttemptEnded(ClusterState& state, const v1::Event& event) {
 void ApplyJobStateChanged(ClusterState& state, const v1::Event& event, Now now) {
   v1::JobRecord& job = JobOf(state, event);
   const v1::JobStateChanged& change = event.job_state_changed();
-  CHECK(change.from() == job.state());
-  CHECK(IsLegalEdge(change.from(), change.to()));
+  // Rules take `from` from the job, and each edge from the table; from a disk: ReplayEvent refuses it.
+  CHECK(change.from() == job.state() && IsLegalEdge(change.from(), change.to()));
   job.set_state(change.to());
   job.set_state_ms(event.at_ms());
   job.set_reason(change.reason());
@@ -298,7 +297,7 @@ void SetNodeState(ClusterState& state, Node& node, v1::NodeState to, int64_t at_
 
 void ForgetNode(ClusterState& state, const std::string& name) {
   const auto found = state.nodes.find(name);
-  CHECK(found != state.nodes.end());
+  CHECK(found != state.nodes.end());  // our own decision; from a disk: ReplayEvent refuses it
   SetNodeState(state, found->second, v1::NODE_STATE_ALIVE,
                0);  // no longer counted as silent or lost
   state.nodes.erase(found);
@@ -319,7 +318,7 @@ void ApplyNodeRegistered(ClusterState& state, const v1::Event& event, Now now) {
 
 void ApplyNodeStateChanged(ClusterState& state, const v1::Event& event) {
   const auto found = state.nodes.find(event.node());
-  CHECK(found != state.nodes.end());
+  CHECK(found != state.nodes.end());  // our own decision; from a disk: ReplayEvent refuses it
   const v1::NodeStateChanged& change = event.node_state_changed();
   v1::NodeRecord& record = found->second.record;
   if (change.set_drain()) {
@@ -340,7 +339,7 @@ void ApplyNodeStateChanged(ClusterState& state, const v1::Event& event) {
 
 void ApplyNodeContact(ClusterState& state, const v1::Event& event, Now now) {
   const auto found = state.nodes.find(event.node());
-  CHECK(found != state.nodes.end());
+  CHECK(found != state.nodes.end());  // our own decision; from a disk: ReplayEvent refuses it
   Node& node = found->second;
   const v1::NodeContact& contact = event.node_contact();
   const bool cleared = contact.cleared() || (node.cleared && node.session == contact.session());
@@ -480,8 +479,7 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
     case v1::Event::kNotified:
       break;  // facts for the history; nothing in the state depends on them
     case v1::Event::WHAT_NOT_SET:
-      CHECK(event.skippable());
-      break;
+      break;  // of a newer version; the replay refuses those that may not be skipped
   }
   if (const auto job = state.jobs.find(event.job());
       job != state.jobs.end() && IsJournaled(event)) {
@@ -505,7 +503,7 @@ v1::Snapshot MakeSnapshot(const ClusterState& state) {
 }
 
 void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now) {
-  CHECK(snapshot.format() == kSnapshotFormat);
+  CHECK(snapshot.format() == kSnapshotFormat);  // ReplaySnapshot refuses any other
   state.next_seq = snapshot.seq() + 1;
   state.next_job_id = snapshot.next_job_id();
   for (const v1::JobRecord& job : snapshot.jobs()) {

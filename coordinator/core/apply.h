@@ -5,6 +5,9 @@
 
 namespace muster::coordinator {
 
+// Of snapshots.
+inline constexpr uint32_t kSnapshotFormat = 1;
+
 // `now` arms the timers that the event starts; on replay it is the time of the restart.
 void Apply(ClusterState& state, const v1::Event& event, Now now);
 

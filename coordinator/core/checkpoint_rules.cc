@@ -85,6 +85,20 @@ std::optional<v1::Event> OutputsConsequence(const v1::JobRecord& job, const v1::
                  absl::StrCat("only those of the newest ", common::kOutputsKept, " are kept"), now);
 }
 
+// A part of a step that the attempt has not begun. A job chooses how many steps it leaves unfinished,
+// and each report looks at all of them.
+absl::Status JudgeNewStep(const v1::JobRecord& job, const v1::CheckpointPartReady& part) {
+  const auto unfinished = std::count_if(
+      job.checkpoints().begin(), job.checkpoints().end(), [](const v1::Checkpoint& checkpoint) {
+        return checkpoint.state() == v1::CHECKPOINT_STATE_UPLOADING;
+      });
+  if (unfinished < kUnfinishedCheckpointsMax) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "step ", part.step(), " would be the ", unfinished + 1,
+      "th checkpoint of the job that lacks parts; the limit is ", kUnfinishedCheckpointsMax,
+      "; fix: let each rank save its part of every step that it names"));
+}
+
 absl::Status JudgeFile(const v1::CheckpointFile& file) {
   constexpr size_t kPathBytesMax = 1'024;
   constexpr uint64_t kFileBytesMax = 1ull << 53;  // exact in a double
@@ -214,6 +228,9 @@ absl::Status JudgePart(const ClusterState& state, const PartSender& sender,
       part.step() < common::kOutputsStep) {
     return absl::InvalidArgumentError(
         absl::StrCat("part ", part.part(), " of ", part.parts(), " is not valid"));
+  }
+  if (known == nullptr && part.step() != common::kOutputsStep) {
+    if (absl::Status step = JudgeNewStep(job, part); !step.ok()) return step;
   }
   // Names and sizes first: what follows may use them.
   absl::Status files = JudgeFiles(FilesOf(state, part.job(), part.attempt(), part.step()), part);

@@ -11,6 +11,9 @@
 
 namespace muster::coordinator {
 
+// Checkpoints of one job that lack parts; parts of more steps are refused.
+inline constexpr int kUnfinishedCheckpointsMax = 1'000;
+
 // OK if the part may be recorded. ALREADY_EXISTS: it is already recorded, acknowledge it again.
 // PERMISSION_DENIED: the attempt was not assigned to this incarnation of the node's worker. Any
 // other status is the reason to refuse it.

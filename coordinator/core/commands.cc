@@ -46,10 +46,11 @@ void FillLaunch(const ClusterState& state, const v1::JobRecord& job, const v1::A
   launch->set_resume_step(attempt.resume_step());
   if (attempt.resume_step() < 0) return;
   const v1::Checkpoint* from = ResumedCheckpoint(job, attempt);
-  CHECK(from != nullptr);  // kept while an attempt starts from it: checkpoint_rules.cc
+  CHECK(from != nullptr);  // kept while an attempt starts from it; from a disk: replayed.cc
   launch->set_resume_file_count(from->file_count());
   launch->set_resume_attempt(from->attempt());
-  if (state.nodes.at(part.node()).record.facts().protocol() >= kProtocolListsResumeFiles) return;
+  const Node* node = FindNode(state, part.node());
+  if (node == nullptr || node->record.facts().protocol() >= kProtocolListsResumeFiles) return;
   *launch->mutable_resume_files() = FilesOf(state, job.id(), from->attempt(), from->step());
 }
 
@@ -70,7 +71,7 @@ void FillHold(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::No
     return;
   }
   hold->set_workdir(job.spec().workdir());
-  hold->set_program(job.spec().command(0));
+  if (!job.spec().command().empty()) hold->set_program(job.spec().command(0));
   const auto path = job.spec().env().find("PATH");
   if (path != job.spec().env().end()) hold->set_search_path(path->second);
 }

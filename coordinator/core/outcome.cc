@@ -76,19 +76,31 @@ bool SavedSomething(const v1::JobRecord& job, const v1::Attempt& attempt) {
                      });
 }
 
-// How the attempt failed, if it failed within seconds of its start without saving anything;
-// otherwise empty.
-std::string QuickFailure(const ClusterState& state, const v1::JobRecord& job,
-                         const v1::Attempt& attempt) {
-  if (attempt.cause() != v1::STOP_CAUSE_RANK_FAILED || !attempt.has_culprit()) return "";
-  if (!IsOwnFailure(attempt.culprit())) return "";
+// A rank failed within seconds of the start, and nothing was saved.
+bool FailedAtOnce(const ClusterState& state, const v1::JobRecord& job, const v1::Attempt& attempt) {
+  if (attempt.cause() != v1::STOP_CAUSE_RANK_FAILED || !attempt.has_culprit()) return false;
   const int64_t began = attempt.running_ms() > 0 ? attempt.running_ms() : attempt.started_ms();
   // Measured on the failing node's monotonic clock if known.
   const int64_t lasted = attempt.culprit().since_start_us() > 0
                              ? attempt.culprit().since_start_us() / 1000
                              : attempt.stopping_ms() - began;
-  if (lasted > state.settings.quick_failure_ms) return "";
-  if (SavedSomething(job, attempt)) return "";
+  return lasted <= state.settings.quick_failure_ms && !SavedSomething(job, attempt);
+}
+
+// How many of the newest attempts in a row, of those that the record has: enough for any pause.
+uint32_t FailedAtOnceInARow(const ClusterState& state, const v1::JobRecord& job) {
+  const auto& attempts = job.attempts();
+  const auto other = std::find_if_not(
+      attempts.rbegin(), attempts.rend(),
+      [&](const v1::Attempt& attempt) { return FailedAtOnce(state, job, attempt); });
+  return static_cast<uint32_t>(std::distance(attempts.rbegin(), other));
+}
+
+// How the attempt failed, if it failed within seconds of its start without saving anything, and
+// would again; otherwise empty.
+std::string QuickFailure(const ClusterState& state, const v1::JobRecord& job,
+                         const v1::Attempt& attempt) {
+  if (!FailedAtOnce(state, job, attempt) || !IsOwnFailure(attempt.culprit())) return "";
   const v1::RankExit& culprit = attempt.culprit();
   return absl::StrCat("code ", culprit.exit_code(), " signal ", culprit.signal(), " ",
                       culprit.error_message());
@@ -103,6 +115,13 @@ bool CountsAsNodeLoss(v1::StopCause cause) {
 int64_t PauseMs(const Settings& settings, uint32_t before) {
   return std::min(settings.backoff_max_ms,
                   settings.backoff_first_ms << std::min<uint32_t>(before, 20));
+}
+
+// After someone's SIGKILL or SIGTERM a job restarts at once; one that is killed again within seconds
+// of each start (or kills itself) must not take the cluster's time with starts.
+int64_t PauseAfterFailure(const ClusterState& state, const v1::JobRecord& job, bool is_own) {
+  const uint32_t in_a_row = FailedAtOnceInARow(state, job) + (is_own ? 1 : 0);
+  return in_a_row < 2 ? 0 : PauseMs(state.settings, in_a_row - 2);
 }
 
 std::string InPause(int64_t pause_ms) {
@@ -229,7 +248,7 @@ v1::JobStateChanged AfterFailure(const ClusterState& state, const v1::JobRecord&
                               " times the same way within seconds of its start, so the remaining ",
                               budget - job.failures(), " restarts are skipped", spoke));
   }
-  const int64_t pause = quick.empty() ? 0 : PauseMs(state.settings, job.failures());
+  const int64_t pause = PauseAfterFailure(state, job, !quick.empty());
   v1::JobStateChanged change =
       Change(job, pause > 0 ? v1::JOB_STATE_RESTARTING : v1::JOB_STATE_QUEUED,
              absl::StrCat(attempt.reason(), "; restarts ", InPause(pause), NextStart(job),

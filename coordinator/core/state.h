@@ -140,6 +140,7 @@ struct ClusterState {
   Asides asides;               // of the queue, not journaled
   std::set<uint64_t> active;   // live ones that are not QUEUED
   std::vector<uint64_t> finished;  // final since TakeFinished
+  std::set<uint64_t> unsettled;    // jobs with more consequences than one turn takes: turn.cc
   v1::DiskSpace disk;              // of the data directory, when it last crossed the border
   bool schedule_needed = true;     // something that placement depends on has changed
 };

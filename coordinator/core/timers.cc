@@ -81,6 +81,7 @@ std::optional<int64_t> FencedAtMonoMs(const ClusterState& state, const v1::JobRe
 }
 
 std::optional<int64_t> NextDeadlineMonoMs(const ClusterState& state) {
+  if (!state.unsettled.empty()) return 0;  // long past
   std::optional<int64_t> deadline;
   for (const auto& [name, node] : state.nodes) Sooner(deadline, SilentAtMonoMs(state, node));
   for (const uint64_t id : state.active) AddJob(state, state.jobs.at(id), deadline);

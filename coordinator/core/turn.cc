@@ -1,11 +1,9 @@
 #include "coordinator/core/turn.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <utility>
 
-#include "common/status.h"
 #include "coordinator/core/apply.h"
 #include "coordinator/core/checkpoint_files.h"
 #include "coordinator/core/commands.h"
@@ -17,14 +15,16 @@
 namespace muster::coordinator {
 namespace {
 
-// More consequences for one job in one turn than any chain of rules can produce: a rule that fires
-// forever is a bug.
-constexpr int kConsequencesMax = 1000;
+// Of one job in one turn. What a job left or lost may have more (each part of a gang whose nodes were
+// lost, each checkpoint that its attempt did not complete): the next turn, which is due at once
+// (NextDeadlineMonoMs), continues.
+constexpr int kConsequencesPerTurn = 256;
 
 // Collects a turn's effects while it changes the state event by event.
 class TurnBuilder {
  public:
-  TurnBuilder(ClusterState& state, Now now) : state_(state), now_(now) {}
+  TurnBuilder(ClusterState& state, Now now)
+      : state_(state), now_(now), touched_jobs_(std::exchange(state.unsettled, {})) {}
 
   void Take(const Input& input) {
     Decision decision = Decide(state_, input, now_);
@@ -49,16 +49,20 @@ class TurnBuilder {
     }
     while (!touched_jobs_.empty()) {
       const uint64_t id = touched_jobs_.extract(touched_jobs_.begin()).value();
-      for (int count = 0;; ++count) {
-        CHECK(count < kConsequencesMax);
-        const auto job = state_.jobs.find(id);
-        if (job == state_.jobs.end()) break;
-        auto event = JobConsequence(state_, job->second, now_);
-        if (!event.has_value()) break;
-        Commit(*std::move(event));
-      }
+      if (!state_.unsettled.contains(id)) Settle(id);
       touched_jobs_.erase(id);
     }
+  }
+
+  void Settle(uint64_t id) {
+    for (int count = 0; count < kConsequencesPerTurn; ++count) {
+      const auto job = state_.jobs.find(id);
+      if (job == state_.jobs.end()) return;
+      auto event = JobConsequence(state_, job->second, now_);
+      if (!event.has_value()) return;
+      Commit(*std::move(event));
+    }
+    state_.unsettled.insert(id);
   }
 
   void ScheduleOnce() {
@@ -159,6 +163,8 @@ Turn TakeTurn(ClusterState& state, std::span<const Input> inputs, Now now) {
 }
 
 Turn ResumeAfterReplay(ClusterState& state, Now now) {
+  // The last run may have ended between two turns of one settlement, in any state of a job.
+  for (const auto& [id, job] : state.jobs) state.unsettled.insert(id);
   TurnBuilder builder(state, now);
   builder.TouchEverything();
   builder.SettleTouched();

@@ -12,6 +12,7 @@
 #include "common/strings.h"
 #include "coordinator/core/apply.h"
 #include "coordinator/core/checkpoint_files.h"
+#include "coordinator/core/replayed.h"
 #include "coordinator/sqlite/database.h"
 #include "coordinator/sqlite/journal.h"
 #include "coordinator/sqlite/replay.h"
@@ -31,11 +32,12 @@ absl::StatusOr<std::unique_ptr<Database>> OpenToRead(const std::string& path) {
 
 // Timers do not matter here: no clock.
 ReplayCallbacks SinkInto(ClusterState& state) {
-  return {.snapshot =
-              [&state](const v1::Snapshot& snapshot) { RestoreSnapshot(state, snapshot, Now{}); },
-          .key = [&state](const std::string& owner, const std::string& key, uint64_t job,
-                          uint64_t spec_hash) { RestoreKey(state, owner, key, job, spec_hash); },
-          .event = [&state](const v1::Event& event) { Apply(state, event, Now{}); }};
+  return {
+      .snapshot =
+          [&state](const v1::Snapshot& snapshot) { return ReplaySnapshot(state, snapshot, Now{}); },
+      .key = [&state](const std::string& owner, const std::string& key, uint64_t job,
+                      uint64_t spec_hash) { RestoreKey(state, owner, key, job, spec_hash); },
+      .event = [&state](const v1::Event& event) { return ReplayEvent(state, event, Now{}); }};
 }
 
 void AddUses(const v1::JobRecord& record, BlobUses& uses) {

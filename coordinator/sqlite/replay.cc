@@ -42,7 +42,7 @@ class Replayer {
     if (!snapshot.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
       return Damaged(StrCat("the snapshot at event ", seq, " cannot be read"));
     }
-    sink_.snapshot(snapshot);
+    RETURN_IF_ERROR(sink_.snapshot(snapshot));
     return seq;
   }
 
@@ -89,8 +89,7 @@ class Replayer {
                                          " of a kind that this version does not know"),
                           .fix = "start the version of muster-coordinator that wrote it"});
     }
-    sink_.event(event);
-    return absl::OkStatus();
+    return sink_.event(event);
   }
 
   Database& database_;

@@ -34,13 +34,14 @@ struct JournalRecord {
   std::shared_ptr<const v1::Snapshot> snapshot;  // of the state after this record's events, or null
 };
 
-// Where replay puts what it finds, in this order: snapshot, keys of finished jobs, later events.
+// Where replay puts what it finds, in this order: snapshot, keys of finished jobs, later events. An
+// error ends the replay; DATA_LOSS says why what was found cannot be what was written.
 struct ReplayCallbacks {
-  std::function<void(const v1::Snapshot&)> snapshot;
+  std::function<absl::Status(const v1::Snapshot&)> snapshot;
   std::function<void(const std::string& owner, const std::string& key, uint64_t job,
                      uint64_t spec_hash)>
       key;
-  std::function<void(const v1::Event&)> event;
+  std::function<absl::Status(const v1::Event&)> event;
 };
 
 // Called on the journal's thread; must only enqueue.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coordinator/core/apply.h"
+#include "coordinator/core/replayed.h"
 #include "coordinator/core/timers.h"
 #include "coordinator/core/turn.h"
 #include "fuzz/harness.h"
@@ -47,11 +48,11 @@ class Cluster {
     for (v1::NodeRecord& node : *parsed.mutable_nodes())
       node.set_connected(false);  // as after a restart
     ClusterState restored;
-    RestoreSnapshot(restored, parsed, now_);
+    FUZZ_EXPECT(ReplaySnapshot(restored, parsed, now_).ok());
     FUZZ_EXPECT(Same(MakeSnapshot(restored), parsed));
 
     ClusterState replayed;
-    for (const v1::Event& event : journal_) Apply(replayed, event, now_);
+    for (const v1::Event& event : journal_) FUZZ_EXPECT(ReplayEvent(replayed, event, now_).ok());
     TakeFinished(replayed);
     FUZZ_EXPECT(replayed.jobs.size() == state_.jobs.size());
     FUZZ_EXPECT(replayed.nodes.size() == state_.nodes.size());

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "coordinator/core/replayed.h"
 #include "coordinator/core/state.h"
 #include "coordinator/core/timers.h"
 #include "coordinator/core/views.h"
@@ -11,6 +12,14 @@ namespace muster::sim {
 using coordinator::ClusterState;
 using coordinator::Turn;
 
+namespace {
+
+void Fits(const absl::Status& status) {
+  if (!status.ok()) throw Broken(std::string(status.message()));
+}
+
+}  // namespace
+
 common::Now SimCoordinator::Now() const {
   // Its wall clock differs by an hour from all others, and jumps with each life.
   return {queue_.now_ms() + 5'000'000,
@@ -18,7 +27,9 @@ common::Now SimCoordinator::Now() const {
 }
 
 void SimCoordinator::Replay(ClusterState& state, size_t first) const {
-  for (size_t i = first; i < durable_.size(); ++i) coordinator::Apply(state, durable_[i], Now());
+  for (size_t i = first; i < durable_.size(); ++i) {
+    Fits(coordinator::ReplayEvent(state, durable_[i], Now()));
+  }
   coordinator::TakeFinished(state);
 }
 
@@ -29,7 +40,7 @@ void SimCoordinator::Start() {
   armed_ms_ = -1;
   auto state = std::make_unique<ClusterState>();
   state->settings = settings_;
-  if (snapshot_size_ > 0) coordinator::RestoreSnapshot(*state, snapshot_, Now());
+  if (snapshot_size_ > 0) Fits(coordinator::ReplaySnapshot(*state, snapshot_, Now()));
   Replay(*state, snapshot_size_);
   // J11: the state from the snapshot equals the state from the beginning.
   ClusterState whole;

@@ -20,7 +20,7 @@ std::string MemoryJournal::ClusterId() const {
 absl::Status MemoryJournal::Replay(const ReplayCallbacks& sink) {
   std::lock_guard lock(tables_->mutex);
   const uint64_t after = tables_->snapshot.has_value() ? tables_->snapshot->seq() : 0;
-  if (tables_->snapshot.has_value()) sink.snapshot(*tables_->snapshot);
+  if (tables_->snapshot.has_value()) RETURN_IF_ERROR(sink.snapshot(*tables_->snapshot));
   for (const auto& [id, row] : tables_->jobs) {
     const v1::JobRecord& job = row.record;
     if (!job.idempotency_key().empty()) {
@@ -28,7 +28,7 @@ absl::Status MemoryJournal::Replay(const ReplayCallbacks& sink) {
     }
   }
   for (auto event = tables_->events.upper_bound(after); event != tables_->events.end(); ++event) {
-    sink.event(event->second);
+    RETURN_IF_ERROR(sink.event(event->second));
   }
   return absl::OkStatus();
 }

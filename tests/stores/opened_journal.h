@@ -91,11 +91,19 @@ struct Replayed {
 
 inline absl::StatusOr<Replayed> Replay(Journal& journal) {
   Replayed replayed;
-  const absl::Status status = journal.Replay(
-      {.snapshot = [&](const v1::Snapshot& snapshot) { replayed.snapshot = snapshot.seq(); },
-       .key = [&](const std::string& owner, const std::string& key, uint64_t job,
-                  uint64_t hash) { replayed.keys.push_back(owner + "/" + key); },
-       .event = [&](const v1::Event& event) { replayed.events.push_back(event.seq()); }});
+  const absl::Status status =
+      journal.Replay({.snapshot =
+                          [&](const v1::Snapshot& snapshot) {
+                            replayed.snapshot = snapshot.seq();
+                            return absl::OkStatus();
+                          },
+                      .key = [&](const std::string& owner, const std::string& key, uint64_t job,
+                                 uint64_t hash) { replayed.keys.push_back(owner + "/" + key); },
+                      .event =
+                          [&](const v1::Event& event) {
+                            replayed.events.push_back(event.seq());
+                            return absl::OkStatus();
+                          }});
   if (!status.ok()) return status;
   return replayed;
 }

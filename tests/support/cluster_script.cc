@@ -11,6 +11,7 @@
 #include "common/sha256.h"
 #include "common/version.h"
 #include "coordinator/core/plan.h"
+#include "coordinator/core/replayed.h"
 #include "coordinator/core/timers.h"
 #include "coordinator/core/views.h"
 
@@ -498,6 +499,10 @@ void ClusterScript::Advance(int64_t milliseconds, bool heartbeats) {
   }
 }
 
+void Fits(const absl::Status& status) {
+  if (!status.ok()) throw std::runtime_error(std::string(status.message()));
+}
+
 // The coordinator is killed and restarts from its last snapshot and its journal, `down` later; wall
 // time jumps by an hour.
 void ClusterScript::Restart(int64_t down_ms) {
@@ -506,8 +511,8 @@ void ClusterScript::Restart(int64_t down_ms) {
   fresh.settings = state_.settings;
   now_.mono_ms += down_ms;
   now_.wall_ms += 3'600'000;
-  coordinator::RestoreSnapshot(fresh, base_, now_);
-  for (const v1::Event& event : journal_) coordinator::Apply(fresh, event, now_);
+  Fits(coordinator::ReplaySnapshot(fresh, base_, now_));
+  for (const v1::Event& event : journal_) Fits(coordinator::ReplayEvent(fresh, event, now_));
   coordinator::TakeFinished(fresh);
   for (const auto& [id, job] : finished_) {
     if (!job.idempotency_key().empty()) {

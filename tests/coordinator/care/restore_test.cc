@@ -34,9 +34,13 @@ class RestoreTest : public SmallData {
     if (!journal.ok()) return found;
     *epoch = (*journal)->Epoch();
     const absl::Status replayed =
-        (*journal)->Replay({.snapshot = [&](const v1::Snapshot& snapshot) { found = snapshot; },
+        (*journal)->Replay({.snapshot =
+                                [&](const v1::Snapshot& snapshot) {
+                                  found = snapshot;
+                                  return absl::OkStatus();
+                                },
                             .key = [](const auto&, const auto&, uint64_t, uint64_t) {},
-                            .event = [](const v1::Event&) {}});
+                            .event = [](const v1::Event&) { return absl::OkStatus(); }});
     EXPECT_TRUE(replayed.ok()) << replayed;
     return found;
   }

@@ -1,0 +1,15 @@
+// Replays what a journal holds. Apply (apply.h) relies on each event following from those before it,
+// and a journal's bytes come from a disk: what does not fit is an error, and the state then is
+// useless. Pure: see state.h.
+#pragma once
+
+#include "absl/status/status.h"
+#include "coordinator/core/state.h"
+
+namespace muster::coordinator {
+
+// DATA_LOSS says what does not fit. FAILED_PRECONDITION: a newer version wrote the snapshot.
+absl::Status ReplaySnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now);
+absl::Status ReplayEvent(ClusterState& state, const v1::Event& event, Now now);
+
+}  // namespace muster::coordinator

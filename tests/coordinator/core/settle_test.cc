@@ -1,0 +1,195 @@
+// More consequences than one turn takes, and a journal that contradicts itself.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "common/version.h"
+#include "coordinator/core/apply.h"
+#include "coordinator/core/checkpoint_rules.h"
+#include "coordinator/core/replayed.h"
+#include "coordinator/core/timers.h"
+#include "coordinator/core/turn.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr size_t kOfOneTurnMax = 300;
+
+class SettleTest : public ::testing::Test {
+ protected:
+  SettleTest() {
+    WorkerRegisteredInput registered{1, {}};
+    v1::NodeFacts& facts = *registered.message.mutable_facts();
+    facts.set_name("a");
+    facts.set_protocol(common::kProtocol);
+    facts.set_incarnation(1);
+    facts.add_devices()->set_kind("cpu");
+    Take(registered);
+    v1::WorkerMessage cleared;
+    cleared.mutable_cleared();
+    Say(std::move(cleared));
+    SubmitInput submit;
+    v1::JobSpec& spec = *submit.request.mutable_spec();
+    spec.add_command("train");
+    spec.set_workdir("/");
+    spec.mutable_shape()->set_processes(1);
+    spec.mutable_shape()->mutable_device()->set_kind("cpu");
+    Take(submit);
+    v1::WorkerMessage held;
+    held.mutable_attempt_status()->set_job(1);
+    held.mutable_attempt_status()->set_master_port(20'000);
+    held.mutable_attempt_status()->set_ready(true);
+    Say(held);
+    held.mutable_attempt_status()->set_ranks_started(1);
+    Say(std::move(held));
+  }
+
+  Turn Keep(Turn turn) {
+    EXPECT_LE(turn.events.size(), kOfOneTurnMax);
+    for (const v1::Event& event : turn.events) {
+      if (IsJournaled(event)) journal_.push_back(event);
+    }
+    finished_.insert(finished_.end(), turn.finished.begin(), turn.finished.end());
+    return turn;
+  }
+  Turn Take(Input input) {
+    now_.mono_ms += 1'000;
+    return Keep(TakeTurn(state_, {&input, 1}, now_));
+  }
+  Turn Say(v1::WorkerMessage message) { return Take(WorkerSaidInput{1, "a", std::move(message)}); }
+
+  // Half of a checkpoint of two parts.
+  Turn SayHalf(int64_t step) {
+    v1::WorkerMessage message;
+    v1::CheckpointPartReady& part = *message.mutable_checkpoint_part();
+    part.set_job(1);
+    part.set_step(step);
+    part.set_parts(2);
+    return Say(std::move(message));
+  }
+  // As a journal has them that was written before there was a limit.
+  void AddHalves(int count) {
+    for (int step = 0; step < count; ++step) {
+      v1::Event event;
+      event.set_job(1);
+      event.set_seq(state_.next_seq);
+      event.mutable_checkpoint_part()->set_step(step);
+      event.mutable_checkpoint_part()->set_parts(2);
+      Apply(state_, event, now_);
+      journal_.push_back(event);
+    }
+  }
+  Turn EndRanks() {
+    v1::WorkerMessage ended;
+    v1::AttemptStatus& status = *ended.mutable_attempt_status();
+    status.set_job(1);
+    status.set_phase(v1::ATTEMPT_PHASE_ENDED);
+    status.add_exits();
+    return Say(std::move(ended));
+  }
+  // Nobody but the loop's own timer: returns the turns that it took.
+  int SettleByTimer() {
+    int turns = 0;
+    for (; NextDeadlineMonoMs(state_) <= now_.mono_ms && turns < 100; ++turns) {
+      const Input tick = TickInput{};
+      Keep(TakeTurn(state_, {&tick, 1}, now_));
+    }
+    return turns;
+  }
+  void ExpectSucceeded() {
+    ASSERT_EQ(finished_.size(), 1u);
+    EXPECT_EQ(finished_[0].state(), v1::JOB_STATE_SUCCEEDED);
+    EXPECT_TRUE(finished_[0].checkpoints().empty());
+    EXPECT_TRUE(state_.unsettled.empty());
+  }
+
+  ClusterState state_;
+  Now now_{10'000, 1'000'000, 10'000};
+  std::vector<v1::Event> journal_;
+  std::vector<v1::JobRecord> finished_;
+};
+
+TEST_F(SettleTest, UnfinishedCheckpointsByTheThousandAreRemovedOverSeveralTurns) {
+  ASSERT_EQ(state_.jobs.at(1).state(), v1::JOB_STATE_RUNNING);
+  AddHalves(1'100);
+  EndRanks();
+  EXPECT_TRUE(finished_.empty());
+  EXPECT_GE(SettleByTimer(), 4);
+  ExpectSucceeded();
+}
+
+TEST_F(SettleTest, AReplayContinuesWhatTheLastRunLeftUnsettled) {
+  AddHalves(1'100);
+  EndRanks();
+  ClusterState fresh;
+  for (const v1::Event& event : journal_) ASSERT_TRUE(ReplayEvent(fresh, event, now_).ok());
+  state_ = std::move(fresh);
+  Keep(ResumeAfterReplay(state_, now_));
+  EXPECT_TRUE(finished_.empty());
+  EXPECT_GE(SettleByTimer(), 3);
+  ExpectSucceeded();
+}
+
+TEST_F(SettleTest, AJobMayNotBeginCheckpointsWithoutEnd) {
+  AddHalves(kUnfinishedCheckpointsMax - 1);
+  SayHalf(5'000);
+  const Turn turn = SayHalf(5'001);
+  ASSERT_EQ(turn.commands.size(), 1u);
+  const v1::CheckpointAck& ack = turn.commands[0].message.checkpoint_ack();
+  EXPECT_TRUE(ack.refused());
+  EXPECT_NE(ack.reason().find("step 5001 would be the 1001th"), std::string::npos) << ack.reason();
+  // A further part of one that is known is taken.
+  v1::WorkerMessage other;
+  v1::CheckpointPartReady& part = *other.mutable_checkpoint_part();
+  part.set_job(1);
+  part.set_step(5'000);
+  part.set_part(1);
+  part.set_parts(2);
+  Say(std::move(other));
+  const v1::JobRecord& job = state_.jobs.at(1);
+  EXPECT_EQ(FindCheckpoint(job, 5'000, 0)->state(), v1::CHECKPOINT_STATE_COMMITTED);
+  EXPECT_EQ(FindCheckpoint(job, 5'001, 0), nullptr);
+}
+
+// Each event once damaged in a way that still parses: it is refused, or can be applied.
+TEST_F(SettleTest, AnEventThatDoesNotFollowFromThoseBeforeItIsRefused) {
+  const auto refuse = [&](v1::Event event) {
+    ClusterState state = state_;
+    const absl::Status status = ReplayEvent(state, event, now_);
+    EXPECT_TRUE(absl::IsDataLoss(status)) << event.ShortDebugString();
+    return std::string(status.message());
+  };
+  v1::Event event;
+  event.set_seq(77);
+  event.set_job(9);
+  event.mutable_reason_changed();
+  EXPECT_EQ(refuse(event), "event 77 does not follow from those before it: there is no job 9");
+  event.set_job(1);
+  event.mutable_part_ended();
+  event.set_node("b");
+  refuse(event);
+  event.mutable_job_state_changed()->set_from(v1::JOB_STATE_RUNNING);
+  event.mutable_job_state_changed()->set_to(v1::JOB_STATE_QUEUED);
+  refuse(event);
+  event.mutable_node_removed();
+  refuse(event);
+  event.mutable_attempt_started();
+  refuse(event);
+  event.mutable_attempt_started()->mutable_attempt()->add_parts()->set_node("a");
+  event.mutable_attempt_started()->mutable_attempt()->set_resume_step(7);
+  refuse(event);
+}
+
+TEST_F(SettleTest, ASnapshotThatContradictsItselfOrIsOfANewerFormatIsRefused) {
+  v1::Snapshot snapshot = MakeSnapshot(state_);
+  ClusterState state;
+  EXPECT_TRUE(ReplaySnapshot(state, snapshot, now_).ok());
+  snapshot.mutable_jobs(0)->clear_attempts();
+  EXPECT_TRUE(absl::IsDataLoss(ReplaySnapshot(state, snapshot, now_)));
+  snapshot.set_format(2);
+  EXPECT_TRUE(absl::IsFailedPrecondition(ReplaySnapshot(state, snapshot, now_)));
+}
+
+}  // namespace
+}  // namespace muster::coordinator

@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/files.h"
 #include "common/limits.h"
+#include "common/node_shortage.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "worker/attempt_processes.h"
@@ -28,9 +29,21 @@ constexpr int kExitNoImage = 126;
 std::string FixFor(const absl::Status& status) {
   if (absl::IsUnavailable(status))
     return "; fix: raise the worker's limit of open files (ulimit -n)";
+  if (absl::IsAborted(status)) return "; fix: raise the node's limit of processes (ulimit -u)";
   return absl::IsResourceExhausted(status)
              ? "; fix: free space on the disk of that node's --state-dir"
              : "";
+}
+
+// Others on the node use it up: what the attempt needs is there again once they end.
+bool IsShort(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) ||
+         absl::IsAborted(status);
+}
+
+AttemptEndedInput NeverLaunched(const AttemptKey& key, const std::string& failure, bool is_short) {
+  return {key, is_short ? common::kEndedForShortage : "never launched", failure,
+          is_short ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED : v1::STOP_CAUSE_LAUNCH_FAILED};
 }
 
 // Not synced: after a power failure the boot id already shows that the attempt is dead. Read back
@@ -107,8 +120,16 @@ void AttemptProcesses::HoldNow(const HoldPortsAction& action,
   if (order.count() == 0)
     return callbacks_.input(PortsHeldInput{.key = action.key, .preparation = preparation});
   absl::StatusOr<std::vector<HeldPort>> held = ports_.Hold(order.count(), order.contiguous());
-  if (!held.ok())
-    return callbacks_.input(PortsHeldInput{action.key, 0, common::MessageOf(held.status())});
+  if (!held.ok() && order.count() == 1 && order.purpose() == common::kMasterPortOfOneNode) {
+    held = PortHolder::HoldOutside();
+  }
+  if (!held.ok()) {
+    PortsHeldInput none{
+        action.key, 0,
+        common::StrCat("node ", setup_.node, ": ", common::MessageOf(held.status()))};
+    none.is_short = true;
+    return callbacks_.input(none);
+  }
   const uint32_t first = held->front().port;
   held_[action.key] = *std::move(held);
   callbacks_.input(PortsHeldInput{action.key, first, "", false, preparation});
@@ -156,8 +177,10 @@ void AttemptProcesses::PrepareNow(const PrepareAction& action,
   if (!status.ok()) {
     RemoveSecrets(paths, action.key);
     return callbacks_.input(PreparedInput{
-        action.key, common::StrCat("node ", setup_.node, " cannot prepare the attempt: ",
-                                   common::MessageOf(status), FixFor(status))});
+        action.key,
+        common::StrCat("node ", setup_.node,
+                       " cannot prepare the attempt: ", common::MessageOf(status), FixFor(status)),
+        IsShort(status)});
   }
   EndOlderAttempts(action.key, [this, key = action.key] {
     callbacks_.input(PreparedInput{key, ""});
@@ -327,22 +350,21 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
     held_.erase(key);
     RemoveCgroups(order);
     return callbacks_.input(
-        AttemptEndedInput{key, "never launched",
-                          common::StrCat("node ", setup_.node,
-                                         " cannot limit the ranks: ", common::MessageOf(limited)),
-                          v1::STOP_CAUSE_LAUNCH_FAILED});
+        NeverLaunched(key,
+                      common::StrCat("node ", setup_.node,
+                                     " cannot limit the ranks: ", common::MessageOf(limited)),
+                      IsShort(limited)));
   }
   absl::StatusOr<std::unique_ptr<ShimClient>> client =
       ShimClient::Spawn(setup_.shim_binary, order, fds);
   held_.erase(key);  // the shim has its own copies
   if (!client.ok()) {
     RemoveCgroups(order);
-    return callbacks_.input(AttemptEndedInput{
-        key, "never launched",
-        common::StrCat("node ", setup_.node, " cannot start the supervisor: ",
-                       common::MessageOf(client.status()), FixFor(client.status())),
-        absl::IsUnavailable(client.status()) ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED
-                                             : v1::STOP_CAUSE_LAUNCH_FAILED});
+    return callbacks_.input(
+        NeverLaunched(key,
+                      common::StrCat("node ", setup_.node, " cannot start the supervisor: ",
+                                     common::MessageOf(client.status()), FixFor(client.status())),
+                      IsShort(client.status())));
   }
   Shim& shim = shims_[key];
   shim.client = *std::move(client);

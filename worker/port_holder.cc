@@ -21,6 +21,7 @@ using common::ErrnoStatus;
 using common::UniqueFd;
 
 constexpr uint16_t kLowestPort = 1024;
+constexpr int kReservedPortsMax = 64;  // more than Reserved knows
 
 bool Reserved(uint32_t port) {
   return port == 29400 || port == 29500 || common::IsDevicePort(port);
@@ -100,6 +101,18 @@ absl::StatusOr<HeldPort> PortHolder::HoldExactly(uint16_t port) {
   }
   ASSIGN_OR_RETURN(const uint16_t bound, PortOf(fd->get()));
   return HeldPort{bound, *std::move(fd)};
+}
+
+absl::StatusOr<std::vector<HeldPort>> PortHolder::HoldOutside() {
+  std::vector<HeldPort> refused;  // held until another one is found
+  for (int tries = 0; tries < kReservedPortsMax; ++tries) {
+    ASSIGN_OR_RETURN(HeldPort any, HoldExactly(0));
+    refused.push_back(std::move(any));
+    if (Reserved(refused.back().port)) continue;
+    refused.erase(refused.begin(), refused.end() - 1);
+    return refused;
+  }
+  return absl::ResourceExhaustedError("no port is free; fix: end what binds them on this node");
 }
 
 absl::StatusOr<std::vector<HeldPort>> PortHolder::Hold(uint32_t count, bool contiguous) {

@@ -183,7 +183,9 @@ absl::StatusOr<std::unique_ptr<ShimClient>> ShimClient::Spawn(
   if (pid < 0) {
     unlink(LaunchPath(launch.attempt_dir).c_str());  // nothing was started, so it may be retried
     errno = -pid;
-    return ErrnoStatus(common::StrCat("cannot start ", shim_binary));
+    const absl::Status status = ErrnoStatus(common::StrCat("cannot start ", shim_binary));
+    // The node has no more processes: as with descriptors, others use them up.
+    return pid == -EAGAIN ? absl::AbortedError(common::MessageOf(status)) : status;
   }
   return std::unique_ptr<ShimClient>(new ShimClient(std::move(launch), std::move(ours), pid, true));
 }

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "common/limits.h"
+#include "common/node_shortage.h"
 #include "common/status.h"
 #include "common/text.h"
 #include "common/version.h"
@@ -58,7 +59,7 @@ void FillLaunch(const ClusterState& state, const v1::JobRecord& job, const v1::A
 void FillHold(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
               v1::HoldPorts* hold) {
   Address(hold, job, attempt);
-  hold->set_purpose("master");
+  hold->set_purpose(attempt.parts_size() > 1 ? common::kMasterPort : common::kMasterPortOfOneNode);
   hold->set_count(part.group_rank() == 0 ? 1 : 0);
   hold->set_first_rank(part.first_rank());
   hold->set_owner(job.owner());

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/node_shortage.h"
 #include "coordinator/core/first_cause.h"
 #include "coordinator/core/last_words.h"
 #include "coordinator/core/lasting_failure.h"
@@ -187,6 +188,31 @@ v1::JobStateChanged AfterNodeLoss(const ClusterState& state, const v1::JobRecord
   return change;
 }
 
+// It could not start because others used up what its node has.
+bool LackedRoom(const v1::Attempt& attempt) {
+  if (attempt.cause() == v1::STOP_CAUSE_RANK_FAILED) {
+    return attempt.has_culprit() && common::IsShortage(attempt.culprit().launch_errno());
+  }
+  return attempt.cause() == v1::STOP_CAUSE_LAUNCH_INTERRUPTED &&
+         std::any_of(attempt.parts().begin(), attempt.parts().end(), [](const v1::NodePart& part) {
+           return part.how_ended() == common::kEndedForShortage;
+         });
+}
+
+// Waits, as for devices: however long others use it up, that takes no restart from this job.
+v1::JobStateChanged AfterShortage(const ClusterState& state, const v1::JobRecord& job,
+                                  const v1::Attempt& attempt) {
+  const auto& attempts = job.attempts();
+  const auto other = std::find_if_not(attempts.rbegin(), attempts.rend(), LackedRoom);
+  const auto in_a_row = static_cast<uint32_t>(std::distance(attempts.rbegin(), other));
+  const int64_t pause = PauseMs(state.settings, in_a_row - 1);
+  v1::JobStateChanged change = Change(job, v1::JOB_STATE_RESTARTING,
+                                      absl::StrCat(attempt.reason(), "; restarts ", InPause(pause),
+                                                   NextStart(job), " (this uses up no restart)"));
+  change.set_backoff_ms(static_cast<uint32_t>(pause));
+  return change;
+}
+
 // A program that kills its own supervisor must not restart endlessly.
 v1::JobStateChanged AfterSupervisorLoss(const ClusterState& state, const v1::JobRecord& job,
                                         const v1::Attempt& attempt) {
@@ -297,6 +323,7 @@ v1::JobStateChanged JudgeJob(const ClusterState& state, const v1::JobRecord& job
       attempt.cause() == v1::STOP_CAUSE_LAUNCH_FAILED) {
     return Final(job, attempt, v1::JOB_STATE_FAILED, attempt.reason());
   }
+  if (LackedRoom(attempt)) return AfterShortage(state, job, attempt);
   if (CountsAsNodeLoss(attempt.cause())) return AfterNodeLoss(state, job, attempt);
   if (attempt.cause() == v1::STOP_CAUSE_SUPERVISOR_LOST) {
     return AfterSupervisorLoss(state, job, attempt);

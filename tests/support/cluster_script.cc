@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/node_shortage.h"
 #include "common/sha256.h"
 #include "common/version.h"
 #include "coordinator/core/plan.h"
@@ -291,7 +292,7 @@ const v1::Attempt& ClusterScript::AttemptOf(uint64_t job) const {
   return *live->second.attempts().rbegin();
 }
 
-// status NODE JOB.ATTEMPT [port=N] [started=N] [phase=ended] [failure=text] [pending=1]
+// status NODE JOB.ATTEMPT [port=N] [started=N] [phase=ended] [failure=text] [short=text] [pending=1]
 void ClusterScript::Status(const Words& words, Options& options) {
   const std::pair<std::string, std::string> id = absl::StrSplit(words.at(2), '.');
   const AttemptKey key{Number(id.first), Number(id.second)};
@@ -318,6 +319,12 @@ void ClusterScript::Status(const Words& words, Options& options) {
   if (options.contains("failure")) {
     status.set_failure(Option(options, "failure", ""));
     status.set_failure_cause(v1::STOP_CAUSE_LAUNCH_FAILED);
+  }
+  if (options.contains("short")) {  // others use up what the node has
+    status.set_phase(v1::ATTEMPT_PHASE_ENDED);
+    status.set_how_ended(common::kEndedForShortage);
+    status.set_failure(Option(options, "short", ""));
+    status.set_failure_cause(v1::STOP_CAUSE_LAUNCH_INTERRUPTED);
   }
   if (options.contains("doing")) {
     status.mutable_preparation()->set_doing(Option(options, "doing", ""));

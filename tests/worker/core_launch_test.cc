@@ -1,4 +1,5 @@
 #include "common/limits.h"
+#include "common/node_shortage.h"
 #include "common/shim_protocol.h"
 #include "tests/worker/core_fixture.h"
 #include "worker/core/stages.h"
@@ -121,6 +122,30 @@ TEST_F(LaunchTest, PortsThatCannotBeHeldEndTheAttempt) {
   const auto status = LastStatus(Say(PortsHeldInput{kKey, 0, "no free port in 20000-20001"}));
   EXPECT_EQ(status.phase(), v1::ATTEMPT_PHASE_ENDED);
   EXPECT_EQ(status.failure(), "no free port in 20000-20001");
+}
+
+TEST_F(LaunchTest, WhatOthersUseUpOnTheNodeIsToldApartFromTheJobsOwnFailures) {
+  Connect();
+  v1::CoordinatorMessage hold;
+  hold.mutable_hold_ports()->set_job(42);
+  Command(hold);
+  PortsHeldInput none{kKey, 0, "no free port in 20000-20001"};
+  none.is_short = true;
+  auto status = LastStatus(Say(none));
+  EXPECT_EQ(status.how_ended(), common::kEndedForShortage);
+  EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_LAUNCH_INTERRUPTED);
+
+  const AttemptKey next{42, 1};
+  Command(Launch(next));
+  status = LastStatus(Say(PreparedInput{next, "no space left on device", true}));
+  EXPECT_EQ(status.how_ended(), common::kEndedForShortage);
+  EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_LAUNCH_INTERRUPTED);
+
+  const AttemptKey last{42, 2};
+  Command(Launch(last));
+  status = LastStatus(Say(PreparedInput{last, "permission denied"}));
+  EXPECT_EQ(status.how_ended(), "never launched");
+  EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_LAUNCH_FAILED);
 }
 
 TEST_F(LaunchTest, EveryRankStartedMakesItRunning) {

@@ -107,6 +107,16 @@ TEST(PortHolder, ReservedPortsAreNeverGiven) {
             "no 1 ports free in 60000-60031; fix: give the worker a wider --port-range");
 }
 
+TEST(PortHolder, WhereTheRangeIsUsedUpTheKernelChoosesAPortThatIsHeldAsWell) {
+  const auto outside = PortHolder::HoldOutside();
+  ASSERT_TRUE(outside.ok()) << outside.status();
+  ASSERT_EQ(outside->size(), 1u);
+  const uint16_t port = outside->front().port;
+  EXPECT_GE(port, 1024);
+  EXPECT_EQ(Listen(AF_INET, port, Reuse::kAddress), 0);
+  EXPECT_EQ(Listen(AF_INET, port, Reuse::kNo), EADDRINUSE);
+}
+
 TEST(PortHolder, ARangeIsParsedOrRefusedWithTheFix) {
   const auto range = ParsePortRange("21000-21999");
   ASSERT_TRUE(range.ok());

@@ -46,11 +46,13 @@ struct PortsHeldInput {
   std::string failure;               // empty: prepared, checked and held
   bool would_fail_again = false;     // caused by the job: a missing command or directory
   v1::Preparation preparation = {};  // of an order with a spec; of a failed one: if its setup ran
+  bool is_short = false;             // others use up what the node has: common/node_shortage.h
 };
 // Answers PrepareAction.
 struct PreparedInput {
   AttemptKey key;
   std::string failure;
+  bool is_short = false;  // others use up what the node has: common/node_shortage.h
 };
 // Answers FetchAction. `damaged`: the coordinator's files do not match their hashes, or are gone.
 struct FetchedInput {

@@ -1,5 +1,6 @@
 // The coordinator's commands, after the epoch check. Pure.
 #include "absl/strings/str_cat.h"
+#include "common/node_shortage.h"
 #include "worker/core/stages.h"
 #include "worker/core/steps.h"
 
@@ -30,6 +31,10 @@ std::string Superseded(const WorkerState& state, const AttemptKey& key) {
     return absl::StrCat("superseded by attempt ", at->first.attempt);
   }
   return "";
+}
+
+const char* HowNeverLaunched(bool is_short) {
+  return is_short ? common::kEndedForShortage : "never launched";
 }
 
 void OnHoldPorts(Step& step, const v1::HoldPorts& hold) {
@@ -212,7 +217,7 @@ void OnPortsHeld(Step& step, const PortsHeldInput& input) {
   }
   if (!input.failure.empty()) {
     return EndAttempt(step, *attempt,
-                      {"never launched", input.failure,
+                      {HowNeverLaunched(input.is_short), input.failure,
                        input.would_fail_again ? v1::STOP_CAUSE_LAUNCH_FAILED
                                               : v1::STOP_CAUSE_LAUNCH_INTERRUPTED});
   }
@@ -225,8 +230,10 @@ void OnPrepared(Step& step, const PreparedInput& input) {
   Attempt* attempt = step.Find(input.key);
   if (attempt == nullptr || attempt->stage != Stage::kPreparing) return;
   if (!input.failure.empty()) {
-    return EndAttempt(step, *attempt,
-                      {"never launched", input.failure, v1::STOP_CAUSE_LAUNCH_FAILED});
+    return EndAttempt(
+        step, *attempt,
+        {HowNeverLaunched(input.is_short), input.failure,
+         input.is_short ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED : v1::STOP_CAUSE_LAUNCH_FAILED});
   }
   if (!Resumes(attempt->launch)) return SpawnNow(step, *attempt);
   Move(*attempt, Change::kFetch);

@@ -134,7 +134,7 @@ class ChunkSource {
       for (size_t have = 0; have < wanted;) {
         const absl::StatusOr<size_t> count = stream_->Read(data->data() + have, wanted - have);
         if (!count.ok()) return problem_ = count.status();
-        CHECK(*count > 0);
+        CHECK(*count > 0);  // the stream has `size` bytes: a file that shrank is an error of Read
         have += *count;
       }
     }

@@ -1,6 +1,7 @@
 #include "coordinator/log_merge.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "common/status.h"
 #include "coordinator/log_tail.h"
@@ -85,7 +86,8 @@ absl::StatusOr<uint64_t> LogMerge::Start(const LogKey& key) const {
   const auto known = resume_.find(key);
   if (known != resume_.end()) return known->second;
   if (request_.since_ms() == 0) return 0;
-  return logs_.OffsetSince(key, request_.since_ms() * 1'000);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 1'000;
+  return logs_.OffsetSince(key, std::clamp<int64_t>(request_.since_ms(), 0, kMost) * 1'000);
 }
 
 void LogMerge::HaveNews(const std::set<LogKey>& streams) {

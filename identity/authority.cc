@@ -19,9 +19,10 @@ namespace {
 using common::StrCat;
 
 constexpr size_t kSerialBytes = 16;
+constexpr size_t kCommonNameMax = 64;
 
-// Out of memory, or a bug: a daemon that cannot issue must not go on.
 void MustDo(bool done) {
+  // Out of memory, or a bug: names and keys from outside are checked before they get here.
   if (!done) std::abort();
 }
 
@@ -129,7 +130,8 @@ Authority::Issued Authority::Issue(const Order& order) const {
       NewCertificate(order.key.get(), order.now_ms - kBackdatedMs, order.now_ms + order.lives_ms);
   X509_NAME* name = X509_get_subject_name(made.get());
   AddName(name, "O", cluster_);
-  AddName(name, "CN", PathOf(order.subject));
+  // For people who look at it, who it is for stands in the alternative name: X.509 allows 64 bytes.
+  AddName(name, "CN", PathOf(order.subject).substr(0, kCommonNameMax));
   MustDo(X509_set_issuer_name(made.get(), X509_get_subject_name(certificate_.get())) == 1);
   AddExtension(made.get(), certificate_.get(), NID_basic_constraints, "critical,CA:FALSE");
   AddExtension(made.get(), certificate_.get(), NID_key_usage, "critical,digitalSignature");

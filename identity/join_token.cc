@@ -69,6 +69,7 @@ std::string HashOfSecret(std::string_view secret) {
   std::string hash(32, '\0');
   if (EVP_Digest(secret.data(), secret.size(), reinterpret_cast<unsigned char*>(hash.data()),
                  nullptr, EVP_sha256(), nullptr) != 1) {
+    // Out of memory: no secret makes it fail, and it must not count as another one.
     std::abort();
   }
   return hash;

@@ -16,8 +16,8 @@
 namespace muster::identity {
 namespace {
 
-// A daemon that cannot make keys or random numbers must not go on.
 void Must(bool done) {
+  // Of our own keys and random numbers alone; a daemon that cannot make them must not go on.
   if (!done) std::abort();
 }
 

@@ -14,7 +14,7 @@ Digest DigestOf(std::string_view bytes) {
 
 Digest Finish(common::Sha256& hash) {
   const std::optional<Digest> digest = FromHex(hash.FinishHex());
-  CHECK(digest.has_value());
+  CHECK(digest.has_value());  // FinishHex always writes 64 hex digits
   return *digest;
 }
 

@@ -45,6 +45,7 @@ bool ObjectSource::IsComplete(uint32_t object) const {
 
 absl::StatusOr<ObjectStream> ObjectSource::Open(uint32_t object, uint64_t offset) {
   const Object& wanted = placement_.objects[object];
+  // Objects are our own snapshot's; offsets that a coordinator names are checked by code_upload.cc.
   CHECK(IsComplete(object) && offset <= wanted.size);
   ObjectStream stream;
   stream.source_ = this;

@@ -54,7 +54,7 @@ absl::Status ReadObjects(ByteReader& in, Placement& placement) {
 
 std::string EncodePlacement(const Manifest& manifest, const Digest& identity,
                             const Placement& placement) {
-  CHECK(placement.places.size() == manifest.entries.size());
+  CHECK(placement.places.size() == manifest.entries.size());  // both of one snapshot of our own
   ByteWriter out;
   out.Raw(kPlacementMagic);
   out.Hash(identity);

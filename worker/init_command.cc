@@ -101,7 +101,7 @@ void Init::Prepare() {
   sigprocmask(SIG_BLOCK, &handled, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signal_fd_ = signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK);
-  CHECK(signal_fd_ >= 0);
+  CHECK(signal_fd_ >= 0);  // the first descriptor of a new process: nobody runs yet
   // Orphans come to process 1 anyway; to this process also where another one is that, as with
   // `docker run --init` or in a pod that shares its process namespace.
   prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -50,6 +50,7 @@ std::vector<uint32_t> GroupsOf(const char* name, gid_t primary) {
 
 void SetThreadGroups(const std::vector<uint32_t>& groups) {
   static_assert(sizeof(gid_t) == sizeof(uint32_t));
+  // Groups are those of the user database, kGroupsMax at most, from a file that no rank can write.
   CHECK(syscall(SYS_setgroups, groups.size(), groups.data()) == 0);
 }
 
@@ -57,9 +58,11 @@ void SetThreadGroups(const std::vector<uint32_t>& groups) {
 void SetFileRights(bool held) {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct sets[2] = {};
+  // The kernel refuses nobody its own rights, nor to give some up or take back what it may have.
   CHECK(syscall(SYS_capget, &header, sets) == 0);
   sets[0].effective = held ? sets[0].effective | (sets[0].permitted & kFileRights)
                            : sets[0].effective & ~kFileRights;
+  // As above: `effective` stays within `permitted`.
   CHECK(syscall(SYS_capset, &header, sets) == 0);
 }
 

@@ -23,6 +23,7 @@ constexpr mode_t kReadOnly = 0400;
 
 std::string NewToken() {
   std::array<char, kTokenBytes> bytes{};
+  // Up to 256 bytes are never cut short or refused: getrandom(2).
   CHECK(getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
   return absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size()));
 }

@@ -109,6 +109,7 @@ common::KillResult KillAttempt(const std::string& attempt_dir, const ShimLaunch&
 
 std::string NewAttemptMark(uint64_t job, uint32_t attempt, const std::string& node_tag) {
   uint64_t nonce = 0;
+  // Up to 256 bytes are never cut short or refused: getrandom(2).
   CHECK(getrandom(&nonce, sizeof nonce, 0) == static_cast<ssize_t>(sizeof nonce));
   return absl::StrFormat("%d-%d-%016x-%s", job, attempt, nonce, node_tag);
 }

@@ -56,13 +56,18 @@ absl::Status RefuseUnusable(const Paths& paths) {
 
 void CheckHighWaterFile(const Paths& paths, uint64_t last_event, const Found& found,
                         CheckTotals* totals) {
+  const absl::StatusOr<std::optional<uint64_t>> read = ReadHighWater(paths);
+  if (!read.ok()) {
+    totals->high_water_is_behind = true;
+    return found(FindingOf("HIGHWATER", read.status()));
+  }
   const absl::Status ahead = CheckHighWater(paths, last_event);
   if (!ahead.ok()) return found(FindingOf("HIGHWATER", ahead));
-  const std::optional<uint64_t> mark = ReadHighWater(paths);
+  const std::optional<uint64_t> mark = *read;
   // A killed coordinator leaves it a little behind; it then detects less, but is not damaged.
   totals->high_water_is_behind = mark.value_or(0) < last_event;
   if (mark.has_value() || last_event == 0) return;
-  found({"HIGHWATER", "is missing or cannot be read; a truncated database would go unnoticed",
+  found({"HIGHWATER", "is missing or empty; a truncated database would go unnoticed",
          "muster-coordinator repair rewrites it"});
 }
 

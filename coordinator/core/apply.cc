@@ -127,7 +127,8 @@ void ApplyRankExited(ClusterState& state, const v1::Event& event) {
 // A later exit may be caused by this signal.
 void ApplySignalSent(ClusterState& state, const v1::Event& event) {
   v1::JobRecord& job = JobOf(state, event);
-  if (LiveAttempt(job) == nullptr) return;
+  // Older journals may name any number: only what a rank can die of is remembered.
+  if (LiveAttempt(job) == nullptr || !IsSignal(event.signal_sent().signal())) return;
   auto& sent = *NewestAttempt(job).mutable_signals_sent();
   const int32_t signal = event.signal_sent().signal();
   if (std::find(sent.begin(), sent.end(), signal) == sent.end()) sent.Add(signal);

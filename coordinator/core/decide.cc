@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/outputs.h"
 #include "common/problem.h"
+#include "common/units.h"
 #include "coordinator/core/checkpoint_rules.h"
 #include "coordinator/core/commands.h"
 #include "coordinator/core/notices.h"
@@ -45,6 +46,16 @@ v1::BulkResult NotLive(uint64_t id) {
 
 Decision DecideOn(const ClusterState& state, const CancelInput& input, Now now) {
   Decision decision;
+  if (input.has_grace && input.grace_ms > job::kGraceMs.most) {
+    decision.reply.status =
+        common::MakeProblem(absl::StatusCode::kInvalidArgument,
+                            {.code = "JC1004",
+                             .what = absl::StrCat("the grace of a cancellation is 0 to ",
+                                                  common::HumanDuration(job::kGraceMs.most),
+                                                  ", not ", input.grace_ms, " ms"),
+                             .fix = "give a shorter --grace"});
+    return decision;
+  }
   for (const uint64_t id : input.jobs) {
     const v1::JobRecord* job = FindJob(state, id);
     if (job == nullptr) {
@@ -78,6 +89,15 @@ Decision DecideOn(const ClusterState& state, const CancelInput& input, Now now) 
 
 Decision DecideOn(const ClusterState& state, const SignalInput& input, Now now) {
   Decision decision;
+  if (!IsSignal(input.signal)) {
+    decision.reply.status = common::MakeProblem(
+        absl::StatusCode::kInvalidArgument,
+        {.code = "JC1004",
+         .what =
+             absl::StrCat(input.signal, " is not a signal: they are numbered 1 to ", kSignalsMax),
+         .fix = "name one, such as 10 (SIGUSR1) or 15 (SIGTERM)"});
+    return decision;
+  }
   const v1::JobRecord* job = FindJob(state, input.job);
   if (job == nullptr) {
     decision.reply.results.push_back(NotLive(input.job));

@@ -147,6 +147,8 @@ struct ClusterState {
 
 // The culprit is kept.
 void LeaveOutExits(v1::Attempt& attempt);
+inline constexpr int32_t kSignalsMax = 64;  // Linux's, with the real-time ones
+inline bool IsSignal(int32_t signal) { return signal >= 1 && signal <= kSignalsMax; }
 bool IsFinal(v1::JobState state);
 bool IsFailure(const v1::RankExit& exit);
 // How long the newest attempt has run; 0: it is not running.

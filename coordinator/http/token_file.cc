@@ -47,8 +47,8 @@ std::string RandomHex256() {
     if (got > 0) {
       have += static_cast<size_t>(got);
     } else if (got < 0 && errno != EINTR) {
-      // A guessable secret would be worse than no coordinator.
       std::perror("muster-coordinator: getrandom");
+      // Only a kernel without getrandom; a guessable secret would be worse than no coordinator.
       std::abort();
     }
   }

@@ -1,8 +1,10 @@
 #include "coordinator/sqlite/replay.h"
 
-#include "absl/strings/ascii.h"
+#include <algorithm>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "common/crc32c.h"
 #include "common/files.h"
 #include "common/problem.h"
 #include "common/status.h"
@@ -16,6 +18,22 @@ using common::MakeProblem;
 using common::StrCat;
 
 constexpr size_t kHighWaterBytesMax = 1'024;
+
+constexpr size_t kHighWaterDigits = 20;
+constexpr size_t kSumBytes = 10;  // " %08x\n"
+
+// Without it nobody would notice that the database lost its end.
+absl::Status UnusableHighWater(const Paths& paths, const std::string& why) {
+  return MakeProblem(
+      absl::StatusCode::kDataLoss,
+      {.code = "JC1602",
+       .what = StrCat(paths.HighWater(), " is damaged, so it cannot be told whether ",
+                      paths.Database(), " is whole"),
+       .why = why,
+       .fix = StrCat("muster-coordinator check --data-dir ", paths.Root(),
+                     ", then repair, which writes it again from the database; if jobs are missing "
+                     "then, restore a backup")});
+}
 
 class Replayer {
  public:
@@ -108,20 +126,36 @@ absl::StatusOr<uint64_t> ReplayDatabase(Database& database, const std::string& p
   return last;
 }
 
-std::optional<uint64_t> ReadHighWater(const Paths& paths) {
+absl::StatusOr<std::optional<uint64_t>> ReadHighWater(const Paths& paths) {
   const absl::StatusOr<std::string> text = common::ReadFile(paths.HighWater(), kHighWaterBytesMax);
+  if (absl::IsNotFound(text.status())) return std::nullopt;
+  if (!text.ok()) return UnusableHighWater(paths, common::MessageOf(text.status()));
+  if (text->empty()) return std::nullopt;
+  const std::string_view digits = std::string_view(*text).substr(0, kHighWaterDigits);
+  const bool are_digits =
+      std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
   uint64_t mark = 0;
-  if (!text.ok() || !absl::SimpleAtoi(absl::StripAsciiWhitespace(*text), &mark)) {
-    return std::nullopt;
+  if (digits.size() != kHighWaterDigits || !are_digits ||
+      !absl::SimpleAtoi(common::ToAbsl(digits), &mark)) {
+    return UnusableHighWater(paths, "it does not begin with a number of 20 digits");
+  }
+  const std::string_view rest = std::string_view(*text).substr(kHighWaterDigits);
+  // Without a checksum, as 0.2.0 wrote it, also over one of ours.
+  const bool is_older = rest.starts_with('\n') && (rest.size() == 1 || rest.size() == kSumBytes);
+  if (!is_older && *text != HighWaterText(mark)) {
+    return UnusableHighWater(paths, "its checksum does not match its number");
   }
   return mark;
 }
 
-std::string HighWaterText(uint64_t event) { return absl::StrFormat("%020u\n", event); }
+std::string HighWaterText(uint64_t event) {
+  const std::string digits = absl::StrFormat("%020u", event);
+  return absl::StrFormat("%s %08x\n", digits, common::Crc32c(digits));
+}
 
 // A WAL that was cut off looks like a database that ended earlier; only this file can tell.
 absl::Status CheckHighWater(const Paths& paths, uint64_t last_event) {
-  const std::optional<uint64_t> mark = ReadHighWater(paths);
+  ASSIGN_OR_RETURN(const std::optional<uint64_t> mark, ReadHighWater(paths));
   if (!mark.has_value() || *mark <= last_event) return absl::OkStatus();
   return MakeProblem(
       absl::StatusCode::kDataLoss,

@@ -18,10 +18,11 @@ namespace muster::coordinator {
 absl::StatusOr<uint64_t> ReplayDatabase(Database& database, const std::string& path,
                                         const ReplayCallbacks& sink);
 
-// What HIGHWATER says; nullopt: it is missing, or says nothing that can be read.
-std::optional<uint64_t> ReadHighWater(const Paths& paths);
+// What HIGHWATER says; nullopt: it is missing or empty, as a person may make it, and as a coordinator
+// leaves it that was killed at its first event. DATA_LOSS: it cannot be read, or is damaged.
+absl::StatusOr<std::optional<uint64_t>> ReadHighWater(const Paths& paths);
 std::string HighWaterText(uint64_t event);
-// DATA_LOSS when the database ends before an event that was acknowledged.
+// DATA_LOSS when the database ends before an event that was acknowledged, or this cannot be told.
 absl::Status CheckHighWater(const Paths& paths, uint64_t last_event);
 
 }  // namespace muster::coordinator

@@ -46,6 +46,18 @@ TEST(NamesTest, AWrongNameIsNamed) {
   EXPECT_TRUE(IsName(std::string(63, 'a')));
 }
 
+TEST(CertificateTest, TheLongestNamesThatAreAllowedGetACertificate) {
+  const std::string longest(63, 'a');
+  const Authority authority = Authority::Create(longest, kNow);
+  const PrivateKey key = PrivateKey::Generate();
+  for (const Kind kind : {Kind::kWorker, Kind::kUser, Kind::kCoordinator}) {
+    const auto facts = FactsOfPem(authority.Issue(OrderFor(kind, longest, key)).pem);
+    ASSERT_TRUE(facts.ok()) << facts.status();
+    EXPECT_EQ(facts->subject, (Subject{kind, longest}));
+    EXPECT_EQ(facts->cluster, longest);
+  }
+}
+
 TEST(CertificateTest, WhatTheAuthorityIssuesSaysWhoForAndUntilWhen) {
   const Authority authority = Authority::Create("lab", kNow);
   const PrivateKey key = PrivateKey::Generate();

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 
+import explained_checks
 import local_names
 import sdk_layers
 import standard_headers
@@ -221,7 +222,8 @@ class Lint:
             self.report(path, 1, "not formatted: run ./dev format")
 
     def check_across_files(self, sources):
-        for path, line, text in (*local_names.findings(sources), *standard_headers.findings(sources)):
+        for path, line, text in (*explained_checks.findings(sources), *local_names.findings(sources),
+                                 *standard_headers.findings(sources)):
             self.report(path, line, text)
 
     def check_error_codes(self, paths):

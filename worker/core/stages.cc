@@ -37,6 +37,7 @@ void Move(Attempt& attempt, Change change) {
       return;
     }
   }
+  // Whatever a coordinator or a shim says, what handles it looks at the stage first.
   CHECK(false && "no such edge in the life of an attempt");
 }
 

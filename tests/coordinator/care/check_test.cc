@@ -7,6 +7,7 @@
 #include "coordinator/care/report.h"
 #include "coordinator/data_lock.h"
 #include "coordinator/local/log_reader.h"
+#include "coordinator/sqlite/replay.h"
 #include "tests/coordinator/care/small_data.h"
 
 namespace muster::coordinator {
@@ -125,13 +126,41 @@ TEST_F(CheckTest, ADamagedDatabaseIsFoundAndLeftAsItIs) {
 TEST_F(CheckTest, AMissingHighWaterIsFoundAndWrittenAgain) {
   unlink(paths.HighWater().c_str());
   EXPECT_NE(Repair().find("HIGHWATER: rewritten: event 2"), std::string::npos);
-  EXPECT_NE(Told().find("HIGHWATER: is missing"), std::string::npos) << Told();
-  EXPECT_EQ(*common::ReadFile(paths.HighWater()), "00000000000000000002\n");
+  EXPECT_NE(Told().find("HIGHWATER: is missing or empty"), std::string::npos) << Told();
+  EXPECT_EQ(*common::ReadFile(paths.HighWater()), HighWaterText(2));
 }
 
 TEST_F(CheckTest, AHighWaterThatAKilledCoordinatorLeftBehindIsNoDamage) {
   Put(paths.HighWater(), "00000000000000000001\n");
   EXPECT_EQ(Check(paths).findings, 0u) << Told();
+}
+
+TEST_F(CheckTest, ADamagedHighWaterIsFoundRefusedAtTheStartAndWrittenAgain) {
+  std::string flipped = HighWaterText(2);
+  flipped[19] = '1';  // earlier: the database would look whole
+  for (const std::string& damaged : {flipped, std::string("xyz"), std::string("2\n"),
+                                     std::string(30, '\0'), HighWaterText(2) + "x"}) {
+    Put(paths.HighWater(), damaged);
+    {
+      OpenedJournal opened(*OpenSqliteJournal(paths));
+      const absl::Status refused = Replay(*opened.journal).status();
+      ExpectProblem(refused, "JC1602", "HIGHWATER is damaged");
+      EXPECT_NE(refused.message().find("muster-coordinator check"), std::string::npos);
+    }
+    EXPECT_NE(Repair().find("HIGHWATER: rewritten: event 2"), std::string::npos);
+    EXPECT_NE(Told().find("HIGHWATER: "), std::string::npos) << Told();
+    EXPECT_EQ(*common::ReadFile(paths.HighWater()), HighWaterText(2));
+    EXPECT_TRUE(Replay(**OpenSqliteJournal(paths)).ok());
+  }
+}
+
+TEST_F(CheckTest, AHighWaterWithoutAChecksumIsReadAsBefore) {
+  EXPECT_TRUE(HighWaterText(7).starts_with("00000000000000000007 "));
+  Put(paths.HighWater(), "00000000000000000002\n");
+  EXPECT_EQ(**ReadHighWater(paths), 2u);
+  // The older version wrote over one with a checksum.
+  Put(paths.HighWater(), "00000000000000000003\n" + HighWaterText(2).substr(21));
+  EXPECT_EQ(**ReadHighWater(paths), 3u);
 }
 
 TEST_F(CheckTest, ADatabaseThatEndsBeforeHighWaterIsFoundAndNotPapered) {

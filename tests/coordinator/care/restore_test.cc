@@ -59,7 +59,7 @@ TEST_F(RestoreTest, BringsBackAllThatWasSaved) {
     const std::string name = path.substr(paths.Root().size());
     EXPECT_EQ(*common::ReadFile(restored.Root() + name), *common::ReadFile(path)) << name;
   }
-  EXPECT_EQ(ReadHighWater(restored), 2u);
+  EXPECT_EQ(**ReadHighWater(restored), 2u);
   EXPECT_FALSE(common::Exists(restored.Root() + "/restoring"));
 }
 

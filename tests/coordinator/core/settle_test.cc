@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/status.h"
 #include "common/version.h"
 #include "coordinator/core/apply.h"
 #include "coordinator/core/checkpoint_rules.h"
@@ -150,6 +151,40 @@ TEST_F(SettleTest, AJobMayNotBeginCheckpointsWithoutEnd) {
   const v1::JobRecord& job = state_.jobs.at(1);
   EXPECT_EQ(FindCheckpoint(job, 5'000, 0)->state(), v1::CHECKPOINT_STATE_COMMITTED);
   EXPECT_EQ(FindCheckpoint(job, 5'001, 0), nullptr);
+}
+
+TEST_F(SettleTest, NumbersThatAreNoSignalsAreRefusedAndNotRemembered) {
+  for (const int32_t number : {0, -1, 65, INT32_MIN, INT32_MAX}) {
+    const Turn turn = Take(SignalInput{{}, 1, number});
+    EXPECT_TRUE(absl::IsInvalidArgument(turn.replies[0].status)) << number;
+    EXPECT_TRUE(turn.events.empty() && turn.commands.empty());
+  }
+  EXPECT_EQ(common::MessageOf(Take(SignalInput{{}, 1, -7}).replies[0].status),
+            "[JC1004] -7 is not a signal: they are numbered 1 to 64; fix: name one, such as 10 "
+            "(SIGUSR1) or "
+            "15 (SIGTERM)");
+  for (const int32_t number : {1, 64, 64}) {
+    const Turn turn = Take(SignalInput{{}, 1, number});
+    EXPECT_TRUE(turn.replies[0].status.ok());
+    EXPECT_EQ(turn.commands.size(), 1u);
+  }
+  v1::Event old;  // of a journal from before there was a check
+  old.set_job(1);
+  for (int32_t number = -1'000; number < 1'000; ++number) {
+    old.mutable_signal_sent()->set_signal(number);
+    ASSERT_TRUE(ReplayEvent(state_, old, now_).ok());
+  }
+  EXPECT_EQ(state_.jobs.at(1).attempts(0).signals_sent_size(), kSignalsMax);
+}
+
+TEST_F(SettleTest, ACancellationsGraceIsThatOfAJobAtMost) {
+  CancelInput cancel{.jobs = {1}, .has_grace = true, .grace_ms = 86'400'001};
+  const Turn refused = Take(cancel);
+  EXPECT_TRUE(absl::IsInvalidArgument(refused.replies[0].status));
+  EXPECT_TRUE(refused.events.empty());
+  cancel.grace_ms = 86'400'000;
+  EXPECT_TRUE(Take(cancel).replies[0].status.ok());
+  EXPECT_EQ(state_.jobs.at(1).state(), v1::JOB_STATE_STOPPING);
 }
 
 // Each event once damaged in a way that still parses: it is refused, or can be applied.

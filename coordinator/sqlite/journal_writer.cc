@@ -4,21 +4,12 @@
 #include <string>
 #include <utility>
 
-#include "common/log.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/core/checkpoint_files.h"
 #include "coordinator/stores/code_store.h"
 
 namespace muster::coordinator {
-namespace {
-
-using common::StrCat;
-
-// SQLite stores 10^9 bytes in one value.
-constexpr size_t kSnapshotBytesMax = 990'000'000;
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<JournalWriter>> JournalWriter::Make(Database& database,
                                                                    uint64_t epoch) {
@@ -159,13 +150,6 @@ absl::Status JournalWriter::WriteRemoved(uint64_t job) {
 }
 
 absl::Status JournalWriter::WriteSnapshot(const v1::Snapshot& snapshot) {
-  // More than live jobs and nodes can have by now, unless an older release took them in: their events stay.
-  if (snapshot.ByteSizeLong() > kSnapshotBytesMax) {
-    common::LogError(StrCat("no snapshot was written: it would have ", snapshot.ByteSizeLong(),
-                            " bytes, of ", kSnapshotBytesMax,
-                            "; fix: cancel jobs that are queued"));
-    return absl::OkStatus();
-  }
   const std::string bytes = snapshot.SerializeAsString();
   const int64_t seq = static_cast<int64_t>(snapshot.seq());
   RETURN_IF_ERROR(statements_->snapshot.Bind(1, seq).BindBlob(2, bytes).Run());

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -18,17 +19,32 @@ class SlowJournal final : public Journal {
  public:
   uint64_t Epoch() const override { return 1; }
   std::string ClusterId() const override { return "cluster"; }
-  absl::Status Replay(const ReplayCallbacks&) override { return absl::OkStatus(); }
+  absl::Status Replay(const ReplayCallbacks& sink) override {
+    return found.format() == 0 ? absl::OkStatus() : sink.snapshot(found);
+  }
   void Start(JournalCallbacks) override {}
-  void Append(JournalRecord record) override { appended_ = record.turn; }
+  void Append(JournalRecord record) override {
+    if (record.snapshot != nullptr) ++snapshots_;
+    if (record.events != nullptr) most_events_ = std::max(most_events_, record.events->size());
+    finished_ += record.finished.size();
+    appended_ = record.turn;
+  }
   size_t PendingBytes() const override { return 0; }
   absl::Status Stop() override { return absl::OkStatus(); }
   void UseLastReserve() override { ++asked_; }
   uint64_t Appended() const { return appended_; }
   int Asked() const { return asked_; }
+  int Snapshots() const { return snapshots_; }
+  size_t Finished() const { return finished_; }
+  size_t MostEvents() const { return most_events_; }
+
+  v1::Snapshot found;  // by Replay
 
  private:
   std::atomic<int> asked_ = 0;
+  std::atomic<int> snapshots_ = 0;
+  std::atomic<size_t> finished_ = 0;
+  size_t most_events_ = 0;  // of one turn; read after a look at finished_
   std::atomic<uint64_t> appended_ = 0;
 };
 
@@ -91,6 +107,50 @@ TEST_F(ControlLoopTest, WithAFullDiskAQuestionThatNeedsNothingOfItIsAnswered) {
   loop_.OnDurable(UINT64_MAX);
   loop_.OnStuck(kFull);
   EXPECT_EQ(Ask().get(), absl::OkStatus());
+}
+
+// What one turn does not finish, the next ones do, without anything else that happens.
+TEST(ControlLoop, WhatALastRunLeftBehindIsSettledOverSeveralTurns) {
+  SlowJournal journal;
+  journal.found.set_format(1);
+  v1::JobRecord& job = *journal.found.add_jobs();
+  job.set_id(1);
+  job.set_name("red-fox-1");
+  job.set_state(v1::JOB_STATE_RUNNING);
+  v1::Attempt& attempt = *job.add_attempts();
+  attempt.set_ended_ms(1);
+  attempt.set_cause(v1::STOP_CAUSE_COMPLETED);
+  attempt.add_parts()->set_ended(true);
+  for (int step = 0; step < 1'100; ++step) {
+    v1::Checkpoint& half = *job.add_checkpoints();
+    half.set_step(step);
+    half.set_parts(2);
+    half.set_state(v1::CHECKPOINT_STATE_UPLOADING);
+  }
+  common::SystemClock clock;
+  ControlLoop loop(journal, clock, Settings{});
+  ASSERT_TRUE(loop.Recover().ok());
+  EXPECT_EQ(journal.Finished(), 0u);
+  loop.Start({});
+  while (journal.Finished() == 0) std::this_thread::yield();
+  EXPECT_LE(journal.MostEvents(), 300u);
+  loop.OnDurable(UINT64_MAX);
+  loop.Stop();
+}
+
+TEST(ControlLoop, ASnapshotThatNoRowOfTheDatabaseHoldsIsNotTaken) {
+  for (const uint64_t most : {uint64_t{100'000}, uint64_t{1}}) {
+    SlowJournal journal;
+    common::SystemClock clock;
+    Settings settings;
+    settings.snapshot_bytes_max = most;
+    ControlLoop loop(journal, clock, settings);
+    ASSERT_TRUE(loop.Recover().ok());
+    loop.Start({});
+    loop.OnDurable(UINT64_MAX);
+    loop.Stop();
+    EXPECT_EQ(journal.Snapshots(), most > 1 ? 1 : 0);
+  }
 }
 
 }  // namespace

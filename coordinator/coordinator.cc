@@ -171,7 +171,7 @@ struct Coordinator::Parts {
 
 absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   lock = std::move(data_lock);
-  ASSIGN_OR_RETURN(stores, OpenStores(config, shares, clock, stop));
+  ASSIGN_OR_RETURN(stores, OpenStores(config, shares, clock));
   coordinator::Settings rules = config.settings;
   rules.cluster_id = stores.journal->ClusterId();
   loop = std::make_unique<ControlLoop>(*stores.journal, clock, rules);

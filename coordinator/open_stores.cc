@@ -27,18 +27,17 @@ uint64_t DiskBytes(const std::string& directory) {
 }  // namespace
 
 absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
-                                  LivedClock& clock,
-                                  const std::function<void(const absl::Status&)>& failed) {
+                                  LivedClock& clock) {
   const Paths paths(config.data_dir);
   RETURN_IF_ERROR(ConvertOlderFormat(paths));
   Stores stores;
   const uint64_t disk_bytes = DiskBytes(config.data_dir);
   stores.gate = std::make_unique<DiskGate>();
   stores.logs = std::make_unique<LocalLogStore>(
-      paths, failed,
+      paths,
       DiskUse{shares.log_streams, config.job_logs.Of(disk_bytes), stores.gate.get()});
   stores.metrics = std::make_unique<LocalMetricStore>(
-      paths, failed,
+      paths,
       DiskUse{shares.metric_segments, config.job_metrics.Of(disk_bytes), stores.gate.get()});
   stores.samples = std::make_unique<LocalSampleStore>(paths);
   ASSIGN_OR_RETURN(stores.blobs, LocalBlobStore::Open(paths, stores.gate.get()));

@@ -3,7 +3,6 @@
 // that chooses it (config.h, flags.cc).
 #pragma once
 
-#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -37,11 +36,9 @@ struct Stores {
   std::unique_ptr<CodeStore> code;
 };
 
-// `failed` is called on a store's thread when that store can no longer be trusted. `clock` is
-// raised to the journal's time.
+// `clock` is raised to the journal's time.
 absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
-                                  LivedClock& clock,
-                                  const std::function<void(const absl::Status&)>& failed);
+                                  LivedClock& clock);
 
 // Only who is who, of a data directory that no coordinator serves; makes its database if there is none.
 absl::StatusOr<std::unique_ptr<IdentityStore>> OpenIdentities(const Paths& paths,

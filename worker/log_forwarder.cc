@@ -106,6 +106,7 @@ void LogForwarder::Used(Stream& stream) {
 
 void LogForwarder::Restart() {
   for (auto& [id, stream] : streams_) {
+    stream.is_probing = stream.is_probing || !stream.in_flight.empty();
     stream.in_flight.clear();
     stream.in_flight_bytes = 0;
     stream.end_sent = false;
@@ -119,6 +120,7 @@ void LogForwarder::Restart() {
 LogForwarder::Ready LogForwarder::Check(Stream& stream, int64_t now_ms) {
   if (stream.done || stream.end_sent || !stream.maybe_more ||
       stream.in_flight_bytes >= kStreamCreditBytes ||
+      (stream.is_probing && !stream.in_flight.empty()) ||
       (callbacks_.keeps_up && !callbacks_.keeps_up(stream.key))) {
     return Ready::kNo;
   }
@@ -206,7 +208,7 @@ bool LogForwarder::SendNext(Stream& stream) {
 }
 
 void LogForwarder::Send(Stream& stream, SpoolPiece piece) {
-  const uint64_t size = piece.data.size();
+  const uint64_t size = stream.is_probing ? 0 : piece.data.size();
   v1::LogChunk chunk;
   chunk.set_job(stream.key.job);
   chunk.set_attempt(stream.key.attempt);
@@ -252,6 +254,7 @@ void LogForwarder::OnAck(const v1::LogAck& ack) {
     in_flight_bytes_ -= front.bytes;
     finished |= front.last;
     stream.in_flight.pop_front();
+    stream.is_probing = false;
   }
   if (finished) return Finish(stream);
   // The coordinator may have more than we remember (we were restarted): skip what it has.
@@ -279,6 +282,7 @@ void LogForwarder::GoBack(Stream& stream, uint64_t durable_offset) {
   // The acknowledgements of what was in flight repeat it.
   if (stream.went_back_to == durable_offset) return;
   stream.went_back_to = durable_offset;
+  stream.is_probing = false;
   stream.acked = stream.kept;
   stream.acked.offset = std::max(stream.kept.offset, durable_offset);
   callbacks_.note(common::StrCat(

@@ -22,16 +22,16 @@ std::string Named(const LogKey& key) {
 
 }  // namespace
 
-LocalLogStore::LocalLogStore(const Paths& paths, std::function<void(const absl::Status&)> failed,
-                             DiskUse use)
+LocalLogStore::LocalLogStore(const Paths& paths, DiskUse use)
     : paths_(paths),
-      failed_(std::move(failed)),
       reader_(paths),
       queue_("logs", use.gate),
       streams_(
           {.open = [this](const LogKey& key) { return Open(key); },
            .patiently = [this](const auto& attempt) { return queue_.Patiently(attempt); },
-           .synced = [this](const LogKey& key, Stream& stream) { return Synced(key, stream); }},
+           .synced = [this](const LogKey& key, Stream& stream) { return Synced(key, stream); },
+           .failed = [this](const LogKey& key, Stream* stream,
+                            const absl::Status& why) { StreamFailed(key, stream, why); }},
           use.open_max, kKnownStreamsMax),
       quota_(paths, use.quota_bytes),
       thread_([this] { Run(); }) {}
@@ -61,21 +61,25 @@ void LocalLogStore::Remove(uint64_t job) {
 
 void LocalLogStore::Run() {
   std::vector<Queued> batch;
-  while (queue_.Take(batch, streams_.DueMs())) {
+  while (queue_.Take(batch, DueMs())) {
     for (Queued& queued : batch) {
-      if (!broken_) Write(queued);
-      if (streams_.DirtyBytes() >= kSyncBytes) Sync();
+      if (!is_leaving_) Write(queued);
+      if (streams_.DirtyBytes() >= kSyncBytes) streams_.Sync();
     }
     batch.clear();
-    if (streams_.DueMs() != 0 && SteadyMs() >= streams_.DueMs()) Sync();
+    if (streams_.DueMs() != 0 && SteadyMs() >= streams_.DueMs()) streams_.Sync();
+    for (const auto& uploader : failing_.TakeDue(SteadyMs())) uploader->SendAgain();
   }
-  Sync();
+  streams_.Sync();
 }
 
 void LocalLogStore::Write(Queued& queued) {
   const v1::LogChunk& chunk = queued.chunk;
   const LogKey key = KeyOf(chunk);
   if (progress_.IsRemoved(key.job)) return Refuse(queued);
+  if (!failing_.Takes(key, queued.uploader, SteadyMs())) {
+    return queued.uploader->Consumed(chunk.ByteSizeLong());
+  }
   bool is_new = false;
   const absl::StatusOr<Stream*> stream = streams_.Use(key, &is_new);
   absl::Status status = stream.status();
@@ -90,7 +94,7 @@ void LocalLogStore::Write(Queued& queued) {
                     .fix = "look for a damaged spool on its node"});
     return Refuse(queued);
   }
-  if (!status.ok()) return Fail(status);
+  if (!status.ok()) return Fail(queued, status);
   (*stream)->uploader = queued.uploader;
   queued.uploader->Consumed(chunk.ByteSizeLong());
   Answer(key, **stream, chunk);
@@ -119,14 +123,23 @@ void LocalLogStore::Refuse(Queued& queued) {
   queued.uploader->Consumed(queued.chunk.ByteSizeLong());
 }
 
-void LocalLogStore::Fail(const absl::Status& status) {
-  broken_ = true;
+void LocalLogStore::Fail(Queued& queued, const absl::Status& status) {
   // A shortage arrives here only when the daemon stops: the worker still has the bytes.
-  if (IsShortage(status)) return;
-  failed_(common::MakeProblem(absl::StatusCode::kInternal, {.code = "JC1602",
-                                                            .what = "cannot keep logs",
-                                                            .why = std::string(status.message()),
-                                                            .fix = "check the disk"}));
+  is_leaving_ = IsShortage(status);
+  if (is_leaving_) return;
+  const LogKey key = KeyOf(queued.chunk);
+  streams_.Fail(key, status);
+  failing_.Owe(key, queued.uploader);
+  queued.uploader->Consumed(queued.chunk.ByteSizeLong());
+}
+
+void LocalLogStore::StreamFailed(const LogKey& key, Stream* stream, const absl::Status& why) {
+  const int64_t pause_ms = failing_.Failed(key, SteadyMs());
+  if (stream != nullptr) {
+    failing_.Owe(key, stream->uploader);
+    if (!progress_.IsRemoved(key.job)) progress_.Wrote(key, false);
+  }
+  refusals_.Warn(FileFailed(Named(key), why, pause_ms));
 }
 
 void LocalLogStore::Answer(const LogKey& key, Stream& stream, const v1::LogChunk& chunk) {
@@ -159,11 +172,6 @@ bool LocalLogStore::Synced(const LogKey& key, Stream& stream) {
     uploader->Acknowledge(ack);
   }
   return stream.log.Ended();
-}
-
-void LocalLogStore::Sync() {
-  if (broken_) return;
-  if (const absl::Status status = streams_.Sync(); !status.ok()) Fail(status);
 }
 
 }  // namespace muster::coordinator

@@ -1,14 +1,14 @@
 // Logs as segments (coordinator/segments), one stream per rank and output. Owns one writer thread;
 // nothing else writes below logs/. The thread waits while the disk is full or the process is out of
-// descriptors; a disk error stops the daemon.
+// descriptors; a stream whose file fails waits alone, in its worker's spool.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 
+#include "coordinator/local/failing_streams.h"
 #include "coordinator/local/log_quota.h"
 #include "coordinator/local/log_reader.h"
 #include "coordinator/local/log_stream_file.h"
@@ -27,9 +27,7 @@ class LocalLogStore final : public LogStore {
   static constexpr int kSyncDelayMs = 200;
   static constexpr int kSyncDelayAtEndMs = 5;
 
-  // `failed` is called once, on the writer's thread, when the disk can no longer be trusted.
-  LocalLogStore(const Paths& paths, std::function<void(const absl::Status&)> failed,
-                DiskUse use = {});
+  explicit LocalLogStore(const Paths& paths, DiskUse use = {});
   ~LocalLogStore() override { Stop(); }
   void Stop() override;
 
@@ -56,23 +54,25 @@ class LocalLogStore final : public LogStore {
   void Run();
   void Write(Queued& queued);
   void Refuse(Queued& queued);
-  void Fail(const absl::Status& status);
+  // It could not be written.
+  void Fail(Queued& queued, const absl::Status& status);
   // The bytes were written, or were already known: the sender waits for an acknowledgement.
   void Answer(const LogKey& key, Stream& stream, const v1::LogChunk& chunk);
   void HeedQuota(uint64_t job, uint64_t bytes);
   absl::StatusOr<Stream> Open(const LogKey& key);
   bool Synced(const LogKey& key, Stream& stream);
-  void Sync();
+  void StreamFailed(const LogKey& key, Stream* stream, const absl::Status& why);
+  int64_t DueMs() const { return EarlierDue(streams_.DueMs(), failing_.DueMs()); }
 
   // Set once.
   const Paths paths_;
-  const std::function<void(const absl::Status&)> failed_;
   const LocalLogReader reader_;
 
   StoreQueue<Queued> queue_;
   // The writer's thread.
   OpenStreams<LogKey, Stream> streams_;
-  bool broken_ = false;
+  FailingStreams<LogKey, LogUploader> failing_;
+  bool is_leaving_ = false;  // without room: the workers still have what is not synced
   SaidRarely refusals_;
   SaidRarely removals_;
   LogQuota quota_;

@@ -18,15 +18,15 @@ using common::StrCat;
 
 }  // namespace
 
-LocalMetricStore::LocalMetricStore(const Paths& paths,
-                                   std::function<void(const absl::Status&)> failed, DiskUse use)
+LocalMetricStore::LocalMetricStore(const Paths& paths, DiskUse use)
     : paths_(paths),
-      failed_(std::move(failed)),
       queue_("metrics", use.gate),
       streams_(
           {.open = [this](const StreamKey& key) { return Open(key); },
            .patiently = [this](const auto& attempt) { return queue_.Patiently(attempt); },
-           .synced = [this](const StreamKey& key, Stream& stream) { return Synced(key, stream); }},
+           .synced = [this](const StreamKey& key, Stream& stream) { return Synced(key, stream); },
+           .failed = [this](const StreamKey& key, Stream* stream,
+                            const absl::Status& why) { StreamFailed(key, stream, why); }},
           use.open_max, kKnownStreamsMax),
       quota_(paths, use.quota_bytes),
       thread_([this] { Run(); }) {}
@@ -46,22 +46,37 @@ WatchToken LocalMetricStore::Watch(uint64_t job, Watcher watcher) {
 
 void LocalMetricStore::Run() {
   std::vector<Queued> batch;
-  absl::Status status;
-  while (status.ok() && queue_.Take(batch, streams_.DueMs())) {
+  while (queue_.Take(batch, DueMs())) {
     for (Queued& queued : batch) {
-      if (status.ok()) status = Write(queued);
+      if (!is_leaving_) Handle(queued);
     }
     batch.clear();
-    const bool is_due = streams_.DueMs() != 0 && SteadyMs() >= streams_.DueMs();
-    if (status.ok() && is_due) status = streams_.Sync();
+    if (streams_.DueMs() != 0 && SteadyMs() >= streams_.DueMs()) streams_.Sync();
+    for (const auto& uploader : failing_.TakeDue(SteadyMs())) uploader->SendAgain();
   }
-  if (status.ok()) status = streams_.Sync();
+  streams_.Sync();
+}
+
+void LocalMetricStore::Handle(Queued& queued) {
+  const absl::Status status = Write(queued);
   // A shortage arrives here only when the daemon stops: the worker still has the batches.
-  if (status.ok() || IsShortage(status)) return;
-  failed_(common::MakeProblem(absl::StatusCode::kInternal, {.code = "JC1602",
-                                                            .what = "cannot keep metrics",
-                                                            .why = std::string(status.message()),
-                                                            .fix = "check the disk"}));
+  is_leaving_ = IsShortage(status);
+  if (status.ok() || is_leaving_) return;
+  const StreamKey key{queued.batch.job(), queued.batch.attempt()};
+  streams_.Fail(key, status);
+  failing_.Owe(key, queued.uploader);
+  queued.uploader->Consumed(queued.batch.ByteSizeLong());
+}
+
+void LocalMetricStore::StreamFailed(const StreamKey& key, Stream* stream,
+                                    const absl::Status& why) {
+  const int64_t pause_ms = failing_.Failed(key, SteadyMs());
+  if (stream != nullptr) {
+    for (const auto& [ack, uploader] : stream->acks) failing_.Owe(key, uploader);
+    stream->acks.clear();
+  }
+  refusals_.Warn(FileFailed(StrCat("the metrics of job ", key.first, " attempt ", key.second), why,
+                            pause_ms));
 }
 
 absl::Status LocalMetricStore::Write(Queued& queued) {
@@ -76,6 +91,10 @@ absl::Status LocalMetricStore::Write(Queued& queued) {
     return absl::OkStatus();
   }
   const StreamKey key{batch.job(), batch.attempt()};
+  if (!failing_.Takes(key, queued.uploader, SteadyMs())) {
+    queued.uploader->Consumed(batch.ByteSizeLong());
+    return absl::OkStatus();
+  }
   bool is_new = false;
   ASSIGN_OR_RETURN(Stream* const stream, streams_.Use(key, &is_new));
   MetricSources& sources = stream->metrics.Sources();

@@ -1,10 +1,9 @@
 // Metrics as segments (coordinator/segments), one stream per attempt, with the newest values in a
 // file next to them. Owns one writer thread, which waits while the disk is full or the process is
-// out of descriptors; a disk error stops the daemon.
+// out of descriptors; a stream whose file fails waits alone, in its workers' spools.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/local/failing_streams.h"
 #include "coordinator/local/metric_quota.h"
 #include "coordinator/local/metric_stream_file.h"
 #include "coordinator/local/open_streams.h"
@@ -31,9 +31,7 @@ class LocalMetricStore final : public MetricStore {
   static constexpr int kSyncDelayMs = 100;
   static constexpr size_t kKnownStreamsMax = 4'096;  // whose sources' positions are in memory
 
-  // `failed` is called once, on the writer's thread, when the disk can no longer be trusted.
-  LocalMetricStore(const Paths& paths, std::function<void(const absl::Status&)> failed,
-                   DiskUse use = {});
+  explicit LocalMetricStore(const Paths& paths, DiskUse use = {});
   ~LocalMetricStore() override { Stop(); }
   void Stop() override;
 
@@ -61,12 +59,15 @@ class LocalMetricStore final : public MetricStore {
   using StreamKey = std::pair<uint64_t, uint32_t>;  // job, attempt
 
   void Run();
+  void Handle(Queued& queued);
   absl::Status Write(Queued& queued);
   // A batch that has no room is acknowledged, too: only its newest values are known.
   absl::Status AppendIfRoom(Stream& stream, const v1::MetricBatch& batch);
   void Refuse(Queued& queued);
   absl::StatusOr<Stream> Open(const StreamKey& key);
   bool Synced(const StreamKey& key, Stream& stream);
+  void StreamFailed(const StreamKey& key, Stream* stream, const absl::Status& why);
+  int64_t DueMs() const { return EarlierDue(streams_.DueMs(), failing_.DueMs()); }
   // Saves the newest values next to the segments, best effort: they only decorate job summaries.
   void SaveNewest(uint64_t job);
   // Reads the saved values. A coordinator that was killed may have left none, or older ones.
@@ -76,11 +77,12 @@ class LocalMetricStore final : public MetricStore {
   void Relearn(uint64_t job);
 
   const Paths paths_;
-  const std::function<void(const absl::Status&)> failed_;
 
   StoreQueue<Queued> queue_;
   // The writer's thread.
   OpenStreams<StreamKey, Stream> streams_;
+  FailingStreams<StreamKey, MetricUploader> failing_;
+  bool is_leaving_ = false;  // without room: the workers still have what is not synced
   SaidRarely refusals_;
   MetricQuota quota_;
 

@@ -31,6 +31,9 @@ class OpenStreams {
     std::function<absl::Status(const std::function<absl::Status()>&)> patiently;
     // What was appended to the stream is durable. True: it is complete and may be forgotten.
     std::function<bool(const Key&, Stream&)> synced;
+    // The stream's file failed, or could not be opened (then there is no stream): what was not synced
+    // is not kept.
+    std::function<void(const Key&, Stream*, const absl::Status&)> failed;
   };
 
   // `open_max`: streams with open files; `known_max`: streams whose state is kept in memory.
@@ -47,7 +50,11 @@ class OpenStreams {
     dirty_bytes_ += bytes;
     due_ms_ = due_ms_ == 0 ? due_ms : std::min(due_ms_, due_ms);
   }
-  absl::Status Sync();
+  // A stream whose file fails stands alone: the others are synced.
+  void Sync();
+  // The stream's file failed, for a reason that is not waited out: the next Use tries it again, with
+  // what was synced.
+  void Fail(const Key& key, const absl::Status& why);
   int64_t DueMs() const { return due_ms_; }  // 0: nothing to sync
   size_t DirtyBytes() const { return dirty_bytes_; }
 
@@ -63,9 +70,10 @@ class OpenStreams {
   absl::Status OpenFile(const Key& key, bool* is_new);
   absl::Status OpenOrReopen(const Key& key, bool* is_new);
   // Closes the least recently used files until fewer than `most` are open.
-  absl::Status CloseIdle(size_t most);
+  void CloseIdle(size_t most);
   void ForgetClosed();
-  absl::Status SyncFiles();
+  // By syncfs, if that is cheaper. If it fails they remain dirty: it does not say whose file failed.
+  void SyncAll(const std::set<Key>& keys);
 
   const Callbacks callbacks_;
   const size_t open_max_;
@@ -84,7 +92,7 @@ absl::StatusOr<Stream*> OpenStreams<Key, Stream>::Use(const Key& key, bool* is_n
   if (found != known_.end() && found->second.stream.File().IsOpen()) {
     open_.erase(found->second.used);
   } else {
-    RETURN_IF_ERROR(CloseIdle(open_max_));
+    CloseIdle(open_max_);
     RETURN_IF_ERROR(callbacks_.patiently([&] { return OpenFile(key, is_new); }));
   }
   Known& known = known_.at(key);
@@ -98,7 +106,7 @@ absl::Status OpenStreams<Key, Stream>::OpenFile(const Key& key, bool* is_new) {
   absl::Status status = OpenOrReopen(key, is_new);
   // The process ran out of descriptors: better few open files than none.
   while (absl::IsUnavailable(status) && !open_.empty()) {
-    RETURN_IF_ERROR(CloseIdle(open_.size()));
+    CloseIdle(open_.size());
     status = OpenOrReopen(key, is_new);
   }
   return status;
@@ -107,8 +115,12 @@ absl::Status OpenStreams<Key, Stream>::OpenFile(const Key& key, bool* is_new) {
 template <typename Key, typename Stream>
 absl::Status OpenStreams<Key, Stream>::OpenOrReopen(const Key& key, bool* is_new) {
   if (const auto found = known_.find(key); found != known_.end()) {
-    const absl::Status status = found->second.stream.File().Reopen();
-    if (!absl::IsNotFound(status)) return status;
+    SegmentWriter& file = found->second.stream.File();
+    const bool had_failed = file.HasFailed();
+    const absl::Status status = file.Reopen();
+    // What else is known of a stream whose file failed may be of what was not kept.
+    const bool is_outdated = had_failed && status.ok();
+    if (!is_outdated && !absl::IsNotFound(status)) return status;
     known_.erase(found);
   }
   if (known_.size() >= known_max_) ForgetClosed();
@@ -121,58 +133,61 @@ absl::Status OpenStreams<Key, Stream>::OpenOrReopen(const Key& key, bool* is_new
 template <typename Key, typename Stream>
 void OpenStreams<Key, Stream>::ForgetClosed() {
   for (auto each = known_.begin(); each != known_.end();) {
-    each = each->second.stream.File().IsOpen() ? std::next(each) : known_.erase(each);
+    const SegmentWriter& file = each->second.stream.File();
+    each = file.IsOpen() || file.HasFailed() ? std::next(each) : known_.erase(each);
   }
 }
 
 template <typename Key, typename Stream>
-absl::Status OpenStreams<Key, Stream>::CloseIdle(size_t most) {
+void OpenStreams<Key, Stream>::CloseIdle(size_t most) {
   while (open_.size() >= most && !open_.empty()) {
     const auto idle = std::find_if(open_.begin(), open_.end(), [this](const auto& each) {
       return !dirty_.contains(each.second);
     });
     if (idle == open_.end()) {
-      RETURN_IF_ERROR(Sync());
+      Sync();
       continue;
     }
     known_.at(idle->second).stream.File().Close();
     open_.erase(idle);
   }
-  return absl::OkStatus();
 }
 
 template <typename Key, typename Stream>
-absl::Status OpenStreams<Key, Stream>::SyncFiles() {
-  if (dirty_.size() >= kSyncAllFrom) {
-    if (syncfs(known_.at(*dirty_.begin()).stream.File().Descriptor()) != 0) {
-      return common::ErrnoStatus("cannot sync a file system");
-    }
-    for (const Key& key : dirty_) known_.at(key).stream.File().MarkSynced();
-    return absl::OkStatus();
-  }
-  for (const Key& key : dirty_) {
-    SegmentWriter& file = known_.at(key).stream.File();
-    if (file.Dirty()) RETURN_IF_ERROR(file.Sync());
-  }
-  return absl::OkStatus();
+void OpenStreams<Key, Stream>::Fail(const Key& key, const absl::Status& why) {
+  dirty_.erase(key);
+  const auto found = known_.find(key);
+  if (found == known_.end()) return callbacks_.failed(key, nullptr, why);
+  Stream& stream = found->second.stream;
+  if (stream.File().IsOpen()) open_.erase(found->second.used);
+  stream.File().Fail();
+  callbacks_.failed(key, &stream, why);
 }
 
 template <typename Key, typename Stream>
-absl::Status OpenStreams<Key, Stream>::Sync() {
+void OpenStreams<Key, Stream>::SyncAll(const std::set<Key>& keys) {
+  if (keys.size() < kSyncAllFrom) return;
+  if (syncfs(known_.at(*keys.begin()).stream.File().Descriptor()) != 0) return;
+  for (const Key& key : keys) known_.at(key).stream.File().MarkSynced();
+}
+
+template <typename Key, typename Stream>
+void OpenStreams<Key, Stream>::Sync() {
   due_ms_ = 0;
   dirty_bytes_ = 0;
-  if (const absl::Status status = SyncFiles(); !status.ok()) {
-    // Data that a sync could not write may be gone from memory too: even a full disk is fatal.
-    return absl::InternalError(status.message());
-  }
-  for (const Key& key : dirty_) {
+  const std::set<Key> dirty = std::exchange(dirty_, {});
+  SyncAll(dirty);
+  for (const Key& key : dirty) {
     const auto found = known_.find(key);
-    if (!callbacks_.synced(key, found->second.stream)) continue;
-    open_.erase(found->second.used);
-    known_.erase(found);
+    Stream& stream = found->second.stream;
+    const absl::Status status = stream.File().Dirty() ? stream.File().Sync() : absl::OkStatus();
+    if (!status.ok()) {
+      Fail(key, status);
+    } else if (callbacks_.synced(key, stream)) {
+      open_.erase(found->second.used);
+      known_.erase(found);
+    }
   }
-  dirty_.clear();
-  return absl::OkStatus();
 }
 
 }  // namespace muster::coordinator

@@ -24,16 +24,15 @@ absl::StatusOr<std::string_view> FileWindow::At(uint64_t position, size_t size) 
   was_known_ = position >= begin_ && position + size <= begin_ + window_.size();
   if (!was_known_) {
     window_.clear();
-    const common::UniqueFd fd(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (!fd.valid()) {
-      const absl::Status status = common::ErrnoStatus(StrCat("cannot open ", path_));
-      if (!absl::IsNotFound(status)) return status;
+    const auto fd = common::OpenRegular(path_, O_RDONLY | O_NOFOLLOW);
+    if (absl::IsNotFound(fd.status())) {
       file_bytes_ = 0;
       return std::string_view();
     }
+    RETURN_IF_ERROR(fd.status());
     struct stat info {};
-    if (fstat(fd.get(), &info) != 0) return common::ErrnoStatus(StrCat("cannot use ", path_));
-    ASSIGN_OR_RETURN(window_, common::ReadAt(fd.get(), position, std::max(size, bytes_), path_));
+    if (fstat(fd->get(), &info) != 0) return common::ErrnoStatus(StrCat("cannot use ", path_));
+    ASSIGN_OR_RETURN(window_, common::ReadAt(fd->get(), position, std::max(size, bytes_), path_));
     begin_ = position;
     inode_ = info.st_ino;
     file_bytes_ = std::max<uint64_t>(info.st_size, begin_ + window_.size());

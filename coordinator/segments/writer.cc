@@ -74,11 +74,29 @@ absl::StatusOr<SegmentWriter> SegmentWriter::Open(SegmentFiles files, const Segm
   return writer;
 }
 
-absl::Status SegmentWriter::Reopen() { return OpenFile(0); }
+absl::Status SegmentWriter::Reopen() {
+  RETURN_IF_ERROR(OpenFile(0));
+  if (!has_failed_) return absl::OkStatus();
+  fd_.Reset();
+  return Restore({}, 0);
+}
+
+void SegmentWriter::Fail() {
+  fd_.Reset();
+  GoBackTo(synced_);
+  dirty_ = false;
+  has_failed_ = true;
+}
+
+void SegmentWriter::GoBackTo(const State& state) {
+  position_ = state.position;
+  index_.resize(state.entries);
+  end_ = state.end;
+  finished_ = state.finished;
+}
 
 absl::Status SegmentWriter::OpenFile(int flags) {
-  fd_ = common::UniqueFd(open(Path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
-  if (!fd_.valid()) return common::ErrnoStatus(StrCat("cannot open ", Path()));
+  ASSIGN_OR_RETURN(fd_, common::OpenRegular(Path(), O_RDWR | O_NOFOLLOW | flags));
   return absl::OkStatus();
 }
 
@@ -94,6 +112,7 @@ absl::Status SegmentWriter::Start(uint64_t first_offset) {
   end_ = {.end_offset = first_offset, .end_count = head_.first_count};
   finished_ = false;
   dirty_ = true;
+  synced_ = Now();
   return absl::OkStatus();
 }
 
@@ -142,6 +161,7 @@ absl::Status SegmentWriter::Recover(uint64_t first_offset) {
   }
   // What was read back may exist only in the page cache; a sync makes it durable again.
   dirty_ = true;
+  synced_ = Now();
   return absl::OkStatus();
 }
 
@@ -196,7 +216,7 @@ absl::Status SegmentWriter::Append(const std::vector<NewRecord>& records, uint64
     RETURN_IF_ERROR(StartNext());
   }
   // The segment's state changes only if everything was written.
-  const auto before = std::make_tuple(position_, index_.size(), end_);
+  const State before = Now();
   std::vector<std::string> heads;
   heads.reserve(records.size() + 1);
   std::vector<iovec> pieces;
@@ -212,11 +232,9 @@ absl::Status SegmentWriter::Append(const std::vector<NewRecord>& records, uint64
     heads.push_back(TailBytes());
     pieces.push_back(PieceOf(heads.back()));
   }
-  const absl::Status written = WriteAt(fd_.get(), std::move(pieces), std::get<0>(before), Path());
+  const absl::Status written = WriteAt(fd_.get(), std::move(pieces), before.position, Path());
   if (!written.ok()) {
-    position_ = std::get<0>(before);
-    index_.resize(std::get<1>(before));
-    end_ = std::get<2>(before);
+    GoBackTo(before);
     return written;
   }
   finished_ = end_.ended;
@@ -228,7 +246,7 @@ absl::Status SegmentWriter::Finish() {
   const std::string tail = TailBytes();
   RETURN_IF_ERROR(WriteAt(fd_.get(), {PieceOf(tail)}, position_, Path()));
   RETURN_IF_ERROR(Sync());
-  finished_ = true;
+  finished_ = synced_.finished = true;
   return absl::OkStatus();
 }
 
@@ -249,7 +267,8 @@ absl::Status SegmentWriter::StartNext() {
 
 absl::Status SegmentWriter::Sync() {
   if (fdatasync(fd_.get()) != 0) {
-    // Data that it could not write may be gone from memory too: even a full disk is fatal.
+    // Not a shortage that may be waited out, even if the disk is full: what could not be written may
+    // be gone from memory too.
     return absl::InternalError(common::ErrnoStatus(StrCat("cannot sync ", Path())).message());
   }
   MarkSynced();
@@ -259,6 +278,7 @@ absl::Status SegmentWriter::Sync() {
 void SegmentWriter::MarkSynced() {
   durable_ = end_.end_offset;
   dirty_ = false;
+  synced_ = Now();
 }
 
 uint64_t SegmentWriter::Durable() const {
@@ -277,9 +297,11 @@ absl::StatusOr<SegmentWriter::Bodies> SegmentWriter::SoundRecords(
     const std::vector<NewRecord>& records) const {
   Bodies all;
   SegmentScan scan(Path(), kRecoveryWindowBytes);
-  while (true) {
+  while (position_ > kRecordsBegin) {
+    ASSIGN_OR_RETURN(const auto head, scan.Head());
+    if (!head.has_value()) return absl::DataLossError(StrCat(Path(), " cannot be read any more"));
     ASSIGN_OR_RETURN(auto sound, scan.NextSound());
-    if (!sound.has_value()) break;
+    if (!sound.has_value() || sound->first.position >= position_) break;
     auto& [old, body] = *sound;
     all[old.offset].push_back({{.offset = old.offset,
                                 .dropped = old.dropped,
@@ -326,6 +348,7 @@ absl::Status SegmentWriter::Restore(const std::vector<NewRecord>& records, uint6
   RETURN_IF_ERROR(fresh.OpenFile(0));
   fresh.GiveUp(until);
   fresh.durable_ = fresh.end_.end_offset;
+  fresh.synced_ = fresh.Now();
   *this = std::move(fresh);
   return absl::OkStatus();
 }

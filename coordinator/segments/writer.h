@@ -41,7 +41,12 @@ class SegmentWriter {
   // Releases the descriptor but remembers the file's state; nothing may be dirty.
   void Close() { fd_.Reset(); }
   bool IsOpen() const { return fd_.valid(); }
-  // After Close. NOT_FOUND: the file is gone.
+  // The file failed. What was not synced does not count as written, as the kernel forgets after a
+  // failed sync that it has not written it.
+  void Fail();
+  bool HasFailed() const { return has_failed_; }
+  // After Close or Fail. NOT_FOUND: the file is gone. A file that failed is replaced by a new one
+  // with what was synced.
   absl::Status Reopen();
 
   // In ascending order, from Written on; the last one may end the stream. All or nothing: after an
@@ -75,6 +80,16 @@ class SegmentWriter {
 
  private:
   using Bodies = std::map<uint64_t, std::vector<std::pair<NewRecord, std::string>>>;
+  // Of the file: how far it was written.
+  struct State {
+    uint64_t position = 0;
+    size_t entries = 0;
+    SegmentTrailer end;
+    bool finished = false;
+  };
+
+  State Now() const { return {position_, index_.size(), end_, finished_}; }
+  void GoBackTo(const State& state);
 
   absl::Status Start(uint64_t first_offset);
   absl::Status Recover(uint64_t first_offset);
@@ -99,6 +114,8 @@ class SegmentWriter {
   uint64_t durable_ = 0;
   bool finished_ = false;  // the file has its index and trailer
   bool dirty_ = false;
+  State synced_;  // as of the last sync, or as it was found
+  bool has_failed_ = false;
 };
 
 }  // namespace muster::coordinator

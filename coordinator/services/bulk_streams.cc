@@ -55,6 +55,15 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
     }
     this->Enqueue(ack);
   }
+  // A worker resends on a new stream whatever is not acknowledged.
+  void SendAgain() override {
+    this->EnqueueClose(common::MakeProblem(
+        absl::StatusCode::kUnavailable,
+        {.code = "JC1626",
+         .what = "the coordinator could not keep some of what was sent and not acknowledged",
+         .why = "a file of a job failed",
+         .fix = "send it again on a new stream"}));
+  }
 
  protected:
   // OK, or why the message cannot be valid.

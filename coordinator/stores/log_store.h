@@ -54,6 +54,8 @@ class LogUploader {
   // So many bytes of chunks left the queue: more may be read.
   virtual void Consumed(size_t bytes) = 0;
   virtual void Acknowledge(const v1::LogAck& ack) = 0;
+  // Some of what was not acknowledged is not kept: it has to come again, from another Uploader.
+  virtual void SendAgain() = 0;
 };
 
 // Reads one stream piece by piece while it grows. Holds nothing that is scarce between two calls,

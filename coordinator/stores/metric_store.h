@@ -24,6 +24,8 @@ class MetricUploader {
   // So many bytes of batches left the queue: more may be read.
   virtual void Consumed(size_t bytes) = 0;
   virtual void Acknowledge(const v1::MetricAck& ack) = 0;
+  // Some of what was not acknowledged is not kept: it has to come again, from another Uploader.
+  virtual void SendAgain() = 0;
 };
 
 // A job's stored batches one by one, attempt by attempt, in each in the order of their arrival. One

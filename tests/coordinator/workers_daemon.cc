@@ -148,9 +148,8 @@ struct WorkersDaemon::Parts {
 };
 
 void WorkersDaemon::Parts::Open() {
-  const auto failed = [](const absl::Status& why) { CHECK(why.ok()); };
   common::MakeDirectories(config.data_dir).IgnoreError();
-  stores = *OpenStores(config, ShareDescriptors(), clock, failed);
+  stores = *OpenStores(config, ShareDescriptors(), clock);
   loop = std::make_unique<ControlLoop>(*stores.journal, clock, config.settings);
   CHECK(loop->Recover().ok());
   CHECK(audit.Open().ok());
@@ -195,7 +194,7 @@ void WorkersDaemon::Parts::Open() {
   stores.journal->Start({.durable = [this](uint64_t turn) { loop->OnDurable(turn); },
                          .disk_full = [](bool) {},
                          .stuck = [](const absl::Status&) {},
-                         .failed = failed});
+                         .failed = [](const absl::Status& why) { CHECK(why.ok()); }});
   loop->Start({.live_jobs = [](size_t) {},
                .unused_blobs = [](const std::vector<std::string>&) {},
                .denied = denied});

@@ -99,7 +99,7 @@ void LogStoreModel::LoseUnsynced(const LogKey& key, const Durable& durable) {
   const auto hole = static_cast<uint64_t>(queue_.Draw(static_cast<int64_t>(from), size));
   const std::string zeros(std::min<uint64_t>(size - hole, 4'096), '\0');
   const int fd = open(path.c_str(), O_WRONLY);
-  Expect(pwrite(fd, zeros.data(), zeros.size(), static_cast<off_t>(hole)) > 0, "hole");
+  Expect(pwrite(fd, zeros.data(), zeros.size(), static_cast<off_t>(hole)) >= 0, "hole");
   close(fd);
 }
 

@@ -20,8 +20,6 @@
 namespace muster::coordinator {
 namespace {
 
-void Fail(const absl::Status& status) { ADD_FAILURE() << status; }
-
 // SQLite and files, as the coordinator runs by default.
 class LocalEngine final : public Engine {
  public:
@@ -32,10 +30,10 @@ class LocalEngine final : public Engine {
   }
   std::unique_ptr<CodeStore> OpenCodeStore() override { return *SqliteCodeStore::Open(paths_); }
   std::unique_ptr<LogStore> OpenLogStore() override {
-    return std::make_unique<LocalLogStore>(paths_, Fail);
+    return std::make_unique<LocalLogStore>(paths_);
   }
   std::unique_ptr<MetricStore> OpenMetricStore() override {
-    return std::make_unique<LocalMetricStore>(paths_, Fail);
+    return std::make_unique<LocalMetricStore>(paths_);
   }
   std::unique_ptr<SampleStore> OpenSampleStore() override {
     return std::make_unique<LocalSampleStore>(paths_);

@@ -16,13 +16,11 @@
 namespace muster::coordinator {
 namespace {
 
-void Fail(const absl::Status& status) { ADD_FAILURE() << status; }
-
 class DamagedLogTest : public testing::Test {
  protected:
   // Three records and, on request, an end, acknowledged; then the store is closed.
   void Store(bool ends) {
-    LocalLogStore store(paths_, Fail);
+    LocalLogStore store(paths_);
     auto sender = std::make_shared<LogSender>();
     store.Append(Chunk(0, 0, "first\n", 1'000), sender);
     store.Append(Chunk(0, 6, "second\n", 5'000), sender);
@@ -44,7 +42,7 @@ class DamagedLogTest : public testing::Test {
 TEST_F(DamagedLogTest, ATornTailIsCutAndSentAgain) {
   Store(false);
   ASSERT_EQ(truncate(File().c_str(), static_cast<off_t>(common::ReadFile(File())->size() - 2)), 0);
-  LocalLogStore store(paths_, Fail);
+  LocalLogStore store(paths_);
   auto sender = std::make_shared<LogSender>();
   store.Append(Chunk(0, 13, "third\n", 9'000, true), sender);
   EXPECT_EQ(sender->WaitFor(20).durable_offset(), 20u) << "the end counts as one more";
@@ -66,7 +64,7 @@ TEST_F(DamagedLogTest, ASenderIsAskedForWhatWasDamagedAndBringsIt) {
     Store(ends);
     Damage("second");
     {
-      LocalLogStore store(paths_, Fail);
+      LocalLogStore store(paths_);
       auto sender = std::make_shared<LogSender>();
       // It goes on where it stood, and is told to go back.
       store.Append(ends ? Chunk(0, 19, "", 9'000, true) : Chunk(0, 19, "fourth\n", 12'000), sender);
@@ -82,7 +80,7 @@ TEST_F(DamagedLogTest, ASenderIsAskedForWhatWasDamagedAndBringsIt) {
 TEST_F(DamagedLogTest, WhatItsSenderHasNoMoreStaysAMarkedGap) {
   Store(false);
   Damage("second");
-  LocalLogStore store(paths_, Fail);
+  LocalLogStore store(paths_);
   auto sender = std::make_shared<LogSender>();
   v1::LogChunk chunk = Chunk(0, 19, "fourth\n", 12'000);
   chunk.set_kept_from(10);
@@ -98,7 +96,7 @@ TEST_F(DamagedLogTest, WhatItsSenderHasNoMoreStaysAMarkedGap) {
 TEST_F(DamagedLogTest, ADamagedEndThatItsSenderHasNoMoreStaysAMarkedGap) {
   Store(false);
   Damage("third");
-  LocalLogStore store(paths_, Fail);
+  LocalLogStore store(paths_);
   auto sender = std::make_shared<LogSender>();
   store.Append(Chunk(0, 19, "fourth\n", 12'000), sender);
   EXPECT_EQ(sender->WaitFor(1).durable_offset(), 13u);
@@ -112,7 +110,7 @@ TEST_F(DamagedLogTest, ADamagedEndThatItsSenderHasNoMoreStaysAMarkedGap) {
 TEST_F(DamagedLogTest, AWorkerOfBeforeThatNeverGoesBackIsNotHeldUp) {
   Store(false);
   Damage("second");
-  LocalLogStore store(paths_, Fail);
+  LocalLogStore store(paths_);
   auto sender = std::make_shared<LogSender>();
   v1::LogChunk chunk = Chunk(0, 19, "fourth\n", 12'000, true);
   chunk.clear_kept_from();
@@ -124,7 +122,7 @@ TEST_F(DamagedLogTest, AWorkerOfBeforeThatNeverGoesBackIsNotHeldUp) {
 TEST(LocalLogStoreTest, MoreStreamsThanOpenFilesAreAllKept) {
   TempDir dir;
   const Paths paths(dir.path());
-  LocalLogStore store(paths, Fail, {.open_max = 2});
+  LocalLogStore store(paths, {.open_max = 2});
   std::vector<std::shared_ptr<LogSender>> senders(20);
   for (uint64_t line = 0; line < 2; ++line) {
     for (uint32_t rank = 0; rank < senders.size(); ++rank) {
@@ -139,7 +137,7 @@ TEST(LocalLogStoreTest, MoreStreamsThanOpenFilesAreAllKept) {
 TEST(LocalLogStoreTest, WithoutAFreeDescriptorNothingIsLostAndNoReaderPassesBytesOver) {
   TempDir dir;
   const Paths paths(dir.path());
-  LocalLogStore store(paths, Fail);
+  LocalLogStore store(paths);
   auto sender = std::make_shared<LogSender>();
   store.Append(Chunk(0, 0, "first\n"), sender);
   sender->WaitFor(6);
@@ -162,7 +160,7 @@ TEST(LocalLogStoreTest, WithoutRoomOrInodesItWaitsAndThenGoesOn) {
     TempDir dir;
     SmallDisk disk(dir.path());
     if (!disk.IsThere()) GTEST_SKIP() << "needs the right to mount";
-    LocalLogStore store(Paths(dir.path()), Fail);
+    LocalLogStore store(Paths(dir.path()));
     auto sender = std::make_shared<LogSender>();
     has_inodes ? disk.FillBytes() : disk.FillInodes();
     store.Append(Chunk(0, 0, "late\n"), sender);

@@ -12,8 +12,6 @@
 namespace muster::coordinator {
 namespace {
 
-void Fail(const absl::Status& status) { ADD_FAILURE() << status; }
-
 // The newest values lie beside the segments: whoever kills the daemon may leave none, or older
 // ones.
 TEST(LocalMetricStoreTest, TheNewestValuesAreThoseOfTheSegmentsAfterAKill) {
@@ -22,7 +20,7 @@ TEST(LocalMetricStoreTest, TheNewestValuesAreThoseOfTheSegmentsAfterAKill) {
   const auto sender = std::make_shared<MetricSender>();
   std::string older;
   {
-    LocalMetricStore store(paths, Fail);
+    LocalMetricStore store(paths);
     store.Append(Batch(1, 10, 0.5), sender);
     sender->WaitForCount(1);
     older = *common::ReadFile(paths.NewestMetricsFile(1));
@@ -31,12 +29,12 @@ TEST(LocalMetricStoreTest, TheNewestValuesAreThoseOfTheSegmentsAfterAKill) {
   }
   unlink(paths.NewestMetricsFile(1).c_str());
   {
-    LocalMetricStore store(paths, Fail);
+    LocalMetricStore store(paths);
     EXPECT_EQ(ListedAs(store).step(), 20);
     EXPECT_EQ(ListedAs(store).loss(), 0.25);
   }
   ASSERT_TRUE(common::WriteFileDurably(paths.NewestMetricsFile(1), older).ok());
-  LocalMetricStore store(paths, Fail);
+  LocalMetricStore store(paths);
   EXPECT_EQ(ListedAs(store).step(), 10) << "until its worker is back";
   store.Append(Batch(2, 20, 0.25), sender);
   sender->WaitForCount(3);
@@ -48,7 +46,7 @@ TEST(LocalMetricStoreTest, ATornBatchIsCutAndTakenAgain) {
   TempDir dir;
   const Paths paths(dir.path());
   {
-    LocalMetricStore store(paths, Fail);
+    LocalMetricStore store(paths);
     auto sender = std::make_shared<MetricSender>();
     store.Append(Batch(1, 10, 0.5), sender);
     store.Append(Batch(2, 11, 0.4), sender);
@@ -56,7 +54,7 @@ TEST(LocalMetricStoreTest, ATornBatchIsCutAndTakenAgain) {
   }
   const std::string path = SegmentFiles(paths.MetricStream(1, 0)).At(0);
   ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(common::ReadFile(path)->size() - 3)), 0);
-  LocalMetricStore store(paths, Fail);
+  LocalMetricStore store(paths);
   auto sender = std::make_shared<MetricSender>();
   store.Append(Batch(2, 11, 0.4), sender);
   EXPECT_EQ(sender->WaitForCount(1).durable_seq(), 2u);
@@ -69,7 +67,7 @@ TEST(LocalMetricStoreTest, ABatchThatWasDamagedIsPassedOverOrTakenAgain) {
   TempDir dir;
   const Paths paths(dir.path());
   {
-    LocalMetricStore store(paths, Fail);
+    LocalMetricStore store(paths);
     auto sender = std::make_shared<MetricSender>();
     for (uint64_t seq = 1; seq <= 4; ++seq) {
       store.Append(Batch(seq, static_cast<int64_t>(seq), 0.5), sender);
@@ -82,7 +80,7 @@ TEST(LocalMetricStoreTest, ABatchThatWasDamagedIsPassedOverOrTakenAgain) {
   at = bytes.find("train_loss", at + 1);
   bytes[at] = 'X';
   ASSERT_TRUE(common::WriteFileDurably(path, bytes).ok());
-  LocalMetricStore store(paths, Fail);
+  LocalMetricStore store(paths);
   const auto reader = store.Read(1);
   v1::MetricBatch batch;
   for (const uint64_t seq : {1, 3, 4}) {
@@ -104,7 +102,7 @@ TEST(LocalMetricStoreTest, ABatchThatWasDamagedIsPassedOverOrTakenAgain) {
 
 TEST(LocalMetricStoreTest, MoreAttemptsThanOpenFilesAreAllKept) {
   TempDir dir;
-  LocalMetricStore store(Paths(dir.path()), Fail, {.open_max = 2});
+  LocalMetricStore store(Paths(dir.path()), {.open_max = 2});
   auto sender = std::make_shared<MetricSender>();
   for (uint64_t seq = 1; seq <= 3; ++seq) {
     for (uint32_t attempt = 0; attempt < 10; ++attempt) {
@@ -119,7 +117,7 @@ TEST(LocalMetricStoreTest, MoreAttemptsThanOpenFilesAreAllKept) {
 
 TEST(LocalMetricStoreTest, WithoutAFreeDescriptorItWaitsAndThenGoesOn) {
   TempDir dir;
-  LocalMetricStore store(Paths(dir.path()), Fail);
+  LocalMetricStore store(Paths(dir.path()));
   auto sender = std::make_shared<MetricSender>();
   {
     NoFreeDescriptors none;
@@ -135,7 +133,7 @@ TEST(LocalMetricStoreTest, WithoutRoomOrInodesItWaitsAndThenGoesOn) {
     TempDir dir;
     SmallDisk disk(dir.path());
     if (!disk.IsThere()) GTEST_SKIP() << "needs the right to mount";
-    LocalMetricStore store(Paths(dir.path()), Fail);
+    LocalMetricStore store(Paths(dir.path()));
     auto sender = std::make_shared<MetricSender>();
     has_inodes ? disk.FillBytes() : disk.FillInodes();
     store.Append(Batch(1, 10, 0.5), sender);

@@ -16,8 +16,6 @@ namespace {
 constexpr uint64_t kQuota = 2 << 20;
 constexpr size_t kLine = 100;
 
-void Fail(const absl::Status& status) { ADD_FAILURE() << status; }
-
 // Numbered lines of equal length.
 std::string Lines(uint64_t first, uint64_t count) {
   std::string text;
@@ -32,7 +30,7 @@ class LogQuotaTest : public testing::Test {
  protected:
   void Open(uint64_t quota = kQuota) {
     store_ = nullptr;
-    store_ = std::make_unique<LocalLogStore>(paths_, Fail, DiskUse{.quota_bytes = quota});
+    store_ = std::make_unique<LocalLogStore>(paths_, DiskUse{.quota_bytes = quota});
   }
   // 300 lines in each chunk, up to `lines` in all.
   void Print(uint32_t rank, uint64_t lines, uint32_t attempt = 0, bool ends = false) {

@@ -35,6 +35,15 @@ class LogSender : public LogUploader {
     last_ = ack;
     changed_.notify_all();
   }
+  void SendAgain() override {
+    std::lock_guard lock(mutex_);
+    sends_again_ = true;
+    changed_.notify_all();
+  }
+  bool WaitToSendAgain() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return sends_again_; });
+  }
   bool HasWithin(std::chrono::milliseconds time) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, time, [&] { return last_.durable_offset() > 0; });
@@ -51,6 +60,7 @@ class LogSender : public LogUploader {
   std::mutex mutex_;
   std::condition_variable changed_;
   v1::LogAck last_;
+  bool sends_again_ = false;
 };
 
 inline std::string ReadAll(const LogReader& reader, const v1::StreamLogsRequest& request) {

@@ -22,6 +22,15 @@ class MetricSender : public MetricUploader {
     last_ = ack;
     changed_.notify_all();
   }
+  void SendAgain() override {
+    std::lock_guard lock(mutex_);
+    sends_again_ = true;
+    changed_.notify_all();
+  }
+  bool WaitToSendAgain() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return sends_again_; });
+  }
   bool HasWithin(int count, std::chrono::milliseconds time) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, time, [&] { return count_ >= count; });
@@ -41,6 +50,7 @@ class MetricSender : public MetricUploader {
   std::condition_variable changed_;
   int count_ = 0;
   int refusals_ = 0;
+  bool sends_again_ = false;
   v1::MetricAck last_;
 };
 

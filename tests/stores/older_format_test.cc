@@ -63,20 +63,18 @@ class OlderFormatTest : public testing::Test {
   const Paths paths_{dir_.path()};
 };
 
-void Fail(const absl::Status& status) { ADD_FAILURE() << status; }
-
 TEST_F(OlderFormatTest, EverythingIsThereAndCanBeContinued) {
   ASSERT_TRUE(ConvertOlderFormat(paths_).ok());
   EXPECT_EQ(Log(0), "one\ntwo\n<5 lost>end\n");
   EXPECT_EQ(Log(1), "live\n");
   EXPECT_FALSE(common::Exists(dir_.path() + "/logs/1/0/rank-0.stdout.idx"));
   EXPECT_FALSE(common::Exists(dir_.path() + "/metrics/1/0.mseg"));
-  LocalLogStore logs(paths_, Fail);
+  LocalLogStore logs(paths_);
   auto sender = std::make_shared<LogSender>();
   logs.Append(Chunk(1, 5, "on\n", 9'000, true), sender);
   EXPECT_EQ(sender->WaitFor(9).durable_offset(), 9u);
   EXPECT_EQ(Log(1), "live\non\n");
-  LocalMetricStore metrics(paths_, Fail);
+  LocalMetricStore metrics(paths_);
   auto uploader = std::make_shared<MetricSender>();
   metrics.Append(Batch(2, 11, 0.25), uploader);
   metrics.Append(Batch(3, 12, 0.125), uploader);

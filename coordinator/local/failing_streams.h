@@ -1,0 +1,124 @@
+// The streams of a store whose files failed: until when nothing is taken of each, and whose messages
+// it did not keep. Such a sender is told to send again once the stream is tried again; until it does,
+// with a new Uploader, nothing more is taken from it, as something before would be missing. One
+// thread.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/problem.h"
+#include "common/strings.h"
+
+namespace muster::coordinator {
+
+// `what`: whose stream, such as "the output of job 3 attempt 0 rank 1".
+inline common::Problem FileFailed(const std::string& what, const absl::Status& why,
+                                  int64_t pause_ms) {
+  const std::string again =
+      pause_ms == 0 ? " is sent again" : common::StrCat(" waits up to ", pause_ms / 1'000, " s");
+  return {.code = "JC1626",
+          .what = common::StrCat(what, again, ": its file failed"),
+          .why = std::string(why.message()),
+          .fix = "check the disk; muster-coordinator check names what cannot be read"};
+}
+
+template <typename Key, typename Uploader>
+class FailingStreams {
+ public:
+  static constexpr int64_t kFirstPauseMs = 1'000;
+  static constexpr int64_t kPauseMaxMs = 64'000;
+  static constexpr int64_t kForgivenAfterMs = 10'000;
+
+  // Its file failed, too, after an earlier failure: it is tried again after a pause that doubles.
+  // Returns the pause: 0 the first time.
+  int64_t Failed(const Key& key, int64_t now_ms);
+  // What this sender sent of the stream, and was not acknowledged, is not kept.
+  void Owe(const Key& key, const std::weak_ptr<Uploader>& uploader);
+  // Whether the store may take of the stream what this sender sends. False: it is owed.
+  bool Takes(const Key& key, const std::weak_ptr<Uploader>& uploader, int64_t now_ms);
+  // Who has to send again now.
+  std::vector<std::shared_ptr<Uploader>> TakeDue(int64_t now_ms);
+  int64_t DueMs() const { return due_ms_; }  // 0: nobody waits
+
+ private:
+  struct Failing {
+    int64_t failed_ms = 0;
+    int64_t pause_ms = 0;
+    int64_t until_ms = 0;
+    // Those who are owed. They leave the set by ceasing to exist.
+    std::set<std::weak_ptr<Uploader>, std::owner_less<>> owed;
+    bool are_told = false;
+  };
+
+  static bool IsForgiven(const Failing& failing, int64_t now_ms) {
+    return now_ms - failing.failed_ms >= 2 * failing.pause_ms + kForgivenAfterMs;
+  }
+  void DueBy(int64_t at_ms) { due_ms_ = due_ms_ == 0 ? at_ms : std::min(due_ms_, at_ms); }
+
+  std::map<Key, Failing> failing_;
+  int64_t due_ms_ = 0;
+};
+
+template <typename Key, typename Uploader>
+int64_t FailingStreams<Key, Uploader>::Failed(const Key& key, int64_t now_ms) {
+  const auto [found, is_first] = failing_.try_emplace(key);
+  Failing& failing = found->second;
+  failing.pause_ms = is_first || IsForgiven(failing, now_ms)
+                         ? 0
+                         : std::clamp(2 * failing.pause_ms, kFirstPauseMs, kPauseMaxMs);
+  failing.failed_ms = failing.until_ms = now_ms;
+  // On a grid, so that the senders of many streams are told at once, and connect again once.
+  if (failing.pause_ms > 0) {
+    failing.until_ms = (now_ms / failing.pause_ms + 1) * failing.pause_ms;
+  }
+  failing.are_told = false;
+  DueBy(failing.until_ms);
+  return failing.pause_ms;
+}
+
+template <typename Key, typename Uploader>
+void FailingStreams<Key, Uploader>::Owe(const Key& key, const std::weak_ptr<Uploader>& uploader) {
+  failing_.at(key).owed.insert(uploader);
+}
+
+template <typename Key, typename Uploader>
+bool FailingStreams<Key, Uploader>::Takes(const Key& key, const std::weak_ptr<Uploader>& uploader,
+                                          int64_t now_ms) {
+  const auto found = failing_.find(key);
+  if (found == failing_.end()) return true;
+  Failing& failing = found->second;
+  if (failing.owed.contains(uploader)) return false;
+  if (now_ms >= failing.until_ms) return true;
+  failing.owed.insert(uploader);
+  return false;
+}
+
+template <typename Key, typename Uploader>
+std::vector<std::shared_ptr<Uploader>> FailingStreams<Key, Uploader>::TakeDue(int64_t now_ms) {
+  std::set<std::shared_ptr<Uploader>> due;
+  due_ms_ = 0;
+  for (auto at = failing_.begin(); at != failing_.end();) {
+    Failing& failing = at->second;
+    std::erase_if(failing.owed, [](const auto& uploader) { return uploader.expired(); });
+    if (!failing.are_told && now_ms >= failing.until_ms) {
+      failing.are_told = true;
+      for (const auto& uploader : failing.owed) {
+        if (auto alive = uploader.lock()) due.insert(std::move(alive));
+      }
+    }
+    if (!failing.are_told) DueBy(failing.until_ms);
+    const bool is_over = failing.are_told && failing.owed.empty() && IsForgiven(failing, now_ms);
+    at = is_over ? failing_.erase(at) : std::next(at);
+  }
+  return {due.begin(), due.end()};
+}
+
+}  // namespace muster::coordinator

@@ -47,24 +47,35 @@ absl::StatusOr<std::vector<std::string>> NamesIn(UniqueFd directory, const std::
   return names;
 }
 
+absl::Status Unreadable(const std::string& path, const TreeVisitor& visitor,
+                        const absl::Status& why) {
+  // The walk's own lack of descriptors says nothing about the directory.
+  const bool is_its_own = visitor.unreadable != nullptr && !absl::IsUnavailable(why);
+  return is_its_own ? visitor.unreadable(path, why) : why;
+}
+
 // `name` in the open directory `at`; `path` is what it is called below the root.
 absl::Status Visit(int at, const std::string& name, const std::string& path,
                    const TreeVisitor& visitor, int depth) {
   struct stat info {};
   if (fstatat(at, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
-    return errno == ENOENT ? absl::OkStatus() : common::ErrnoStatus(StrCat("cannot read ", path));
+    if (errno == ENOENT) return absl::OkStatus();
+    return Unreadable(path, visitor, common::ErrnoStatus(StrCat("cannot read ", path)));
   }
   if (S_ISREG(info.st_mode)) return visitor.file(FileOf(path, info));
   if (!S_ISDIR(info.st_mode) || depth == 0) return visitor.odd(path);
+  if (visitor.directory != nullptr) visitor.directory(path);
   UniqueFd directory(openat(at, name.c_str(), kDirectoryFlags));
   if (!directory.valid()) {
-    return errno == ENOENT ? absl::OkStatus() : common::ErrnoStatus(StrCat("cannot open ", path));
+    if (errno == ENOENT) return absl::OkStatus();
+    return Unreadable(path, visitor, common::ErrnoStatus(StrCat("cannot open ", path)));
   }
   const int open_directory = directory.get();
   UniqueFd listed(dup(open_directory));
   if (!listed.valid()) return common::ErrnoStatus(StrCat("cannot open ", path));
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(std::move(listed), path));
-  for (const std::string& each : names) {
+  const absl::StatusOr<std::vector<std::string>> names = NamesIn(std::move(listed), path);
+  if (!names.ok()) return Unreadable(path, visitor, names.status());
+  for (const std::string& each : *names) {
     RETURN_IF_ERROR(Visit(open_directory, each, StrCat(path, "/", each), visitor, depth - 1));
   }
   return absl::OkStatus();

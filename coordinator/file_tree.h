@@ -22,6 +22,11 @@ struct TreeVisitor {
   std::function<absl::Status(const TreeFile&)> file;
   // Neither a regular file nor a directory: a symbolic link, a FIFO, a device.
   std::function<absl::Status(const std::string& path)> odd;
+  // A directory that is about to be read.
+  std::function<void(const std::string& path)> directory = nullptr;
+  // One that cannot be read. Without this, the walk ends with the reason.
+  std::function<absl::Status(const std::string& path, const absl::Status& why)> unreadable =
+      nullptr;
 };
 
 // Every file of ROOT/PATH, at most eight directories deep; `path` may be a file. What is missing or

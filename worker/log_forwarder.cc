@@ -243,6 +243,7 @@ void LogForwarder::OnAck(const v1::LogAck& ack) {
   Stream& stream = found->second;
   if (stream.done) return;
   if (ack.refused()) return Fail(stream, "the coordinator refused it (unknown job or old attempt)");
+  stream.is_probing = false;  // whatever it acknowledges: it may need more to fill a damaged range
   if (ack.durable_offset() < stream.acked.offset) return GoBack(stream, ack.durable_offset());
   bool finished = false;
   while (!stream.in_flight.empty()) {
@@ -254,7 +255,6 @@ void LogForwarder::OnAck(const v1::LogAck& ack) {
     in_flight_bytes_ -= front.bytes;
     finished |= front.last;
     stream.in_flight.pop_front();
-    stream.is_probing = false;
   }
   if (finished) return Finish(stream);
   // The coordinator may have more than we remember (we were restarted): skip what it has.
@@ -282,7 +282,6 @@ void LogForwarder::GoBack(Stream& stream, uint64_t durable_offset) {
   // The acknowledgements of what was in flight repeat it.
   if (stream.went_back_to == durable_offset) return;
   stream.went_back_to = durable_offset;
-  stream.is_probing = false;
   stream.acked = stream.kept;
   stream.acked.offset = std::max(stream.kept.offset, durable_offset);
   callbacks_.note(common::StrCat(

@@ -84,7 +84,7 @@ class LogForwarder {
     std::deque<InFlight> in_flight;
     uint64_t in_flight_bytes = 0;
     // What was in flight when the last connection ended was not acknowledged. Until the coordinator
-    // takes one chunk, which counts as no bytes, no other follows it: a stream that it cannot keep
+    // answers one chunk, which counts as no bytes, no other follows it: a stream that it cannot keep
     // for now leaves all credit to the others.
     bool is_probing = false;
     std::optional<uint64_t> end;

@@ -95,7 +95,7 @@ void LocalLogStore::Write(Queued& queued) {
     return Refuse(queued);
   }
   if (!status.ok()) return Fail(queued, status);
-  (*stream)->uploader = queued.uploader;
+  (*stream)->uploaders.insert(queued.uploader);
   queued.uploader->Consumed(chunk.ByteSizeLong());
   Answer(key, **stream, chunk);
   watchers_.Notify(key.job, LogNews{key, is_new});
@@ -136,7 +136,8 @@ void LocalLogStore::Fail(Queued& queued, const absl::Status& status) {
 void LocalLogStore::StreamFailed(const LogKey& key, Stream* stream, const absl::Status& why) {
   const int64_t pause_ms = failing_.Failed(key, SteadyMs());
   if (stream != nullptr) {
-    failing_.Owe(key, stream->uploader);
+    for (const auto& uploader : stream->uploaders) failing_.Owe(key, uploader);
+    stream->uploaders.clear();
     if (!progress_.IsRemoved(key.job)) progress_.Wrote(key, false);
   }
   refusals_.Warn(FileFailed(Named(key), why, pause_ms));
@@ -164,13 +165,14 @@ absl::StatusOr<LocalLogStore::Stream> LocalLogStore::Open(const LogKey& key) {
 }
 
 bool LocalLogStore::Synced(const LogKey& key, Stream& stream) {
-  if (const auto uploader = stream.uploader.lock()) {
-    v1::LogAck ack = AckFor(key);
-    // The end counts as one more byte, so that a repeated acknowledgement of the last bytes does
-    // not acknowledge it.
-    ack.set_durable_offset(stream.log.Durable() + (stream.log.Ended() ? 1 : 0));
-    uploader->Acknowledge(ack);
+  v1::LogAck ack = AckFor(key);
+  // The end counts as one more byte, so that a repeated acknowledgement of the last bytes does not
+  // acknowledge it.
+  ack.set_durable_offset(stream.log.Durable() + (stream.log.Ended() ? 1 : 0));
+  for (const auto& uploader : stream.uploaders) {
+    if (const auto alive = uploader.lock()) alive->Acknowledge(ack);
   }
+  stream.uploaders.clear();
   return stream.log.Ended();
 }
 

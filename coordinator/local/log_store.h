@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -47,7 +48,9 @@ class LocalLogStore final : public LogStore {
   };
   struct Stream {
     LogStreamFile log;
-    std::weak_ptr<LogUploader> uploader;
+    // Who waits for the next sync: what was under way on a connection that broke may arrive behind
+    // the first of the next one.
+    std::set<std::weak_ptr<LogUploader>, std::owner_less<>> uploaders;
     SegmentWriter& File() { return log.File(); }
   };
 

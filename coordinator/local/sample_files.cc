@@ -55,6 +55,11 @@ size_t SoundRecordAt(std::string_view bytes, size_t at, v1::SampleBucket* bucket
   return kHeadBytes + size;
 }
 
+absl::StatusOr<std::string> BytesOf(const Paths& paths, const TreeFile& file) {
+  ASSIGN_OR_RETURN(const common::UniqueFd fd, OpenBelow(paths.Root(), file.path, O_RDONLY));
+  return common::ReadAt(fd.get(), 0, std::min(file.size, kSampleBytesReadMax), file.path);
+}
+
 }  // namespace
 
 std::string SampleNodeFolder(std::string_view node) {
@@ -133,15 +138,15 @@ absl::Status CheckSamples(const Paths& paths, SampleTotals* totals) {
          if (!ParseSamplePath(file.path).has_value()) return absl::OkStatus();
          ++totals->files;
          totals->bytes += file.size;
-         ASSIGN_OR_RETURN(const common::UniqueFd fd, OpenBelow(paths.Root(), file.path, O_RDONLY));
-         ASSIGN_OR_RETURN(
-             const std::string bytes,
-             common::ReadAt(fd.get(), 0, std::min(file.size, kSampleBytesReadMax), file.path));
+         const absl::StatusOr<std::string> bytes = BytesOf(paths, file);
+         if (absl::IsUnavailable(bytes.status())) return bytes.status();
          totals->damaged_bytes +=
-             ScanSamples(bytes, [](const auto&) { return true; }).damaged_bytes;
+             bytes.ok() ? ScanSamples(*bytes, [](const auto&) { return true; }).damaged_bytes
+                        : file.size;
          return absl::OkStatus();
        },
-       .odd = [](const std::string&) { return absl::OkStatus(); }});
+       .odd = [](const std::string&) { return absl::OkStatus(); },
+       .unreadable = [](const std::string&, const auto&) { return absl::OkStatus(); }});
 }
 
 }  // namespace muster::coordinator

@@ -128,7 +128,8 @@ void LocalSampleStore::FindFiles() {
                        if (known.has_value()) table_.Add(*known, file.size);
                        return absl::OkStatus();
                      },
-                 .odd = [](const std::string&) { return absl::OkStatus(); }});
+                 .odd = [](const std::string&) { return absl::OkStatus(); },
+                 .unreadable = [](const std::string&, const auto&) { return absl::OkStatus(); }});
   if (!walked.ok()) complaints_.Warn(std::string(walked.message()));
 }
 

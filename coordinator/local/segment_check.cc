@@ -17,6 +17,7 @@
 #include "coordinator/local/log_stream_file.h"
 #include "coordinator/segments/scan.h"
 #include "coordinator/segments/writer.h"
+#include "coordinator/stores/shortage.h"
 
 namespace muster::coordinator {
 namespace {
@@ -119,17 +120,38 @@ absl::Status FileCheck::Run(const SegmentId& id) {
 using EachSegment =
     std::function<absl::Status(const std::string& path, const SegmentPath& segment)>;
 
-absl::Status ForEachSegment(const Paths& paths, SegmentTotals* totals, const EachSegment& each) {
+SegmentFinding UnreadableFinding(const std::string& path, const std::string& why) {
+  return {.path = path, .what = StrCat("cannot be read: ", why), .is_unreadable = true};
+}
+
+// What cannot be read is reported to `unreadable`, and the others follow.
+absl::Status ForEachSegment(const Paths& paths, SegmentTotals* totals, const EachSegment& each,
+                            const SegmentFound& unreadable) {
+  const auto say = [&](const std::string& path, const absl::Status& why) {
+    unreadable(UnreadableFinding(path, std::string(why.message())));
+    return absl::OkStatus();
+  };
+  const auto odd = [&](const std::string& path) {
+    if (ParseSegmentPath(path).has_value()) {
+      unreadable(UnreadableFinding(path, "it is a symbolic link, a FIFO, a socket or a device"));
+    }
+    return absl::OkStatus();
+  };
+  const auto directory = [&](const std::string& path) {
+    if (path.ends_with(".seg")) unreadable(UnreadableFinding(path, "it is a directory"));
+  };
   for (const bool is_logs : {true, false}) {
     const auto visit = [&](const TreeFile& file) -> absl::Status {
       ++(is_logs ? totals->log_files : totals->metric_files);
       (is_logs ? totals->log_bytes : totals->metric_bytes) += file.size;
       const auto segment = ParseSegmentPath(file.path);
-      return segment.has_value() ? each(file.path, *segment) : absl::OkStatus();
+      if (!segment.has_value()) return absl::OkStatus();
+      const absl::Status status = each(file.path, *segment);
+      return status.ok() || IsShortage(status) ? status : say(file.path, status);
     };
-    RETURN_IF_ERROR(
-        WalkFiles(paths.Root(), is_logs ? "logs" : "metrics",
-                  {.file = visit, .odd = [](const std::string&) { return absl::OkStatus(); }}));
+    RETURN_IF_ERROR(WalkFiles(
+        paths.Root(), is_logs ? "logs" : "metrics",
+        {.file = visit, .odd = odd, .directory = directory, .unreadable = say}));
   }
   return absl::OkStatus();
 }
@@ -137,28 +159,36 @@ absl::Status ForEachSegment(const Paths& paths, SegmentTotals* totals, const Eac
 }  // namespace
 
 absl::Status CheckSegments(const Paths& paths, const SegmentFound& found, SegmentTotals* totals) {
-  return ForEachSegment(paths, totals, [&](const std::string& path, const SegmentPath& segment) {
+  const auto check = [&](const std::string& path, const SegmentPath& segment) {
     return FileCheck(paths, path, found).Run(segment.id);
-  });
+  };
+  return ForEachSegment(paths, totals, check, found);
 }
 
 absl::Status RepairSegments(const Paths& paths, const SegmentFound& changed,
                             SegmentTotals* totals) {
   std::vector<std::pair<std::string, SegmentPath>> damaged;
   std::map<std::string, uint64_t> lost;
-  RETURN_IF_ERROR(
-      ForEachSegment(paths, totals, [&](const std::string& path, const SegmentPath& segment) {
-        const SegmentFound count = [&](const SegmentFinding& finding) {
-          lost[path] += finding.bytes;
-        };
-        FileCheck check(paths, path, count);
-        absl::Status status = check.Run(segment.id);
-        if (status.ok() && !check.IsSound()) damaged.emplace_back(path, segment);
-        return status;
-      }));
+  const auto check_one = [&](const std::string& path, const SegmentPath& segment) {
+    const SegmentFound count = [&](const SegmentFinding& finding) { lost[path] += finding.bytes; };
+    FileCheck check(paths, path, count);
+    absl::Status status = check.Run(segment.id);
+    if (status.ok() && !check.IsSound()) damaged.emplace_back(path, segment);
+    return status;
+  };
+  const auto leave = [&](SegmentFinding finding) {
+    finding.what = StrCat("left as it is: ", finding.what);
+    changed(finding);
+  };
+  RETURN_IF_ERROR(ForEachSegment(paths, totals, check_one, leave));
   for (const auto& [path, segment] : damaged) {
-    RETURN_IF_ERROR(SegmentWriter::Mend(SegmentFiles(paths.Root() + "/" + segment.base), segment.id,
-                                        segment.first_offset));
+    const absl::Status mended = SegmentWriter::Mend(
+        SegmentFiles(paths.Root() + "/" + segment.base), segment.id, segment.first_offset);
+    if (IsShortage(mended)) return mended;
+    if (!mended.ok()) {
+      leave(UnreadableFinding(path, std::string(mended.message())));
+      continue;
+    }
     changed({path, 0, lost[path], "rewritten with all that could be read; the rest is a gap"});
   }
   return absl::OkStatus();

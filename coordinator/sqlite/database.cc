@@ -14,6 +14,10 @@ namespace {
 // Two connections write: while a disk stalls, one waits for the other instead of failing.
 constexpr int kBusyTimeoutMs = 60'000;
 
+bool IsOfSync(int extended_code) {
+  return extended_code == SQLITE_IOERR_FSYNC || extended_code == SQLITE_IOERR_DIR_FSYNC;
+}
+
 absl::Status StatusOf(sqlite3* connection, int code) {
   if (code == SQLITE_OK || code == SQLITE_DONE || code == SQLITE_ROW) return absl::OkStatus();
   std::string text = common::StrCat("SQLite: ", sqlite3_errmsg(connection), " (",
@@ -26,6 +30,8 @@ absl::Status StatusOf(sqlite3* connection, int code) {
     case SQLITE_CANTOPEN:
       return is_short ? absl::UnavailableError(text) : absl::InternalError(text);
     case SQLITE_IOERR:
+      // Even for want of room: what a sync could not write may be gone from memory too.
+      if (IsOfSync(sqlite3_extended_errcode(connection))) return absl::InternalError(text);
       if (is_short) return absl::UnavailableError(text);
       // The WAL index could not grow, and SQLite keeps no errno for that.
       if (system_error == ENOSPC || system_error == EDQUOT ||

@@ -39,7 +39,7 @@ void LogStoreModel::Append(const v1::LogChunk& chunk, uint64_t link) {
   LogStreamFile& file = found->second;
   const absl::Status status = file.Append(chunk);
   Expect(status.ok(), std::string(status.message()));
-  dirty_[key] = link;
+  dirty_[key].insert(link);
   dirty_bytes_ += chunk.data().size();
   if (dirty_bytes_ >= LocalLogStore::kSyncBytes) return Sync();
   SyncAfter(chunk.end() || !file.File().Dirty() ? LocalLogStore::kSyncDelayAtEndMs
@@ -58,7 +58,7 @@ void LogStoreModel::SyncAfter(int64_t delay_ms) {
 void LogStoreModel::Sync() {
   sync_due_ms_ = 0;
   dirty_bytes_ = 0;
-  for (const auto& [key, link] : dirty_) {
+  for (const auto& [key, links] : dirty_) {
     LogStreamFile& file = open_.at(key);
     if (file.File().Dirty()) Expect(file.File().Sync().ok(), "cannot sync");
     durable_[key] = {file.Durable(), file.Ended(), LastFile(key), SizeOf(LastFile(key))};
@@ -68,9 +68,9 @@ void LogStoreModel::Sync() {
     ack.set_rank(key.rank);
     ack.set_stream(key.stream);
     ack.set_durable_offset(file.Durable() + (file.Ended() ? 1 : 0));
-    acknowledge_(link, ack);
+    for (const uint64_t link : links) acknowledge_(link, ack);
   }
-  for (const auto& [key, link] : dirty_) {
+  for (const auto& [key, links] : dirty_) {
     if (open_.at(key).Ended()) open_.erase(key);
   }
   dirty_.clear();

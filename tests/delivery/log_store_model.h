@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 
 #include "coordinator/local/log_stream_file.h"
@@ -46,7 +47,7 @@ class LogStoreModel {
   const coordinator::Paths paths_;
   const Acknowledge acknowledge_;
   std::map<coordinator::LogKey, coordinator::LogStreamFile> open_;
-  std::map<coordinator::LogKey, uint64_t> dirty_;  // the link on which the last chunk arrived
+  std::map<coordinator::LogKey, std::set<uint64_t>> dirty_;  // links on which chunks arrived
   std::map<coordinator::LogKey, Durable> durable_;
   uint64_t dirty_bytes_ = 0;
   int64_t sync_due_ms_ = 0;  // 0: none

@@ -1,5 +1,6 @@
 // What check finds in a data directory, and what repair does about it.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "coordinator/audit/audit.h"
@@ -97,6 +98,25 @@ TEST_F(CheckTest, AFileInALogsPlaceIsSetAside) {
   EXPECT_TRUE(common::Exists(LogFile(paths, 1, 0) + ".damaged"));
   findings.clear();
   EXPECT_EQ(Check(paths).findings, 0u) << Told();
+}
+
+TEST_F(CheckTest, WhatCannotBeReadIsNamedAndTheRestChecked) {
+  const std::string log = LogFile(paths, 4, 1);
+  const std::string of_another_attempt = paths.LogDirectory(4, 0) + "/rank-0.stdout.seg";
+  unlink(log.c_str());
+  ASSERT_EQ(mkfifo(log.c_str(), 0600), 0);
+  ASSERT_TRUE(common::MakeDirectories(of_another_attempt).ok());
+  FlipByte(BlobPath(kOfLive), 3);
+  EXPECT_EQ(Check(paths).findings, 3u) << Told();
+  EXPECT_NE(Told().find("logs/4/1/rank-0.stdout.seg: cannot be read: it is a symbolic link, a FIFO"),
+            std::string::npos)
+      << Told();
+  EXPECT_NE(Told().find("logs/4/0/rank-0.stdout.seg: cannot be read: it is a directory"),
+            std::string::npos)
+      << Told();
+  const std::string changes = Repair();
+  EXPECT_NE(changes.find("logs/4/1/rank-0.stdout.seg: left as it is"), std::string::npos);
+  EXPECT_NE(changes.find("moved to damaged/"), std::string::npos) << "the rest is repaired";
 }
 
 TEST_F(CheckTest, AQuickCheckFindsACheckpointFileOfAnotherSize) {

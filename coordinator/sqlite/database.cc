@@ -1,6 +1,7 @@
 #include "coordinator/sqlite/database.h"
 
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
@@ -13,6 +14,30 @@ namespace {
 
 // Two connections write: while a disk stalls, one waits for the other instead of failing.
 constexpr int kBusyTimeoutMs = 60'000;
+
+// SQLite takes ENOSPC alone for a full disk. A quota that is used up is one, too.
+ssize_t AsFullDisk(ssize_t wrote) {
+  if (wrote < 0 && errno == EDQUOT) errno = ENOSPC;
+  return wrote;
+}
+ssize_t Write(int fd, const void* bytes, size_t size) {
+  return AsFullDisk(write(fd, bytes, size));
+}
+ssize_t PWrite(int fd, const void* bytes, size_t size, off_t position) {
+  return AsFullDisk(pwrite(fd, bytes, size, position));
+}
+
+// Once, before the first connection.
+bool WriteThroughOurs() {
+  sqlite3_vfs* const vfs = sqlite3_vfs_find(nullptr);
+  const auto set = [vfs](const char* name, auto* function) {
+    vfs->xSetSystemCall(vfs, name, reinterpret_cast<sqlite3_syscall_ptr>(function));
+  };
+  set("write", &Write);
+  set("pwrite", &PWrite);
+  set("pwrite64", &PWrite);
+  return true;
+}
 
 bool IsOfSync(int extended_code) {
   return extended_code == SQLITE_IOERR_FSYNC || extended_code == SQLITE_IOERR_DIR_FSYNC;
@@ -118,6 +143,7 @@ std::string_view Statement::Bytes(int column) {
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path, Mode mode) {
   const int flags =
       mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
+  [[maybe_unused]] static const bool is_set = WriteThroughOurs();
   sqlite3* connection = nullptr;
   const int code = sqlite3_open_v2(path.c_str(), &connection, flags | SQLITE_OPEN_NOMUTEX, nullptr);
   if (connection == nullptr) return absl::ResourceExhaustedError("SQLite: out of memory");

@@ -73,6 +73,14 @@ class SqliteJournal final : public Journal {
   absl::Status Damaged(const std::string& finding) {
     return DamagedDatabase(paths_.Database(), finding);
   }
+  absl::Status CannotRecord(const absl::Status& why) const {
+    return MakeProblem(
+        why.code(),
+        {.code = "JC1602",
+         .what = StrCat("cannot record in ", paths_.Database()),
+         .why = std::string(why.message()),
+         .fix = "check the disk, then start it again: nothing that was acknowledged is lost"});
+  }
   void Run();
   // Commits until it succeeds; waits out a full disk and a lack of descriptors. False: failed for
   // good.
@@ -135,6 +143,7 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
                         .what = StrCat("the disk of ", path, " is full"),
                         .fix = "free space on it and start it again"});
   }
+  if (!status.ok() && common::CodeOf(status).empty()) return CannotRecord(status);
   RETURN_IF_ERROR(status);
   ASSIGN_OR_RETURN(writer_, JournalWriter::Make(*database_, epoch_));
   high_water_ =
@@ -251,12 +260,7 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
       return true;
     }
     if (!IsShortage(status)) {
-      absl::Status failure = MakeProblem(
-          status.code(),
-          {.code = "JC1602",
-           .what = StrCat("cannot record in ", paths_.Database()),
-           .why = std::string(status.message()),
-           .fix = "check the disk, then start it again: nothing that was acknowledged is lost"});
+      absl::Status failure = CannotRecord(status);
       {
         std::lock_guard lock(mutex_);
         failure_ = failure;

@@ -2,7 +2,9 @@
 
 #include <sys/statvfs.h>
 
+#include "common/problem.h"
 #include "common/status.h"
+#include "common/strings.h"
 #include "coordinator/local/blob_store.h"
 #include "coordinator/local/log_store.h"
 #include "coordinator/local/metric_store.h"
@@ -24,10 +26,8 @@ uint64_t DiskBytes(const std::string& directory) {
   return uint64_t{disk.f_blocks} * disk.f_frsize;
 }
 
-}  // namespace
-
-absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
-                                  LivedClock& clock) {
+absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& shares,
+                               LivedClock& clock) {
   const Paths paths(config.data_dir);
   RETURN_IF_ERROR(ConvertOlderFormat(paths));
   Stores stores;
@@ -46,6 +46,20 @@ absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& 
   ASSIGN_OR_RETURN(stores.identities, SqliteIdentityStore::Open(paths));
   ASSIGN_OR_RETURN(stores.code, SqliteCodeStore::Open(paths));
   return stores;
+}
+
+}  // namespace
+
+absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
+                                  LivedClock& clock) {
+  absl::StatusOr<Stores> stores = OpenAll(config, shares, clock);
+  if (stores.ok() || !common::CodeOf(stores.status()).empty()) return stores;
+  return common::MakeProblem(
+      stores.status().code(),
+      {.code = "JC1602",
+       .what = common::StrCat("the data directory ", config.data_dir, " cannot be used"),
+       .why = std::string(stores.status().message()),
+       .fix = "check the disk, and that its files are the coordinator's own; then start it again"});
 }
 
 absl::StatusOr<std::unique_ptr<IdentityStore>> OpenIdentities(const Paths& paths,

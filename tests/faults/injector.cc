@@ -3,7 +3,8 @@
 //
 //   MUSTER_FAULT_ROOT  the data directory
 //   MUSTER_FAULTS      CLASS:CALL:ERRNO:FIRST:COUNT,…  the FIRST-th call (from 1) on a file of the class fails,
-//                      and so do those that follow, COUNT in all (0: all). ERRNO is a number.
+//                      and so do those that follow, COUNT in all (0: all). ERRNO is a number;
+//                      0: the call is only noted.
 //   MUSTER_FAULT_LOG   a file that gets a line per failure: CLASS CALL ERRNO PATH
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -127,6 +128,7 @@ bool FailsAt(const char* call, const std::string& path) {
     if (number < fault->first) continue;
     if (fault->count != 0 && number >= fault->first + fault->count) continue;
     Note(*fault, below);
+    if (fault->error == 0) continue;
     errno = fault->error;
     return true;
   }

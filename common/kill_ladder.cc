@@ -267,6 +267,15 @@ std::vector<std::string> FindMarks(const CgroupHost& host, const std::string& su
   return {marks.begin(), marks.end()};
 }
 
+void KillOnce(const std::string& mark, const AttemptCgroups& cgroups,
+              const std::vector<KnownProcess>& known, pid_t shim) {
+  KillCgroups(cgroups);
+  bool whole = true;
+  std::vector<ProcessStat> found = FindProcesses(mark, cgroups, known, &whole);
+  std::erase_if(found, [shim](const ProcessStat& process) { return process.pid == shim; });
+  KillExactly(found);
+}
+
 KillResult KillByMark(const std::string& mark, const AttemptCgroups& cgroups,
                       const std::vector<KnownProcess>& known, int timeout_ms) {
   const int64_t deadline = MonotonicMicros() + timeout_ms * int64_t{1000};

@@ -73,6 +73,11 @@ struct KnownProcess {
 // The marks that end with `suffix`, among living processes and the host's attempt cgroups.
 std::vector<std::string> FindMarks(const CgroupHost& host, const std::string& suffix);
 
+// SIGKILL, once, to what belongs to an attempt whose shim does not do it; the shim itself is spared,
+// and proves the end when it runs again.
+void KillOnce(const std::string& mark, const AttemptCgroups& cgroups,
+              const std::vector<KnownProcess>& known, pid_t shim);
+
 // Level 4, for an attempt without its shim. Spares the calling process. Blocks for at most
 // `timeout_ms`.
 KillResult KillByMark(const std::string& mark, const AttemptCgroups& cgroups,

@@ -69,7 +69,7 @@ void OpenLimits(const common::RankLaunch& rank, RankSetup* setup) {
 
 Supervisor::Supervisor(common::ShimLaunch launch, int worker_fd)
     : launch_(std::move(launch)), connection_(worker_fd), ranks_(launch_.ranks.size()) {
-  spool_taken_us_ = common::MonotonicMicros();
+  turn_us_ = common::MonotonicMicros();
   quota_.limit = launch_.spool_quota_bytes;
   quota_.block_when_full = launch_.block_when_full;
   fence_us_ = launch_.fence_mono_ms * 1000;
@@ -161,6 +161,10 @@ void Supervisor::StartRanks(const std::vector<int>& write_ends, const RankMounts
   first_start_us_ = common::MonotonicMicros();
   for (size_t i = 0; i < ranks_.size(); ++i) {
     Rank& rank = ranks_[i];
+    if (common::MonotonicMicros() >= FenceEndUs()) {
+      NeverStart(rank);
+      continue;
+    }
     setup.launch = &launch_.ranks[i];
     OpenLimits(launch_.ranks[i], &setup);
     if (launch_.ranks[i].limits_memory) rank.memory_dir = launch_.ranks[i].limit_dirs.front();
@@ -194,6 +198,16 @@ void Supervisor::StartRanks(const std::vector<int>& write_ends, const RankMounts
   }
   // Argument lists and environments are only needed for exec.
   std::vector<common::RankLaunch>().swap(launch_.ranks);
+}
+
+// The node stood still between the order and this: its lease is over, and the rank may be running
+// elsewhere.
+void Supervisor::NeverStart(Rank& rank) {
+  stop_asked_ = true;
+  rank.exited = true;
+  rank.exit.signal = SIGKILL;
+  rank.exit.stopped = true;
+  rank.exit.wall_ms = common::WallMicros() / 1000;
 }
 
 // For KillAttempt after the shim is gone: what to look for besides the mark. Not synced, because

@@ -25,14 +25,18 @@ using common::ShimPacket;
 constexpr int64_t kGatherUs = 2'000;  // a slowly written stream is read about this often at most
 constexpr int64_t kBlockedRetryUs = 50'000;  // a blocked stream checks for room this often
 constexpr int64_t kKillEveryUs = 2'000;
+// Patience, on the lived clock: whoever is waited for may have stood still together with us.
 constexpr int64_t kUnkillableAfterUs =
     10'000'000;  // then the survivors are listed and the node needs a person
 constexpr int64_t kForeignWriterUs =
     2'000'000;  // how long a pipe held by a foreign process delays the end
 constexpr int64_t kFullDiskUs =
     60'000'000;  // how long a full disk may delay the end, with logs: block
+constexpr int64_t kTurnAtMostUs = 100'000;  // of a turn that lived longer, the rest stood still
 constexpr int kDrainTurnsAtExit = 8;
 constexpr int64_t kForever = INT64_MAX;
+
+int64_t InMs(uint32_t milliseconds) { return MonotonicMicros() + milliseconds * int64_t{1000}; }
 
 }  // namespace
 
@@ -46,6 +50,7 @@ int Supervisor::Run() {
 void Supervisor::Turn() {
   int64_t wake_us = kForever;
   std::vector<pollfd> polled = PollSet(MonotonicMicros(), &wake_us);
+  deadline_timer_.Set(NextDeadlineUs());
   const size_t first_stream = polled.size();
   const std::vector<StreamOfRank> streams = AppendStreams(MonotonicMicros(), &polled, &wake_us);
   timespec timeout{};
@@ -54,6 +59,7 @@ void Supervisor::Turn() {
     timeout = {wait / 1'000'000, wait % 1'000'000 * 1000};
   }
   ppoll(polled.data(), polled.size(), wake_us == kForever ? nullptr : &timeout, nullptr);
+  CountTurn();
   for (const pollfd& entry : polled) {
     if (entry.revents == 0) continue;
     if (entry.fd == signal_fd_) ReadSignals();
@@ -64,8 +70,8 @@ void Supervisor::Turn() {
   }
   if (connection_.wants_to_write()) connection_.Flush();
   for (const ShimPacket& packet : connection_.Receive()) Obey(packet);
-  quota_.being_taken =
-      MonotonicMicros() - spool_taken_us_ < launch_.spool_patience_ms * int64_t{1000};
+  KeepDeadlines();  // before anything that may wait for a disk
+  quota_.being_taken = lived_us_ - spool_taken_us_ < launch_.spool_patience_ms * int64_t{1000};
   for (size_t i = 0; i < streams.size(); ++i) {
     const auto [rank, stream] = streams[i];
     if (polled[first_stream + i].revents == 0 || rank->streams[stream].closed()) continue;
@@ -87,12 +93,45 @@ std::vector<pollfd> Supervisor::PollSet(int64_t now_us, int64_t* wake_us) {
   for (const Rank& rank : ranks_) {
     if (rank.exec_pipe >= 0) polled.push_back({rank.exec_pipe, POLLIN, 0});
   }
-  if (stop_asked_ && phase_ == Phase::kRunning) *wake_us = std::min(*wake_us, stop_deadline_us_);
-  if (fence_us_ > 0 && !stop_asked_) *wake_us = std::min(*wake_us, fence_us_);
+  if (deadline_timer_.fd() >= 0) polled.push_back({deadline_timer_.fd(), POLLIN, 0});
+  *wake_us = std::min(*wake_us, NextDeadlineUs());
   if (phase_ == Phase::kEmptying) *wake_us = std::min(*wake_us, next_kill_us_);
-  const int64_t foreign_us = draining_since_us_ + kForeignWriterUs;
-  if (phase_ == Phase::kDraining && foreign_us > now_us) *wake_us = std::min(*wake_us, foreign_us);
+  if (phase_ == Phase::kDraining) *wake_us = std::min(*wake_us, now_us + kTurnAtMostUs);
   return polled;
+}
+
+void Supervisor::CountTurn() {
+  const int64_t now_us = MonotonicMicros();
+  lived_us_ += std::min(now_us - turn_us_, kTurnAtMostUs);
+  turn_us_ = now_us;
+}
+
+// The lease was not renewed: the coordinator starts the ranks elsewhere a moment after this, whether
+// or not we were able to act in time.
+int64_t Supervisor::FenceEndUs() const {
+  return fence_us_ > 0 ? fence_us_ + launch_.term_grace_ms * int64_t{1000} : kForever;
+}
+
+// When the ranks are killed, whatever they were promised.
+int64_t Supervisor::StopDeadlineUs() const {
+  return std::min(stop_asked_ ? stop_deadline_us_ : kForever, FenceEndUs());
+}
+
+int64_t Supervisor::NextDeadlineUs() const {
+  if (phase_ != Phase::kRunning) return kForever;
+  return fence_us_ > 0 && !stop_asked_ ? fence_us_ : StopDeadlineUs();
+}
+
+// Both ends of the fence are points in time: a supervisor that stood still past the second one has
+// no grace left to give.
+void Supervisor::KeepDeadlines() {
+  if (phase_ != Phase::kRunning) return;
+  const int64_t now_us = MonotonicMicros();
+  if (fence_us_ > 0 && !stop_asked_ && now_us >= fence_us_) BeginStop(FenceEndUs());
+  if (!AllExited() && now_us < StopDeadlineUs()) return;
+  phase_ = Phase::kEmptying;
+  emptying_since_us_ = lived_us_;
+  EmptyOnce(now_us);
 }
 
 // The pipes that are due, in the order in which to read them.
@@ -153,7 +192,7 @@ void Supervisor::ReadSignals() {
   signalfd_siginfo info;
   while (read(signal_fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     if (info.ssi_signo == SIGCHLD) reap_wanted_ = true;
-    if (info.ssi_signo == SIGTERM) BeginStop(launch_.term_grace_ms);
+    if (info.ssi_signo == SIGTERM) BeginStop(InMs(launch_.term_grace_ms));
   }
 }
 
@@ -224,7 +263,7 @@ void Supervisor::ReadExecPipe(Rank& rank) {
 void Supervisor::Obey(const ShimPacket& packet) {
   switch (packet.kind) {
     case PacketKind::kStop:
-      BeginStop(packet.grace_ms);
+      BeginStop(InMs(packet.grace_ms));
       break;
     case PacketKind::kSignal:
       SignalRanks(packet.signal);
@@ -233,7 +272,7 @@ void Supervisor::Obey(const ShimPacket& packet) {
       Rank* rank = FindRank(packet.rank);
       if (rank == nullptr || packet.stream >= common::kStreams) break;
       if (rank->streams[packet.stream].Trim(packet.offset, packet.index_records)) {
-        spool_taken_us_ = MonotonicMicros();
+        spool_taken_us_ = lived_us_;
         quota_.being_taken = true;
       }
       for (Rank& other : ranks_) {
@@ -258,13 +297,14 @@ void Supervisor::Obey(const ShimPacket& packet) {
   }
 }
 
-void Supervisor::BeginStop(uint32_t grace_ms) {
-  const int64_t deadline = MonotonicMicros() + grace_ms * int64_t{1000};
+// At `deadline_us` the ranks are killed; if that has passed, they are not even asked to stop.
+void Supervisor::BeginStop(int64_t deadline_us) {
   if (stop_asked_) {
-    stop_deadline_us_ = std::min(stop_deadline_us_, deadline);
+    stop_deadline_us_ = std::min(stop_deadline_us_, deadline_us);
   } else {
     stop_asked_ = true;
-    stop_deadline_us_ = deadline;
+    stop_deadline_us_ = deadline_us;
+    if (MonotonicMicros() >= StopDeadlineUs()) return;
     SignalRanks(SIGTERM);
     SignalRanks(SIGCONT);  // a stopped rank cannot handle SIGTERM
   }
@@ -280,22 +320,15 @@ void Supervisor::SignalRanks(int signal) {
 }
 
 void Supervisor::Advance() {
+  KeepDeadlines();
   const int64_t now_us = MonotonicMicros();
-  // The lease was not renewed: the job may be started elsewhere soon, so nothing of it may be alive
-  // here.
-  if (fence_us_ > 0 && !stop_asked_ && now_us >= fence_us_) BeginStop(launch_.term_grace_ms);
-  if (phase_ == Phase::kRunning && (AllExited() || (stop_asked_ && now_us >= stop_deadline_us_))) {
-    phase_ = Phase::kEmptying;
-    emptying_since_us_ = now_us;
-    next_kill_us_ = 0;
-  }
   if (phase_ == Phase::kEmptying && now_us >= next_kill_us_) EmptyOnce(now_us);
-  if (phase_ == Phase::kDraining) FinishDraining(now_us);
+  if (phase_ == Phase::kDraining) FinishDraining();
 }
 
 // Pipes now close on their own, except one whose write end a foreign process still holds, and one
 // that a full disk blocks (logs: block).
-void Supervisor::FinishDraining(int64_t now_us) {
+void Supervisor::FinishDraining() {
   bool open = false, blocked = false;
   for (const Rank& rank : ranks_) {
     for (const SpoolStream& stream : rank.streams) {
@@ -303,7 +336,7 @@ void Supervisor::FinishDraining(int64_t now_us) {
       blocked = blocked || (!stream.closed() && stream.blocked());
     }
   }
-  if (open && now_us - draining_since_us_ < (blocked ? kFullDiskUs : kForeignWriterUs)) return;
+  if (open && lived_us_ - draining_since_us_ < (blocked ? kFullDiskUs : kForeignWriterUs)) return;
   quota_.giving_up = true;
   for (Rank& rank : ranks_) DrainRank(rank);
   Finish();
@@ -327,14 +360,14 @@ void Supervisor::EmptyOnce(int64_t now_us) {
   }
   if (childless && cgroups_empty) {
     phase_ = Phase::kDraining;
-  } else if (now_us - emptying_since_us_ >= kUnkillableAfterUs) {
+  } else if (lived_us_ - emptying_since_us_ >= kUnkillableAfterUs) {
     how_ = "processes survived SIGKILL:";
     for (const pid_t child : common::ListChildren()) how_ += " " + std::to_string(child);
     phase_ = Phase::kDraining;
   }
   next_kill_us_ = now_us + kKillEveryUs;
   if (phase_ != Phase::kDraining) return;
-  draining_since_us_ = MonotonicMicros();
+  draining_since_us_ = lived_us_;
   quota_.closing = true;
   for (Rank& rank : ranks_) DrainRank(rank);
 }

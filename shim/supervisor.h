@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "common/shim_protocol.h"
+#include "common/wake_timer.h"
 #include "shim/connection.h"
 #include "shim/rank_mounts.h"
 #include "shim/rank_process.h"
@@ -75,11 +76,17 @@ class Supervisor {
   void JudgeMemory(Rank& rank);
   void ReadExecPipe(Rank& rank);
   void Obey(const common::ShimPacket& packet);
-  void BeginStop(uint32_t grace_ms);
+  void BeginStop(int64_t deadline_us);
   void SignalRanks(int signal);
+  void CountTurn();
+  int64_t FenceEndUs() const;
+  int64_t StopDeadlineUs() const;
+  int64_t NextDeadlineUs() const;
+  void KeepDeadlines();
+  void NeverStart(Rank& rank);
   void Advance();
   void EmptyOnce(int64_t now_us);
-  void FinishDraining(int64_t now_us);
+  void FinishDraining();
   void Finish();
 
   // Messages to the worker.
@@ -100,13 +107,18 @@ class Supervisor {
   Phase phase_ = Phase::kRunning;
   int signal_fd_ = -1;
   bool reap_wanted_ = false;
-  int64_t spool_taken_us_ = 0;  // when the last acknowledgement came, initially the start
+  // Time in which this process could act, counted turn by turn: that of a node that stood still is
+  // not in it. For patience; deadlines are points in time.
+  int64_t lived_us_ = 0;
+  int64_t turn_us_ = 0;         // when the last turn was counted
+  int64_t spool_taken_us_ = 0;  // when the last acknowledgement came; lived, as are all `since`
   bool grew_ = false;           // since the last kSpoolGrew
   bool grew_told_ = false;      // kSpoolGrew was sent, kSpoolSeen has not arrived
   bool stop_asked_ = false;
   bool kill_sent_ = false;
   int64_t stop_deadline_us_ = 0;
   int64_t fence_us_ = 0;  // when to stop without being asked, with or without a worker; 0: never
+  common::WakeTimer deadline_timer_;
   int64_t emptying_since_us_ = 0;
   int64_t next_kill_us_ = 0;
   int64_t draining_since_us_ = 0;

@@ -98,6 +98,15 @@ void AttemptProcesses::Stop(const AttemptKey& key, uint32_t grace_ms) {
     shim.watch->Asked(shim.client->Ping(), common::MonotonicMs());
 }
 
+void AttemptProcesses::KillRanks(const AttemptKey& key) {
+  const auto found = shims_.find(key);
+  if (found == shims_.end()) return;  // never started, or already being killed
+  callbacks_.in_background(
+      [directory = setup_.paths.AttemptDir(key), order = found->second.client->launch()] {
+        muster::worker::KillRanks(directory, order);
+      });
+}
+
 void AttemptProcesses::MoveFence(const AttemptKey& key, int64_t fence_mono_ms) {
   if (auto order = launching_.find(key); order != launching_.end()) {
     order->second.fence_mono_ms = fence_mono_ms;

@@ -78,6 +78,7 @@ class AttemptProcesses {
   void Spawn(const AttemptKey& key, const v1::LaunchAttempt& launch, int64_t fence_mono_ms);
   void Stop(const AttemptKey& key, uint32_t grace_ms);
   void MoveFence(const AttemptKey& key, int64_t fence_mono_ms);
+  void KillRanks(const AttemptKey& key);
   void Signal(const AttemptKey& key, int signal);
   void Trim(const AttemptKey& key, uint32_t rank, common::Stream stream, uint64_t offset,
             uint64_t index_records);

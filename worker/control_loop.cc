@@ -157,11 +157,15 @@ void ControlLoop::Turn() {
   link_.MaybeDial(now);
   exec_link_.Follow(state_.contact.link == LinkStage::kUp, now);
   FlushOutbox();  // the registration must not wait for the poll
-  std::vector<pollfd> fds{{mailbox_.fd(), POLLIN, 0}, {stop_fd_, POLLIN, 0}};
+  const std::optional<int64_t> due_ms = NextDeadlineMonoMs(state_);
+  deadline_timer_.Set(due_ms ? *due_ms * 1000 : common::WakeTimer::kNever);
+  std::vector<pollfd> fds{
+      {mailbox_.fd(), POLLIN, 0}, {stop_fd_, POLLIN, 0}, {deadline_timer_.fd(), POLLIN, 0}};
+  const size_t first_shim = fds.size();
   processes_.AppendPollFds(&fds);
   if (poll(fds.data(), fds.size(), PollTimeout(now)) < 0) return;
   if (fds[1].revents != 0) stopping_ = true;
-  for (size_t i = 2; i < fds.size(); ++i) {
+  for (size_t i = first_shim; i < fds.size(); ++i) {
     if (fds[i].revents != 0) processes_.OnReady(fds[i].fd);
   }
   if (fds[0].revents != 0) mailbox_.RunWaiting();
@@ -309,6 +313,7 @@ void ControlLoop::Carry(Action& action) {
           },
           [&](MoveFenceAction& a) { processes_.MoveFence(a.key, a.fence_mono_ms); },
           [&](StopShimAction& a) { processes_.Stop(a.key, a.grace_ms); },
+          [&](KillRanksAction& a) { processes_.KillRanks(a.key); },
           [&](SignalShimAction& a) { processes_.Signal(a.key, a.signal); },
           [&](NotifyStopAction& a) { io_.Broadcast(a.key, StopLine(a.reason, a.grace_ms)); },
           [&](DiagnoseAction& a) { io_.Diagnose(a.key, a.number, a.reason); },

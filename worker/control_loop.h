@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/wake_timer.h"
 #include "worker/attempt_processes.h"
 #include "worker/audit_heads.h"
 #include "worker/config.h"
@@ -73,6 +74,7 @@ class ControlLoop {
   Identity identity_;
   WorkerState state_;
   Mailbox mailbox_;
+  common::WakeTimer deadline_timer_;  // of the core's next deadline
   std::deque<Input> inputs_;
   std::vector<v1::WorkerMessage> outbox_;  // for this turn
   bool feeding_ = false;

@@ -125,6 +125,10 @@ common::KillResult KillAttempt(const std::string& attempt_dir, int timeout_ms = 
 common::KillResult KillAttempt(const std::string& attempt_dir, const common::ShimLaunch& launch,
                                bool same_boot, int timeout_ms);
 
+// Kills the ranks of an attempt at once, past its shim, which may not be running and is left to prove
+// the end. May block for a moment.
+void KillRanks(const std::string& attempt_dir, const common::ShimLaunch& launch);
+
 // A new mark for (job, attempt): "<job>-<attempt>-<16 random hex digits>-<node tag>".
 std::string NewAttemptMark(uint64_t job, uint32_t attempt, const std::string& node_tag);
 // Distinguishes attempts of this node in this cluster from those of other workers on the host.

@@ -41,6 +41,21 @@ absl::StatusOr<std::string> ReadPatiently(const std::string& path, size_t max_by
   return Patiently([&path, max_bytes] { return common::ReadFile(path, max_bytes); });
 }
 
+// What the shim wrote down: itself, then its ranks. Empty: nothing yet.
+std::vector<common::KnownProcess> KnownProcesses(const std::string& attempt_dir) {
+  std::string state;
+  common::ReadSmallFile(common::StrCat(attempt_dir, "/", common::kShimStateName), &state);
+  std::vector<common::KnownProcess> known;
+  char role[32];
+  int pid = 0, used = 0;
+  unsigned long long start_time = 0;
+  for (const char* line = state.c_str();
+       std::sscanf(line, "%31s %d %llu%n", role, &pid, &start_time, &used) == 3; line += used) {
+    known.push_back({pid, start_time});
+  }
+  return known;
+}
+
 }  // namespace
 
 std::string LaunchPath(const std::string& attempt_dir) {
@@ -84,20 +99,17 @@ common::KillResult KillAttempt(const std::string& attempt_dir, int timeout_ms) {
   return KillAttempt(attempt_dir, *launch, /*same_boot=*/true, timeout_ms);
 }
 
+void KillRanks(const std::string& attempt_dir, const ShimLaunch& launch) {
+  const std::vector<common::KnownProcess> known = KnownProcesses(attempt_dir);
+  if (known.empty()) return;  // it has not started them, and will not: it looks at the fence first
+  common::KillOnce(launch.mark, {launch.cgroup_dir, launch.freezer_dir, launch.limit_dirs},
+                   {known.begin() + 1, known.end()}, known.front().pid);
+}
+
 common::KillResult KillAttempt(const std::string& attempt_dir, const ShimLaunch& launch,
                                bool same_boot, int timeout_ms) {
   std::vector<common::KnownProcess> known;
-  std::string state;
-  if (same_boot) {
-    common::ReadSmallFile(common::StrCat(attempt_dir, "/", common::kShimStateName), &state);
-  }
-  char role[32];
-  int pid = 0, used = 0;
-  unsigned long long start_time = 0;
-  for (const char* line = state.c_str();
-       std::sscanf(line, "%31s %d %llu%n", role, &pid, &start_time, &used) == 3; line += used) {
-    known.push_back({pid, start_time});
-  }
+  if (same_boot) known = KnownProcesses(attempt_dir);
   common::KillResult result = common::KillByMark(
       launch.mark, {launch.cgroup_dir, launch.freezer_dir, launch.limit_dirs}, known, timeout_ms);
   if (result.empty && ShimLives(attempt_dir)) {

@@ -94,6 +94,25 @@ TEST_P(ShimKill, KillAttemptEndsAShimThatDoesNotAnswer) {
   ExpectNobodyLeft(1);
 }
 
+TEST_P(ShimKill, RanksAreKilledPastASupervisorThatStandsStillAndProvesTheEndLater) {
+  NEED_LEVEL();
+  AddRank({"test_rank", "escape-and-sleep", pids_});
+  Spawn();
+  const pid_t shim_pid = shim_->pid();
+  ASSERT_TRUE(Until([this] { return Pids(pids_).size() == 1 && started_.size() == 1; }));
+  shim_->MoveFence(1);
+  kill(shim_pid, SIGSTOP);
+  KillRanks(launch_.attempt_dir, launch_);
+  ASSERT_TRUE(Until([this] { return !Alive(started_.at(0).pid) && !Alive(Pids(pids_)[0]); }));
+  EXPECT_TRUE(ShimLives(launch_.attempt_dir));
+  kill(shim_pid, SIGCONT);
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(how_, "empty");
+  EXPECT_EQ(exits_.at(0).signal, SIGKILL);
+  EXPECT_TRUE(exits_.at(0).stopped) << "not a rank that failed";
+  ExpectNobodyLeft(1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ladder, ShimKill,
                          testing::Values(KillLevel::kCgroupV2, KillLevel::kFreezer,
                                          KillLevel::kProcessScan),

@@ -358,6 +358,52 @@ TEST_F(ShimLife, AFenceStopsTheRanksAlsoWhenTheWorkerIsDead) {
   EXPECT_EQ(record->exits.at(0).exit_code, 0);
 }
 
+// A node that stood still past the end of the grace: the ranks may be running elsewhere.
+TEST_F(ShimLife, AFenceWhoseGraceIsOverKillsWithoutAsking) {
+  AddRank({"test_rank", "term-exits-0"});
+  launch_.term_grace_ms = 5'000;
+  Spawn();
+  ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n"; }));
+  shim_->MoveFence(common::MonotonicMicros() / 1000 - 5'000);
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(exits_.at(0).signal, SIGKILL);
+  EXPECT_TRUE(exits_.at(0).stopped);
+}
+
+TEST_F(ShimLife, AFenceGivesOnlyWhatIsLeftOfItsGrace) {
+  AddRank({"test_rank", "ignore-term"});
+  launch_.term_grace_ms = 3'600'000;
+  Spawn();
+  ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n"; }));
+  shim_->MoveFence(common::MonotonicMicros() / 1000 - 3'599'900);
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(exits_.at(0).signal, SIGKILL);
+}
+
+// As with a cancel that gave it an hour, on a node that then lost its contact.
+TEST_F(ShimLife, AStopWithALongerGraceDoesNotOutliveTheFence) {
+  AddRank({"test_rank", "ignore-term"});
+  launch_.term_grace_ms = 100;
+  Spawn();
+  ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n"; }));
+  shim_->Stop(3'600'000);
+  shim_->MoveFence(common::MonotonicMicros() / 1000);
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(exits_.at(0).signal, SIGKILL);
+}
+
+TEST_F(ShimLife, AnAttemptWhoseFenceIsOverIsNotStarted) {
+  AddRank({"test_rank", "lines", "1", (root_ + "/ran").c_str()});
+  launch_.term_grace_ms = 1'000;
+  launch_.fence_mono_ms = common::MonotonicMicros() / 1000 - 1'000;
+  Spawn();
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(how_, "empty");
+  EXPECT_TRUE(exits_.at(0).stopped);
+  EXPECT_EQ(exits_.at(0).signal, SIGKILL);
+  EXPECT_NE(access((root_ + "/ran").c_str(), F_OK), 0);
+}
+
 TEST_F(ShimLife, AFenceThatIsTakenAwayStopsNothing) {
   AddRank({"test_rank", "usr1"});
   Spawn();

@@ -84,6 +84,109 @@ TEST_F(ContactTest, ReplacedJobsStopThemselvesAfterStopAfter) {
   EXPECT_EQ(StatusOf(state_.attempts[kKey]).failure_cause(), v1::STOP_CAUSE_NODE_LOST);
 }
 
+// Runs kKey with a fence 20 s after the last contact and 300 ms of grace.
+class StandstillTest : public ContactTest {
+ protected:
+  StandstillTest() { Connect(); }
+  v1::CoordinatorMessage Fenced() const {
+    v1::CoordinatorMessage launch = Launch(kKey);
+    launch.mutable_launch()->mutable_spec()->set_stop_after_ms(20'000);
+    launch.mutable_launch()->mutable_spec()->set_grace_ms(300);
+    return launch;
+  }
+  void RunFenced() {
+    Command(Fenced());
+    Say(PreparedInput{kKey});
+    Say(RanksStartedInput{kKey, 2});
+  }
+};
+
+TEST_F(StandstillTest, TheGraceOfAFenceEndsWhenItWouldHaveEndedHoweverLateItIsNoticed) {
+  RunFenced();
+  now_ms_ += 20'100;
+  const Actions fenced = Say(TickInput{});
+  ASSERT_EQ(Of<StopShimAction>(fenced).size(), 1u);
+  EXPECT_EQ(Of<StopShimAction>(fenced)[0].grace_ms, 200u);
+  EXPECT_TRUE(Of<KillRanksAction>(fenced).empty());
+  EXPECT_EQ(NextDeadlineMonoMs(state_), now_ms_ + 200);
+  now_ms_ += 199;
+  EXPECT_TRUE(Of<KillRanksAction>(Say(TickInput{})).empty());
+  now_ms_ += 1;
+  EXPECT_EQ(Of<KillRanksAction>(Say(TickInput{})).size(), 1u);
+  EXPECT_TRUE(Of<KillRanksAction>(Say(TickInput{})).empty()) << "once";
+}
+
+TEST_F(StandstillTest, RanksOfANodeThatStoodStillForAnHourAreKilledAtOnce) {
+  RunFenced();
+  now_ms_ += 3'600'000;
+  const Actions fenced = Say(TickInput{});
+  ASSERT_EQ(Of<StopShimAction>(fenced).size(), 1u);
+  EXPECT_EQ(Of<StopShimAction>(fenced)[0].grace_ms, 0u);
+  EXPECT_EQ(Of<KillRanksAction>(fenced).size(), 1u);
+}
+
+TEST_F(StandstillTest, WhatWasPreparedBeforeItIsNotStartedAfterIt) {
+  Command(Fenced());
+  now_ms_ += 20'000;
+  // The directories were made before, and that is read before any timer expires.
+  EXPECT_TRUE(Of<SpawnAction>(Say(PreparedInput{kKey})).empty());
+  EXPECT_FALSE(IsLive(state_.attempts[kKey]));
+  EXPECT_EQ(StatusOf(state_.attempts[kKey]).failure_cause(), v1::STOP_CAUSE_NODE_LOST);
+}
+
+TEST_F(StandstillTest, AnUploadIsNotAbandonedForTheTimeInWhichNothingRan) {
+  RunFenced();
+  Say(CheckpointFoundInput{kKey, 5, 0, 0});
+  Say(AttemptEndedInput{kKey, "empty", "", {}});
+  now_ms_ += 3'600'000;
+  state_.contact.last_heard_mono_ms = now_ms_;  // an answer was waiting in the socket
+  Say(TickInput{});
+  EXPECT_TRUE(StatusOf(state_.attempts[kKey]).checkpoint_error().empty());
+  // What really makes no progress is abandoned as before.
+  for (int64_t waited = 0; waited < kUploadStallMs; waited += 1'000) {
+    now_ms_ += 1'000;
+    state_.contact.last_heard_mono_ms = now_ms_;
+    Say(TickInput{});
+  }
+  EXPECT_FALSE(StatusOf(state_.attempts[kKey]).checkpoint_error().empty());
+}
+
+TEST_F(StandstillTest, AJumpOfTheClockIsAskedAboutAtOnceAndStopsNothing) {
+  RunFenced();
+  Say(TickInput{});
+  now_ms_ += 100;
+  wall_offset_ms_ += 3'600'000;  // the node was paused, or its clock was set
+  const Actions asked = Say(TickInput{});
+  ASSERT_EQ(Of<SendAction>(asked).size(), 1u);
+  const v1::Heartbeat heartbeat = Of<SendAction>(asked)[0].message.heartbeat();
+  EXPECT_TRUE(Of<StopShimAction>(asked).empty());
+  EXPECT_EQ(NextDeadlineMonoMs(state_), now_ms_ + kLinkSilenceMinMs);
+  // Again while that is unanswered: nothing more.
+  wall_offset_ms_ -= 7'200'000;
+  EXPECT_TRUE(Of<SendAction>(Say(TickInput{})).empty());
+  v1::CoordinatorMessage reply;
+  reply.mutable_heartbeat_reply()->set_number(heartbeat.number());
+  Command(reply);
+  EXPECT_EQ(NextDeadlineMonoMs(state_), now_ms_ + 5'000) << "confirmed: as before";
+  // Slewing is not a jump.
+  for (int i = 0; i < 10; ++i) {
+    wall_offset_ms_ += kClockJumpMs - 1;
+    EXPECT_TRUE(Of<SendAction>(Say(TickInput{})).empty());
+  }
+}
+
+TEST_F(StandstillTest, ALinkThatDoesNotAnswerAfterAJumpOfTheClockIsReplacedSoon) {
+  RunFenced();
+  Say(TickInput{});
+  wall_offset_ms_ += 3'600'000;
+  Say(TickInput{});
+  now_ms_ += kLinkSilenceMinMs;
+  EXPECT_EQ(Of<ResetLinkAction>(Say(TickInput{})).size(), 1u);
+  EXPECT_TRUE(Of<StopShimAction>(Say(TickInput{})).empty());
+  Connect();
+  EXPECT_EQ(NextDeadlineMonoMs(state_), now_ms_ + 5'000);
+}
+
 TEST_F(ContactTest, ContactRegainedInTimeKeepsTheRanks) {
   Connect();
   Run(kKey);
@@ -124,8 +227,8 @@ TEST_F(ContactTest, HeartbeatsCarryHowFarTheClockIsOffAndTheRoomOfTheDisk) {
   v1::CoordinatorMessage reply;
   reply.mutable_heartbeat_reply()->set_number(first.number());
   // Half of the 200 ms that the answer took is the way back.
-  reply.mutable_heartbeat_reply()->set_wall_ms(1'790'000'000'000 - 100 - 2'500);
   now_ms_ += 200;
+  reply.mutable_heartbeat_reply()->set_wall_ms(WallMs() - 100 - 2'500);
   Command(reply);
   const v1::Heartbeat second = heartbeat(5'000);
   EXPECT_EQ(second.health().clock_ahead_ms(), 2'500);

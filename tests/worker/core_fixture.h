@@ -21,7 +21,8 @@ class CoreTest : public ::testing::Test {
     state_.cleared = true;
   }
 
-  Actions Say(const Input& input) { return Decide(state_, input, {now_ms_, 1'790'000'000'000}); }
+  Actions Say(const Input& input) { return Decide(state_, input, {now_ms_, WallMs()}); }
+  int64_t WallMs() const { return now_ms_ + wall_offset_ms_; }
   Actions Command(v1::CoordinatorMessage message, uint64_t epoch = 5) {
     message.set_epoch(epoch);
     return Say(CommandInput{message});
@@ -91,6 +92,7 @@ class CoreTest : public ::testing::Test {
 
   WorkerState state_;
   int64_t now_ms_ = 1'000'000;
+  int64_t wall_offset_ms_ = 1'789'999'000'000;
 };
 
 }  // namespace muster::worker

@@ -221,6 +221,10 @@ struct StopShimAction {
   AttemptKey key;
   uint32_t grace_ms = 0;
 };
+// SIGKILL to the ranks past their shim, which has been told to stop them and may not be running.
+struct KillRanksAction {
+  AttemptKey key;
+};
 struct SignalShimAction {
   AttemptKey key;
   int32_t signal = 0;
@@ -273,12 +277,13 @@ struct NoteAction {
   std::string line;
 };
 
-using Action = std::variant<
-    SendAction, ResetLinkAction, RegisteredAction, ClearHostAction, AbandonClearingAction,
-    PersistEpochAction, HoldPortsAction, CancelPreparationAction, ReleasePortsAction, PrepareAction,
-    FetchAction, CancelFetchAction, SpawnAction, MoveFenceAction, StopShimAction, SignalShimAction,
-    NotifyStopAction, DiagnoseAction, RunNotifyAction, NotifyCommittedAction, NotifyErrorAction,
-    UploadAction, DeleteStepAction, FinalScanAction, DeleteAttemptAction, NoteAction>;
+using Action = std::variant<SendAction, ResetLinkAction, RegisteredAction, ClearHostAction,
+                            AbandonClearingAction, PersistEpochAction, HoldPortsAction,
+                            CancelPreparationAction, ReleasePortsAction, PrepareAction, FetchAction,
+                            CancelFetchAction, SpawnAction, MoveFenceAction, StopShimAction,
+                            KillRanksAction, SignalShimAction, NotifyStopAction, DiagnoseAction,
+                            RunNotifyAction, NotifyCommittedAction, NotifyErrorAction, UploadAction,
+                            DeleteStepAction, FinalScanAction, DeleteAttemptAction, NoteAction>;
 
 using Actions = std::vector<Action>;
 

@@ -1,6 +1,7 @@
 // The link to the coordinator, heartbeats, and what happens by the passing of time: the self-fence,
 // stalled uploads. Pure.
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <vector>
 
@@ -21,7 +22,10 @@ int64_t LinkDeadlineMs(const Contact& contact) {
   if (contact.link == LinkStage::kRegistering) {
     return contact.link_since_mono_ms + kRegisterTimeoutMs;
   }
-  return std::max(contact.last_heard_mono_ms, contact.link_since_mono_ms) + LinkSilenceMs(contact);
+  const int64_t silent_ms =
+      std::max(contact.last_heard_mono_ms, contact.link_since_mono_ms) + LinkSilenceMs(contact);
+  if (contact.asked_mono_ms == 0) return silent_ms;
+  return std::min(silent_ms, contact.asked_mono_ms + kLinkSilenceMinMs);
 }
 
 // When uploads of an ended attempt stop delaying the next one. Nothing can progress without a link,
@@ -30,13 +34,19 @@ std::optional<int64_t> StallDeadlineMs(const WorkerState& state, const Attempt& 
   if (IsLive(attempt) || !UploadsPending(attempt) || state.contact.link != LinkStage::kUp) {
     return std::nullopt;
   }
-  return std::max(attempt.upload_progress_mono_ms, state.contact.link_since_mono_ms) +
+  return std::max({attempt.upload_progress_mono_ms, state.contact.link_since_mono_ms,
+                   state.contact.resumed_mono_ms}) +
          kUploadStallMs;
 }
 
-void FenceItself(Step& step, Attempt& attempt) {
+// Its ranks get what is left of their grace: a node that stood still past the end of it has none to
+// give, since the coordinator has started them elsewhere by then.
+void FenceItself(Step& step, Attempt& attempt, int64_t fence_mono_ms) {
   attempt.fenced_itself = true;
-  const uint32_t grace = attempt.launch.spec().grace_ms();
+  const uint32_t set = attempt.launch.spec().grace_ms();
+  const int64_t grace = set > 0 ? set : job::kDefaultGraceMs;
+  attempt.kill_mono_ms = fence_mono_ms + grace;
+  const int64_t left = std::clamp<int64_t>(attempt.kill_mono_ms - step.now.mono_ms, 0, grace);
   const std::string reason = absl::StrCat(
       "this node stopped the attempt itself: it had no contact with the coordinator for ",
       (step.now.mono_ms - step.state.contact.lease_mono_ms) / 1000, " s");
@@ -44,8 +54,29 @@ void FenceItself(Step& step, Attempt& attempt) {
   attempt.status.set_failure_cause(v1::STOP_CAUSE_NODE_LOST);
   step.Do(NoteAction{absl::StrCat("self-fence job=", attempt.status.job(), " attempt=",
                                   attempt.status.attempt(), " reason=\"", reason, "\"")});
-  StopAttemptHere(step, attempt,
-                  {grace > 0 ? grace : job::kDefaultGraceMs, v1::STOP_CAUSE_NODE_LOST, reason});
+  StopAttemptHere(step, attempt, {static_cast<uint32_t>(left), v1::STOP_CAUSE_NODE_LOST, reason});
+}
+
+// When this worker kills the ranks of an attempt that fenced itself, whatever their shim does.
+std::optional<int64_t> KillDeadlineMs(const Attempt& attempt) {
+  if (attempt.kill_mono_ms == 0 || !HasShim(attempt)) return std::nullopt;
+  return attempt.kill_mono_ms;
+}
+
+// The wall clock was set, or this machine stood still without its clock noticing, as a virtual
+// machine does that is paused: the coordinator may have given up this node meanwhile, and only it
+// knows. Costs a heartbeat; nothing is stopped for it.
+void AskIfClockJumped(Step& step) {
+  Contact& contact = step.state.contact;
+  const int64_t offset_ms = step.now.wall_ms - step.now.mono_ms;
+  const int64_t before_ms = contact.wall_offset_ms.value_or(offset_ms);
+  contact.wall_offset_ms = offset_ms;
+  if (std::abs(offset_ms - before_ms) < kClockJumpMs) return;
+  if (contact.link != LinkStage::kUp || contact.asked_mono_ms != 0) return;
+  contact.asked_mono_ms = step.now.mono_ms;
+  contact.next_heartbeat_mono_ms = step.now.mono_ms;
+  step.Do(NoteAction{absl::StrCat("clock jumped by_ms=", offset_ms - before_ms,
+                                  "; asking the coordinator what still belongs here")});
 }
 
 void GiveUpUploads(Step& step, Attempt& attempt) {
@@ -77,7 +108,9 @@ void TickLink(Step& step) {
   if (now >= LinkDeadlineMs(contact)) {
     contact.link = LinkStage::kDown;
     AbandonClearing(step);
-    step.Do(ResetLinkAction{"the coordinator is not answering on the control stream"});
+    step.Do(ResetLinkAction{
+        absl::StrCat("the coordinator is not answering on the control stream",
+                     contact.asked_mono_ms != 0 ? " since the clocks jumped" : "")});
     return;
   }
   if (contact.link != LinkStage::kUp || now < contact.next_heartbeat_mono_ms) return;
@@ -93,7 +126,16 @@ void TickLink(Step& step) {
   Send(step, std::move(message));
 }
 
+// A tick that comes this late: nothing made progress, because nothing ran.
+void NoteStandstill(Step& step) {
+  const std::optional<int64_t> due = NextDeadlineMonoMs(step.state);
+  if (due && step.now.mono_ms - *due >= kStandstillMs) {
+    step.state.contact.resumed_mono_ms = step.now.mono_ms;
+  }
+}
+
 void RenewLease(Step& step, int64_t sent_mono_ms) {
+  if (sent_mono_ms >= step.state.contact.asked_mono_ms) step.state.contact.asked_mono_ms = 0;
   int64_t& lease = step.state.contact.lease_mono_ms;
   lease = std::max(lease, sent_mono_ms);
   for (const auto& [key, attempt] : step.state.attempts) {
@@ -115,12 +157,18 @@ void OnTick(Step& step, const TickInput& input) {
   step.state.spool_bytes = input.spool_bytes;
   step.state.disk_bytes = input.disk_bytes;
   step.state.disk_free_bytes = input.disk_free_bytes;
+  NoteStandstill(step);
+  AskIfClockJumped(step);
   TickLink(step);
   for (const AttemptKey& key : Keys(step.state)) {
     Attempt* attempt = step.Find(key);
     if (attempt == nullptr) continue;
-    const auto fence = FenceDeadlineMs(step.state, *attempt);
-    if (fence && step.now.mono_ms >= *fence) FenceItself(step, *attempt);
+    FenceIfDue(step, *attempt);
+    const auto kill = KillDeadlineMs(*attempt);
+    if (kill && step.now.mono_ms >= *kill) {
+      attempt->kill_mono_ms = 0;
+      step.Do(KillRanksAction{key});
+    }
     const auto stall = StallDeadlineMs(step.state, *attempt);
     if (stall && step.now.mono_ms >= *stall) GiveUpUploads(step, *attempt);
     MaybeForget(step, key);
@@ -130,12 +178,20 @@ void OnTick(Step& step, const TickInput& input) {
 void OnLinkUp(Step& step) {
   Contact& contact = step.state.contact;
   contact.link = LinkStage::kRegistering;
+  contact.asked_mono_ms = 0;  // the registration asks
   AbandonClearing(step);
   contact.link_since_mono_ms = step.now.mono_ms;
   contact.heartbeats_sent_mono_ms.clear();
   v1::WorkerMessage message;
   *message.mutable_register_() = RegisterMessage(step.state, step.now);
   Send(step, std::move(message));
+}
+
+bool FenceIfDue(Step& step, Attempt& attempt) {
+  const auto fence = FenceDeadlineMs(step.state, attempt);
+  if (!fence || step.now.mono_ms < *fence) return false;
+  FenceItself(step, attempt, *fence);
+  return true;
 }
 
 void OnLinkDown(Step& step) {
@@ -175,6 +231,7 @@ std::optional<int64_t> NextDeadlineMonoMs(const WorkerState& state) {
   if (state.contact.link == LinkStage::kUp) consider(state.contact.next_heartbeat_mono_ms);
   for (const auto& [key, attempt] : state.attempts) {
     consider(FenceDeadlineMs(state, attempt));
+    consider(KillDeadlineMs(attempt));
     consider(StallDeadlineMs(state, attempt));
   }
   return next;

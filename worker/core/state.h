@@ -85,6 +85,7 @@ struct Attempt {
   int64_t running_since_mono_ms = 0;  // when all ranks here were running; 0: not yet
   uint32_t failed_ranks = 0;
   bool fenced_itself = false;  // stopped because contact was lost for too long
+  int64_t kill_mono_ms = 0;    // then what is left of it is killed; 0: never, or already done
   bool forget_wanted = false;
   bool output_drained = false;   // every log byte and metric is durable at the coordinator
   bool final_scan_done = false;  // the checkpoint directory was scanned once more after the end
@@ -107,6 +108,11 @@ struct Contact {
   int64_t next_heartbeat_mono_ms = 0;
   uint64_t heartbeat_number = 0;
   uint32_t heartbeat_ms = 5'000;
+  std::optional<int64_t>
+      wall_offset_ms;  // of the wall clock from the monotonic one, at the last tick
+  int64_t asked_mono_ms =
+      0;  // a jump of the clocks: since then, this contact is in doubt; 0: it is not
+  int64_t resumed_mono_ms = 0;            // when this worker last noticed that it had stood still
   std::optional<int64_t> clock_ahead_ms;  // of the coordinator's, from the newest prompt answer
 };
 
@@ -135,6 +141,8 @@ inline constexpr int64_t kUploadStallMs =
 inline constexpr int64_t kRegisterTimeoutMs = 10'000;  // Register unanswered: the link is dead
 inline constexpr int64_t kClockRoundTripMsMax =
     1'000;  // an answer that took longer says too little about the clock
+inline constexpr int64_t kClockJumpMs = 1'000;   // less is slewing, or a leap second
+inline constexpr int64_t kStandstillMs = 2'000;  // a tick this late: the node stood still
 inline constexpr int kHeartbeatsMissed = 3;  // silent for this many heartbeats: the link is dead
 inline constexpr int64_t kLinkSilenceMinMs = 2'000;  // … but never sooner than this
 inline constexpr size_t kDeferredMax = 4'096;        // the coordinator resends what is left out

@@ -89,6 +89,8 @@ void OnLinkUp(Step& step);
 void OnLinkDown(Step& step);
 // When this node stops the attempt on its own unless the lease is renewed, or nullopt: never.
 std::optional<int64_t> FenceDeadlineMs(const WorkerState& state, const Attempt& attempt);
+// Stops the attempt if that time has come. False: not yet.
+bool FenceIfDue(Step& step, Attempt& attempt);
 void OnHeartbeatReply(Step& step, const v1::HeartbeatReply& reply);
 void OnRegistered(Step& step, const v1::Registered& registered);
 

@@ -14,6 +14,12 @@ namespace {
 // As in worker/shim_watch.cc.
 constexpr int64_t kLostMs = 25'000;
 constexpr int64_t kLostOverdueMs = 3'000;
+// How late the scheduler may run what was due while the machine stood still, and by when the ranks
+// that had to be dead by then are.
+constexpr int64_t kSchedulerMs = 20;
+constexpr int64_t kTicksMs = 2 * kSchedulerMs + 10;
+// One whose clocks stood still too learns it from the coordinator, or stops them at its own fence.
+constexpr int64_t kUnawareMs = 600'000 + 5'000 + 20'000;
 
 }  // namespace
 
@@ -29,6 +35,38 @@ SimNode::SimNode(EventQueue& queue, Witness& witness, std::string name, uint32_t
 void SimNode::JoinHost(SimNode& other) {
   siblings_.push_back(&other);
   other.siblings_.push_back(this);
+  other.host_ = host_;
+}
+
+void SimNode::After(int64_t delay_ms, std::function<void()> action) {
+  queue_.After(delay_ms, [this, action = std::move(action)] {
+    if (host_->still) return waiting_.push_back(action);
+    action();
+  });
+}
+
+void SimNode::GoOn(int64_t stood_ms, bool unaware) {
+  if (!host_->still) return;
+  host_->still = false;
+  host_->excused_until_ms = queue_.now_ms() + kTicksMs;
+  if (unaware) {
+    host_->unaware_until_ms = queue_.now_ms() + kUnawareMs;
+    host_->behind_ms += stood_ms;
+    host_->wall_behind_ms = queue_.Chance(0.5) ? 0 : host_->wall_behind_ms + stood_ms;
+  }
+  GoOnAlone();
+  for (SimNode* sibling : siblings_) sibling->GoOnAlone();
+}
+
+void SimNode::GoOnAlone() {
+  for (auto& action : std::exchange(waiting_, {})) {
+    After(queue_.Draw(0, kSchedulerMs), std::move(action));
+  }
+  int64_t at_ms = 0;
+  for (auto& action : std::exchange(in_order_, {})) {
+    at_ms = queue_.Draw(at_ms, kSchedulerMs);
+    After(at_ms, std::move(action));
+  }
 }
 
 // A directory that is a copy, or new, gets a separate incarnation.
@@ -41,10 +79,12 @@ void SimNode::LoadIdentity() {
 }
 
 common::Now SimNode::Now() const {
-  return {queue_.now_ms() + 1'000'000, queue_.now_ms() + wall_skew_ms_ + 1'700'000'000'000};
+  return {queue_.now_ms() - host_->behind_ms + 1'000'000,
+          queue_.now_ms() - host_->wall_behind_ms + wall_skew_ms_ + 1'700'000'000'000};
 }
 
 void SimNode::StartWorker() {
+  if (host_->still) return in_order_.push_back([this] { StartWorker(); });
   if (worker_ != nullptr) return;
   ++process_;
   armed_ms_ = -1;
@@ -118,7 +158,7 @@ void SimNode::Settle(const Key& key) {
 // Takes a moment; whatever is alive here under this node's name and not held is killed.
 void SimNode::ClearHost() {
   const uint64_t process = process_, clearing = ++clearing_;
-  queue_.After(queue_.Draw(1, 3'000), [this, process, clearing] {
+  After(queue_.Draw(1, 3'000), [this, process, clearing] {
     if (process != process_ || clearing != clearing_) return;
     const std::set<Key> unsettled = unsettled_;
     for (const Key& key : unsettled) Settle(key);
@@ -158,7 +198,7 @@ bool SimNode::KillShim(const Key& key) {
 // The worker pings its shims.
 void SimNode::WatchSilence(const Key& key, int64_t patience_ms) {
   const uint64_t process = process_;
-  queue_.After(patience_ms, [this, process, key] {
+  After(patience_ms, [this, process, key] {
     if (process == process_ && worker_ != nullptr && shims_.contains(key)) KillShim(key);
   });
 }
@@ -214,7 +254,7 @@ void SimNode::RebootAlone() {
   ++boot_;
   for (auto& [key, shim] : shims_) {
     for (Rank& rank : shim.ranks) {
-      if (std::exchange(rank.alive, false)) witness_.RankEnds(key.job, rank.number);
+      if (std::exchange(rank.alive, false)) witness_.RankEnds(key.job, key.attempt, rank.number);
     }
   }
   shims_.clear();
@@ -232,17 +272,21 @@ void SimNode::LinkUp(uint64_t link) {
 }
 
 void SimNode::LinkDown(uint64_t link) {
+  if (host_->still) return in_order_.push_back([this, link] { LinkDown(link); });
   if (link != link_) return;
   link_ = 0;
   if (worker_ == nullptr) return;
   Feed(worker::LinkDownInput{});
   const uint64_t process = process_;
-  queue_.After(queue_.Draw(50, 5000), [this, process] {
+  After(queue_.Draw(50, 5000), [this, process] {
     if (process == process_ && link_ == 0) callbacks_.dial(*this);
   });
 }
 
 void SimNode::Receive(uint64_t link, const v1::CoordinatorMessage& message) {
+  if (host_->still) {
+    return in_order_.push_back([this, link, message] { Receive(link, message); });
+  }
   if (link == link_ && worker_ != nullptr) Feed(worker::CommandInput{message});
 }
 
@@ -260,7 +304,7 @@ void SimNode::Feed(worker::Input input) {
 
 void SimNode::FeedLater(int64_t delay_ms, worker::Input input) {
   const uint64_t process = process_;
-  queue_.After(delay_ms, [this, process, input = std::move(input)] {
+  After(delay_ms, [this, process, input = std::move(input)] {
     if (process == process_) Feed(input);
   });
 }
@@ -271,7 +315,7 @@ void SimNode::ArmTimer() {
   if (!deadline.has_value() || (armed_ms_ >= 0 && armed_ms_ <= *deadline)) return;
   armed_ms_ = *deadline;
   const uint64_t process = process_;
-  queue_.After(std::max<int64_t>(*deadline - Now().mono_ms, 1), [this, process] {
+  After(std::max<int64_t>(*deadline - Now().mono_ms, 1), [this, process] {
     if (process != process_) return;
     armed_ms_ = -1;
     Feed(worker::TickInput{});
@@ -317,7 +361,10 @@ void SimNode::Do(const worker::Action& action) {
   } else if (const auto* fence = std::get_if<MoveFenceAction>(&action)) {
     MoveFence(fence->key, fence->fence_mono_ms);
   } else if (const auto* stop = std::get_if<StopShimAction>(&action)) {
-    unsettled_.contains(stop->key) ? Settle(stop->key) : StopShim(stop->key);
+    unsettled_.contains(stop->key) ? Settle(stop->key)
+                                   : StopShim(stop->key, Now().mono_ms + stop->grace_ms);
+  } else if (const auto* kill = std::get_if<KillRanksAction>(&action)) {
+    KillRanks(kill->key);
   } else if (const auto* upload = std::get_if<UploadAction>(&action)) {
     v1::CheckpointPartReady ready;
     ready.set_job(upload->key.job);
@@ -333,7 +380,7 @@ void SimNode::Do(const worker::Action& action) {
     file->set_size(1);
     const std::string sha256 = file->sha256();
     const uint64_t process = process_;
-    queue_.After(queue_.Draw(1, 2000), [this, process, ready, sha256] {
+    After(queue_.Draw(1, 2000), [this, process, ready, sha256] {
       if (process != process_) return;
       callbacks_.store_blob(sha256);
       Feed(UploadDoneInput{ready});
@@ -358,6 +405,7 @@ void SimNode::Spawn(const Key& key) {
   const v1::LaunchAttempt& launch = disk_.launches.at(key);
   Shim& shim = shims_[key];
   shim.spawned = true;
+  shim.grace_ms = launch.spec().grace_ms();
   const Behavior behavior = callbacks_.behavior(key.job);
   const bool fails = queue_.Chance(behavior.fail_chance);
   for (uint32_t i = 0; i < launch.part().local_world_size(); ++i) {
@@ -365,12 +413,12 @@ void SimNode::Spawn(const Key& key) {
     shim.ranks.push_back({number, true, queue_.now_ms()});
     witness_.RankStarts(
         key.job, key.attempt, number,
-        {launch.world_size(), absl::StrCat(launch.master_addr(), ":", launch.master_port())});
+        {launch.world_size(), absl::StrCat(launch.master_addr(), ":", launch.master_port())},
+        *host_);
     const bool this_fails = fails && queue_.Chance(0.5);
     const int64_t lasts =
         this_fails ? queue_.Draw(1, behavior.run_ms) : behavior.run_ms + queue_.Draw(0, 50);
-    queue_.After(lasts,
-                 [this, key, i, this_fails] { EndRank(key, i, this_fails ? 1 : 0, 0, false); });
+    After(lasts, [this, key, i, this_fails] { EndRank(key, i, this_fails ? 1 : 0, 0, false); });
   }
   if (launch.is_master() && behavior.checkpoint_ms > 0) SaveCheckpoint(key);
   FeedLater(1, worker::RanksStartedInput{key, static_cast<uint32_t>(shim.ranks.size())});
@@ -378,7 +426,7 @@ void SimNode::Spawn(const Key& key) {
 
 void SimNode::SaveCheckpoint(const Key& key) {
   const int64_t every = callbacks_.behavior(key.job).checkpoint_ms;
-  queue_.After(every, [this, key, every] {
+  After(every, [this, key, every] {
     const auto found = shims_.find(key);
     if (found == shims_.end() || !found->second.ranks[0].alive) return;
     const auto launch = disk_.launches.find(key);
@@ -396,7 +444,7 @@ void SimNode::EndRank(const Key& key, size_t index, int code, int signal, bool b
   if (found == shims_.end() || index >= found->second.ranks.size()) return;
   Shim& shim = found->second;
   if (!std::exchange(shim.ranks[index].alive, false)) return;
-  witness_.RankEnds(key.job, shim.ranks[index].number);
+  witness_.RankEnds(key.job, key.attempt, shim.ranks[index].number);
   if (!shim.alive || shim.stopped) return;
   v1::RankExit exit;
   exit.set_rank(shim.ranks[index].number);
@@ -408,7 +456,7 @@ void SimNode::EndRank(const Key& key, size_t index, int code, int signal, bool b
   FeedLater(1, worker::RankExitedInput{key, exit});
   const bool empty = std::none_of(shim.ranks.begin(), shim.ranks.end(),
                                   [](const Rank& rank) { return rank.alive; });
-  if (empty) queue_.After(queue_.Draw(1, 20), [this, key] { ShimIsEmpty(key); });
+  if (empty) After(queue_.Draw(1, 20), [this, key] { ShimIsEmpty(key); });
 }
 
 void SimNode::ShimIsEmpty(const Key& key) {
@@ -422,21 +470,43 @@ void SimNode::MoveFence(const Key& key, int64_t fence_mono_ms) {
   const auto found = shims_.find(key);
   if (found == shims_.end() || !found->second.alive) return;
   found->second.fence_mono_ms = fence_mono_ms;
-  if (fence_mono_ms == 0) return;
-  queue_.After(fence_mono_ms - Now().mono_ms, [this, key, fence_mono_ms] {
+  if (fence_mono_ms != 0) ArmFence(key);
+}
+
+void SimNode::ArmFence(const Key& key) {
+  const int64_t fence_mono_ms = shims_.at(key).fence_mono_ms;
+  After(fence_mono_ms - Now().mono_ms, [this, key, fence_mono_ms] {
     const auto shim = shims_.find(key);
-    if (shim != shims_.end() && shim->second.fence_mono_ms == fence_mono_ms) StopShim(key);
+    if (shim == shims_.end() || shim->second.fence_mono_ms != fence_mono_ms) return;
+    if (Now().mono_ms < fence_mono_ms) return ArmFence(key);  // its clock stood still
+    StopShim(key, fence_mono_ms + shim->second.grace_ms);
   });
 }
 
-void SimNode::StopShim(const Key& key) {
+// SIGTERM, unless it is late; some ranks do not heed it. A later stop can only be shorter.
+void SimNode::StopShim(const Key& key, int64_t kill_mono_ms) {
   const auto found = shims_.find(key);
   if (found == shims_.end() || !found->second.alive) return;
-  if (found->second.stopped) return WatchSilence(key, kLostOverdueMs);
-  if (std::exchange(found->second.stopping, true)) return;
-  for (size_t i = 0; i < found->second.ranks.size(); ++i) {
-    queue_.After(queue_.Draw(1, 3000), [this, key, i] { EndRank(key, i, 0, SIGTERM, true); });
+  Shim& shim = found->second;
+  if (shim.stopped) return WatchSilence(key, kLostOverdueMs);
+  const bool first = !std::exchange(shim.stopping, true);
+  if (!first && shim.kill_mono_ms <= kill_mono_ms) return;
+  shim.kill_mono_ms = kill_mono_ms;
+  const int64_t left_ms = kill_mono_ms - Now().mono_ms;
+  for (size_t i = 0; first && left_ms > 0 && i < shim.ranks.size(); ++i) {
+    After(queue_.Draw(1, 6'000), [this, key, i] { EndRank(key, i, 0, SIGTERM, true); });
   }
+  After(left_ms, [this, key, kill_mono_ms] {
+    const auto shim = shims_.find(key);
+    if (shim == shims_.end() || shim->second.stopped) return;
+    if (shim->second.kill_mono_ms == kill_mono_ms) KillRanks(key);
+  });
+}
+
+void SimNode::KillRanks(const Key& key) {
+  const auto found = shims_.find(key);
+  if (found == shims_.end()) return;
+  for (size_t i = 0; i < found->second.ranks.size(); ++i) EndRank(key, i, 0, SIGKILL, true);
 }
 
 }  // namespace muster::sim

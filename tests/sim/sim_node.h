@@ -59,6 +59,11 @@ class SimNode {
   void LoseIdentity();
   void CopyStateFrom(const SimNode& other) { disk_ = other.disk_; }
   void Reboot();  // the whole machine
+  // The whole machine: worker, shims and ranks, and the others on it. `unaware`: its clocks stand
+  // still too, as those of a paused virtual machine do. Until GoOn, no other fault may happen to it.
+  void StandStill() { host_->still = true; }
+  void GoOn(int64_t stood_ms, bool unaware);
+  bool still() const { return host_->still; }
 
  private:
   using Key = worker::AttemptKey;
@@ -76,6 +81,8 @@ class SimNode {
     bool spawned = false;
     bool stopped = false;  // it does nothing anymore, unnoticed by its ranks
     int64_t fence_mono_ms = 0;
+    int64_t kill_mono_ms = 0;  // once it is stopping
+    uint32_t grace_ms = 0;
   };
   struct Disk {
     const void* place = nullptr;  // identifies the directory, so that a copy is noticed
@@ -87,6 +94,9 @@ class SimNode {
     std::map<Key, std::set<int64_t>> checkpoints;
   };
 
+  // Where nothing runs, nothing happens: it happens when the machine goes on, in any order.
+  void After(int64_t delay_ms, std::function<void()> action);
+  void GoOnAlone();
   void Do(const worker::Action& action);
   void Feed(worker::Input input);
   void FeedLater(int64_t delay_ms, worker::Input input);
@@ -94,7 +104,9 @@ class SimNode {
   void Spawn(const Key& key);
   void EndRank(const Key& key, size_t index, int code, int signal, bool by_us);
   void MoveFence(const Key& key, int64_t fence_mono_ms);
-  void StopShim(const Key& key);
+  void ArmFence(const Key& key);
+  void StopShim(const Key& key, int64_t kill_mono_ms);
+  void KillRanks(const Key& key);
   void ShimIsEmpty(const Key& key);
   void SaveCheckpoint(const Key& key);
   void LoadIdentity();
@@ -116,7 +128,10 @@ class SimNode {
 
   Disk disk_;
   std::vector<SimNode*> siblings_;
-  std::set<Key> unsettled_;  // of the current worker
+  std::shared_ptr<Host> host_ = std::make_shared<Host>();
+  std::vector<std::function<void()>> waiting_;   // for the machine to go on
+  std::vector<std::function<void()>> in_order_;  // likewise, what arrives in order
+  std::set<Key> unsettled_;                      // of the current worker
   uint64_t clearing_ = 0;
   std::map<Key, Shim> shims_;
   uint64_t boot_ = 1;

@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
       const muster::sim::Result result = muster::sim::World(seed, /*trace=*/argc == 2).Run();
       total.events += result.events;
       total.rank_starts += result.rank_starts;
+      total.overtaken += result.overtaken;
       total.jobs += result.jobs;
       total.faults += result.faults;
       total.simulated_ms += result.simulated_ms;
@@ -30,10 +31,12 @@ int main(int argc, char** argv) {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   std::printf(
-      "%llu seeds, %llu jobs, %llu rank starts, %llu faults, %llu events, %.0f simulated hours in "
+      "%llu seeds, %llu jobs, %llu rank starts, %llu ranks overtaken, %llu faults, %llu events, "
+      "%.0f simulated hours in "
       "%.1f s\n",
       static_cast<unsigned long long>(count), static_cast<unsigned long long>(total.jobs),
       static_cast<unsigned long long>(total.rank_starts),
+      static_cast<unsigned long long>(total.overtaken),
       static_cast<unsigned long long>(total.faults), static_cast<unsigned long long>(total.events),
       static_cast<double>(total.simulated_ms) / 3'600'000, seconds);
   return 0;

@@ -16,7 +16,7 @@ constexpr uint32_t kGraceMs = 5'000;
 
 }  // namespace
 
-World::World(uint64_t seed, bool trace) : queue_(seed) {
+World::World(uint64_t seed, bool trace) : queue_(seed), witness_(queue_) {
   queue_.trace = trace;
   coordinator_ = std::make_unique<SimCoordinator>(
       queue_, witness_,
@@ -70,7 +70,7 @@ Behavior World::BehaviorOf(uint64_t job) {
 void World::Dial(SimNode& node) {
   queue_.After(Latency(), [this, &node] {
     if (!node.worker_alive() || node.link() != 0) return;
-    if (!coordinator_->alive() || partitioned_.contains(node.name())) {
+    if (!coordinator_->alive() || partitioned_.contains(node.name()) || node.still()) {
       queue_.After(queue_.Draw(50, 5000), [this, &node] {
         if (node.worker_alive() && node.link() == 0) Dial(node);
       });
@@ -204,13 +204,14 @@ void World::BreakSomething() {
       "kill a shim",      "reboot",          "partition",
       "hang up",          "cancel a job",    "repeat an old report",
       "stop a shim",      "damage a record", "lose the identity",
-      "second worker"};
-  const int64_t fault = queue_.Draw(0, 12);
+      "second worker",    "stand still",     "pause"};
+  const int64_t fault = queue_.Draw(0, 14);
   queue_.Trace(absl::StrCat("FAULT ", kFaults[fault], " (", node.name(), ")"));
   Break(node, fault);
 }
 
 void World::Break(SimNode& node, int64_t fault) {
+  if (node.still()) return;
   switch (fault) {
     case 0:
       coordinator_->Kill();
@@ -256,7 +257,24 @@ void World::Break(SimNode& node, int64_t fault) {
     case 12:
       StartSecondWorker();
       break;
+    case 13:
+    case 14:
+      StandStill(node, fault == 14);
+      break;
   }
+}
+
+// Sometimes for longer than a partition may last before its ranks run elsewhere.
+void World::StandStill(SimNode& node, bool unaware) {
+  node.StandStill();
+  const int64_t lasts =
+      queue_.Chance(0.5) ? queue_.Draw(500'000, 1'500'000) : queue_.Draw(100, 120'000);
+  queue_.After(lasts, [&node, lasts, unaware] { node.GoOn(lasts, unaware); });
+  // The connection's keepalive fails, or the other end waits in vain for what it sent.
+  if (queue_.Chance(0.3)) return;
+  queue_.After(queue_.Draw(10'000, 40'000), [this, &node] {
+    if (node.still() && node.link() != 0) HangUp(node.link());
+  });
 }
 
 // With a new state directory, or a copy, under the name of an existing node or another one.
@@ -264,12 +282,17 @@ void World::Break(SimNode& node, int64_t fault) {
 void World::StartSecondWorker() {
   SimNode& other =
       *others_[static_cast<size_t>(queue_.Draw(0, static_cast<int64_t>(others_.size()) - 1))];
-  if (other.worker_alive()) return;
+  if (other.worker_alive() || other.still()) return;
   const size_t from = static_cast<size_t>(queue_.Draw(0, static_cast<int64_t>(nodes_.size()) - 1));
   if (queue_.Chance(0.5)) other.CopyStateFrom(*nodes_[from]);
   other.StartWorker();
+  KillLater(other);
+}
+
+void World::KillLater(SimNode& other) {
   queue_.After(queue_.Draw(1'000, 300'000), [this, &other] {
-    if (!calm_) other.KillWorker();
+    if (calm_) return;
+    other.still() ? KillLater(other) : other.KillWorker();
   });
 }
 
@@ -300,6 +323,7 @@ void World::ReplayOldReport() {
 // ---------------------------------------------------------------- the run
 
 void World::CheckEnd() {
+  witness_.CheckEnd();
   std::set<uint64_t> listed;
   for (const auto& [id, job] : coordinator_->state().jobs) listed.insert(id);
   for (const auto& [id, job] : coordinator_->finished()) listed.insert(id);
@@ -353,6 +377,8 @@ Result World::Run() {
   }
   calm_ = true;
   partitioned_.clear();
+  for (auto& node : nodes_) node->GoOn(0, false);
+  for (auto& other : others_) other->GoOn(0, false);
   queue_.After(0, [this] { coordinator_->Start(); });
   // The first ones are back for good; a copy under a separate name is a node like any other.
   for (auto& other : others_) {
@@ -369,7 +395,8 @@ Result World::Run() {
   while (!settled() && queue_.Step(end)) {
   }
   CheckEnd();
-  return {coordinator_->events(), witness_.starts(), jobs_to_submit_, faults_, queue_.now_ms()};
+  return {coordinator_->events(), witness_.starts(), witness_.overtaken(),
+          jobs_to_submit_,        faults_,           queue_.now_ms()};
 }
 
 }  // namespace muster::sim

@@ -19,6 +19,7 @@ namespace muster::sim {
 struct Result {
   uint64_t events = 0;  // journaled
   uint64_t rank_starts = 0;
+  uint64_t overtaken = 0;  // ranks that stood still while their job ran elsewhere, or ended
   uint64_t jobs = 0;
   uint64_t faults = 0;
   int64_t simulated_ms = 0;
@@ -53,7 +54,9 @@ class World {
   void Break(SimNode& node, int64_t fault);
   void AddNodes();
   std::unique_ptr<SimNode> MakeNode(const std::string& name);
+  void StandStill(SimNode& node, bool unaware);
   void StartSecondWorker();
+  void KillLater(SimNode& other);
   void ReplayOldReport();
   void ReleaseHeld();
   void TakeBackImpossible();

@@ -156,6 +156,25 @@ TEST_F(ShimOutput, WhatNobodyTakesForTheWholePatienceIsDropped) {
   EXPECT_EQ(end.dropped, end.end - 200'000);
 }
 
+// Whoever takes it stood still, too.
+TEST_F(ShimOutput, TheTimeInWhichTheNodeStoodStillDoesNotUseUpThePatience) {
+  launch_.spool_quota_bytes = 200'000;
+  launch_.spool_patience_ms = 1'500;
+  AddRank({"test_rank", "lines", "4000"});
+  Spawn();
+  ASSERT_TRUE(Until([this] { return Spool(0).size() == 200'000; }));
+  const pid_t shim_pid = shim_->pid();
+  kill(shim_pid, SIGSTOP);
+  usleep(1'600'000);
+  kill(shim_pid, SIGCONT);
+  usleep(100'000);  // it acts before anything is taken
+  shim_->Trim(0, Stream::kStdout, 200'000, 0);
+  ASSERT_TRUE(Until([this] { return Spool(0).size() == 400'000; }));
+  shim_->Trim(0, Stream::kStdout, 400'000, 0);
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ((closed_.at({0, Stream::kStdout}).dropped), 0u);
+}
+
 TEST_F(ShimOutput, WithBlockAFullSpoolHoldsTheRankAndLosesNothing) {
   launch_.spool_quota_bytes = 200'000;
   launch_.spool_patience_ms = 0;

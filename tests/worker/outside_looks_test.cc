@@ -3,6 +3,11 @@
 #include "worker/outside_looks.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
 
 #include "worker/bounded_command.h"
 
@@ -61,6 +66,23 @@ TEST(BoundedCommandTest, KillsWhatHangsAndKeepsNoMoreThanItsBytes) {
   EXPECT_EQ(loud.problem, "it exited with 3");
   EXPECT_EQ(RunBounded({"/nowhere/x"}, 100, 10).problem,
             "it cannot be started: No such file or directory");
+}
+
+// The command waits for a file, so that it stands still as well.
+TEST(BoundedCommandTest, TheTimeInWhichTheNodeStoodStillIsNotTheCommands) {
+  char go[] = "/tmp/bounded-XXXXXX";
+  close(mkstemp(go));
+  const std::string until_gone = std::string("while [ -e ") + go + " ]; do sleep 0.01; done";
+  const pid_t caller = fork();
+  if (caller == 0) _exit(RunBounded({"/bin/sh", "-c", until_gone}, 1'500, 10).exit_code);
+  usleep(100'000);
+  kill(caller, SIGSTOP);
+  usleep(1'600'000);
+  unlink(go);
+  kill(caller, SIGCONT);
+  int status = -1;
+  ASSERT_EQ(waitpid(caller, &status, 0), caller);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 }  // namespace

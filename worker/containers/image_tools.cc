@@ -27,6 +27,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kLookEveryMs = 1'000;
 constexpr int64_t kLookShare = 10;  // a look takes at most one part in so many of the time
 constexpr int64_t kStallMs = 10 * 60'000;
+constexpr int64_t kLateMs = 10'000;
 constexpr uint64_t kSpareFiles = 4'096;
 constexpr size_t kToolWordsMax = 400;  // of what a tool printed
 // Of registries, by their protocol.
@@ -63,15 +64,18 @@ class Watch {
     if (run_.grows.empty() || now_ms < next_ms_) return;
     if (std::string full = FullDisk(run_.grows); !full.empty()) return Stop(std::move(full));
     const uint64_t bytes = TreeBytes(run_.grows);
-    if (bytes != bytes_) grown_ms_ = now_ms;
+    // A look that comes late was held up, and so was the tool.
+    idle_ms_ = bytes != bytes_ ? 0 : idle_ms_ + std::min(now_ms - looked_ms_, pause_ms_ + kLateMs);
     bytes_ = bytes;
+    looked_ms_ = now_ms;
     if (bytes > run_.bytes_max)
       return Stop(StrCat("it has more than ", common::HumanBytes(run_.bytes_max)));
-    is_stalled = now_ms - grown_ms_ > kStallMs;
+    is_stalled = idle_ms_ > kStallMs;
     if (is_stalled) stop = true;
     if (!run_.says.empty()) progress_.say(StrCat(run_.says, ": ", common::HumanBytes(bytes)));
     const int64_t took_ms = common::MonotonicMs() - now_ms;
-    next_ms_ = now_ms + std::max(kLookEveryMs, kLookShare * took_ms);
+    pause_ms_ = std::max(kLookEveryMs, kLookShare * took_ms);
+    next_ms_ = now_ms + pause_ms_;
   }
 
   std::atomic<bool> stop = false;
@@ -86,8 +90,10 @@ class Watch {
 
   const ToolRun& run_;
   const Progress& progress_;
-  int64_t next_ms_ = common::MonotonicMs() + kLookEveryMs;
-  int64_t grown_ms_ = common::MonotonicMs();
+  int64_t looked_ms_ = common::MonotonicMs();
+  int64_t pause_ms_ = kLookEveryMs;
+  int64_t next_ms_ = looked_ms_ + pause_ms_;
+  int64_t idle_ms_ = 0;
   uint64_t bytes_ = 0;
 };
 

@@ -37,10 +37,6 @@ std::string Paths::BlobFile(const std::string& sha256) const {
   return StrCat(BlobDirectory(sha256), "/", sha256);
 }
 
-std::string Paths::UploadFile(const std::string& sha256) const {
-  return StrCat(UploadRoot(), "/", sha256, ".part");
-}
-
 std::string Paths::UploadFile(const std::string& sha256, const std::string& owner) const {
   return StrCat(UploadRoot(), "/", sha256, "@", owner, ".part");
 }

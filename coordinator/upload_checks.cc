@@ -4,6 +4,7 @@
 
 #include "common/limits.h"
 #include "common/problem.h"
+#include "common/sha256.h"
 #include "common/strings.h"
 #include "common/text.h"
 
@@ -11,6 +12,8 @@ namespace muster::coordinator {
 namespace {
 
 using common::StrCat;
+
+constexpr size_t kOwnerDigits = 16;
 
 absl::Status Refused(const std::string& what, const std::string& why) {
   return common::MakeProblem(absl::StatusCode::kInvalidArgument,
@@ -99,6 +102,12 @@ absl::Status CheckMetricSeq(const v1::MetricBatch& batch, uint64_t newest) {
   }
   return RefuseBatch(batch, StrCat("the newest known batch has seq ", newest, ", and ",
                                    kMetricSeqJumpMax, " batches cannot be missing"));
+}
+
+// A principal may have characters that a file's name may not, and be long.
+std::string UploadOwner(const Caller& caller, uint64_t job, uint32_t attempt) {
+  return StrCat("+", job, ".", attempt, "+",
+                common::Sha256Hex(caller.principal).substr(0, kOwnerDigits));
 }
 
 }  // namespace muster::coordinator

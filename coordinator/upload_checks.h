@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
+#include "coordinator/core/input.h"
 #include "muster/v1/worker_service.pb.h"
 
 namespace muster::coordinator {
@@ -21,5 +23,9 @@ absl::Status CheckMetricBatch(const v1::MetricBatch& batch);
 // For a batch that is valid on its own: whether it can come next. `newest`: the stored seq of this
 // source, 0 if none.
 absl::Status CheckMetricSeq(const v1::MetricBatch& batch, uint64_t newest);
+
+// Who owns what arrives of a checkpoint file (stores/blob_store.h): the attempt's part on that node.
+// Not the name of a project.
+std::string UploadOwner(const Caller& caller, uint64_t job, uint32_t attempt);
 
 }  // namespace muster::coordinator

@@ -143,6 +143,7 @@ absl::StatusOr<v1::UploadBlobResponse> SendBytes(Stub& stub, grpc::ClientContext
 absl::Status BlobLink::Upload(int fd, const Blob& blob, const AttemptKey& key,
                               const std::function<void()>& progress) {
   milliseconds pause = kPauseFirst;
+  bool is_resent = false;
   while (true) {
     const std::shared_ptr<Stub> stub = parts_->WaitForStub();
     if (stub == nullptr) return absl::CancelledError("the worker is stopping");
@@ -169,6 +170,10 @@ absl::Status BlobLink::Upload(int fd, const Blob& blob, const AttemptKey& key,
       if (answer.ok() && answer->complete()) return absl::OkStatus();
       status = answer.status();
       if (status.ok()) pause = kPauseFirst;  // part of it was accepted
+      // What had arrived earlier may have been damaged since, by a power failure there; it is thrown
+      // away. If it is this file that changes, sending all of it once more shows that.
+      if (absl::IsDataLoss(status) && begun.offset() > 0 && !std::exchange(is_resent, true))
+        continue;
     }
     if (!status.ok() && !MayRetry(status)) return status;
     parts_->Pause(pause);

@@ -21,8 +21,6 @@ using common::HumanBytes;
 using common::MakeProblem;
 using common::StrCat;
 
-// Of a project: more would only be abandoned ones. The least recently written goes.
-constexpr size_t kPartialsMax = 64;
 constexpr std::string_view kSendAgain =
     "ask PrepareObjects where to go on, and send the objects as it answers";
 
@@ -179,12 +177,6 @@ absl::Status CodePush::OpenUpload() {
 }
 
 absl::Status CodePush::CheckRoom() {
-  const std::map<std::string, uint64_t> under_way = daemon_.uploads.UnderWay(project_);
-  std::vector<BlobStore::Partial> idle = daemon_.blobs.Partials(project_);
-  std::erase_if(idle, [&](const auto& partial) { return under_way.contains(partial.sha256); });
-  for (size_t i = 0; i + kPartialsMax < idle.size(); ++i) {
-    daemon_.blobs.RemovePartial(project_, idle[i].sha256);
-  }
   ASSIGN_OR_RETURN(const uint64_t used,
                    CodeBytesUsed(daemon_, project_, [this](const std::string& sha256) {
                      return sha256 == current_->name.sha256;

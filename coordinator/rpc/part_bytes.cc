@@ -21,9 +21,9 @@ absl::Status CheckPartBytes(BlobStore& blobs, const v1::CheckpointPartReady& par
   if (part.files_size() > static_cast<int>(common::kPartFilesMax)) return absl::OkStatus();
   const bool is_outputs = part.step() == common::kOutputsStep;
   for (const v1::CheckpointFile& file : part.files()) {
-    const absl::StatusOr<BlobStore::Place> place = blobs.Begin(file.sha256(), file.size());
-    if (place.ok() && place->have) continue;
-    if (IsShortage(place.status())) return place.status();
+    const absl::StatusOr<bool> is_here = blobs.Keep(file.sha256(), file.size());
+    if (is_here.ok() && *is_here) continue;
+    if (IsShortage(is_here.status())) return is_here.status();
     return common::MakeProblem(
         absl::StatusCode::kFailedPrecondition,
         {.code = "JC1508",

@@ -6,6 +6,7 @@
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/reach.h"
 #include "coordinator/rpc/resume_gate.h"
+#include "coordinator/upload_checks.h"
 
 namespace muster::coordinator {
 namespace {
@@ -59,21 +60,29 @@ void SendIfResumed(Daemon& daemon, const NodeIdentity& sender,
                            });
 }
 
+void FindPlace(Daemon& daemon, const v1::BeginUploadRequest& request, const std::string& owner,
+               const Answer<v1::BeginUploadResponse>& answer) {
+  const absl::StatusOr<bool> is_here = daemon.blobs.Keep(request.sha256(), request.size());
+  if (!is_here.ok()) return answer(is_here.status());
+  // What has arrived is of no use any more, or of no use at all.
+  if (*is_here || daemon.blobs.Arrived(owner, request.sha256()) > request.size())
+    daemon.blobs.RemovePartial(owner, request.sha256());
+  v1::BeginUploadResponse response;
+  response.set_have(*is_here);
+  if (!*is_here) response.set_offset(daemon.blobs.Arrived(owner, request.sha256()));
+  answer(std::move(response));
+}
+
 }  // namespace
 
 void BeginUpload(Daemon& daemon, const Caller& caller, const v1::BeginUploadRequest& request,
                  Answer<v1::BeginUploadResponse> answer) {
   CheckTransfer(daemon, NodeOf(caller), request.job(), request.attempt(),
-                [&daemon, request, answer = std::move(answer)](absl::Status may) {
+                [&daemon, request, owner = UploadOwner(caller, request.job(), request.attempt()),
+                 answer = std::move(answer)](absl::Status may) {
                   if (!may.ok()) return answer(may);
-                  daemon.files.Post([&daemon, request, answer] {
-                    const absl::StatusOr<BlobStore::Place> place =
-                        daemon.blobs.Begin(request.sha256(), request.size());
-                    if (!place.ok()) return answer(place.status());
-                    v1::BeginUploadResponse response;
-                    response.set_have(place->have);
-                    response.set_offset(place->offset);
-                    answer(std::move(response));
+                  daemon.files.Post([&daemon, request, owner, answer] {
+                    FindPlace(daemon, request, owner, answer);
                   });
                 });
 }

@@ -239,50 +239,85 @@ class SampleUpload final : public DuplexStream<v1::SampleBatch, v1::SampleReceip
 // Uploads one file's bytes, one chunk at a time on the pool.
 class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
  public:
-  BlobUpload(Daemon& daemon, NodeIdentity caller, v1::UploadBlobResponse* response)
+  BlobUpload(Daemon& daemon, Caller caller, v1::UploadBlobResponse* response)
       : daemon_(daemon), caller_(std::move(caller)), response_(response) {
     StartRead(&chunk_);
   }
 
  private:
   void OnReadDone(bool ok) override {
-    if (!ok || !sha256_.empty()) return Take(ok);
-    sha256_ = chunk_.sha256();
-    size_ = chunk_.size();
-    CheckTransfer(daemon_, caller_, chunk_.job(), chunk_.attempt(), [this](absl::Status may) {
-      if (may.ok()) return Take(true);
-      Finish(ToGrpc(may));
-    });
+    if (!ok) return Post([this] { End(); });
+    if (!file_.sha256.empty()) return Post([this] { Write(); });
+    file_ = {.owner = UploadOwner(caller_, chunk_.job(), chunk_.attempt()),
+             .sha256 = chunk_.sha256(),
+             .size = chunk_.size(),
+             .offset = chunk_.offset()};
+    CheckTransfer(daemon_, NodeOf(caller_), chunk_.job(), chunk_.attempt(),
+                  [this](absl::Status may) {
+                    if (may.ok()) return Post([this] { Open(); });
+                    Close(may);
+                  });
   }
-  void Take(bool ok) {
-    daemon_.files.Post([this, ok] {
-      if (!ok) return End();
-      const absl::Status status =
-          daemon_.blobs.Write(sha256_, size_, chunk_.offset(), chunk_.data());
-      if (!status.ok()) return Finish(ToGrpc(status));
-      StartRead(&chunk_);
-    });
+  void Open() {
+    const absl::StatusOr<bool> is_here = daemon_.blobs.Keep(file_.sha256, file_.size);
+    if (!is_here.ok()) return Close(is_here.status());
+    if (*is_here) return Write();
+    absl::StatusOr<std::unique_ptr<BlobStore::Upload>> opened = daemon_.blobs.OpenUpload(file_);
+    // What had arrived is gone since the worker asked: it asks again.
+    if (absl::IsOutOfRange(opened.status()))
+      return Close(absl::AbortedError(opened.status().message()));
+    if (!opened.ok()) return Close(opened.status());
+    upload_ = *std::move(opened);
+    CatchUp();
+  }
+  // A piece per turn: others' bytes are written in between.
+  void CatchUp() {
+    const absl::StatusOr<bool> caught_up = upload_->CatchUp();
+    if (!caught_up.ok()) return Close(caught_up.status());
+    if (*caught_up) return Write();
+    Post([this] { CatchUp(); });
+  }
+  void Write() {
+    if (chunk_.offset() != file_.offset) {
+      return Close(absl::OutOfRangeError(
+          common::StrCat("a piece of ", file_.sha256, " at ", chunk_.offset(),
+                         " does not follow byte ", file_.offset, "; fix: restart the upload")));
+    }
+    if (upload_ != nullptr) {
+      if (const absl::Status written = upload_->Append(chunk_.data()); !written.ok())
+        return Close(written);
+    }
+    file_.offset += chunk_.data().size();
+    StartRead(&chunk_);
   }
   // All chunks arrived, or the stream broke: either way, what arrived is kept.
   void End() {
-    if (sha256_.empty()) {
-      return Finish({grpc::StatusCode::INVALID_ARGUMENT, "an upload without chunks"});
-    }
-    const absl::StatusOr<bool> complete = daemon_.blobs.Finish(sha256_, size_);
-    if (complete.ok()) {
-      response_->set_complete(*complete);
-      response_->set_durable_offset(daemon_.blobs.Received(sha256_));
-    }
-    Finish(ToGrpc(complete.status()));
+    if (file_.sha256.empty()) return Close(absl::InvalidArgumentError("an upload without chunks"));
+    const bool is_whole = upload_ == nullptr || file_.offset == file_.size;
+    absl::Status kept;
+    if (upload_ != nullptr) kept = is_whole ? upload_->Commit() : upload_->Sync();
+    response_->set_complete(is_whole);
+    response_->set_durable_offset(is_whole ? file_.size : file_.offset);
+    Close(kept);
+  }
+  // Before the worker learns of it and tries again.
+  void Close(const absl::Status& status) {
+    upload_.reset();
+    Finish(ToGrpc(status));
+  }
+  template <typename Work>
+  void Post(Work work) {
+    daemon_.files.Post(std::move(work));
   }
   void OnDone() override { delete this; }
 
   Daemon& daemon_;
-  const NodeIdentity caller_;
+  const Caller caller_;
   v1::UploadBlobResponse* const response_;
   v1::BlobChunk chunk_;
-  std::string sha256_;
-  uint64_t size_ = 0;
+  BlobStore::OpenedUpload file_;  // its offset: of the next byte
+  std::unique_ptr<BlobStore::Upload>
+      upload_;  // null: the file is here already, and what arrives is dropped
 };
 
 }  // namespace
@@ -310,7 +345,7 @@ grpc::ServerBidiReactor<v1::SampleBatch, v1::SampleReceipt>* BeginSampleUpload(
 
 grpc::ServerReadReactor<v1::BlobChunk>* BeginBlobUpload(Daemon& daemon, const Caller& caller,
                                                         v1::UploadBlobResponse* response) {
-  return new BlobUpload(daemon, NodeOf(caller), response);
+  return new BlobUpload(daemon, caller, response);
 }
 
 }  // namespace muster::coordinator

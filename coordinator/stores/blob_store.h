@@ -1,11 +1,11 @@
 // Checkpoint files and objects of jobs' code by their SHA-256: an upload is resumed where it stopped,
 // and a file is there only whole, durable and with the hash that names it.
 //
-// Any thread; may be slow or remote: called on the work pools' threads. Uploads of the same bytes
-// may run side by side.
+// Any thread; may be slow or remote: called on the work pools' threads.
 //
-// Workers' uploads help each other: what one has sent, no other needs to send. The uploads of an
-// owner (OpenUpload) know nothing of anybody else's, so that none can find out what others have.
+// Every upload has an owner, and what has arrived of it has one writer at a time: bytes that were
+// hashed can no longer change before they are in place. Owners know nothing of each other's uploads,
+// so that none can find out what others have, or spoil it.
 #pragma once
 
 #include <chrono>
@@ -26,24 +26,13 @@ class BlobStore {
   // removed.
   static constexpr std::chrono::hours kUnusedKept{24};
   static constexpr uint64_t kBlobBytesMax = 1ull << 43;  // of one checkpoint file
+  static constexpr size_t kPartialsMax = 64;             // unfinished uploads of an owner
 
   virtual ~BlobStore() = default;
 
-  struct Place {
-    bool have = false;
-    uint64_t offset = 0;  // else: send from here
-  };
+  // Whether the blob is here with this size; if so, it is not removed in the next minutes.
   // INVALID_ARGUMENT: not a hash, or more bytes than a file may have.
-  virtual absl::StatusOr<Place> Begin(const std::string& sha256, uint64_t size) = 0;
-  // Bytes that are here already are overwritten by the same. OUT_OF_RANGE: behind what is there;
-  // begin again. RESOURCE_EXHAUSTED: no room.
-  virtual absl::Status Write(const std::string& sha256, uint64_t size, uint64_t offset,
-                             std::string_view data) = 0;
-  // Makes durable what was written. True: all bytes are here, match the hash and are in place;
-  // false: some are missing. DATA_LOSS: they do not match, and the upload was thrown away.
-  virtual absl::StatusOr<bool> Finish(const std::string& sha256, uint64_t size) = 0;
-  // How far an upload has come.
-  virtual uint64_t Received(const std::string& sha256) = 0;
+  virtual absl::StatusOr<bool> Keep(const std::string& sha256, uint64_t size) = 0;
 
   // Of an owner, one thread at a time. What has arrived stays when it is destroyed.
   class Upload {
@@ -51,8 +40,10 @@ class BlobStore {
     virtual ~Upload() = default;
     // Reads a piece of what had arrived before, for the hash. True: all of it; from then on Append.
     virtual absl::StatusOr<bool> CatchUp() = 0;
-    // RESOURCE_EXHAUSTED: no room.
+    // RESOURCE_EXHAUSTED: no room. OUT_OF_RANGE: more than the whole.
     virtual absl::Status Append(std::string_view data) = 0;
+    // Makes durable what has arrived so far.
+    virtual absl::Status Sync() = 0;
     // All bytes were appended: makes them durable under their name. DATA_LOSS: they do not match, and
     // the upload was thrown away.
     virtual absl::Status Commit() = 0;
@@ -63,15 +54,19 @@ class BlobStore {
     uint64_t size = 0;
     uint64_t offset = 0;  // where to go on; what has arrived behind it is forgotten
   };
-  // The caller sees to it that one owner's uploads of the same bytes do not run side by side.
-  // OUT_OF_RANGE: less has arrived than `offset`.
+  // ABORTED: the owner's upload of these bytes is being written already; try again when that has
+  // ended. OUT_OF_RANGE: less has arrived than `offset`. An owner that leaves more than
+  // kPartialsMax uploads unfinished loses the one that was written the longest ago.
   virtual absl::StatusOr<std::unique_ptr<Upload>> OpenUpload(const OpenedUpload& upload) = 0;
   struct Partial {
     std::string sha256;
     uint64_t bytes = 0;
   };
+  // What has arrived of an owner's upload; 0: nothing.
+  virtual uint64_t Arrived(const std::string& owner, const std::string& sha256) = 0;
   // What has arrived of an owner's unfinished uploads, least recently written first.
   virtual std::vector<Partial> Partials(const std::string& owner) = 0;
+  // Unless it is being written.
   virtual void RemovePartial(const std::string& owner, const std::string& sha256) = 0;
 
   // At most `max` bytes; shorter only at the end. NOT_FOUND.
@@ -90,7 +85,7 @@ class BlobStore {
   virtual std::vector<std::string> OldBlobs() = 0;
 };
 
-// INVALID_ARGUMENT, as Begin says.
+// INVALID_ARGUMENT, as Keep says.
 absl::Status CheckBlobName(const std::string& sha256);
 absl::Status CheckBlob(const std::string& sha256, uint64_t size);
 

@@ -23,6 +23,7 @@
 #include "muster/v1/worker_service.grpc.pb.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/coordinator/workers_daemon.h"
+#include "tests/stores/put_blob.h"
 #include "tree/manifest.h"
 #include "tree/placement.h"
 
@@ -191,15 +192,25 @@ class Node {
     upload->WritesDone();
     return upload->Finish();
   }
-  grpc::Status BeginUpload(uint64_t job, const std::string& sha256) {
+  grpc::Status BeginUpload(uint64_t job, const std::string& sha256,
+                           v1::BeginUploadResponse* response = nullptr) {
     grpc::ClientContext context;
     Name(context);
     v1::BeginUploadRequest request;
     request.set_sha256(sha256);
     request.set_size(sizeof kBytes - 1);
     request.set_job(job);
+    v1::BeginUploadResponse unread;
+    return stub_->BeginUpload(&context, request, response == nullptr ? &unread : response);
+  }
+  // Until so much of the file has arrived.
+  void AwaitArrived(uint64_t job, const std::string& sha256, uint64_t bytes) {
     v1::BeginUploadResponse response;
-    return stub_->BeginUpload(&context, request, &response);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (BeginUpload(job, sha256, &response).ok() && response.offset() < bytes &&
+           std::chrono::steady_clock::now() < until) {
+    }
+    EXPECT_EQ(response.offset(), bytes);
   }
   grpc::Status Download(uint64_t job, uint32_t attempt, const std::string& sha256,
                         std::string* bytes = nullptr) {
@@ -238,6 +249,35 @@ class Node {
   uint64_t heartbeats_ = 0;
 };
 
+// A stream that uploads pieces of a file as kBytes.
+class PieceStream {
+ public:
+  PieceStream(Node& node, uint64_t job) : job_(job) {
+    node.Name(context_);
+    stream_ = node.stub().UploadBlob(&context_, &response_);
+  }
+  void Send(uint64_t offset, const std::string& data) {
+    v1::BlobChunk chunk;
+    chunk.set_sha256(common::Sha256Hex(kBytes));
+    chunk.set_size(sizeof kBytes - 1);
+    chunk.set_job(job_);
+    chunk.set_offset(offset);
+    chunk.set_data(data);
+    stream_->Write(chunk);
+  }
+  grpc::Status End() {
+    stream_->WritesDone();
+    return stream_->Finish();
+  }
+  bool IsComplete() const { return response_.complete(); }
+
+ private:
+  const uint64_t job_;
+  grpc::ClientContext context_;
+  v1::UploadBlobResponse response_;
+  std::unique_ptr<grpc::ClientWriter<v1::BlobChunk>> stream_;
+};
+
 class ReachTest : public ::testing::Test {
  protected:
   static constexpr uint64_t kIncarnation = 7;
@@ -268,15 +308,16 @@ class ReachTest : public ::testing::Test {
     Start(job);
     return job;
   }
-  void Start(uint64_t job, uint32_t attempt = 0) {
-    node1_.Await([](const auto& message) { return message.has_hold_ports(); });
-    node1_.SayStatus(job, attempt, v1::ATTEMPT_PHASE_HOLDING);
-    node1_.Await([](const auto& message) { return message.has_launch(); });
-    node1_.SayStatus(job, attempt, v1::ATTEMPT_PHASE_RUNNING);
-    node1_.AwaitHeartbeat();
+  void Start(uint64_t job, uint32_t attempt = 0) { StartOn(node1_, job, attempt); }
+  static void StartOn(Node& node, uint64_t job, uint32_t attempt = 0) {
+    node.Await([](const auto& message) { return message.has_hold_ports(); });
+    node.SayStatus(job, attempt, v1::ATTEMPT_PHASE_HOLDING);
+    node.Await([](const auto& message) { return message.has_launch(); });
+    node.SayStatus(job, attempt, v1::ATTEMPT_PHASE_RUNNING);
+    node.AwaitHeartbeat();
   }
-  void RegisterNode2() {
-    node2_.Register("node2", kIncarnation, 0);
+  void RegisterNode2(uint32_t slots = 0) {
+    node2_.Register("node2", kIncarnation, slots);
     node2_.Await([](const auto& message) { return message.has_registered(); });
   }
   v1::JobRecord RecordOf(uint64_t job) {
@@ -522,6 +563,55 @@ TEST_F(ReachTest, CheckpointFilesAreTransferredOnlyForAttemptsOfTheNode) {
   EXPECT_FALSE(daemon().blobs.Size(common::Sha256Hex("poison")).ok());
 }
 
+TEST_F(ReachTest, WhatOneNodeUploadsAsAFileChangesNothingOfWhatAnotherUploadsAsTheSame) {
+  const std::string bytes = kBytes;
+  const std::string sha256 = common::Sha256Hex(bytes);
+  const uint64_t job1 = RunOnNode1();
+  RegisterNode2(1);
+  const uint64_t job2 = Submit();
+  StartOn(node2_, job2);
+  PieceStream honest(node1_, job1);
+  honest.Send(0, bytes.substr(0, 9));
+  node1_.AwaitArrived(job1, sha256, 9);
+  node2_.AwaitArrived(job2, sha256, 0);
+  PieceStream other(node2_, job2);
+  other.Send(0, "THE W");
+  node2_.AwaitArrived(job2, sha256, 5);
+  node1_.AwaitArrived(job1, sha256, 9);
+  honest.Send(9, bytes.substr(9));
+  EXPECT_TRUE(honest.End().ok());
+  EXPECT_TRUE(honest.IsComplete());
+  EXPECT_TRUE(daemon().blobs.Verify(sha256).ok());
+  // What is behind the hash now can no longer change what is in place.
+  other.Send(5, "EIGHTS OF A MODEL");
+  EXPECT_EQ(other.End().error_code(), grpc::StatusCode::DATA_LOSS);
+  EXPECT_TRUE(daemon().blobs.Verify(sha256).ok());
+  v1::BeginUploadResponse begun;
+  EXPECT_TRUE(node2_.BeginUpload(job2, sha256, &begun).ok() && begun.have());
+}
+
+TEST_F(ReachTest, ANodesUploadHasOneWriterAndIsResumedWhenThatHasEnded) {
+  const std::string bytes = kBytes;
+  const std::string sha256 = common::Sha256Hex(bytes);
+  const uint64_t job = RunOnNode1();
+  PieceStream first(node1_, job);
+  first.Send(0, bytes.substr(0, 9));
+  node1_.AwaitArrived(job, sha256, 9);
+  PieceStream second(node1_, job);
+  second.Send(9, bytes.substr(9));
+  EXPECT_EQ(second.End().error_code(), grpc::StatusCode::ABORTED) << "the worker tries it again";
+  EXPECT_TRUE(first.End().ok());
+  EXPECT_FALSE(first.IsComplete());
+  PieceStream gap(node1_, job);
+  gap.Send(12, bytes.substr(12));
+  EXPECT_EQ(gap.End().error_code(), grpc::StatusCode::ABORTED) << "less has arrived: it asks again";
+  PieceStream rest(node1_, job);
+  rest.Send(9, bytes.substr(9));
+  EXPECT_TRUE(rest.End().ok());
+  EXPECT_TRUE(rest.IsComplete());
+  EXPECT_TRUE(daemon().blobs.Verify(sha256).ok());
+}
+
 TEST_F(ReachTest, AnAttemptGetsTheFilesThatItResumesFromAndNoOthers) {
   const uint64_t job = RunOnNode1([](v1::JobSpec& spec) { spec.set_restarts(1); });
   RegisterNode2();
@@ -548,8 +638,7 @@ TEST_F(ReachTest, AnAttemptGetsTheFilesThatItResumesFromAndNoOthers) {
 TEST_F(ReachTest, AnAttemptGetsTheCodeOfItsJobAndNoOther) {
   const auto add = [&](const std::string& bytes) {
     const CodeObject object{common::Sha256Hex(bytes), bytes.size()};
-    EXPECT_TRUE(daemon().blobs.Write(object.sha256, object.size, 0, bytes).ok());
-    EXPECT_TRUE(*daemon().blobs.Finish(object.sha256, object.size));
+    EXPECT_TRUE(PutBlob(daemon().blobs, bytes).ok());
     EXPECT_TRUE(daemon().code.Add("default", object, 0).ok());
     return object.sha256;
   };

@@ -5,6 +5,7 @@
 
 #include "common/sha256.h"
 #include "tests/stores/engines.h"
+#include "tests/stores/put_blob.h"
 
 namespace muster::coordinator {
 namespace {
@@ -16,15 +17,22 @@ TEST_P(BlobStoreContract, AnUploadGoesOnWhereItBroke) {
   const auto store = engine().OpenBlobStore();
   const std::string bytes = "the bytes of a checkpoint";
   const std::string hash = common::Sha256Hex(bytes);
-  ASSERT_FALSE(store->Begin(hash, bytes.size())->have);
-  ASSERT_TRUE(store->Write(hash, bytes.size(), 0, bytes.substr(0, 10)).ok());
-  EXPECT_FALSE(*store->Finish(hash, bytes.size()));
-  EXPECT_EQ(store->Begin(hash, bytes.size())->offset, 10u);
-  EXPECT_EQ(store->Write(hash, bytes.size(), 15, bytes.substr(15)).code(),
-            absl::StatusCode::kOutOfRange);
-  ASSERT_TRUE(store->Write(hash, bytes.size(), 10, bytes.substr(10)).ok());
-  EXPECT_TRUE(*store->Finish(hash, bytes.size()));
-  EXPECT_TRUE(store->Begin(hash, bytes.size())->have);
+  BlobStore::OpenedUpload upload{.owner = "a", .sha256 = hash, .size = bytes.size()};
+  ASSERT_FALSE(*store->Keep(hash, bytes.size()));
+  auto opened = *store->OpenUpload(upload);
+  ASSERT_TRUE(opened->Append(bytes.substr(0, 10)).ok());
+  EXPECT_TRUE(opened->Sync().ok());
+  EXPECT_EQ(opened->Commit().code(), absl::StatusCode::kFailedPrecondition);
+  opened.reset();
+  EXPECT_EQ(store->Arrived("a", hash), 10u);
+  upload.offset = 15;
+  EXPECT_EQ(store->OpenUpload(upload).status().code(), absl::StatusCode::kOutOfRange);
+  upload.offset = 10;
+  opened = *store->OpenUpload(upload);
+  ASSERT_TRUE(*opened->CatchUp() && opened->Append(bytes.substr(10)).ok());
+  ASSERT_TRUE(opened->Commit().ok());
+  EXPECT_TRUE(*store->Keep(hash, bytes.size()));
+  EXPECT_FALSE(*store->Keep(hash, bytes.size() - 1));
   EXPECT_EQ(*store->Read(hash, 4, 5), "bytes");
   EXPECT_TRUE(store->Verify(hash).ok());
 }
@@ -36,43 +44,104 @@ TEST_P(BlobStoreContract, EqualFilesOfTwoJobsMayArriveAtOnce) {
     const std::string hash = common::Sha256Hex(bytes);
     std::vector<std::thread> uploads;
     for (int i = 0; i < 4; ++i) {
-      uploads.emplace_back([&] {
-        EXPECT_TRUE(store->Write(hash, bytes.size(), 0, bytes).ok());
-        const auto finished = store->Finish(hash, bytes.size());
-        EXPECT_TRUE(finished.ok() && *finished) << finished.status();
+      uploads.emplace_back([&, i] {
+        const auto upload =
+            store->OpenUpload({.owner = std::to_string(i), .sha256 = hash, .size = bytes.size()});
+        ASSERT_TRUE(upload.ok()) << upload.status();
+        EXPECT_TRUE((*upload)->Append(bytes).ok());
+        EXPECT_TRUE((*upload)->Commit().ok());
       });
     }
     for (std::thread& upload : uploads) upload.join();
+    EXPECT_TRUE(store->Verify(hash).ok());
   }
+}
+
+TEST_P(BlobStoreContract, AnOwnersUploadHasOneWriterAtATime) {
+  const auto store = engine().OpenBlobStore();
+  const std::string hash = common::Sha256Hex("good bytes");
+  BlobStore::OpenedUpload upload{.owner = "a", .sha256 = hash, .size = 10};
+  auto first = *store->OpenUpload(upload);
+  ASSERT_TRUE(first->Append("good").ok());
+  EXPECT_EQ(store->OpenUpload(upload).status().code(), absl::StatusCode::kAborted);
+  store->RemovePartial("a", hash);
+  EXPECT_EQ(store->Arrived("a", hash), 4u) << "nor is it removed meanwhile";
+  ASSERT_TRUE(first->Append(" bytes").ok());
+  ASSERT_TRUE(first->Commit().ok());
+  EXPECT_EQ(store->Arrived("a", hash), 0u);
+  first.reset();
+  EXPECT_TRUE(store->OpenUpload(upload).ok());
+  EXPECT_TRUE(store->Verify(hash).ok());
+}
+
+// What another writes behind the hash of an upload is in a file of its own.
+TEST_P(BlobStoreContract, OtherBytesAsTheSameFileSpoilNobodysUpload) {
+  const auto store = engine().OpenBlobStore();
+  const std::string hash = common::Sha256Hex("good bytes");
+  auto good = *store->OpenUpload({.owner = "a", .sha256 = hash, .size = 10});
+  auto evil = *store->OpenUpload({.owner = "b", .sha256 = hash, .size = 10});
+  ASSERT_TRUE(good->Append("good").ok());
+  ASSERT_TRUE(evil->Append("evil").ok());
+  ASSERT_TRUE(good->Append(" bytes").ok());
+  ASSERT_TRUE(good->Commit().ok());
+  EXPECT_TRUE(store->Verify(hash).ok());
+  ASSERT_TRUE(evil->Append(" bytes").ok());
+  EXPECT_EQ(evil->Commit().code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(store->Verify(hash).ok());
+}
+
+TEST_P(BlobStoreContract, AnOwnerLosesTheOldestOfTooManyUnfinishedUploads) {
+  const auto store = engine().OpenBlobStore();
+  const auto name = [](size_t i) { return common::Sha256Hex(std::to_string(i)); };
+  const auto open = [&](size_t i) {
+    return *store->OpenUpload({.owner = "a", .sha256 = name(i), .size = 10});
+  };
+  const auto kept = open(0);
+  for (size_t i = 1; i <= BlobStore::kPartialsMax; ++i) ASSERT_TRUE(open(i)->Append("x").ok());
+  EXPECT_EQ(store->Partials("a").size(), BlobStore::kPartialsMax + 1) << "one is being written";
+  for (size_t i = 100; i < 103; ++i) ASSERT_TRUE(open(i)->Append("x").ok());
+  EXPECT_LE(store->Partials("a").size(), BlobStore::kPartialsMax + 1);
+  EXPECT_EQ(store->Arrived("a", name(1)), 0u);
+  EXPECT_EQ(store->Arrived("a", name(102)), 1u);
+  EXPECT_TRUE(kept->Append("0123456789").ok());
 }
 
 TEST_P(BlobStoreContract, SizesAndOffsetsThatCannotBeAreRefused) {
   const auto store = engine().OpenBlobStore();
   const std::string hash = common::Sha256Hex("x");
   const uint64_t huge = uint64_t{1} << 63;
-  EXPECT_EQ(store->Begin(hash, huge).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(store->Write(hash, huge, 0, "x").code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(store->Write(hash, 1, UINT64_MAX, "x").code(), absl::StatusCode::kOutOfRange);
+  const auto open = [&](uint64_t size, uint64_t offset) {
+    return store->OpenUpload({.owner = "a", .sha256 = hash, .size = size, .offset = offset});
+  };
+  EXPECT_EQ(store->Keep(hash, huge).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(open(huge, 0).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(open(1, UINT64_MAX).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ((*open(1, 0))->Append("xy").code(), absl::StatusCode::kOutOfRange);
 }
 
 TEST_P(BlobStoreContract, BytesThatDoNotMatchTheirHashNeverAppear) {
   const auto store = engine().OpenBlobStore();
   const std::string hash = common::Sha256Hex("expected");
-  ASSERT_TRUE(store->Write(hash, 8, 0, "received").ok());
-  EXPECT_EQ(store->Finish(hash, 8).status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_FALSE(store->Begin(hash, 8)->have);
-  EXPECT_EQ(store->Begin(hash, 8)->offset, 0u);
-  EXPECT_FALSE(store->Begin("../../etc/passwd", 8).ok());
+  const auto upload = *store->OpenUpload({.owner = "a", .sha256 = hash, .size = 8});
+  ASSERT_TRUE(upload->Append("received").ok());
+  EXPECT_EQ(upload->Commit().code(), absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(*store->Keep(hash, 8));
+  EXPECT_EQ(store->Arrived("a", hash), 0u);
+  EXPECT_FALSE(store->Keep("../../etc/passwd", 8).ok());
 }
 
 TEST_P(BlobStoreContract, AnUploadAndABlobOutliveAReopening) {
   const std::string hash = common::Sha256Hex("good bytes");
-  ASSERT_TRUE(engine().OpenBlobStore()->Write(hash, 10, 0, "good").ok());
+  BlobStore::OpenedUpload upload{.owner = "a", .sha256 = hash, .size = 10};
+  ASSERT_TRUE((*engine().OpenBlobStore()->OpenUpload(upload))->Append("good").ok());
   auto store = engine().OpenBlobStore();
-  EXPECT_EQ(store->Received(hash), 4u);
+  EXPECT_EQ(store->Arrived("a", hash), 4u);
   EXPECT_EQ(store->Read(hash, 0, 10).status().code(), absl::StatusCode::kNotFound);
-  ASSERT_TRUE(store->Write(hash, 10, 4, " bytes").ok());
-  ASSERT_TRUE(*store->Finish(hash, 10));
+  upload.offset = 4;
+  auto again = *store->OpenUpload(upload);
+  ASSERT_TRUE(*again->CatchUp() && again->Append(" bytes").ok());
+  ASSERT_TRUE(again->Commit().ok());
+  again.reset();
   store = engine().OpenBlobStore();
   EXPECT_EQ(*store->Size(hash), 10u);
   EXPECT_EQ(*store->Read(hash, 8, 100), "es") << "shorter only at the end";
@@ -80,15 +149,13 @@ TEST_P(BlobStoreContract, AnUploadAndABlobOutliveAReopening) {
 }
 
 TEST_P(BlobStoreContract, APromisedBlobIsKeptAndAnotherGoes) {
-  const std::string hash = common::Sha256Hex("x");
   auto store = engine().OpenBlobStore();
-  ASSERT_TRUE(store->Write(hash, 1, 0, "x").ok());
-  ASSERT_TRUE(*store->Finish(hash, 1));
+  const std::string hash = *PutBlob(*store, "x");
   EXPECT_FALSE(store->RemoveUnlessPromised(hash));
   store = engine().OpenBlobStore();
   EXPECT_TRUE(store->RemoveUnlessPromised(hash));
   EXPECT_EQ(store->Verify(hash).code(), absl::StatusCode::kNotFound);
-  EXPECT_FALSE(store->Begin(hash, 1)->have);
+  EXPECT_FALSE(*store->Keep(hash, 1));
 }
 
 TEST_P(BlobStoreContract, OwnersUploadTheSameBytesWithoutKnowingOfEachOther) {
@@ -107,7 +174,7 @@ TEST_P(BlobStoreContract, OwnersUploadTheSameBytesWithoutKnowingOfEachOther) {
   EXPECT_EQ(store->Partials("vision").front().sha256, hash);
   EXPECT_TRUE(store->Partials("visio").empty());
   EXPECT_TRUE(store->Partials("speech").empty());
-  EXPECT_EQ(store->Begin(hash, bytes.size())->offset, 0u) << "nor does a worker's upload";
+  EXPECT_EQ(store->Arrived("speech", hash), 0u);
   EXPECT_EQ(open("speech", 8).status().code(), absl::StatusCode::kOutOfRange);
   auto second = *open("speech", 0);
   ASSERT_TRUE(*second->CatchUp() && second->Append(bytes).ok());
@@ -147,6 +214,7 @@ TEST_P(BlobStoreContract, OtherBytesOfAnOwnerAreThrownAway) {
   auto opened = *store->OpenUpload(upload);
   ASSERT_TRUE(*opened->CatchUp() && opened->Append("received").ok());
   EXPECT_EQ(opened->Commit().code(), absl::StatusCode::kDataLoss);
+  opened.reset();
   EXPECT_TRUE(store->Partials("vision").empty());
   EXPECT_EQ(store->Size(upload.sha256).status().code(), absl::StatusCode::kNotFound);
   ASSERT_TRUE((*store->OpenUpload(upload))->Append("rece").ok());

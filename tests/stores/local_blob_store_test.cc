@@ -5,6 +5,7 @@
 #include "common/sha256.h"
 #include "coordinator/local/blob_store.h"
 #include "tests/coordinator/temp_dir.h"
+#include "tests/stores/put_blob.h"
 
 namespace muster::coordinator {
 namespace {
@@ -13,11 +14,52 @@ TEST(LocalBlobStoreTest, ACorruptedBlobIsFound) {
   TempDir dir;
   const Paths paths(dir.path());
   auto store = *LocalBlobStore::Open(paths);
-  const std::string hash = common::Sha256Hex("good bytes");
-  ASSERT_TRUE(store->Write(hash, 10, 0, "good bytes").ok());
-  ASSERT_TRUE(*store->Finish(hash, 10));
+  const std::string hash = *PutBlob(*store, "good bytes");
   ASSERT_TRUE(common::WriteFileDurably(paths.BlobFile(hash), "evil bytes").ok());
   EXPECT_EQ(store->Verify(hash).code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(LocalBlobStoreTest, AnUploadWithoutAnOwnerFromAnOlderVersionGoesAtTheStart) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  const std::string hash = common::Sha256Hex("good bytes");
+  ASSERT_TRUE((*LocalBlobStore::Open(paths))
+                  ->OpenUpload({.owner = "vision", .sha256 = hash, .size = 10})
+                  .ok());
+  const std::string older = paths.UploadRoot() + "/" + hash + ".part";
+  ASSERT_TRUE(common::WriteFileDurably(older, "good").ok());
+  auto store = *LocalBlobStore::Open(paths);
+  EXPECT_FALSE(common::Exists(older));
+  EXPECT_EQ(store->Partials("vision").size(), 1u);
+}
+
+// A transfer longer than one call may last is not read again from its beginning at each: only then
+// does it get on.
+TEST(LocalBlobStoreTest, WhatWasHashedIsNotReadAgainBeforeTheStoreIsOpenedAgain) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  const std::string bytes = "good bytes";
+  const BlobStore::OpenedUpload whole{
+      .owner = "vision", .sha256 = common::Sha256Hex(bytes), .size = bytes.size()};
+  BlobStore::OpenedUpload rest = whole;
+  rest.offset = 4;
+  const std::string file = paths.UploadFile(whole.sha256, whole.owner);
+  auto store = *LocalBlobStore::Open(paths);
+  ASSERT_TRUE((*store->OpenUpload(whole))->Append("good").ok());
+  // A reader would see it.
+  ASSERT_TRUE(common::WriteFileDurably(file, "evil").ok());
+  auto again = *store->OpenUpload(rest);
+  ASSERT_TRUE(*again->CatchUp() && again->Append(" bytes").ok());
+  EXPECT_TRUE(again->Commit().ok());
+  again.reset();
+
+  ASSERT_TRUE((*store->OpenUpload(whole))->Append("good").ok());
+  ASSERT_TRUE(common::WriteFileDurably(file, "evil").ok());
+  store = *LocalBlobStore::Open(paths);
+  again = *store->OpenUpload(rest);
+  ASSERT_TRUE(*again->CatchUp() && again->Append(" bytes").ok());
+  EXPECT_EQ(again->Commit().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(store->Arrived("vision", whole.sha256), 0u) << "thrown away";
 }
 
 }  // namespace

@@ -6,48 +6,12 @@
 
 namespace muster::coordinator {
 
-absl::StatusOr<BlobStore::Place> MemoryBlobStore::Begin(const std::string& sha256, uint64_t size) {
+absl::StatusOr<bool> MemoryBlobStore::Keep(const std::string& sha256, uint64_t size) {
   RETURN_IF_ERROR(CheckBlob(sha256, size));
   promises_.Promise(sha256);
   std::lock_guard lock(blobs_->mutex);
   const auto blob = blobs_->blobs.find(sha256);
-  if (blob != blobs_->blobs.end() && blob->second.size() == size) return Place{.have = true};
-  std::string& upload = blobs_->uploads[sha256];
-  if (upload.size() > size) upload.clear();
-  return Place{.have = false, .offset = upload.size()};
-}
-
-absl::Status MemoryBlobStore::Write(const std::string& sha256, uint64_t size, uint64_t offset,
-                                    std::string_view data) {
-  RETURN_IF_ERROR(CheckBlob(sha256, size));
-  std::lock_guard lock(blobs_->mutex);
-  if (blobs_->blobs.contains(sha256)) return absl::OkStatus();
-  std::string& upload = blobs_->uploads[sha256];
-  if (offset > upload.size() || offset > size || data.size() > size - offset) {
-    return absl::OutOfRangeError("does not follow; fix: restart the upload");
-  }
-  upload.replace(offset, data.size(), data);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<bool> MemoryBlobStore::Finish(const std::string& sha256, uint64_t size) {
-  RETURN_IF_ERROR(CheckBlobName(sha256));
-  promises_.Promise(sha256);
-  std::lock_guard lock(blobs_->mutex);
-  if (blobs_->blobs.contains(sha256)) return true;
-  const auto upload = blobs_->uploads.find(sha256);
-  if (upload == blobs_->uploads.end() || upload->second.size() != size) return false;
-  const bool matches = common::Sha256Hex(upload->second) == sha256;
-  if (matches) blobs_->blobs[sha256] = std::move(upload->second);
-  blobs_->uploads.erase(upload);
-  if (!matches) return absl::DataLossError("other bytes; fix: upload again from the start");
-  return true;
-}
-
-uint64_t MemoryBlobStore::Received(const std::string& sha256) {
-  std::lock_guard lock(blobs_->mutex);
-  const auto blob = blobs_->blobs.find(sha256);
-  return blob != blobs_->blobs.end() ? blob->second.size() : blobs_->uploads[sha256].size();
+  return blob != blobs_->blobs.end() && blob->second.size() == size;
 }
 
 namespace {
@@ -57,6 +21,10 @@ class MemoryUpload final : public BlobStore::Upload {
   MemoryUpload(BlobStore::OpenedUpload upload, std::shared_ptr<MemoryBlobs> blobs,
                BlobPromises& promises)
       : upload_(std::move(upload)), blobs_(std::move(blobs)), promises_(promises) {}
+  ~MemoryUpload() override {
+    std::lock_guard lock(blobs_->mutex);
+    blobs_->written.erase({upload_.owner, upload_.sha256});
+  }
   absl::StatusOr<bool> CatchUp() override { return true; }
   absl::Status Append(std::string_view data) override {
     std::lock_guard lock(blobs_->mutex);
@@ -65,6 +33,7 @@ class MemoryUpload final : public BlobStore::Upload {
     bytes += data;
     return absl::OkStatus();
   }
+  absl::Status Sync() override { return absl::OkStatus(); }
   absl::Status Commit() override {
     promises_.Promise(upload_.sha256);
     std::lock_guard lock(blobs_->mutex);
@@ -91,11 +60,32 @@ absl::StatusOr<std::unique_ptr<BlobStore::Upload>> MemoryBlobStore::OpenUpload(
   RETURN_IF_ERROR(CheckBlob(upload.sha256, upload.size));
   if (!common::IsPathName(upload.owner)) return absl::InvalidArgumentError("no owner");
   std::lock_guard lock(blobs_->mutex);
-  std::string& bytes = blobs_->owned[{upload.owner, upload.sha256}];
+  const std::pair name(upload.owner, upload.sha256);
+  if (blobs_->written.contains(name)) return absl::AbortedError("being uploaded");
+  std::string& bytes = blobs_->owned[name];
   if (upload.offset > bytes.size() || upload.offset > upload.size)
     return absl::OutOfRangeError("does not follow");
   bytes.resize(upload.offset);
+  blobs_->written.insert(name);
+  std::erase(blobs_->opened, name);
+  blobs_->opened.push_back(name);
+  RemoveSurplus(upload.owner);
   return std::make_unique<MemoryUpload>(upload, blobs_, promises_);
+}
+
+// With the lock held.
+void MemoryBlobStore::RemoveSurplus(const std::string& owner) {
+  size_t count = 0;
+  for (auto each = blobs_->opened.rbegin(); each != blobs_->opened.rend(); ++each) {
+    if (each->first != owner || !blobs_->owned.contains(*each)) continue;
+    if (++count > kPartialsMax && !blobs_->written.contains(*each)) blobs_->owned.erase(*each);
+  }
+}
+
+uint64_t MemoryBlobStore::Arrived(const std::string& owner, const std::string& sha256) {
+  std::lock_guard lock(blobs_->mutex);
+  const auto found = blobs_->owned.find({owner, sha256});
+  return found == blobs_->owned.end() ? 0 : found->second.size();
 }
 
 std::vector<BlobStore::Partial> MemoryBlobStore::Partials(const std::string& owner) {
@@ -109,7 +99,7 @@ std::vector<BlobStore::Partial> MemoryBlobStore::Partials(const std::string& own
 
 void MemoryBlobStore::RemovePartial(const std::string& owner, const std::string& sha256) {
   std::lock_guard lock(blobs_->mutex);
-  blobs_->owned.erase({owner, sha256});
+  if (!blobs_->written.contains({owner, sha256})) blobs_->owned.erase({owner, sha256});
 }
 
 absl::StatusOr<std::string> MemoryBlobStore::Read(const std::string& sha256, uint64_t offset,

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,21 +17,19 @@ namespace muster::coordinator {
 // Outlives the stores that are opened on it.
 struct MemoryBlobs {
   std::mutex mutex;  // guards what follows
-  std::map<std::string, std::string> uploads;
   std::map<std::string, std::string> blobs;
   std::map<std::pair<std::string, std::string>, std::string> owned;  // by owner and hash
+  std::set<std::pair<std::string, std::string>> written;             // by an upload that is open
+  std::vector<std::pair<std::string, std::string>> opened;           // the newest last
 };
 
 class MemoryBlobStore final : public BlobStore {
  public:
   explicit MemoryBlobStore(std::shared_ptr<MemoryBlobs> blobs) : blobs_(std::move(blobs)) {}
 
-  absl::StatusOr<Place> Begin(const std::string& sha256, uint64_t size) override;
-  absl::Status Write(const std::string& sha256, uint64_t size, uint64_t offset,
-                     std::string_view data) override;
-  absl::StatusOr<bool> Finish(const std::string& sha256, uint64_t size) override;
-  uint64_t Received(const std::string& sha256) override;
+  absl::StatusOr<bool> Keep(const std::string& sha256, uint64_t size) override;
   absl::StatusOr<std::unique_ptr<Upload>> OpenUpload(const OpenedUpload& upload) override;
+  uint64_t Arrived(const std::string& owner, const std::string& sha256) override;
   std::vector<Partial> Partials(const std::string& owner) override;
   void RemovePartial(const std::string& owner, const std::string& sha256) override;
   absl::StatusOr<std::string> Read(const std::string& sha256, uint64_t offset,
@@ -41,6 +40,8 @@ class MemoryBlobStore final : public BlobStore {
   std::vector<std::string> OldBlobs() override { return {}; }
 
  private:
+  void RemoveSurplus(const std::string& owner);
+
   const std::shared_ptr<MemoryBlobs> blobs_;
   BlobPromises promises_;
 };

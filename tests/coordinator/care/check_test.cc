@@ -65,7 +65,7 @@ TEST_F(CheckTest, AFlippedByteInACheckpointFileIsFoundAndTheFileSetAside) {
       << Told();
   EXPECT_TRUE(common::Exists(paths.DamagedRoot() + "/" + Name(kOfLive)));
   // The same bytes can come again.
-  EXPECT_FALSE(blobs->Begin(Name(kOfLive), kOfLive.size())->have);
+  EXPECT_FALSE(*blobs->Keep(Name(kOfLive), kOfLive.size()));
   AddBlob(kOfLive);
   findings.clear();
   EXPECT_EQ(Check(paths).findings, 0u) << Told();

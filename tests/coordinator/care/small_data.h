@@ -23,6 +23,7 @@
 #include "coordinator/sqlite/journal.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/opened_journal.h"
+#include "tests/stores/put_blob.h"
 
 namespace muster::coordinator {
 
@@ -82,10 +83,7 @@ class SmallData : public testing::Test {
 
   static std::string Name(const std::string& bytes) { return common::Sha256Hex(bytes); }
 
-  void AddBlob(const std::string& bytes) {
-    ASSERT_TRUE(blobs->Write(Name(bytes), bytes.size(), 0, bytes).ok());
-    ASSERT_TRUE(*blobs->Finish(Name(bytes), bytes.size()));
-  }
+  void AddBlob(const std::string& bytes) { ASSERT_TRUE(PutBlob(*blobs, bytes).ok()); }
 
   static void Refer(v1::JobRecord& job, const std::string& bytes) {
     v1::CheckpointFile* file = job.add_checkpoints()->add_files();

@@ -1,0 +1,25 @@
+// What tests put into a BlobStore without a worker.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "common/sha256.h"
+#include "common/status.h"
+#include "coordinator/stores/blob_store.h"
+
+namespace muster::coordinator {
+
+// Its name.
+inline absl::StatusOr<std::string> PutBlob(BlobStore& store, const std::string& bytes) {
+  const std::string sha256 = common::Sha256Hex(bytes);
+  ASSIGN_OR_RETURN(const std::unique_ptr<BlobStore::Upload> upload,
+                   store.OpenUpload({.owner = "test", .sha256 = sha256, .size = bytes.size()}));
+  RETURN_IF_ERROR(upload->Append(bytes));
+  RETURN_IF_ERROR(upload->Commit());
+  return sha256;
+}
+
+}  // namespace muster::coordinator

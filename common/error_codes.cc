@@ -434,6 +434,12 @@ constexpr ErrorCode kCodes[] = {
      "The coordinator has reached its limit of open files and connections. It waits, and continues "
      "when some are closed; nothing is lost.",
      "Raise its limit of open files (LimitNOFILE in the unit, `ulimit -n`)."},
+    {"JC1613", "database held up",
+     "What happens cannot be recorded at the moment: another process has locked the coordinator's "
+     "database, or the disk does not finish an earlier write. The coordinator waits, answers that "
+     "need the disk wait with it, and it continues when that ends; nothing is lost.",
+     "End what has the database open besides muster-coordinator (`fuser -v FILE`), or look at the "
+     "disk: the message tells which."},
     {"JC1620", "damaged on disk",
      "Checksums show that bytes of logs or metrics changed on the coordinator's disk after they "
      "were written. Workers resend what they still have; the rest is a marked gap, and "

@@ -41,10 +41,11 @@ absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& sha
       DiskUse{shares.metric_segments, config.job_metrics.Of(disk_bytes), stores.gate.get()});
   stores.samples = std::make_unique<LocalSampleStore>(paths);
   ASSIGN_OR_RETURN(stores.blobs, LocalBlobStore::Open(paths, stores.gate.get()));
-  ASSIGN_OR_RETURN(stores.journal, OpenSqliteJournal(paths, &clock));
+  const auto turns = std::make_shared<WriteTurns>();
+  ASSIGN_OR_RETURN(stores.journal, OpenSqliteJournal(paths, &clock, turns));
   ASSIGN_OR_RETURN(stores.index, SqliteJobIndex::Open(paths));
-  ASSIGN_OR_RETURN(stores.identities, SqliteIdentityStore::Open(paths));
-  ASSIGN_OR_RETURN(stores.code, SqliteCodeStore::Open(paths));
+  ASSIGN_OR_RETURN(stores.identities, SqliteIdentityStore::Open(paths, turns));
+  ASSIGN_OR_RETURN(stores.code, SqliteCodeStore::Open(paths, turns));
   return stores;
 }
 
@@ -66,7 +67,7 @@ absl::StatusOr<std::unique_ptr<IdentityStore>> OpenIdentities(const Paths& paths
                                                               LivedClock& clock) {
   // Its tables are in the journal's file.
   RETURN_IF_ERROR(OpenSqliteJournal(paths, &clock).status());
-  return SqliteIdentityStore::Open(paths);
+  return SqliteIdentityStore::Open(paths, std::make_shared<WriteTurns>());
 }
 
 }  // namespace muster::coordinator

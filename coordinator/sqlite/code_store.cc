@@ -19,22 +19,16 @@ Statement& BindCode(Statement& statement, const CodeName& code) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CodeStore>> SqliteCodeStore::Open(const Paths& paths) {
-  std::unique_ptr<SqliteCodeStore> store(new SqliteCodeStore());
-  ASSIGN_OR_RETURN(store->database_, Database::Open(paths.Database(), Database::Mode::kReadWrite));
+absl::StatusOr<std::unique_ptr<CodeStore>> SqliteCodeStore::Open(
+    const Paths& paths, std::shared_ptr<WriteTurns> turns) {
+  std::unique_ptr<SqliteCodeStore> store(new SqliteCodeStore(turns));
+  ASSIGN_OR_RETURN(store->database_,
+                   Database::Open(paths.Database(), Database::Mode::kReadWrite, turns->Patience()));
   // The journal's connection checkpoints.
   RETURN_IF_ERROR(store->database_->Execute(
       "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; PRAGMA mmap_size=0;"
       "PRAGMA cache_size=-8192; PRAGMA trusted_schema=OFF"));
   return store;
-}
-
-absl::Status SqliteCodeStore::Atomically(const std::function<absl::Status()>& work) {
-  RETURN_IF_ERROR(database_->Execute("BEGIN IMMEDIATE"));
-  absl::Status done = work();
-  if (done.ok()) done = database_->Execute("COMMIT");
-  if (!done.ok() && database_->InTransaction()) database_->Execute("ROLLBACK").IgnoreError();
-  return done;
 }
 
 absl::Status SqliteCodeStore::InBatches(size_t count,
@@ -84,11 +78,13 @@ absl::Status SqliteCodeStore::Add(const std::string& project, const CodeObject& 
                                       "VALUES(?1, ?2, ?3, ?4) ON CONFLICT(project, sha256) DO "
                                       "UPDATE SET size = excluded.size, used_ms = "
                                       "excluded.used_ms"));
-  return add.BindText(1, project)
-      .BindText(2, object.sha256)
-      .Bind(3, static_cast<int64_t>(object.size))
-      .Bind(4, now_ms)
-      .Run();
+  return Atomically([&] {
+    return add.BindText(1, project)
+        .BindText(2, object.sha256)
+        .Bind(3, static_cast<int64_t>(object.size))
+        .Bind(4, now_ms)
+        .Run();
+  });
 }
 
 absl::StatusOr<uint64_t> SqliteCodeStore::UsedBytes(const std::string& project) {
@@ -129,7 +125,7 @@ absl::Status SqliteCodeStore::AddUse(Statement& add, const CodeName& code, int64
 absl::Status SqliteCodeStore::PutCode(const CodeName& code, const std::vector<std::string>& objects,
                                       int64_t now_ms) {
   std::lock_guard lock(mutex_);
-  RETURN_IF_ERROR(InsertCode(code, now_ms));
+  RETURN_IF_ERROR(Atomically([&] { return InsertCode(code, now_ms); }));
   ASSIGN_OR_RETURN(const Row row, FindCode(code));
   if (row.is_whole) return absl::OkStatus();
   // OR REPLACE: an object that is there already counts as a change, too.
@@ -140,7 +136,7 @@ absl::Status SqliteCodeStore::PutCode(const CodeName& code, const std::vector<st
       InBatches(objects.size(), [&](size_t i) { return AddUse(add, code, row.id, objects[i]); }));
   ASSIGN_OR_RETURN(Statement whole,
                    database_->Prepare("UPDATE code_placements SET is_whole = 1 WHERE id = ?1"));
-  return whole.Bind(1, row.id).Run();
+  return Atomically([&] { return whole.Bind(1, row.id).Run(); });
 }
 
 absl::StatusOr<std::vector<std::string>> SqliteCodeStore::ObjectsOf(const CodeName& code) {
@@ -195,7 +191,7 @@ absl::Status SqliteCodeStore::KeepCode(const CodeName& code, int64_t now_ms) {
   ASSIGN_OR_RETURN(Statement keep,
                    database_->Prepare("UPDATE code_placements SET used_ms = ?4 WHERE project = ?1 "
                                       "AND tree = ?2 AND placement = ?3"));
-  return BindCode(keep, code).Bind(4, now_ms).Run();
+  return Atomically([&] { return BindCode(keep, code).Bind(4, now_ms).Run(); });
 }
 
 absl::Status SqliteCodeStore::RemoveCode(const CodeName& code, int64_t before_ms) {
@@ -203,16 +199,19 @@ absl::Status SqliteCodeStore::RemoveCode(const CodeName& code, int64_t before_ms
   ASSIGN_OR_RETURN(const Row row, FindCode(code));
   if (row.id == 0 || row.used_ms >= before_ms) return absl::OkStatus();
   const std::string id = StrCat(row.id);
+  const auto write = [this](const std::string& sql) {
+    return Atomically([&] { return database_->Execute(sql); });
+  };
   // First: if it breaks off below, what is left is not taken for all of its objects.
-  RETURN_IF_ERROR(
-      database_->Execute(StrCat("UPDATE code_placements SET is_whole = 0 WHERE id = ", id)));
+  RETURN_IF_ERROR(write(StrCat("UPDATE code_placements SET is_whole = 0 WHERE id = ", id)));
+  const std::string some =
+      StrCat("DELETE FROM code_uses WHERE placement = ", id,
+             " AND object IN (SELECT object FROM code_uses WHERE placement = ", id, " LIMIT ",
+             kRowsPerTransaction, ")");
   do {
-    RETURN_IF_ERROR(database_->Execute(
-        StrCat("DELETE FROM code_uses WHERE placement = ", id,
-               " AND object IN (SELECT object FROM code_uses WHERE placement = ", id, " LIMIT ",
-               kRowsPerTransaction, ")")));
+    RETURN_IF_ERROR(write(some));
   } while (database_->Changes() > 0);
-  return database_->Execute(StrCat("DELETE FROM code_placements WHERE id = ", id));
+  return write(StrCat("DELETE FROM code_placements WHERE id = ", id));
 }
 
 absl::StatusOr<std::vector<std::string>> SqliteCodeStore::RemoveObjects(int64_t before_ms,

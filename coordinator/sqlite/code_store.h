@@ -1,24 +1,27 @@
 // Whose code objects are whose, in the tables code_* of the journal's SQLite file, over a connection
-// of its own. One call at a time; large changes are written in batches, so that the journal's
-// commits in between wait for milliseconds.
+// of its own. One call at a time; large changes are written in batches, each in its turn
+// (write_turns.h), so that the journal's commits in between wait for milliseconds.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/paths.h"
 #include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/write_turns.h"
 #include "coordinator/stores/code_store.h"
 
 namespace muster::coordinator {
 
 class SqliteCodeStore final : public CodeStore {
  public:
-  // Call after the journal has created the tables.
-  static absl::StatusOr<std::unique_ptr<CodeStore>> Open(const Paths& paths);
+  // Call after the journal has created the tables, with its turns.
+  static absl::StatusOr<std::unique_ptr<CodeStore>> Open(const Paths& paths,
+                                                         std::shared_ptr<WriteTurns> turns);
 
   absl::StatusOr<std::vector<bool>> Use(const std::string& project,
                                         const std::vector<CodeObject>& objects,
@@ -37,6 +40,8 @@ class SqliteCodeStore final : public CodeStore {
                                                          uint32_t most) override;
 
  private:
+  explicit SqliteCodeStore(std::shared_ptr<WriteTurns> turns) : turns_(std::move(turns)) {}
+
   // All with the lock held.
   struct Row {
     int64_t id = 0;  // 0: there is none
@@ -48,9 +53,11 @@ class SqliteCodeStore final : public CodeStore {
   absl::Status AddUse(Statement& add, const CodeName& code, int64_t id, const std::string& sha256);
   // do_one(i) for each below `count`, a batch per transaction.
   absl::Status InBatches(size_t count, const std::function<absl::Status(size_t)>& do_one);
-  // As one transaction: all of it or, on an error, nothing.
-  absl::Status Atomically(const std::function<absl::Status()>& work);
+  absl::Status Atomically(const std::function<absl::Status()>& work) {
+    return turns_->Write(*database_, work);
+  }
 
+  const std::shared_ptr<WriteTurns> turns_;
   std::mutex mutex_;  // guards the connection
   std::unique_ptr<Database> database_;
 };

@@ -6,14 +6,23 @@
 #include <cerrno>
 #include <utility>
 
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 
 namespace muster::coordinator {
 namespace {
 
-// Two connections write: while a disk stalls, one waits for the other instead of failing.
-constexpr int kBusyTimeoutMs = 60'000;
+absl::Status Locked(sqlite3* connection, const std::string& text) {
+  const char* path = sqlite3_db_filename(connection, "main");
+  const std::string name = path == nullptr ? "" : path;
+  return common::MakeProblem(
+      absl::StatusCode::kDeadlineExceeded,
+      {.code = "JC1613",
+       .what = common::StrCat(name, " is locked by another process"),
+       .why = text,
+       .fix = common::StrCat("end what has it open besides muster-coordinator: fuser -v ", name)});
+}
 
 // SQLite takes ENOSPC alone for a full disk. A quota that is used up is one, too.
 ssize_t AsFullDisk(ssize_t wrote) {
@@ -69,7 +78,7 @@ absl::Status StatusOf(sqlite3* connection, int code) {
       return absl::DataLossError(text);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return absl::DeadlineExceededError(text);
+      return Locked(connection, text);
     default:
       return absl::InternalError(text);
   }
@@ -140,7 +149,8 @@ std::string_view Statement::Bytes(int column) {
   return {static_cast<const char*>(bytes), static_cast<size_t>(size)};
 }
 
-absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path, Mode mode) {
+absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path, Mode mode,
+                                                         std::chrono::milliseconds locked_at_most) {
   const int flags =
       mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
   [[maybe_unused]] static const bool is_set = WriteThroughOurs();
@@ -150,7 +160,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
   std::unique_ptr<Database> database(new Database(connection));
   RETURN_IF_ERROR(StatusOf(connection, code));
   sqlite3_extended_result_codes(connection, 1);
-  sqlite3_busy_timeout(connection, kBusyTimeoutMs);
+  sqlite3_busy_timeout(connection, static_cast<int>(locked_at_most.count()));
   return database;
 }
 

@@ -1,8 +1,9 @@
 // SQLite with statuses: a connection and its statements. One thread at a time per connection. A
-// full disk is RESOURCE_EXHAUSTED, a damaged file DATA_LOSS, a lock UNAVAILABLE, anything else
-// INTERNAL.
+// full disk is RESOURCE_EXHAUSTED, a damaged file DATA_LOSS, too few descriptors UNAVAILABLE, a lock
+// that another process holds DEADLINE_EXCEEDED (JC1613), anything else INTERNAL.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -47,7 +48,10 @@ class Statement {
 class Database {
  public:
   enum class Mode { kReadWrite, kReadOnly };
-  static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path, Mode mode);
+  // Connections of one process take turns (write_turns.h); another process may keep it locked.
+  static constexpr std::chrono::milliseconds kLockedAtMost{60'000};
+  static absl::StatusOr<std::unique_ptr<Database>> Open(
+      const std::string& path, Mode mode, std::chrono::milliseconds locked_at_most = kLockedAtMost);
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;

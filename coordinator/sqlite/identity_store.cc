@@ -58,9 +58,11 @@ Row RowOf(const v1::Secret& secret) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<IdentityStore>> SqliteIdentityStore::Open(const Paths& paths) {
-  std::unique_ptr<SqliteIdentityStore> store(new SqliteIdentityStore(paths));
-  ASSIGN_OR_RETURN(store->database_, Database::Open(paths.Database(), Database::Mode::kReadWrite));
+absl::StatusOr<std::unique_ptr<IdentityStore>> SqliteIdentityStore::Open(
+    const Paths& paths, std::shared_ptr<WriteTurns> turns) {
+  std::unique_ptr<SqliteIdentityStore> store(new SqliteIdentityStore(paths, turns));
+  ASSIGN_OR_RETURN(store->database_,
+                   Database::Open(paths.Database(), Database::Mode::kReadWrite, turns->Patience()));
   // The journal's connection checkpoints.
   RETURN_IF_ERROR(store->database_->Execute(
       "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; PRAGMA mmap_size=0;"
@@ -125,13 +127,14 @@ absl::Status SqliteIdentityStore::RemoveOf(std::string_view kind, const std::str
   return remove.BindText(1, kind).BindText(2, subject).Run();
 }
 
-template <typename Work>
-absl::Status SqliteIdentityStore::Atomically(Work work) {
-  RETURN_IF_ERROR(database_->Execute("BEGIN IMMEDIATE"));
-  absl::Status done = work();
-  if (done.ok()) done = database_->Execute("COMMIT");
-  if (!done.ok() && database_->InTransaction()) database_->Execute("ROLLBACK").IgnoreError();
-  return done;
+absl::StatusOr<bool> SqliteIdentityStore::RemoveAtomically(std::string_view kind,
+                                                           const std::string& key) {
+  bool removed = false;
+  RETURN_IF_ERROR(Atomically([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(removed, Remove(kind, key));
+    return absl::OkStatus();
+  }));
+  return removed;
 }
 
 absl::StatusOr<std::vector<v1::User>> SqliteIdentityStore::Users() {
@@ -141,7 +144,7 @@ absl::StatusOr<std::vector<v1::User>> SqliteIdentityStore::Users() {
 
 absl::Status SqliteIdentityStore::PutUser(const v1::User& user) {
   std::lock_guard lock(mutex_);
-  return Put(user);
+  return Atomically([&] { return Put(user); });
 }
 
 absl::StatusOr<bool> SqliteIdentityStore::RemoveUser(const std::string& name) {
@@ -178,7 +181,7 @@ absl::Status SqliteIdentityStore::AddToken(const v1::Token& token,
 
 absl::StatusOr<bool> SqliteIdentityStore::RemoveToken(const std::string& id) {
   std::lock_guard lock(mutex_);
-  return Remove(kToken, id);
+  return RemoveAtomically(kToken, id);
 }
 
 absl::StatusOr<std::optional<v1::Token>> SqliteIdentityStore::UseToken(const TokenUse& use) {
@@ -272,12 +275,12 @@ absl::StatusOr<std::vector<v1::Project>> SqliteIdentityStore::Projects() {
 
 absl::Status SqliteIdentityStore::PutProject(const v1::Project& project) {
   std::lock_guard lock(mutex_);
-  return Put(project);
+  return Atomically([&] { return Put(project); });
 }
 
 absl::StatusOr<bool> SqliteIdentityStore::RemoveProject(const std::string& name) {
   std::lock_guard lock(mutex_);
-  return Remove(kProject, name);
+  return RemoveAtomically(kProject, name);
 }
 
 absl::StatusOr<std::vector<v1::Secret>> SqliteIdentityStore::Secrets(const std::string& owner) {
@@ -299,26 +302,29 @@ absl::StatusOr<std::optional<v1::Secret>> SqliteIdentityStore::FindSecret(const 
 
 absl::Status SqliteIdentityStore::PutSecret(const v1::Secret& secret) {
   std::lock_guard lock(mutex_);
-  return Put(secret);
+  return Atomically([&] { return Put(secret); });
 }
 
 absl::StatusOr<bool> SqliteIdentityStore::RemoveSecret(const std::string& owner,
                                                        const std::string& name) {
   std::lock_guard lock(mutex_);
-  return Remove(kSecret, SecretKey(owner, name));
+  return RemoveAtomically(kSecret, SecretKey(owner, name));
 }
 
 absl::StatusOr<uint64_t> SqliteIdentityStore::Forget(const Horizon& horizon) {
   std::lock_guard lock(mutex_);
   uint64_t forgotten = 0;
-  for (const auto& [kind, before_ms] :
-       {std::pair(kToken, horizon.tokens_ms), std::pair(kCredential, horizon.credentials_ms)}) {
-    ASSIGN_OR_RETURN(Statement remove,
-                     database_->Prepare("DELETE FROM identities WHERE kind = ?1 AND "
-                                        "expires_ms > 0 AND expires_ms < ?2 AND NOT revoked"));
-    RETURN_IF_ERROR(remove.BindText(1, kind).Bind(2, before_ms).Run());
-    forgotten += static_cast<uint64_t>(database_->Changes());
-  }
+  RETURN_IF_ERROR(Atomically([&]() -> absl::Status {
+    for (const auto& [kind, before_ms] :
+         {std::pair(kToken, horizon.tokens_ms), std::pair(kCredential, horizon.credentials_ms)}) {
+      ASSIGN_OR_RETURN(Statement remove,
+                       database_->Prepare("DELETE FROM identities WHERE kind = ?1 AND "
+                                          "expires_ms > 0 AND expires_ms < ?2 AND NOT revoked"));
+      RETURN_IF_ERROR(remove.BindText(1, kind).Bind(2, before_ms).Run());
+      forgotten += static_cast<uint64_t>(database_->Changes());
+    }
+    return absl::OkStatus();
+  }));
   return forgotten;
 }
 

@@ -1,23 +1,28 @@
 // Who is who, in the table `identities` of the journal's SQLite file, over a connection of its own. One
-// call at a time; a write waits for the journal's, which take milliseconds.
+// call at a time; a write waits for its turn (write_turns.h).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "coordinator/paths.h"
 #include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/write_turns.h"
 #include "coordinator/stores/identity_store.h"
 
 namespace muster::coordinator {
 
 class SqliteIdentityStore final : public IdentityStore {
  public:
-  // Call after the journal has created the tables.
-  static absl::StatusOr<std::unique_ptr<IdentityStore>> Open(const Paths& paths);
+  // Call after the journal has created the tables, with its turns.
+  static absl::StatusOr<std::unique_ptr<IdentityStore>> Open(const Paths& paths,
+                                                             std::shared_ptr<WriteTurns> turns);
 
   absl::StatusOr<std::vector<v1::User>> Users() override;
   absl::Status PutUser(const v1::User& user) override;
@@ -43,7 +48,8 @@ class SqliteIdentityStore final : public IdentityStore {
   absl::StatusOr<uint64_t> Forget(const Horizon& horizon) override;
 
  private:
-  explicit SqliteIdentityStore(const Paths& paths) : path_(paths.Database()) {}
+  SqliteIdentityStore(const Paths& paths, std::shared_ptr<WriteTurns> turns)
+      : path_(paths.Database()), turns_(std::move(turns)) {}
 
   // All with the lock held.
   template <typename Message>
@@ -57,11 +63,14 @@ class SqliteIdentityStore final : public IdentityStore {
   absl::StatusOr<bool> Remove(std::string_view kind, const std::string& key);
   // Of a kind, by subject.
   absl::Status RemoveOf(std::string_view kind, const std::string& subject);
-  // As one transaction: all of it or, on an error, nothing.
-  template <typename Work>
-  absl::Status Atomically(Work work);
+  absl::Status Atomically(const std::function<absl::Status()>& work) {
+    return turns_->Write(*database_, work);
+  }
+  // Remove, as all of a change.
+  absl::StatusOr<bool> RemoveAtomically(std::string_view kind, const std::string& key);
 
   const std::string path_;
+  const std::shared_ptr<WriteTurns> turns_;
   std::mutex mutex_;  // guards the connection
   std::unique_ptr<Database> database_;
 };

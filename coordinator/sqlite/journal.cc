@@ -35,6 +35,7 @@ using common::StrCat;
 
 constexpr auto kFullDiskRetry = std::chrono::milliseconds(250);
 constexpr size_t kRecordOverheadBytes = 64;
+constexpr int kTriesAtEnds = 12;  // of a start or a stop, for a database that is locked
 
 // How much memory an append takes until it is committed.
 size_t BytesOf(const JournalRecord& record) {
@@ -47,8 +48,9 @@ size_t BytesOf(const JournalRecord& record) {
 
 class SqliteJournal final : public Journal {
  public:
-  explicit SqliteJournal(const Paths& paths)
+  SqliteJournal(const Paths& paths, std::shared_ptr<WriteTurns> turns)
       : paths_(paths),
+        turns_(std::move(turns)),
         headroom_(paths.Headroom()),
         last_headroom_(paths.LastHeadroom(), Headroom::kLastBytes) {}
   ~SqliteJournal() override { Stop().IgnoreError(); }
@@ -65,6 +67,8 @@ class SqliteJournal final : public Journal {
   absl::Status Stop() override;
 
  private:
+  // Waits out a lock of another process for a while.
+  absl::Status PrepareUnlocked(LivedClock* clock);
   absl::Status PrepareTables(LivedClock* clock);
   absl::Status RaiseEpoch();
   absl::Status CountLives(LivedClock* clock);
@@ -82,16 +86,22 @@ class SqliteJournal final : public Journal {
          .fix = "check the disk, then start it again: nothing that was acknowledged is lost"});
   }
   void Run();
-  // Commits until it succeeds; waits out a full disk and a lack of descriptors. False: failed for
-  // good.
+  // Commits until it succeeds; waits out a full disk, a lack of descriptors, and whoever else has
+  // the database. False: failed for good.
   bool CommitGroup(const std::vector<JournalRecord>& group);
+  // DEADLINE_EXCEEDED: another still has the database.
+  absl::Status CommitInTurn(const std::vector<JournalRecord>& group);
+  absl::Status WhyNoTurn() const;
   absl::Status WhyStuck() const;
+  void Stuck(const absl::Status& why);
+  void LeaveStuck();
   void SayHighWater(const std::vector<JournalRecord>& group);
   bool ReleaseLast();
   void MaybeLeaveFullDisk();
 
   // Set once.
   const Paths paths_;
+  const std::shared_ptr<WriteTurns> turns_;
   uint64_t epoch_ = 0;
   std::string cluster_id_;
   JournalCallbacks observer_;
@@ -120,7 +130,7 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
   const std::string path = paths_.Database();
   RETURN_IF_ERROR(RefuseLostDatabase(paths_));
   absl::StatusOr<std::unique_ptr<Database>> opened =
-      Database::Open(path, Database::Mode::kReadWrite);
+      Database::Open(path, Database::Mode::kReadWrite, turns_->Patience());
   if (!opened.ok()) {
     return MakeProblem(opened.status().code(),
                        {.code = "JC1602",
@@ -131,11 +141,11 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
   database_ = *std::move(opened);
   headroom_.Reserve();
   last_headroom_.Reserve();
-  absl::Status status = PrepareTables(clock);
+  absl::Status status = PrepareUnlocked(clock);
   // The disk filled up while the daemon was down: this is what the reserve is for.
   if (absl::IsResourceExhausted(status) && headroom_.Release()) {
     disk_full_ = true;
-    status = PrepareTables(clock);
+    status = PrepareUnlocked(clock);
   }
   if (absl::IsResourceExhausted(status)) {
     return MakeProblem(absl::StatusCode::kResourceExhausted,
@@ -150,6 +160,17 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
       common::UniqueFd(open(paths_.HighWater().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!high_water_.valid()) return common::ErrnoStatus(StrCat("cannot open ", paths_.HighWater()));
   return absl::OkStatus();
+}
+
+absl::Status SqliteJournal::PrepareUnlocked(LivedClock* clock) {
+  absl::Status status;
+  for (int tries = 0; tries < kTriesAtEnds; ++tries) {
+    const std::optional<WriteTurns::Turn> turn = turns_->TakeForJournal();
+    status = turn.has_value() ? PrepareTables(clock) : WhyNoTurn();
+    if (!absl::IsDeadlineExceeded(status)) return status;
+    waits_.Warn(common::ProblemOf(status));
+  }
+  return status;
 }
 
 absl::Status SqliteJournal::PrepareTables(LivedClock* clock) {
@@ -217,7 +238,9 @@ absl::Status SqliteJournal::Stop() {
   if (thread_.joinable()) thread_.join();
   writer_.reset();
   // A reader may still be open, in which case closing alone would leave the WAL behind.
-  if (database_ != nullptr) database_->Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
+  if (database_ != nullptr && turns_->TakeForJournal().has_value())
+    database_->Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
+  turns_->WithdrawJournal();
   database_.reset();
   std::lock_guard lock(mutex_);
   return failure_;
@@ -252,14 +275,15 @@ void SqliteJournal::Run() {
 }
 
 bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
+  int tries_to_stop = 0;
   while (true) {
-    const absl::Status status = writer_->Commit(group);
+    const absl::Status status = CommitInTurn(group);
     if (status.ok()) {
-      if (is_stuck_) observer_.stuck(absl::OkStatus());
-      is_stuck_ = false;
+      LeaveStuck();
       return true;
     }
-    if (!IsShortage(status)) {
+    const bool is_busy = absl::IsDeadlineExceeded(status);
+    if (!is_busy && !IsShortage(status)) {
       absl::Status failure = CannotRecord(status);
       {
         std::lock_guard lock(mutex_);
@@ -275,8 +299,10 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
     }
     if (is_full && (headroom_.Release() || ReleaseLast())) continue;
     if (is_full) {
-      is_stuck_ = true;
-      observer_.stuck(WhyStuck());
+      Stuck(WhyStuck());
+    } else if (is_busy) {
+      waits_.Warn(common::ProblemOf(status));
+      Stuck(status);
     } else {
       waits_.Warn({.code = "JC1612",
                    .what = "the journal is waiting for a free descriptor",
@@ -284,8 +310,9 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
                    .fix = "raise the limit of open files (LimitNOFILE)"});
     }
     std::unique_lock lock(mutex_);
-    wake_.wait_for(lock, kFullDiskRetry, [this] { return stopping_; });
-    if (!stopping_) continue;
+    wake_.wait_for(lock, is_busy ? std::chrono::milliseconds(0) : kFullDiskRetry,
+                   [this] { return stopping_; });
+    if (!stopping_ || (is_busy && ++tries_to_stop < kTriesAtEnds)) continue;
     failure_ = is_full ? MakeProblem(absl::StatusCode::kResourceExhausted,
                                      {.code = "JC1605",
                                       .what = StrCat("the disk of ", paths_.Database(), " is full"),
@@ -293,6 +320,35 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
                        : status;
     return false;
   }
+}
+
+absl::Status SqliteJournal::CommitInTurn(const std::vector<JournalRecord>& group) {
+  const std::optional<WriteTurns::Turn> turn = turns_->TakeForJournal();
+  return turn.has_value() ? writer_->Commit(group) : WhyNoTurn();
+}
+
+absl::Status SqliteJournal::WhyNoTurn() const {
+  return MakeProblem(
+      absl::StatusCode::kDeadlineExceeded,
+      {.code = "JC1613",
+       .what = StrCat("another write of this coordinator into ", paths_.Database(),
+                      " has not ended for more than ", turns_->Patience().count(), " ms"),
+       .fix =
+           "look at the disk: it does not finish what it was given (dmesg, iostat -x); what waits "
+           "is recorded as soon as it does"});
+}
+
+void SqliteJournal::Stuck(const absl::Status& why) {
+  is_stuck_ = true;
+  observer_.stuck(why);
+}
+
+void SqliteJournal::LeaveStuck() {
+  if (!is_stuck_) return;
+  is_stuck_ = false;
+  // Asked for although the disk was not full, perhaps.
+  may_use_last_ = false;
+  observer_.stuck(absl::OkStatus());
 }
 
 absl::Status SqliteJournal::WhyStuck() const {
@@ -330,8 +386,9 @@ void SqliteJournal::MaybeLeaveFullDisk() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Journal>> OpenSqliteJournal(const Paths& paths, LivedClock* clock) {
-  auto journal = std::make_unique<SqliteJournal>(paths);
+absl::StatusOr<std::unique_ptr<Journal>> OpenSqliteJournal(const Paths& paths, LivedClock* clock,
+                                                           std::shared_ptr<WriteTurns> turns) {
+  auto journal = std::make_unique<SqliteJournal>(paths, std::move(turns));
   RETURN_IF_ERROR(journal->Open(clock));
   return journal;
 }

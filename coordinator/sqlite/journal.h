@@ -1,6 +1,7 @@
-// The journal in one SQLite file. Owns the only read-write connection and the journal thread; every
-// write and every checkpoint of the file happens there (SQLite 3.40 can corrupt a file whose WAL
-// two connections reset at once). Never called from a gRPC thread except to enqueue in Append.
+// The journal in one SQLite file, on a connection and a thread of its own. Every checkpoint of the
+// file happens there (SQLite 3.40 can corrupt a file whose WAL two connections reset at once); what
+// else this process writes into it takes turns with the journal. A lock that another process holds is
+// waited out. Never called from a gRPC thread except to enqueue in Append.
 #pragma once
 
 #include <memory>
@@ -8,13 +9,16 @@
 #include "absl/status/statusor.h"
 #include "coordinator/lived_clock.h"
 #include "coordinator/paths.h"
+#include "coordinator/sqlite/write_turns.h"
 #include "coordinator/stores/journal.h"
 
 namespace muster::coordinator {
 
 // Opens or creates the file, checks it and raises the epoch, durably. `paths` is copied. `clock` is
-// raised to the time in the rows and is used only here; null: lived time is not tracked.
-absl::StatusOr<std::unique_ptr<Journal>> OpenSqliteJournal(const Paths& paths,
-                                                           LivedClock* clock = nullptr);
+// raised to the time in the rows and is used only here; null: lived time is not tracked. `turns`: of
+// all that write into the file.
+absl::StatusOr<std::unique_ptr<Journal>> OpenSqliteJournal(
+    const Paths& paths, LivedClock* clock = nullptr,
+    std::shared_ptr<WriteTurns> turns = std::make_shared<WriteTurns>());
 
 }  // namespace muster::coordinator

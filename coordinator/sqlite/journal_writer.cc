@@ -7,6 +7,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/core/checkpoint_files.h"
+#include "coordinator/sqlite/write_turns.h"
 #include "coordinator/stores/code_store.h"
 
 namespace muster::coordinator {
@@ -60,14 +61,7 @@ absl::Status JournalWriter::Prepare() {
 }
 
 absl::Status JournalWriter::Commit(const std::vector<JournalRecord>& records) {
-  RETURN_IF_ERROR(database_.Execute("BEGIN IMMEDIATE"));
-  absl::Status status = WriteAll(records);
-  if (status.ok()) status = database_.Execute("COMMIT");
-  if (!status.ok() && database_.InTransaction()) {
-    // Report the first error; even if the rollback fails, nothing is visible.
-    database_.Execute("ROLLBACK").IgnoreError();
-  }
-  return status;
+  return Transact(database_, [&] { return WriteAll(records); });
 }
 
 absl::Status JournalWriter::WriteAll(const std::vector<JournalRecord>& records) {

@@ -15,7 +15,7 @@ class JournalWriter {
  public:
   // The statements are prepared once. `epoch` guards each transaction.
   static absl::StatusOr<std::unique_ptr<JournalWriter>> Make(Database& database, uint64_t epoch);
-  // All records or none. ABORTED: another coordinator has raised the epoch.
+  // In the journal's turn. All records or none. ABORTED: another coordinator has raised the epoch.
   absl::Status Commit(const std::vector<JournalRecord>& records);
 
  private:

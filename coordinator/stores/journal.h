@@ -48,8 +48,8 @@ struct ReplayCallbacks {
 struct JournalCallbacks {
   std::function<void(uint64_t turn)> durable;  // this turn and all before it
   std::function<void(bool full)> disk_full;    // the disk ran full, or has room again
-  // Why nothing is committed before somebody makes room: the reserve is used up as well. Said again
-  // with each try; OK: it goes on.
+  // Why nothing is committed before somebody makes room (the reserve is used up as well) or lets go of
+  // what the journal is kept in. Said again with each try; OK: it goes on.
   std::function<void(const absl::Status&)> stuck;
   std::function<void(const absl::Status&)> failed;  // nothing will be committed any more
 };

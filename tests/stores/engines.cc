@@ -23,12 +23,16 @@ namespace {
 // SQLite and files, as the coordinator runs by default.
 class LocalEngine final : public Engine {
  public:
-  std::unique_ptr<Journal> OpenJournal() override { return *OpenSqliteJournal(paths_); }
+  std::unique_ptr<Journal> OpenJournal() override {
+    return *OpenSqliteJournal(paths_, nullptr, turns_);
+  }
   std::unique_ptr<JobIndex> OpenJobIndex() override { return *SqliteJobIndex::Open(paths_); }
   std::unique_ptr<IdentityStore> OpenIdentityStore() override {
-    return *SqliteIdentityStore::Open(paths_);
+    return *SqliteIdentityStore::Open(paths_, turns_);
   }
-  std::unique_ptr<CodeStore> OpenCodeStore() override { return *SqliteCodeStore::Open(paths_); }
+  std::unique_ptr<CodeStore> OpenCodeStore() override {
+    return *SqliteCodeStore::Open(paths_, turns_);
+  }
   std::unique_ptr<LogStore> OpenLogStore() override {
     return std::make_unique<LocalLogStore>(paths_);
   }
@@ -43,6 +47,7 @@ class LocalEngine final : public Engine {
  private:
   const TempDir dir_;
   const Paths paths_{dir_.path()};
+  const std::shared_ptr<WriteTurns> turns_ = std::make_shared<WriteTurns>();
 };
 
 class MemoryEngine final : public Engine {

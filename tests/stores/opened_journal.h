@@ -57,7 +57,13 @@ class OpenedJournal {
                           changed_.notify_all();
                         },
                     .disk_full = [](bool) {},
-                    .stuck = [](const absl::Status&) {},
+                    .stuck =
+                        [this](const absl::Status& why) {
+                          std::lock_guard lock(mutex_);
+                          if (why.ok()) ++times_unstuck_;
+                          why_stuck_ = why;
+                          changed_.notify_all();
+                        },
                     .failed =
                         [this](const absl::Status& status) {
                           std::lock_guard lock(mutex_);
@@ -73,11 +79,25 @@ class OpenedJournal {
     return durable_ >= turn ? absl::OkStatus() : absl::DeadlineExceededError("not durable");
   }
 
+  // Why it waits, once it does.
+  absl::Status WaitForStuck() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(20),
+                      [&] { return !why_stuck_.ok() || !failure_.ok(); });
+    return why_stuck_;
+  }
+  int TimesUnstuck() {
+    std::lock_guard lock(mutex_);
+    return times_unstuck_;
+  }
+
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t durable_ = 0;
   absl::Status failure_;
+  absl::Status why_stuck_;
+  int times_unstuck_ = 0;
 
  public:
   const std::unique_ptr<Journal> journal;  // ends first: its thread tells us

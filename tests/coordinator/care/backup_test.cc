@@ -45,7 +45,7 @@ TEST_F(BackupTest, HoldsTheDatabaseAndAllThatItRefersTo) {
 TEST_F(BackupTest, HoldsTheCodeOfProjectsAndTellsWhatIsMissingOfIt) {
   const std::string code = "the code of a job", lost = "lost code";
   AddBlob(code);
-  const auto store = *SqliteCodeStore::Open(paths);
+  const auto store = *SqliteCodeStore::Open(paths, std::make_shared<WriteTurns>());
   ASSERT_TRUE(store->Add("vision", {Name(code), code.size()}, 1).ok());
   ASSERT_TRUE(Backup().ok());
   EXPECT_EQ(Told(), "");

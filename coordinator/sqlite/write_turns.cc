@@ -1,0 +1,83 @@
+#include "coordinator/sqlite/write_turns.h"
+
+#include <utility>
+
+#include "common/status.h"
+
+namespace muster::coordinator {
+
+WriteTurns::Turn::Turn(Turn&& other) noexcept : turns_(std::exchange(other.turns_, nullptr)) {}
+
+WriteTurns::Turn::~Turn() {
+  if (turns_ != nullptr) turns_->End();
+}
+
+std::optional<WriteTurns::Turn> WriteTurns::TakeForJournal() {
+  std::unique_lock lock(mutex_);
+  journal_waits_ = true;
+  if (!changed_.wait_for(lock, patience_, [this] { return !is_taken_ && IsJournalNext(); }))
+    return std::nullopt;
+  journal_waits_ = false;
+  journal_in_a_row_ = waiting_.empty() ? 0 : journal_in_a_row_ + 1;
+  is_taken_ = true;
+  return Turn(*this);
+}
+
+void WriteTurns::WithdrawJournal() {
+  {
+    std::lock_guard lock(mutex_);
+    journal_waits_ = false;
+  }
+  changed_.notify_all();
+}
+
+WriteTurns::Turn WriteTurns::Take() {
+  std::unique_lock lock(mutex_);
+  const uint64_t ticket = next_ticket_++;
+  waiting_.push_back(ticket);
+  changed_.wait(lock, [this, ticket] {
+    return !is_taken_ && waiting_.front() == ticket && !(journal_waits_ && IsJournalNext());
+  });
+  waiting_.pop_front();
+  journal_in_a_row_ = 0;
+  is_taken_ = true;
+  return Turn(*this);
+}
+
+size_t WriteTurns::Waiting() {
+  std::lock_guard lock(mutex_);
+  return waiting_.size();
+}
+
+bool WriteTurns::IsJournalWaiting() {
+  std::lock_guard lock(mutex_);
+  return journal_waits_;
+}
+
+bool WriteTurns::IsJournalNext() const {
+  return waiting_.empty() || journal_in_a_row_ < kJournalInARow;
+}
+
+void WriteTurns::End() {
+  {
+    std::lock_guard lock(mutex_);
+    is_taken_ = false;
+  }
+  changed_.notify_all();
+}
+
+absl::Status WriteTurns::Write(Database& database, const std::function<absl::Status()>& work) {
+  const Turn turn = Take();
+  return Transact(database, work);
+}
+
+absl::Status Transact(Database& database, const std::function<absl::Status()>& work) {
+  RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
+  absl::Status done = work();
+  if (done.ok()) done = database.Execute("COMMIT");
+  // The first error is the one to report; even if the rollback fails, nothing is visible.
+  if (!done.ok() && database.InTransaction()) database.Execute("ROLLBACK").IgnoreError();
+  return done;
+}
+
+}  // namespace muster::coordinator

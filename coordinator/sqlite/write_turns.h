@@ -1,0 +1,74 @@
+// Who of this process writes into the database next: its connections are never in each other's way in
+// SQLite itself, which lets those that wait poll, so that a busy writer shuts the others out.
+//
+// The journal goes first; the others in the order in which they came. While some of them wait, the
+// journal goes at most kJournalInARow times before one of them does. Any thread.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "coordinator/sqlite/database.h"
+
+namespace muster::coordinator {
+
+class WriteTurns {
+ public:
+  static constexpr int kJournalInARow = 4;
+  // How long the journal waits for the database before that is told; others fail by then.
+  static constexpr std::chrono::milliseconds kPatience{5'000};
+
+  explicit WriteTurns(std::chrono::milliseconds patience = kPatience) : patience_(patience) {}
+  std::chrono::milliseconds Patience() const { return patience_; }
+
+  // Lasts until it is destroyed.
+  class Turn {
+   public:
+    Turn(Turn&& other) noexcept;
+    Turn& operator=(Turn&&) = delete;
+    ~Turn();
+
+   private:
+    friend class WriteTurns;
+    explicit Turn(WriteTurns& turns) : turns_(&turns) {}
+    WriteTurns* turns_;
+  };
+
+  // The journal's. Nothing: another still writes after Patience(); call it again. Until then nobody
+  // else gets ahead of it.
+  std::optional<Turn> TakeForJournal();
+  // The journal will not ask again.
+  void WithdrawJournal();
+  Turn Take();
+  // How many wait besides the journal, and whether it does: for tests.
+  size_t Waiting();
+  bool IsJournalWaiting();
+
+  // In a turn, as one transaction: all of it or, on an error, nothing.
+  absl::Status Write(Database& database, const std::function<absl::Status()>& work);
+
+ private:
+  bool IsJournalNext() const;
+  void End();
+
+  const std::chrono::milliseconds patience_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  bool is_taken_ = false;
+  bool journal_waits_ = false;
+  int journal_in_a_row_ = 0;  // while others waited
+  uint64_t next_ticket_ = 0;
+  std::deque<uint64_t> waiting_;  // tickets
+};
+
+// BEGIN IMMEDIATE, the work, COMMIT; a rollback if one of them fails. The caller has the turn.
+absl::Status Transact(Database& database, const std::function<absl::Status()>& work);
+
+}  // namespace muster::coordinator

@@ -19,6 +19,7 @@ std::optional<WriteTurns::Turn> WriteTurns::TakeForJournal() {
     return std::nullopt;
   journal_waits_ = false;
   journal_in_a_row_ = waiting_.empty() ? 0 : journal_in_a_row_ + 1;
+  ++journal_turns_;
   is_taken_ = true;
   return Turn(*this);
 }
@@ -44,14 +45,10 @@ WriteTurns::Turn WriteTurns::Take() {
   return Turn(*this);
 }
 
-size_t WriteTurns::Waiting() {
+WriteTurns::Queue WriteTurns::Look() {
   std::lock_guard lock(mutex_);
-  return waiting_.size();
-}
-
-bool WriteTurns::IsJournalWaiting() {
-  std::lock_guard lock(mutex_);
-  return journal_waits_;
+  return {
+      .others = waiting_.size(), .journal_waits = journal_waits_, .journal_turns = journal_turns_};
 }
 
 bool WriteTurns::IsJournalNext() const {

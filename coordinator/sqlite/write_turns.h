@@ -47,9 +47,13 @@ class WriteTurns {
   // The journal will not ask again.
   void WithdrawJournal();
   Turn Take();
-  // How many wait besides the journal, and whether it does: for tests.
-  size_t Waiting();
-  bool IsJournalWaiting();
+  // For tests.
+  struct Queue {
+    size_t others = 0;  // that wait
+    bool journal_waits = false;
+    uint64_t journal_turns = 0;  // that it has had
+  };
+  Queue Look();
 
   // In a turn, as one transaction: all of it or, on an error, nothing.
   absl::Status Write(Database& database, const std::function<absl::Status()>& work);
@@ -63,6 +67,7 @@ class WriteTurns {
   std::condition_variable changed_;
   bool is_taken_ = false;
   bool journal_waits_ = false;
+  uint64_t journal_turns_ = 0;
   int journal_in_a_row_ = 0;  // while others waited
   uint64_t next_ticket_ = 0;
   std::deque<uint64_t> waiting_;  // tickets

@@ -112,6 +112,16 @@ Response Refusal(unsigned http_status, std::string what, std::string fix) {
       http_status);
 }
 
+Response OverShare(std::string what, std::string fix) {
+  Response response = ErrorResponse(common::MakeProblem(absl::StatusCode::kResourceExhausted,
+                                                        {.code = "JC1308",
+                                                         .what = std::move(what),
+                                                         .why = "the rest is left for others",
+                                                         .fix = std::move(fix)}));
+  response.fields.emplace_back("Retry-After", "1");
+  return response;
+}
+
 Response JsonResponse(std::string json) {
   return {.content_type = "application/json", .body = std::move(json), .fields = {}};
 }

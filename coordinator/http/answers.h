@@ -21,6 +21,8 @@ Response ErrorResponse(const absl::Status& status);
 Response ErrorResponse(const absl::Status& status, unsigned http_status);
 // JC1316: the request itself is wrong or cannot be taken.
 Response Refusal(unsigned http_status, std::string what, std::string fix);
+// JC1308, 429: others are served, this caller has its share. `fix` says what helps besides waiting.
+Response OverShare(std::string what, std::string fix);
 Response JsonResponse(std::string json);
 Response HtmlResponse(unsigned status, std::string_view title, std::string_view body);
 // For text between tags and in quoted attributes.

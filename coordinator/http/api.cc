@@ -59,16 +59,6 @@ std::string_view AddressOf(std::string_view principal) {
   return principal.starts_with(kPeerPrefix) ? principal.substr(kPeerPrefix.size()) : principal;
 }
 
-// One of kCallsInFlightMax, given back with its last copy; null: there is none.
-using Place = std::shared_ptr<std::atomic<size_t>>;
-
-Place TakePlace(std::atomic<size_t>& in_flight) {
-  if (in_flight.fetch_add(1) < kCallsInFlightMax)
-    return {&in_flight, [](std::atomic<size_t>* count) { count->fetch_sub(1); }};
-  in_flight.fetch_sub(1);
-  return nullptr;
-}
-
 absl::Status TooManyCalls() {
   return common::MakeProblem(
       absl::StatusCode::kUnavailable,
@@ -76,6 +66,9 @@ absl::Status TooManyCalls() {
        .what = StrCat(kCallsInFlightMax, " calls over HTTP are being answered already"),
        .fix = "ask again in a moment; follow events with one stream of /events"});
 }
+
+constexpr std::string_view kAskLess =
+    "ask again in a moment, and fewer at once; follow events with one stream of /events";
 
 bool AppendJson(const Message& message, std::string& json) {
   std::string text;
@@ -101,6 +94,24 @@ Response AnswerAsJson(const ApiCall& call, const ApiAnswer& answer) {
 }
 
 }  // namespace
+
+CallPlace TakeCallPlace(FairPlaces& places, const std::string& caller) {
+  FairPlaces::Answer answer = places.Take(caller);
+  switch (answer.verdict) {
+    case FairShare::Verdict::kRoom:
+      return {.place = std::move(answer.place), .refused = std::nullopt};
+    case FairShare::Verdict::kFull:
+      return {.place = nullptr, .refused = ErrorResponse(TooManyCalls())};
+    case FairShare::Verdict::kOverShare:
+      break;
+  }
+  return {.place = nullptr,
+          .refused = OverShare(
+              StrCat(common::Printable(caller), " has its share of the ", kCallsInFlightMax,
+                     " calls that are answered at once over HTTP, which is at most ",
+                     places.limits().of_one),
+              std::string(kAskLess))};
+}
 
 absl::StatusOr<Caller> HttpCallerOf(const Daemon& daemon, const Sessions::Session& session,
                                     const Peer& peer) {
@@ -149,13 +160,13 @@ void AnswerApiCall(ApiDesk& desk, const Caller& caller, const Request& request,
                   *call->request, why);
     return respond(ErrorResponse(why));
   }
-  const Place place = TakePlace(desk.in_flight);
-  if (place == nullptr) return respond(ErrorResponse(TooManyCalls()));
+  CallPlace taken = TakeCallPlace(desk.places, caller.principal);
+  if (taken.refused.has_value()) return respond(*std::move(taken.refused));
   desk.daemon.calls.Add(call->id, Way::kHttp);
   const bool is_get = request.head.method != "POST";
   // Parsing and writing JSON takes a while: not on the server's thread, nor on the control loop's.
-  desk.pool.Post([&desk, call, place, is_get, query = target.query, body = request.body, caller,
-                  respond = std::move(respond)] {
+  desk.pool.Post([&desk, call, place = std::move(taken.place), is_get, query = target.query,
+                  body = request.body, caller, respond = std::move(respond)] {
     const std::shared_ptr<Message> message(call->request->New());
     const absl::Status filled = is_get ? FillFromQuery(query, *message)
                                        : FillFromBody(body,

@@ -3,12 +3,14 @@
 // "more":true}.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "coordinator/fair_share.h"
 #include "coordinator/http/message.h"
 #include "coordinator/http/sessions.h"
 #include "coordinator/http/target.h"
@@ -26,9 +28,15 @@ inline constexpr std::string_view kApiRoot = "/api/v1/";
 // What to refuse the request with before its body is read: an unknown call, the wrong method or
 // type of body.
 std::optional<Response> CheckApiCall(const RequestHead& head, const Target& target);
-// Calls being answered; more are refused. Streams that follow something take their place for a
-// while.
+// Calls being answered, half of them of one caller if no other asks; more are refused. Streams that follow
+// something take their place for a while.
 inline constexpr size_t kCallsInFlightMax = 64;
+// A place for one more, or what to refuse it with.
+struct CallPlace {
+  std::shared_ptr<void> place;  // until its last copy is gone
+  std::optional<Response> refused;
+};
+CallPlace TakeCallPlace(FairPlaces& places, const std::string& caller);
 // Who asks: a cookie's user; with the token, whom the kernel names on a socket, otherwise the
 // coordinator's own user, whose file the token is in. UNAUTHENTICATED: the user was removed or
 // disabled since.
@@ -38,7 +46,7 @@ absl::StatusOr<Caller> HttpCallerOf(const Daemon& daemon, const Sessions::Sessio
 struct ApiDesk {
   Daemon& daemon;
   WorkPool& pool;  // reads and writes their JSON
-  std::atomic<size_t> in_flight = 0;
+  FairPlaces places{{.most = kCallsInFlightMax, .of_one = kCallsInFlightMax / 2}};
 };
 // After the check; refuses what the caller may not do. Never blocks.
 void AnswerApiCall(ApiDesk& desk, const Caller& caller, const Request& request,

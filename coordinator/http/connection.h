@@ -26,11 +26,14 @@
 #include <utility>
 
 #include "common/strings.h"
+#include "common/text.h"
+#include "coordinator/fair_share.h"
 #include "coordinator/handshake_gate.h"
 #include "coordinator/http/answers.h"
 #include "coordinator/http/server.h"
 #include "coordinator/http/stream.h"
 #include "coordinator/http/wire_head.h"
+#include "coordinator/peer_address.h"
 
 namespace muster::coordinator::http {
 
@@ -59,7 +62,9 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
   Core(Options options, Handlers handlers)
       : most(std::max<size_t>(options.connections, 2)),
         limits(options.limits),
-        handlers(std::move(handlers)) {
+        handlers(std::move(handlers)),
+        connections({.most = most, .of_one = most}),
+        streams({.most = most / 2, .of_one = most / 2}) {
     for (Listener& each : options.listeners) doors.emplace_back(io, std::move(each));
   }
 
@@ -67,7 +72,12 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
   // False: accepting cannot succeed for a while.
   bool AcceptFrom(Door& door);
   void Admit(common::UniqueFd fd, Door& door);
-  void MakeRoom();
+  // For one of this network; empty: unknown.
+  void MakeRoom(const std::string& network);
+  std::shared_ptr<Connection> IdleOne(std::string_view of_network) const;
+  std::shared_ptr<Connection> ToClose(const std::string& network) const;
+  // One more stream of this caller: true, perhaps in place of one of who has most.
+  bool TakeStream(const std::string& caller);
   // Every stream gets what it has not been told: now, or when the next round is due.
   void PullLater();
   void PullInTurn();
@@ -91,8 +101,9 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
   asio::io_context io{1};
   std::list<Door> doors;
   std::list<std::shared_ptr<Connection>> open;  // the one that was used last is at the end
-  size_t held_bytes = 0;
-  size_t streams = 0;
+  FairShare connections;                        // by network
+  FairShare held_bytes{{.most = kHeldBytesMax, .of_one = kHeldBytesMax / 4}};
+  FairShare streams;
   std::atomic<bool> is_woken = false;  // a round is on its way
   asio::steady_timer pull_pause{io};
   std::chrono::steady_clock::time_point next_pull;
@@ -118,11 +129,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
       : core_(core),
         stream_(std::move(socket)),
         peer_(std::move(peer)),
+        network_(NetworkOf(peer_.principal)),
         tls_(std::move(tls)),
         patience_(core.io) {}
 
   void Begin(std::list<std::shared_ptr<Connection>>::iterator place) {
     place_ = place;
+    core_.connections.Take(network_);
     // One limit for the handshake and the first head together.
     begun_until_ = std::chrono::steady_clock::now() + core_.limits.first_head;
     stream_.ExpireAt(begun_until_);
@@ -150,6 +163,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // When it must have asked for something.
   std::chrono::steady_clock::time_point begun_until() const { return begun_until_; }
   const Peer& peer() const { return peer_; }
+  const std::string& network() const { return network_; }
+  const std::string& caller() const { return caller_; }
+  bool IsStream() const { return source_ != nullptr; }
   HandshakeGate::Id handshake() const { return handshake_; }
   void ShakeHands(HandshakeGate::Id id) {
     handshake_ = id;
@@ -171,7 +187,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     stream_.Close();
     patience_.cancel();
     Hold(0);
-    if (source_ != nullptr) --core_.streams;
+    core_.connections.Release(network_);
+    if (source_ != nullptr) core_.streams.Release(caller_);
     core_.open.erase(place_);  // may end this object once its last operation is over
   }
 
@@ -234,9 +251,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   std::optional<Response> JudgeHead() {
+    caller_ = network_;
     if (std::optional<Response> refused = core_.handlers.check(head_); refused.has_value()) {
       return refused;
     }
+    if (core_.handlers.caller) caller_ = core_.handlers.caller(head_);
     if (parser_->chunked()) {
       return Refusal(411, "the body of the request has no Content-Length", "send one");
     }
@@ -246,10 +265,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
           413, StrCat("the body of the request has ", length, " bytes, more than ", kBodyBytesMax),
           "send less");
     }
-    if (core_.held_bytes + length <= kHeldBytesMax) return std::nullopt;
-    return Refusal(
-        503, StrCat("requests and responses of ", core_.held_bytes, " bytes are under way already"),
-        "ask again in a moment");
+    switch (core_.held_bytes.Ask(caller_, length)) {
+      case FairShare::Verdict::kRoom:
+        return std::nullopt;
+      case FairShare::Verdict::kFull:
+        return Refusal(503,
+                       StrCat("requests and responses of ", core_.held_bytes.taken(),
+                              " bytes are under way already"),
+                       "ask again in a moment");
+      case FairShare::Verdict::kOverShare:
+        break;
+    }
+    return OverShare(StrCat("requests and responses of ", core_.held_bytes.Of(caller_),
+                            " bytes are under way for ", common::Printable(caller_)),
+                     "read the responses that are under way, then ask again");
   }
 
   void ReadBody() {
@@ -324,11 +353,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // From here on the connection only sends, until the client leaves.
   void BeginStream(Response response) {
-    if (core_.streams == core_.most / 2) {
-      return Write(Refusal(503, StrCat(core_.streams, " event streams are open already"),
-                           "close a page, or raise the coordinator's limit of open files"));
+    if (!core_.TakeStream(caller_)) {
+      return Write(OverShare(
+          StrCat(common::Printable(caller_), " has ", core_.streams.Of(caller_), " of the ",
+                 core_.streams.limits().most, " event streams that may be open"),
+          "close a page, or raise the coordinator's limit of open files"));
     }
-    ++core_.streams;
     source_ = std::move(response.stream);
     has_missed_ = true;  // whatever was said before
     stream_.ExpireNever();
@@ -412,13 +442,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // How much of kHeldBytesMax this connection takes now.
   void Hold(size_t bytes) {
-    core_.held_bytes += bytes - held_;
+    core_.held_bytes.Release(held_by_, held_);
+    held_by_ = caller_;
     held_ = bytes;
+    core_.held_bytes.Take(held_by_, held_);
   }
 
   Core& core_;
   Stream stream_;
   const Peer peer_;
+  const std::string network_;  // of the peer
   const TlsContext tls_;
   asio::steady_timer patience_;
   beast::flat_buffer buffer_{kHeadBytesMax + kBufferSlack};
@@ -432,6 +465,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   HandshakeGate::Id handshake_ = 0;  // that goes on; 0: none
   uint64_t number_ = 0;              // of the current request, from 1
   uint64_t answered_ = 0;            // the last one that was
+  std::string caller_;               // whose share the current request uses
+  std::string held_by_;
   size_t held_ = 0;
   bool keeps_alive_ = false;
   bool is_head_request_ = false;

@@ -162,7 +162,8 @@ absl::StatusOr<std::unique_ptr<Front>> Front::Open(Daemon& daemon, Options optio
                .handle =
                    [site](Request request, Respond respond) {
                      site->Handle(std::move(request), std::move(respond));
-                   }});
+                   },
+               .caller = [site](const RequestHead& head) { return site->ShareOf(head); }});
   return std::unique_ptr<Front>(new Front(std::move(parts)));
 }
 

@@ -48,26 +48,53 @@ bool Server::Core::AcceptFrom(Door& door) {
       return true;
     } else if (errno != ECONNABORTED && errno != EINTR && errno != EPROTO) {
       // No descriptor or no memory: an idle client may be waiting with one.
-      MakeRoom();
+      MakeRoom("");
       return false;
     }
   }
   return true;
 }
 
-void Server::Core::MakeRoom() {
-  ++turned_away;
-  std::shared_ptr<Connection> victim;
+// That has idled longest, of this network or of any; rather one that has never asked for anything.
+std::shared_ptr<Connection> Server::Core::IdleOne(std::string_view of_network) const {
+  std::shared_ptr<Connection> found;
   for (const auto& each : open) {
-    if (!each->IsIdle()) continue;
-    if (victim == nullptr) victim = each;
-    // Rather one that has never asked for anything.
-    if (!each->HasAsked()) {
-      victim = each;
-      break;
-    }
+    if (!each->IsIdle() || (!of_network.empty() && each->network() != of_network)) continue;
+    if (!each->HasAsked()) return each;
+    if (found == nullptr) found = each;
   }
-  if (victim != nullptr) victim->Close();
+  return found;
+}
+
+std::shared_ptr<Connection> Server::Core::ToClose(const std::string& network) const {
+  const std::optional<std::string> greedy = connections.WhoYields(network);
+  if (!greedy.has_value() || connections.Of(*greedy) <= most / 4) return IdleOne("");
+  if (std::shared_ptr<Connection> idle = IdleOne(*greedy); idle != nullptr) return idle;
+  // All of them ask, send or follow something: one has to end, or nobody else gets in.
+  const auto oldest = std::find_if(open.begin(), open.end(),
+                                   [&](const auto& each) { return each->network() == *greedy; });
+  return oldest == open.end() ? nullptr : *oldest;
+}
+
+void Server::Core::MakeRoom(const std::string& network) {
+  ++turned_away;
+  if (const std::shared_ptr<Connection> victim = ToClose(network); victim != nullptr)
+    victim->Close();
+}
+
+bool Server::Core::TakeStream(const std::string& caller) {
+  if (streams.taken() >= streams.limits().most) {
+    const std::optional<std::string> greedy = streams.WhoYields(caller);
+    if (!greedy.has_value()) return false;
+    const auto oldest = std::find_if(open.begin(), open.end(), [&](const auto& each) {
+      return each->IsStream() && each->caller() == *greedy;
+    });
+    if (oldest == open.end()) return false;
+    ++turned_away;
+    (*oldest)->Close();
+  }
+  streams.Take(caller);
+  return true;
 }
 
 void Server::Core::PullLater() {
@@ -105,7 +132,7 @@ void Server::Core::PullSome() {
 void Server::Core::Admit(common::UniqueFd fd, Door& door) {
   Peer peer = PeerOf(fd.get(), door.listener.is_unix, door.listener.own_uid_only);
   if (peer.principal.empty()) return;
-  if (open.size() >= most) MakeRoom();
+  if (open.size() >= most) MakeRoom(NetworkOf(peer.principal));
   if (open.size() >= most) return;
   int family = AF_UNIX;
   if (!door.listener.is_unix) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/files.h"
@@ -44,6 +45,8 @@ struct Handlers {
   // A request's head has arrived: what to refuse it with before its body is read; nothing: go on.
   std::function<std::optional<Response>(const RequestHead&)> check;
   std::function<void(Request, Respond)> handle;
+  // Whose share a request that passed the check uses; null: its address's.
+  std::function<std::string(const RequestHead&)> caller = nullptr;
 };
 
 struct Listener {
@@ -58,8 +61,9 @@ class Server {
   struct Core;  // server.cc's
   struct Options {
     std::vector<Listener> listeners;
-    size_t connections =
-        256;  // at once; for a new one, the connection that idles longest is closed
+    // At once. For a new one, the connection that idles longest is closed; rather one of an address
+    // that has more than a quarter, and then also one that does not idle.
+    size_t connections = 256;
     TimeLimits limits;
   };
   Server(Options options, Handlers handlers);

@@ -77,7 +77,15 @@ absl::Status NotSignedIn(std::string why) {
 std::string Sessions::MakeTicket(Holder holder, MonoTime now) {
   std::string ticket = RandomHex256();
   std::lock_guard lock(mutex_);
-  while (!tickets_.empty() && (tickets_.size() >= kLinksMax || tickets_.front().until <= now)) {
+  while (!tickets_.empty() && tickets_.front().until <= now) tickets_.pop_front();
+  const auto is_same = [&](const Ticket& each) {
+    return each.holder.principal == holder.principal;
+  };
+  // Who asks for many has its own forgotten, not those of others.
+  const auto own = static_cast<size_t>(std::count_if(tickets_.begin(), tickets_.end(), is_same));
+  if (own >= kLinksOfOneMax) {
+    tickets_.erase(std::find_if(tickets_.begin(), tickets_.end(), is_same));
+  } else if (tickets_.size() >= kLinksMax) {
     tickets_.pop_front();
   }
   tickets_.push_back({.text = ticket, .holder = std::move(holder), .until = now + kLinkLives});

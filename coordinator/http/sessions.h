@@ -26,7 +26,9 @@ class Sessions {
   static constexpr int64_t kCookieLivesS = 7 * 24 * 3'600;
   // At most, of who signed in with a certificate.
   static constexpr int64_t kMemberCookieLivesS = 12 * 3'600;
-  static constexpr size_t kLinksMax = 64;  // unused ones; the oldest is forgotten
+  // Unused ones; the oldest is forgotten.
+  static constexpr size_t kLinksMax = 256;
+  static constexpr size_t kLinksOfOneMax = 16;
 
   using MonoTime = std::chrono::steady_clock::time_point;
 

@@ -14,6 +14,7 @@
 #include "coordinator/http/openapi.h"
 #include "coordinator/http/page_files.h"
 #include "coordinator/http/telemetry.h"
+#include "coordinator/peer_address.h"
 #include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/lookup.h"
 
@@ -25,6 +26,7 @@ using std::chrono::steady_clock;
 
 constexpr unsigned kMisdirected = 421;
 constexpr std::string_view kSignInPath = "/sign-in";
+constexpr std::string_view kScraper = "metrics";  // whoever has the token for them
 
 bool NeedsNoSession(std::string_view path) {
   return path == "/healthz" || path == "/readyz" || path == kSignInPath || IsEnroll(path) ||
@@ -95,6 +97,16 @@ absl::StatusOr<Caller> Site::CallerOf(const RequestHead& head) const {
   return HttpCallerOf(daemon_, SessionOf(head), head.peer);
 }
 
+std::string Site::ShareOf(const RequestHead& head) const {
+  const Sessions::Session session = SessionOf(head);
+  if (session.proof == Sessions::Proof::kMetricsToken) return std::string(kScraper);
+  if (session.proof != Sessions::Proof::kNone) {
+    const absl::StatusOr<Caller> caller = HttpCallerOf(daemon_, session, head.peer);
+    if (caller.ok()) return caller->principal;
+  }
+  return NetworkOf(head.peer.principal);
+}
+
 std::optional<Response> Site::CheckSession(const RequestHead& head, const Target& target) {
   Sessions::Proof proof = Sessions::Proof::kNone;
   if (!NeedsNoSession(target.path)) {
@@ -153,6 +165,13 @@ void Site::Handle(Request request, Respond respond) {
     // A preview that only looks must not use the link up.
     if (request.head.method == "HEAD") return counted(HtmlResponse(200, "Muster", ""));
     return counted(SignIn(*target));
+  }
+  if (path == "/metrics" || IsStream(path)) {
+    CallPlace taken = TakeCallPlace(desk_.places, ShareOf(request.head));
+    if (taken.refused.has_value()) return counted(*std::move(taken.refused));
+    counted = [place = std::move(taken.place), counted = std::move(counted)](Response response) {
+      counted(std::move(response));
+    };
   }
   if (path == "/metrics") {
     OwnFacts own{.http = options_.counts(),

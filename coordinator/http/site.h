@@ -44,6 +44,8 @@ class Site {
 
   std::optional<Response> Check(const RequestHead& head);
   void Handle(Request request, Respond respond);
+  // Whose share of what is bounded a request uses: its session's user, or its address (IPv6: /64).
+  std::string ShareOf(const RequestHead& head) const;
   // Answers what is due, and nothing that comes later.
   void Stop() { pool_.Stop(); }
 

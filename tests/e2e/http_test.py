@@ -1,6 +1,7 @@
 """HTTP: what each security check gets, the calls as JSON, limits, metrics, sessions that survive a restart."""
 import base64
 import gzip
+import hmac
 import http.client
 import json
 import os
@@ -15,6 +16,7 @@ import threading
 import time
 
 import harness
+from descriptors_test import limited
 from harness import Case, need, python_line, wait_until
 
 
@@ -473,6 +475,7 @@ class Limits(HttpCase):
     def test_calls_that_wait_are_bounded_and_health_is_not_among_them(self):
         need(resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= 1024, "needs 1024 descriptors")
         self.shared(workers=())
+        cookie = self.cookie_of("peer:127.0.0.2")
         host, port = self.address[len("http://"):].split(":")
         waiting = []
 
@@ -488,12 +491,65 @@ class Limits(HttpCase):
         try:
             for _ in range(64):
                 wait()
-            refused = self.once(one_more, 503)
-            self.assertEqual((refused.status, refused.error["code"]), (503, "JC1308"))
+            refused = self.once(one_more, 429)
+            self.assertEqual((refused.error["code"], refused.headers["Retry-After"]), ("JC1308", "1"))
+            self.assertRegex(refused.error["what"], r"^uid:\d+ has its share of the 64 calls .* at most 32")
+            self.assertIn("ask again in a moment", refused.error["fix"])
+            self.assertEqual(self.get("/metrics").status, 429)
             self.assertEqual(self.ask("GET", "/readyz").status, 200)
+            # Another caller has its own.
+            self.assertEqual(self.ask("GET", "/api/v1/ListJobs", {"Cookie": cookie}).status, 200)
+            self.assertEqual(self.ask("GET", "/metrics", token=self.metrics_token).status, 200)
         finally:
             for each in waiting:
                 each.close()
+
+    def cookie_of(self, principal):
+        """A session as the coordinator signs it, of another than everybody on this machine."""
+        name, until, holder = f"muster_{self.address.rsplit(':', 1)[1]}", int(time.time()) + 600, f"{principal} "
+        signed = hmac.new(self.token.encode(), f"muster-session {name} {until} {holder}".encode(), "sha256").hexdigest()
+        return f"{name}={until}.{signed}.{holder.encode().hex()}"
+
+    def send_from(self, source, head, body=b""):
+        """The socket, of another address of loopback, and the status of what comes first; 0: the server closed it."""
+        host, port = self.address[len("http://"):].split(":")
+        client = socket.create_connection((host, int(port)), timeout=harness.DEADLINE_S, source_address=(source, 0))
+        self.addCleanup(client.close)
+        try:
+            client.sendall(f"{head}\r\nHost: {host}\r\n\r\n".encode() + body)
+            return client, int((client.recv(4096) if not body else b"HTTP/1.1 0  ")[9:12] or 0)
+        except ConnectionError:
+            return client, 0
+
+    def test_one_who_takes_all_it_can_get_leaves_others_a_page_events_and_calls(self):
+        self.shared(workers=(), prefix=limited(256))
+        cookie = self.cookie_of("peer:127.0.0.2")
+        greedy, other = f"Authorization: Bearer {self.token}", f"Cookie: {cookie}\r\nSec-Fetch-Site: same-origin"
+        follow, most = "GET /events HTTP/1.1\r\n", 13
+        opened = [self.send_from("127.0.0.3", follow + greedy) for _ in range(most + 3)]
+        self.assertEqual([status for _, status in opened], [200] * most + [429] * 3)
+        # Bodies that never come: none of these connections idles.
+        for _ in range(30):
+            opened.append(self.send_from("127.0.0.3", f"POST /sign-in HTTP/1.1\r\n{greedy}\r\nContent-Length: 9\r\n"
+                                                      "Content-Type: application/x-www-form-urlencoded", b"t"))
+        stream, status = self.send_from("127.0.0.2", follow + other)
+        self.assertEqual(status, 200)
+        for target in ("/", "/api/v1/ListJobs"):
+            self.assertEqual(self.send_from("127.0.0.2", f"GET {target} HTTP/1.1\r\n{other}")[1], 200, target)
+        self.assertEqual(self.send_from("127.0.0.3", follow + greedy)[1], 429)
+        self.submit_from("127.0.0.2", cookie)
+        seen = b""
+        while b"event: " not in seen:  # the first one tells to read everything
+            seen += stream.recv(4096) or self.fail(f"the stream has ended: {seen}")
+
+    def submit_from(self, source, cookie):
+        host, port = self.address[len("http://"):].split(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=harness.DEADLINE_S, source_address=(source, 0))
+        self.addCleanup(connection.close)
+        connection.request("POST", "/api/v1/Submit", json.dumps({"spec": {"command": ["true"], "shape": {"processes": 1, "device": {"kind": "cpu"}}}, "queueAnyway": True}), {
+            "Cookie": cookie, "Origin": self.address, "Content-Type": "application/json"})
+        answer = Answer(connection.getresponse())
+        self.assertEqual(answer.status, 200, answer.body)
 
     def test_many_clients_at_once_are_all_answered(self):
         self.shared(workers=())

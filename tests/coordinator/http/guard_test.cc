@@ -10,6 +10,7 @@
 #include "common/files.h"
 #include "common/hex.h"
 #include "common/problem.h"
+#include "common/strings.h"
 #include "coordinator/http/answers.h"
 #include "coordinator/http/front.h"
 #include "coordinator/http/page_files.h"
@@ -238,9 +239,19 @@ TEST_F(HttpSessions, ALinkIsForgottenAfterItsTimeOrWhenThereAreManyOthers) {
   EXPECT_FALSE(sessions_.Redeem(late, now_ + Sessions::kLinkLives, 0).ok());
   const std::string first = sessions_.MakeTicket({.principal = "user:alice", .serial = ""}, now_);
   for (size_t i = 0; i < Sessions::kLinksMax; ++i)
-    sessions_.MakeTicket({.principal = "user:alice", .serial = ""}, now_);
+    sessions_.MakeTicket({.principal = common::StrCat("user:", i), .serial = ""}, now_);
   EXPECT_FALSE(sessions_.Redeem(first, now_, 0).ok());
   EXPECT_FALSE(sessions_.Redeem("", now_, 0).ok());
+}
+
+TEST_F(HttpSessions, WhoMakesManyLinksHasItsOwnForgottenAlone) {
+  const std::string others = sessions_.MakeTicket({.principal = "user:bob", .serial = ""}, now_);
+  std::vector<std::string> own;
+  for (size_t i = 0; i <= Sessions::kLinksMax; ++i)
+    own.push_back(sessions_.MakeTicket({.principal = "user:alice", .serial = ""}, now_));
+  EXPECT_FALSE(sessions_.Redeem(own.front(), now_, 0).ok());
+  EXPECT_TRUE(sessions_.Redeem(own[own.size() - Sessions::kLinksOfOneMax], now_, 0).ok());
+  EXPECT_TRUE(sessions_.Redeem(others, now_, 0).ok());
 }
 
 TEST(HttpTokenFile, IsASecretThatStays) {

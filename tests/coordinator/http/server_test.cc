@@ -43,7 +43,11 @@ class HttpServerTest : public ::testing::Test {
                    return std::nullopt;
                  },
                  .handle = [this](Request request,
-                                  Respond respond) { Handle(request, std::move(respond)); }});
+                                  Respond respond) { Handle(request, std::move(respond)); },
+                 .caller =
+                     [](const RequestHead& head) {
+                       return std::string(FieldOf(head.fields, "x-caller"));
+                     }});
     server_->Begin();
   }
 
@@ -319,7 +323,7 @@ TEST_F(HttpServerTest, StreamsTakeHalfOfTheConnectionsAtMostAndGiveThemBack) {
     ASSERT_TRUE(Send(streams.back(), ask));
     ASSERT_TRUE(ReadUntil(streams.back(), "\r\n\r\n"));
   }
-  EXPECT_EQ(StatusOf(Ask(ask)), "503");
+  EXPECT_EQ(StatusOf(Ask(ask)), "429");
   for (const int fd : streams) close(fd);
   // The server sees them leave before it sees this.
   EXPECT_EQ(StatusOf(Ask("GET / HTTP/1.1\r\n" + kClose)), "200");
@@ -327,6 +331,57 @@ TEST_F(HttpServerTest, StreamsTakeHalfOfTheConnectionsAtMostAndGiveThemBack) {
   ASSERT_TRUE(Send(again, ask));
   EXPECT_TRUE(ReadUntil(again, "200 OK"));
   close(again);
+}
+
+TEST_F(HttpServerTest, WhoHasAllStreamsGivesTheOldestUpForAnother) {
+  Start({.first_head = kLong}, 8);
+  const auto ask = [](const std::string& caller) {
+    return StrCat("GET /stream HTTP/1.1\r\nX-Caller: ", caller, "\r\n", kClose);
+  };
+  std::vector<int> greedy;
+  for (int i = 0; i < 4; ++i) {
+    greedy.push_back(Connect());
+    ASSERT_TRUE(Send(greedy.back(), ask("greedy")));
+    ASSERT_TRUE(ReadUntil(greedy.back(), "\r\n\r\n"));
+  }
+  const std::string refused = Ask(ask("greedy"));
+  EXPECT_EQ(StatusOf(refused), "429");
+  EXPECT_NE(refused.find("greedy has 4 of the 4 event streams"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("close a page"), std::string::npos) << refused;
+  const int other = Connect();
+  ASSERT_TRUE(Send(other, ask("other")));
+  EXPECT_TRUE(ReadUntil(other, "200 OK"));
+  EXPECT_EQ(ReadAll(greedy.front()), "") << "its oldest ends";
+  for (size_t i = 1; i < greedy.size(); ++i) EXPECT_FALSE(IsClosedWithin(greedy[i], 0));
+  for (size_t i = 1; i < greedy.size(); ++i) close(greedy[i]);
+  close(other);
+}
+
+TEST_F(HttpServerTest, WhoReadsNoResponseLeavesTheOthersTheirs) {
+  Start({.write = kLong}, 32);
+  const auto ask = [](const std::string& caller, const std::string& target) {
+    return StrCat("GET ", target, " HTTP/1.1\r\nX-Caller: ", caller, "\r\n", kClose);
+  };
+  std::vector<int> unread;
+  for (int i = 0; i < 3; ++i) {
+    unread.push_back(Connect());
+    ASSERT_TRUE(Send(unread.back(), ask("greedy", "/never")));
+  }
+  {
+    std::unique_lock lock(mutex_);
+    asked_.wait(lock, [this] { return unanswered_.size() == 3; });
+  }
+  // 96 MiB, more than the server holds of all.
+  for (const Respond& respond : unanswered_) respond(JsonResponse(std::string(32 << 20, 'x')));
+  for (const int fd : unread) ASSERT_TRUE(ReadUntil(fd, "HTTP/1.1"));
+  const std::string refused = Ask(ask("greedy", "/"));
+  EXPECT_EQ(StatusOf(refused), "429") << refused;
+  EXPECT_NE(refused.find("read the responses"), std::string::npos) << refused;
+  const std::string body =
+      StrCat("POST / HTTP/1.1\r\nX-Caller: other\r\nContent-Length: 2097152\r\n", kClose,
+             std::string(kBodyBytesMax, 'x'));
+  EXPECT_EQ(StatusOf(Ask(body)), "200");
+  for (const int fd : unread) close(fd);
 }
 
 TEST_F(HttpServerTest, StopsWithRequestsUnderWayAndIgnoresTheirAnswers) {

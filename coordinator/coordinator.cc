@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/log.h"
+#include "common/private_directory.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/assessor.h"
@@ -377,7 +378,7 @@ Coordinator::~Coordinator() { Shutdown(); }
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     const Config& config, std::function<void(const absl::Status&)> stop) {
   const auto began = std::chrono::steady_clock::now();
-  RETURN_IF_ERROR(common::MakeDirectories(config.data_dir));
+  RETURN_IF_ERROR(common::MakePrivateDirectory(config.data_dir));
   const Paths paths(config.data_dir);
   ASSIGN_OR_RETURN(
       std::unique_ptr<Cluster> cluster,

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/files.h"
+#include "common/private_directory.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -110,7 +111,7 @@ absl::Status KeepForBrowsers(const BrowserCertificate& certificate, const std::s
 
 absl::StatusOr<Founded> FoundCluster(InitArguments& arguments) {
   const Paths paths(arguments.data_dir);
-  RETURN_IF_ERROR(common::MakeDirectories(arguments.data_dir));
+  RETURN_IF_ERROR(common::MakePrivateDirectory(arguments.data_dir));
   ASSIGN_OR_RETURN(const common::UniqueFd lock,
                    LockDataDirectory(paths.Lock(), std::chrono::milliseconds(0)));
   RETURN_IF_ERROR(identity::CheckName("an administrator", arguments.admin));

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "common/files.h"
 #include "common/limits.h"
+#include "common/private_directory.h"
 #include "common/process.h"
 #include "common/relative_path.h"
 #include "common/status.h"
@@ -113,12 +114,7 @@ Isolation ProbeIsolation(const RunAs& run_as, std::string_view sandbox,
 }
 
 absl::Status MakeStateDirectory(const Paths& paths) {
-  std::filesystem::path state = paths.StateDir();
-  if (!state.has_filename()) state = state.parent_path();  // it ended with a slash
-  if (state.has_parent_path()) {
-    RETURN_IF_ERROR(common::MakeDirectories(state.parent_path().string(), kPassable));
-  }
-  return common::MakeDirectories(state.string());
+  return common::MakePrivateDirectory(paths.StateDir());
 }
 
 absl::Status OpenTheWay(const RunAs& run_as, const Paths& paths) {

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/private_directory.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -86,7 +87,7 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& directory) {
 absl::StatusOr<std::unique_ptr<BackupTarget>> BackupTarget::Open(const std::string& directory,
                                                                  const std::string& data_dir) {
   RETURN_IF_ERROR(RefusePlace(directory, data_dir));
-  RETURN_IF_ERROR(common::MakeDirectories(directory));
+  RETURN_IF_ERROR(common::MakePrivateDirectory(directory));
   RETURN_IF_ERROR(RefuseForeign(directory));
   std::unique_ptr<BackupTarget> target(new BackupTarget(directory));
   RETURN_IF_ERROR(target->Lock());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/files.h"
+#include "common/private_directory.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -176,7 +177,7 @@ class Restore {
 absl::StatusOr<RestoreTotals> RestoreBackup(const RestoreRequest& request, const Found& found,
                                             const CopyProgress& progress) {
   ASSIGN_OR_RETURN(const Manifest manifest, ReadBackup(request.from));
-  RETURN_IF_ERROR(common::MakeDirectories(request.data_dir));
+  RETURN_IF_ERROR(common::MakePrivateDirectory(request.data_dir));
   RETURN_IF_ERROR(RefuseUsed(request.data_dir));
   ASSIGN_OR_RETURN(const common::UniqueFd lock,
                    LockDataDirectory(Paths(request.data_dir).Lock(), std::chrono::milliseconds(0)));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "common/files.h"
 #include "common/hex.h"
+#include "common/private_directory.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -91,7 +92,7 @@ absl::StatusOr<std::string> LoadSecretsKey(const std::string& keys_dir) {
 
 // Written last: the authority that stands for the whole directory.
 absl::Status MakeKeys(const std::string& keys_dir, const std::string& name, int64_t now_ms) {
-  RETURN_IF_ERROR(common::MakeDirectories(keys_dir, 0700));
+  RETURN_IF_ERROR(common::MakePrivateDirectory(keys_dir));
   const identity::Authority made = identity::Authority::Create(name, now_ms);
   RETURN_IF_ERROR(common::WriteFileDurably(
       keys_dir + "/secrets.key", common::ToHex(identity::RandomBytes(kSealKeyBytes)) + "\n"));
@@ -156,7 +157,7 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Found(const Founding& founding
     return NotUsable(StrCat("the keys in ", keys_dir, " are not those of ", founding.name),
                      StrCat("they are the cluster ", authority.cluster(), "'s"));
   }
-  RETURN_IF_ERROR(common::MakeDirectories(founding.data_dir));
+  RETURN_IF_ERROR(common::MakePrivateDirectory(founding.data_dir));
   RETURN_IF_ERROR(WriteClusterFile(
       path, {.name = founding.name, .keys_dir = keys_dir, .host_names = founding.host_names}));
   return Open(founding.data_dir, keys_dir, now_ms);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "common/private_directory.h"
 #include "gtest/gtest.h"
 
 namespace muster::common {
@@ -48,6 +49,24 @@ TEST_F(Files, OfTwoThatCreateAFileOneDoesAndItsContentStays) {
   EXPECT_TRUE(absl::IsAlreadyExists(CreateFileDurably(Path("record"), "second")));
   EXPECT_EQ(ReadFile(Path("record")).value(), "first");
   EXPECT_EQ(ListDirectory(directory_).value(), std::vector<std::string>{"record"});
+}
+
+TEST_F(Files, OfAPrivateDirectoryTheWayToItStaysOpenWhateverTheUmask) {
+  const auto mode_of = [this](const std::string& name) {
+    struct stat info {};
+    return stat(Path(name).c_str(), &info) == 0 ? info.st_mode & 07777 : 0u;
+  };
+  ASSERT_EQ(mkdir(Path("there").c_str(), 0700), 0);
+  const mode_t before = umask(0077);
+  for (const char* path : {"there/a/b/own", "there/c/own/"})
+    EXPECT_TRUE(MakePrivateDirectory(Path(path)).ok()) << path;
+  EXPECT_TRUE(MakePrivateDirectory(Path("there/a/b/own")).ok()) << "again";
+  umask(before);
+  EXPECT_EQ(mode_of("there"), 0700u) << "what is there stays";
+  for (const char* above : {"there/a", "there/a/b", "there/c"}) EXPECT_EQ(mode_of(above), 0711u);
+  for (const char* own : {"there/a/b/own", "there/c/own"}) EXPECT_EQ(mode_of(own), 0700u) << own;
+  ASSERT_TRUE(WriteFileDurably(Path("file"), "").ok());
+  EXPECT_FALSE(MakePrivateDirectory(Path("file/below/own")).ok());
 }
 
 TEST_F(Files, ADurableWriteIsPrivateByDefault) {

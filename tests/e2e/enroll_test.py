@@ -105,6 +105,14 @@ class Joining(EnrollCase):
                 env={**self.env, "SUDO_USER": sudo_user}, check=True, capture_output=True, text=True)
             self.assertIn(f"you are its administrator {named}:", done.stdout)
 
+    def test_init_lets_others_pass_to_what_lies_beside_its_directories(self):
+        made = self.path("srv")
+        subprocess.run([COORDINATOR, "init", "--data-dir", f"{made}/muster/data", "--keys-dir", f"{made}/secret/keys",
+                        "--name", "lab"], env=self.env, check=True, capture_output=True)
+        modes = {path: stat.S_IMODE(os.stat(os.path.join(made, path)).st_mode)
+                 for path in (".", "muster", "muster/data", "secret", "secret/keys")}
+        self.assertEqual(modes, {".": 0o711, "muster": 0o711, "muster/data": 0o700, "secret": 0o711, "secret/keys": 0o700})
+
     def test_a_worker_is_told_why_a_coordinator_of_another_kind_does_not_take_it(self):
         cluster = self.secured()
         joined = self.join(self.token(cluster, "worker"), "node1")

@@ -35,12 +35,18 @@ size_t FairShare::Of(std::string_view caller) const {
   return found == callers_.end() ? 0 : found->second;
 }
 
-std::optional<std::string> FairShare::WhoYields(std::string_view caller) const {
+std::optional<std::string> FairShare::WhoHasMost() const {
   const auto most =
       std::max_element(callers_.begin(), callers_.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == callers_.end() || most->second < Of(caller) + 2) return std::nullopt;
+  if (most == callers_.end()) return std::nullopt;
   return most->first;
+}
+
+std::optional<std::string> FairShare::WhoYields(std::string_view caller) const {
+  std::optional<std::string> most = WhoHasMost();
+  if (!most.has_value() || Of(*most) < Of(caller) + 2) return std::nullopt;
+  return most;
 }
 
 struct FairPlaces::State {

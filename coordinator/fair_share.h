@@ -42,6 +42,8 @@ class FairShare {
   size_t Of(std::string_view caller) const;
   // Of all, without what is beyond their limits.
   size_t taken() const { return taken_; }
+  // Nothing: nobody has anything.
+  std::optional<std::string> WhoHasMost() const;
   // Who has most, if it would still have as much as this caller after one went over to it.
   std::optional<std::string> WhoYields(std::string_view caller) const;
 

@@ -22,7 +22,11 @@ namespace {
 using common::StrAppend;
 using common::StrCat;
 
-constexpr uint32_t kEventsMissedMax = 1'000'000;
+// Of those that were missed, at a time: an event may be large.
+constexpr uint64_t kEventsAtOnce = 256;
+// While more events of ours are on their way to the journal, catching up waits for it, a while.
+constexpr size_t kReportedMost = 1'000;
+constexpr std::chrono::milliseconds kJournalPause{20};
 constexpr std::chrono::seconds kStoreAgainAfter{5};
 // A worker kills a command after a minute, and may have others to run first.
 constexpr std::chrono::seconds kAnsweredWithin{90};
@@ -82,20 +86,19 @@ absl::Status Notifier::Load() {
     const auto known = ParseLine(common::FromAbsl(line));
     if (words.size() == 2 && words[0] == "cursor" && absl::SimpleAtoi(words[1], &cursor_)) {
       has_cursor_ = true;
-    } else if (known.has_value() && pending_.size() < kPendingMax) {
-      if (pending_.try_emplace(known->first, Pending{.since_ms = known->second}).second)
-        left_.push_back(known->first);
+    } else if (known.has_value()) {
+      if (pending_.Add(known->first, "", known->second)) left_.push_back(known->first);
     } else {
       common::LogWarning(StrCat("a line of ", options_.path, " is not understood and skipped"));
     }
   }
-  untried_ = pending_.size();
+  untried_ = left_.size();
   return absl::OkStatus();
 }
 
 void Notifier::Save() {
   std::string text = StrCat("cursor ", cursor_, "\n");
-  for (const auto& [delivery, pending] : pending_)
+  for (const auto& [delivery, pending] : pending_.all())
     StrAppend(&text, LineOf(delivery, pending.since_ms), "\n");
   const absl::Status saved = common::WriteFileDurably(options_.path, text);
   // What was delivered since the last save is delivered again after a crash: at least once.
@@ -103,33 +106,63 @@ void Notifier::Save() {
 }
 
 void Notifier::CatchUp(uint64_t until) {
+  newest_ = std::max(newest_, until);
   if (!has_cursor_) {
     has_cursor_ = true;
     cursor_ = std::max(cursor_, until);
-    Save();
-  } else {
-    // A restored database may end before the event that was looked at last.
-    cursor_ = std::min(cursor_, until);
-    const absl::StatusOr<std::vector<v1::Event>> missed =
-        index_.Events({.after = cursor_, .until = until, .newest = kEventsMissedMax});
-    if (!missed.ok()) {
-      keeper_.PostAfter(kStoreAgainAfter, [this, until] { CatchUp(until); });
-      return;
-    }
-    TakeEvents(*missed);
+    return EndCatchingUp();
   }
+  // A restored database may end before the event that was looked at last.
+  cursor_ = std::min(cursor_, until);
+  KnowOwnersOfLeft();
+  TakeMissed(until);
+}
+
+// Some events at a time: years of them may have been missed.
+void Notifier::TakeMissed(uint64_t until) {
+  if (stopping_) return;
+  if (cursor_ >= until) return EndCatchingUp();
+  if (pending_.Reported() > kReportedMost)
+    return keeper_.PostAfter(kJournalPause, [this, until] { TakeMissed(until); });
+  const uint64_t to = std::min(until, cursor_ + kEventsAtOnce);
+  const absl::StatusOr<std::vector<v1::Event>> missed =
+      index_.Events({.after = cursor_, .until = to, .newest = kEventsAtOnce});
+  if (!missed.ok())
+    return keeper_.PostAfter(kStoreAgainAfter, [this, until] { TakeMissed(until); });
+  TakeEvents(*missed);
+  cursor_ = to;
+  keeper_.Post([this, until] { TakeMissed(until); });
+}
+
+void Notifier::EndCatchingUp() {
+  has_caught_up_ = true;
+  cursor_ = std::max(cursor_, newest_);
+  Save();
   for (const Delivery& delivery : std::exchange(left_, {})) Try(delivery);
+  GiveUpExcess();
+}
+
+// So that each takes its owner's place, and nobody else's is given up for it.
+void Notifier::KnowOwnersOfLeft() {
+  for (const Delivery& delivery : left_) {
+    if (!delivery.IsEnd()) continue;
+    const absl::StatusOr<std::optional<v1::JobRecord>> record = index_.Find(delivery.job);
+    if (record.ok() && record->has_value()) pending_.SetOwner(delivery, (*record)->owner());
+  }
 }
 
 void Notifier::TakeEvents(const std::vector<v1::Event>& events) {
-  const size_t before = pending_.size();
+  const size_t before = pending_.all().size();
   for (const v1::Event& event : events) {
-    cursor_ = std::max(cursor_, event.seq());
+    newest_ = std::max(newest_, event.seq());
     if (IsEnd(event)) TakeEnd(event.job(), event.job_state_changed().to());
     if (event.has_finding_noticed()) TakeFinding(event);
     if (event.has_notified()) TakeNotified(event);
   }
-  if (pending_.size() != before) Save();
+  GiveUpExcess();
+  // Until then the file must lead the next start to what this one has not come to.
+  if (has_caught_up_) cursor_ = std::max(cursor_, newest_);
+  if (pending_.all().size() != before) Save();
 }
 
 void Notifier::TakeEnd(uint64_t job, v1::JobState state) {
@@ -141,7 +174,7 @@ void Notifier::TakeEnd(uint64_t job, v1::JobState state) {
   if (!record->has_value()) return;
   for (int i = 0; i < (*record)->spec().notify_size(); ++i) {
     if (Wants((*record)->spec().notify(i), state))
-      Add({.job = job, .entry = static_cast<uint32_t>(i)});
+      Add({.job = job, .entry = static_cast<uint32_t>(i)}, (*record)->owner());
   }
 }
 
@@ -150,26 +183,32 @@ void Notifier::TakeFinding(const v1::Event& event) {
     Add({.job = event.job(),
          .entry = entry,
          .finding = event.finding_noticed().finding().code(),
-         .attempt = event.attempt()});
+         .attempt = event.attempt()},
+        "");
   }
 }
 
 void Notifier::TakeNotified(const v1::Event& event) {
-  Drop({.job = event.job(),
+  Forget({.job = event.job(),
         .entry = event.notified().entry(),
         .finding = event.notified().finding(),
         .attempt = event.attempt()});
 }
 
-void Notifier::Add(const Delivery& delivery) {
-  if (pending_.size() == kPendingMax) {
-    common::LogWarning(
-        StrCat("job=", delivery.job, ": not notified: ", kPendingMax, " others wait"));
-    return;
-  }
-  if (!pending_.try_emplace(delivery, Pending{.since_ms = clock_.Read().wall_ms}).second) return;
+void Notifier::Add(const Delivery& delivery, const std::string& owner) {
+  if (!pending_.Add(delivery, owner, clock_.Read().wall_ms)) return;
   ++untried_;
   keeper_.Post([this, delivery] { Try(delivery); });
+}
+
+void Notifier::GiveUpExcess() {
+  while (const std::optional<Backlog::Excess> excess = pending_.FindExcess()) {
+    const std::string whose =
+        excess->owner.empty() ? std::string("one owner's") : StrCat(excess->owner, "'s");
+    Report(excess->delivery,
+           StrCat("it was given up: more than ", pending_.most(), " messages wait for receivers, ",
+                  excess->of_owner, " of them ", whose));
+  }
 }
 
 void Notifier::TryLater(const Delivery& delivery, std::chrono::milliseconds pause) {
@@ -177,8 +216,8 @@ void Notifier::TryLater(const Delivery& delivery, std::chrono::milliseconds paus
 }
 
 void Notifier::Try(const Delivery& delivery) {
-  const auto pending = pending_.find(delivery);
-  if (pending == pending_.end() || pending->second.reported || stopping_) return;
+  const Pending* pending = pending_.Find(delivery);
+  if (pending == nullptr || pending->reported || stopping_) return;
   if (delivery.IsEnd()) return TryFinished(delivery);
   loop_->Ask(
       [this, delivery](const LoopView& view) -> std::function<void()> {
@@ -204,7 +243,9 @@ void Notifier::TryFinished(const Delivery& delivery) {
 }
 
 void Notifier::TryWith(const Delivery& delivery, const v1::JobRecord& job) {
-  if (!pending_.contains(delivery)) return;
+  pending_.SetOwner(delivery, job.owner());
+  const Pending* pending = pending_.Find(delivery);
+  if (pending == nullptr || pending->reported) return;
   if (static_cast<uint32_t>(job.spec().notify_size()) <= delivery.entry) return Drop(delivery);
   const bool is_command = !job.spec().notify(static_cast<int>(delivery.entry)).command().empty();
   is_command ? TryRun(delivery, job) : TryPost(delivery, job);
@@ -216,14 +257,30 @@ void Notifier::TryPost(const Delivery& delivery, const v1::JobRecord& job) {
   request->may_call = [this, host = request->url.host](const sockaddr* address) {
     return CheckMayCall(host, address, options_.allowed);
   };
-  posts_.Post([this, delivery, request = *std::move(request)] {
-    const absl::StatusOr<common::HttpResponse> called = CallHttp(request, stopping_);
-    absl::StatusOr<int> answer =
-        called.ok() ? absl::StatusOr<int>(called->status) : called.status();
-    keeper_.Post([this, delivery, host = request.url.Authority(), answer = std::move(answer)] {
-      Posted(delivery, host, answer);
+  turns_.Add({.delivery = delivery, .owner = job.owner(), .call = *std::move(request)});
+  Post();
+}
+
+void Notifier::Post() {
+  while (std::optional<PostTurns::Post> next = turns_.Next()) {
+    Pending* pending = pending_.Find(next->delivery);
+    if (pending == nullptr || pending->reported) {  // given up while it waited for its turn
+      turns_.End(next->owner, next->Receiver());
+      continue;
+    }
+    pending->is_posting = true;
+    posts_.Post([this, post = *std::move(next)] {
+      const absl::StatusOr<common::HttpResponse> called = CallHttp(post.call, stopping_);
+      absl::StatusOr<int> answer =
+          called.ok() ? absl::StatusOr<int>(called->status) : called.status();
+      keeper_.Post([this, delivery = post.delivery, owner = post.owner, host = post.Receiver(),
+                    answer = std::move(answer)] {
+        turns_.End(owner, host);
+        Posted(delivery, host, answer);
+        Post();
+      });
     });
-  });
+  }
 }
 
 void Notifier::CountTry(Pending& pending) {
@@ -232,9 +289,10 @@ void Notifier::CountTry(Pending& pending) {
 
 void Notifier::Posted(const Delivery& delivery, const std::string& host,
                       const absl::StatusOr<int>& answer) {
-  const auto found = pending_.find(delivery);
-  if (found == pending_.end() || absl::IsCancelled(answer.status())) return;
-  Pending& pending = found->second;
+  Pending* const found = pending_.Find(delivery);
+  if (found == nullptr || absl::IsCancelled(answer.status())) return;
+  Pending& pending = *found;
+  pending.is_posting = false;
   CountTry(pending);
   if (answer.ok() && IsDelivered(*answer)) return Drop(delivery);
   const std::string why =
@@ -255,8 +313,7 @@ void Notifier::TryRun(const Delivery& delivery, const v1::JobRecord& job) {
   if (!run.ok()) return Drop(delivery);
   std::vector<std::string> nodes = NodesToRunOn(job);
   if (nodes.empty()) return Report(delivery, "the command did not run: the job never had a node");
-  if (const auto found = pending_.find(delivery); found != pending_.end())
-    found->second.nodes = nodes;
+  if (Pending* const found = pending_.Find(delivery); found != nullptr) found->nodes = nodes;
   loop_->Ask(
       [this, delivery, nodes = std::move(nodes),
        run = std::make_shared<const v1::RunNotify>(*std::move(run))](
@@ -281,22 +338,21 @@ void Notifier::TryRun(const Delivery& delivery, const v1::JobRecord& job) {
 }
 
 void Notifier::Asked(const Delivery& delivery, const std::string& node, bool any_left) {
-  const auto found = pending_.find(delivery);
-  if (found == pending_.end() || found->second.reported) return;  // the answer was faster
+  Pending* const found = pending_.Find(delivery);
+  if (found == nullptr || found->reported) return;  // the answer was faster
   if (node.empty() && !any_left) {
     return Report(delivery, "the command did not run: none of the job's nodes is registered now");
   }
   if (node.empty()) return RunAgain(delivery, "none of the job's nodes is connected");
-  keeper_.PostAfter(kAnsweredWithin, [this, delivery, node, asked = ++found->second.asked] {
-    const auto waiting = pending_.find(delivery);
-    if (waiting == pending_.end() || waiting->second.reported || waiting->second.asked != asked)
-      return;
+  keeper_.PostAfter(kAnsweredWithin, [this, delivery, node, asked = ++found->asked] {
+    const Pending* waiting = pending_.Find(delivery);
+    if (waiting == nullptr || waiting->reported || waiting->asked != asked) return;
     RunAgain(delivery, StrCat(node, " did not answer"));
   });
 }
 
 void Notifier::RunAgain(const Delivery& delivery, const std::string& why) {
-  Pending& pending = pending_.at(delivery);
+  Pending& pending = *pending_.Find(delivery);
   CountTry(pending);
   if (IsCommandGivenUp(clock_.Read().wall_ms - pending.since_ms, pending.tries))
     return Report(delivery, StrCat("the command was given up: ", why));
@@ -305,8 +361,9 @@ void Notifier::RunAgain(const Delivery& delivery, const std::string& why) {
 
 void Notifier::Answered(v1::NotifyEnded ended) {
   keeper_.Post([this, ended = std::move(ended)] {
-    for (auto each = pending_.lower_bound({.job = ended.job()});
-         each != pending_.end() && each->first.job == ended.job(); ++each) {
+    const auto& all = pending_.all();
+    for (auto each = all.lower_bound({.job = ended.job()});
+         each != all.end() && each->first.job == ended.job(); ++each) {
       if (NameOf(options_.cluster_id, each->first) != ended.delivery()) continue;
       const std::vector<std::string>& asked = each->second.nodes;
       if (std::find(asked.begin(), asked.end(), ended.node()) == asked.end()) {
@@ -315,7 +372,7 @@ void Notifier::Answered(v1::NotifyEnded ended) {
                                                         " from ", common::Printable(ended.node()),
                                                         " was ignored: it was not asked")});
       }
-      CountTry(each->second);
+      CountTry(*pending_.Find(each->first));
       const std::string how = ended.problem().empty()
                                   ? " exited with 0"
                                   : StrCat(" failed: ", common::Printable(ended.problem()));
@@ -327,8 +384,7 @@ void Notifier::Answered(v1::NotifyEnded ended) {
 
 void Notifier::Report(const Delivery& delivery, const std::string& outcome,
                       const std::string& output) {
-  const auto found = pending_.find(delivery);
-  if (found == pending_.end() || std::exchange(found->second.reported, true)) return;
+  if (!pending_.MarkReported(delivery)) return;
   NotifiedInput input{.job = delivery.job, .attempt = delivery.attempt, .notified = {}};
   input.notified.set_entry(delivery.entry);
   input.notified.set_finding(delivery.finding);
@@ -338,11 +394,15 @@ void Notifier::Report(const Delivery& delivery, const std::string& outcome,
   loop_->Say(std::move(input));
 }
 
+void Notifier::Forget(const Delivery& delivery) {
+  const Pending* found = pending_.Find(delivery);
+  if (found == nullptr) return;
+  if (found->tries == 0) --untried_;
+  pending_.Erase(delivery);
+}
+
 void Notifier::Drop(const Delivery& delivery) {
-  const auto found = pending_.find(delivery);
-  if (found == pending_.end()) return;
-  if (found->second.tries == 0) --untried_;
-  pending_.erase(found);
+  Forget(delivery);
   Save();
 }
 

@@ -4,15 +4,14 @@
 // It follows the events of the journal. What is still to be delivered, and up to which event it has
 // looked, is in one small file; after a restart it continues from there. Commands run on a worker;
 // how they ended, and which webhooks were given up, becomes an event of the job, and only that event
-// ends the delivery. One thread keeps that state, two others wait for receivers; the control loop
-// only enqueues.
+// ends the delivery. One thread keeps that state, others wait for receivers, which owners share; the
+// control loop only enqueues.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,7 +20,9 @@
 #include "common/clock.h"
 #include "coordinator/control_loop.h"
 #include "coordinator/notify/address.h"
+#include "coordinator/notify/backlog.h"
 #include "coordinator/notify/delivery.h"
+#include "coordinator/notify/post_turns.h"
 #include "coordinator/stores/job_index.h"
 #include "coordinator/work_pool.h"
 #include "muster/v1/worker_service.pb.h"
@@ -53,28 +54,30 @@ class Notifier {
   size_t Untried() const { return untried_; }
 
  private:
-  struct Pending {
-    int64_t since_ms = 0;  // wall clock: a restart does not begin the day anew
-    int tries = 0;
-    uint64_t asked = 0;              // how often a node was asked to run it
-    std::vector<std::string> nodes;  // those that may have been asked
-    bool reported = false;           // over; its event is on the way to the journal
-  };
+  using Pending = Backlog::Pending;
 
   absl::Status Load();
   void Save();
   // All on the keeper's thread. What happened between the last run of the coordinator and event
-  // `until`, then what that run left.
+  // `until`, some events at a time, then what that run left.
   void CatchUp(uint64_t until);
+  void TakeMissed(uint64_t until);
+  void EndCatchingUp();
+  void KnowOwnersOfLeft();
+  // What is beyond what may wait.
+  void GiveUpExcess();
   void TakeEvents(const std::vector<v1::Event>& events);
   void TakeEnd(uint64_t job, v1::JobState state);
   void TakeFinding(const v1::Event& event);
   void TakeNotified(const v1::Event& event);
-  void Add(const Delivery& delivery);
+  // `owner`: of the job; empty: it is not known yet.
+  void Add(const Delivery& delivery, const std::string& owner);
   void Try(const Delivery& delivery);
   void TryFinished(const Delivery& delivery);
   void TryWith(const Delivery& delivery, const v1::JobRecord& job);
   void TryPost(const Delivery& delivery, const v1::JobRecord& job);
+  // Calls receivers as long as there are threads for them.
+  void Post();
   void Posted(const Delivery& delivery, const std::string& host, const absl::StatusOr<int>& answer);
   void TryRun(const Delivery& delivery, const v1::JobRecord& job);
   // `node` is running it; empty: none is connected, and with `any_left` one may come back.
@@ -85,19 +88,24 @@ class Notifier {
   // It is over: an event of the job, which then drops it.
   void Report(const Delivery& delivery, const std::string& outcome, const std::string& output = "");
   void Drop(const Delivery& delivery);
+  // The same; the caller saves.
+  void Forget(const Delivery& delivery);
 
   const Options options_;
   JobIndex& index_;
   const common::Clock& clock_;
   ControlLoop* loop_ = nullptr;  // set by Start
-  std::map<Delivery, Pending> pending_;
+  Backlog pending_{kPendingMax};
+  PostTurns turns_;
   std::vector<Delivery> left_;  // by the last run, until it has caught up
   uint64_t cursor_ = 0;         // of the last event that was looked at
+  uint64_t newest_ = 0;         // the same; ahead of the cursor until it has caught up
   bool has_cursor_ = false;
+  bool has_caught_up_ = false;
   std::atomic<size_t> untried_{0};
   std::atomic<bool> stopping_{false};
   WatchToken token_;
-  WorkPool posts_{2};
+  WorkPool posts_{PostTurns::kAtOnce};
   WorkPool keeper_{1};
 };
 

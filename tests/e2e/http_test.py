@@ -122,6 +122,12 @@ class HttpCase(Case):
         self.assertEqual((again.status, again.headers["Set-Cookie"]), (401, None), "the link works once")
         return cookie.split(";")[0], answer.headers["Refresh"].split("url=")[1]
 
+    def cookie_of(self, principal):
+        """A session as the coordinator signs it, of another than everybody on this machine."""
+        name, until, holder = f"muster_{self.address.rsplit(':', 1)[1]}", int(time.time()) + 600, f"{principal} "
+        signed = hmac.new(self.token.encode(), f"muster-session {name} {until} {holder}".encode(), "sha256").hexdigest()
+        return f"{name}={until}.{signed}.{holder.encode().hex()}"
+
 
 class Security(HttpCase):
     def test_each_check_and_what_it_gets(self):
@@ -503,12 +509,6 @@ class Limits(HttpCase):
         finally:
             for each in waiting:
                 each.close()
-
-    def cookie_of(self, principal):
-        """A session as the coordinator signs it, of another than everybody on this machine."""
-        name, until, holder = f"muster_{self.address.rsplit(':', 1)[1]}", int(time.time()) + 600, f"{principal} "
-        signed = hmac.new(self.token.encode(), f"muster-session {name} {until} {holder}".encode(), "sha256").hexdigest()
-        return f"{name}={until}.{signed}.{holder.encode().hex()}"
 
     def send_from(self, source, head, body=b""):
         """The socket, of another address of loopback, and the status of what comes first; 0: the server closed it."""

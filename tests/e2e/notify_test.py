@@ -1,17 +1,20 @@
 """What a job's `notify` tells of its end and its findings: at least once; webhooks signed and only where they may go,
 commands on the job's node."""
+import contextlib
 import hashlib
 import hmac
 import http.server
 import json
 import os
 import shutil
+import socket
 import ssl
 import subprocess
 import threading
 
 import harness
 from harness import Case, need
+from http_test import HttpCase
 
 
 class Receiver:
@@ -261,6 +264,47 @@ class Notify(Case):
             file.write("command: [x]\nnotify: [{webhook: \"https://a/\", secret_env: NOT_SET}]\n")
         done = self.private().jobctl("validate", self.path("job.yaml"), check=False)
         self.assert_error(done, "NOT_SET, which is not in the job's environment", code=6)
+
+
+class Shares(HttpCase):
+    def hooked(self, cookie, urls):
+        """Submits a job of the session's user that is over at once and has these webhooks."""
+        spec = {"command": ["true"], "workdir": self.directory, "shape": {"processes": 1, "device": {"kind": "cpu"}},
+                "notify": [{"webhook": url} for url in urls]}
+        answer = self.ask("POST", "/api/v1/Submit", {"Cookie": cookie, "Origin": self.address}, {"spec": spec})
+        self.assertEqual(answer.status, 200, answer.body)
+
+    def test_silent_receivers_of_one_owner_delay_nobody_elses(self):
+        cluster = self.cluster(coordinator_args=("--http", "127.0.0.1:0", "--notify-allow", "127.0.0.1"))
+        self.look_at(cluster, os.path.join(cluster.directory, "data"))
+        silent, called = [socket.create_server(("127.0.0.1", 0)) for _ in range(24)], []
+        for each in silent:
+            each.setblocking(False)
+            self.addCleanup(each.close)
+
+        def waiting():
+            """Calls of these receivers that go on; a call that was given up has ended its connection."""
+            for each in silent:
+                with contextlib.suppress(BlockingIOError):
+                    called.append(each.accept()[0])
+                    self.addCleanup(called[-1].close)
+            count = 0
+            for each in called:
+                each.setblocking(False)
+                try:
+                    while each.recv(4096):
+                        pass
+                except BlockingIOError:
+                    count += 1
+            return count
+        for at in range(0, 24, 8):
+            self.hooked(self.cookie_of("peer:127.0.0.2"),
+                        [f"http://127.0.0.1:{each.getsockname()[1]}/" for each in silent[at:at + 8]])
+        harness.wait_until(lambda: waiting() == 2, "the first two are called")
+        receiver = Receiver(self)
+        self.hooked(self.cookie_of("peer:127.0.0.3"), [f"http://127.0.0.1:{receiver.port}/"])
+        harness.wait_until(lambda: receiver.requests, "the other owner's receiver is called")
+        self.assertLessEqual(waiting(), 2)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,55 @@
+// Which webhook is called next: receivers may stay silent for as long as a call takes, so nobody's may
+// take all threads. Owners take turns, and of one owner its receivers; so many calls go on at once in
+// all, of an owner, to a receiver, and of an owner to one receiver. Pure; the keeper's thread.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <list>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "coordinator/fair_share.h"
+#include "coordinator/http_call.h"
+#include "coordinator/notify/delivery.h"
+
+namespace muster::coordinator {
+
+class PostTurns {
+ public:
+  static constexpr size_t kAtOnce = 8;
+  static constexpr size_t kOfOwner = 2;
+  static constexpr size_t kToReceiver = 4;
+  static constexpr size_t kOfOwnerToReceiver = 1;
+
+  struct Post {
+    Delivery delivery;
+    std::string owner;
+    HttpCall call;
+    std::string Receiver() const { return call.url.Authority(); }
+  };
+  void Add(Post post);
+  // One that may begin now, and counts from here on until End; nothing: none may.
+  std::optional<Post> Next();
+  void End(const std::string& owner, const std::string& receiver);
+
+ private:
+  struct Lane {
+    std::string receiver;
+    std::deque<Post> posts;  // never empty
+  };
+  struct Owner {
+    std::string name;
+    std::list<Lane> lanes;  // never empty; the next one first
+  };
+  bool MayBegin(const std::string& owner, const std::string& receiver) const;
+
+  std::list<Owner> owners_;  // the next one first
+  FairShare of_owners_{{.most = kAtOnce, .of_one = kOfOwner}};
+  std::map<std::string, size_t> to_receivers_;
+  std::map<std::pair<std::string, std::string>, size_t> of_owners_to_receivers_;
+};
+
+}  // namespace muster::coordinator

@@ -10,9 +10,9 @@ namespace muster::coordinator {
 namespace {
 
 // What an event needs to be there.
-enum class Needs { kNothing, kJob, kAttempt, kPart, kNode };
+enum class Premise { kNothing, kJob, kAttempt, kPart, kNode };
 
-Needs NeedsOf(const v1::Event& event) {
+Premise PremiseOf(const v1::Event& event) {
   switch (event.what_case()) {
     case v1::Event::kJobSubmitted:
     case v1::Event::kNodeRegistered:
@@ -21,7 +21,7 @@ Needs NeedsOf(const v1::Event& event) {
     case v1::Event::kPartSilence:
     case v1::Event::kNotified:
     case v1::Event::WHAT_NOT_SET:
-      return Needs::kNothing;
+      return Premise::kNothing;
     case v1::Event::kAttemptStarted:
     case v1::Event::kStopRequested:
     case v1::Event::kJobStateChanged:
@@ -33,11 +33,11 @@ Needs NeedsOf(const v1::Event& event) {
     case v1::Event::kJobReleased:
     case v1::Event::kSignalSent:
     case v1::Event::kFindingNoticed:
-      return Needs::kJob;
+      return Premise::kJob;
     case v1::Event::kMasterPortHeld:
     case v1::Event::kAttemptEnded:
     case v1::Event::kPartAge:
-      return Needs::kAttempt;
+      return Premise::kAttempt;
     case v1::Event::kPartReady:
     case v1::Event::kPartPreparing:
     case v1::Event::kPartLaunched:
@@ -45,13 +45,13 @@ Needs NeedsOf(const v1::Event& event) {
     case v1::Event::kPartEnded:
     case v1::Event::kCheckpointFailed:
     case v1::Event::kPartVersions:
-      return Needs::kPart;
+      return Premise::kPart;
     case v1::Event::kNodeStateChanged:
     case v1::Event::kNodeContact:
     case v1::Event::kNodeRemoved:
-      return Needs::kNode;
+      return Premise::kNode;
   }
-  return Needs::kNothing;
+  return Premise::kNothing;
 }
 
 bool HasRanks(v1::JobState state) {
@@ -140,13 +140,13 @@ absl::Status CheckSnapshot(const v1::Snapshot& snapshot) {
 }
 
 absl::Status CheckEvent(const ClusterState& state, const v1::Event& event) {
-  const Needs needs = NeedsOf(event);
-  if (needs == Needs::kNode) return CheckNode(state, event);
+  const Premise premise = PremiseOf(event);
+  if (premise == Premise::kNode) return CheckNode(state, event);
   if (event.has_job_submitted() && event.job_submitted().record().state() != v1::JOB_STATE_QUEUED) {
     return Misfit(event, absl::StrCat("job ", event.job_submitted().record().id(),
                                       " was submitted in a state other than QUEUED"));
   }
-  if (needs == Needs::kNothing) return absl::OkStatus();
+  if (premise == Premise::kNothing) return absl::OkStatus();
   const auto found = state.jobs.find(event.job());
   if (found == state.jobs.end()) {
     return Misfit(event, absl::StrCat("there is no job ", event.job()));
@@ -157,11 +157,11 @@ absl::Status CheckEvent(const ClusterState& state, const v1::Event& event) {
   if (event.has_checkpoint_removed() && TakesWhatItStartsFrom(job, event.checkpoint_removed())) {
     return Misfit(event, absl::StrCat("job ", job.id(), " is starting from the checkpoint"));
   }
-  if (needs == Needs::kJob) return absl::OkStatus();
+  if (premise == Premise::kJob) return absl::OkStatus();
   if (!HasPart(job)) {
     return Misfit(event, absl::StrCat("job ", job.id(), " has no attempt"));
   }
-  if (needs == Needs::kPart && FindPart(*job.attempts().rbegin(), event.node()) == nullptr) {
+  if (premise == Premise::kPart && FindPart(*job.attempts().rbegin(), event.node()) == nullptr) {
     return Misfit(event, absl::StrCat("node ", common::Printable(event.node()),
                                       " has no part in job ", job.id(), "'s attempt"));
   }

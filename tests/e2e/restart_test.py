@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+import socket
 import time
 
 import harness
@@ -43,6 +44,25 @@ class Restarts(Case):
         record = cluster.wait_for(job, FAILED)
         self.assertRegex(record.reason, r"SIGSEGV|signal 11")
         self.assertEqual(record.exit_code, 139)
+
+    def test_ports_that_others_use_up_cost_no_restart(self):
+        taken = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+        port = taken.getsockname()[1]
+        cluster = harness.Cluster(self).start()
+        for node in ("node1", "node2"):
+            cluster.add_worker(node, args=("--port-range", f"{port}-{port}"))
+        # Ranks on one node take another port.
+        alone = cluster.submit("-n", "1", "--", "sh", "-c", f'echo "$MASTER_PORT"; test "$MASTER_PORT" != {port}')
+        self.assertEqual(cluster.wait_for(alone, SUCCEEDED).next_attempt, 1)
+        # Between nodes a firewall may let only the range through.
+        spread = cluster.submit("-n", "4", "--", "true")
+        wait_until(lambda: cluster.api.record(spread).next_attempt >= 2, "a second attempt")
+        record = cluster.wait_for(spread, harness.RESTARTING)
+        self.assertIn(f"no 1 ports free in {port}-{port}", record.reason)
+        self.assertRegex(record.reason, r"restarts in \d+ s, .*\(this uses up no restart\)")
+        taken.close()
+        record = cluster.wait_for(spread, SUCCEEDED)
+        self.assertEqual((record.node_losses, record.failures), (0, 0))
 
     def test_exit_code_93_is_never_retried(self):
         cluster = self.cluster()

@@ -40,6 +40,14 @@ absl::Status ControlLoop::Recover() {
     return ReplayEvent(state_, event, now);
   };
   RETURN_IF_ERROR(journal_.Replay(sink));
+  if (const absl::Status sound = CheckReplayed(state_); !sound.ok()) {
+    return common::MakeProblem(
+        absl::StatusCode::kDataLoss,
+        {.code = "JC1602",
+         .what = common::StrCat("the journal in ", journal_.Place(), " is damaged"),
+         .why = common::MessageOf(sound),
+         .fix = "restore the data directory from a backup"});
+  }
   for (const auto& [id, job] : state_.jobs) {
     live_names_[job.name()] = id;
     names_of_live_[id] = job.name();

@@ -53,6 +53,12 @@ bool StoppedItself(const v1::AttemptStatus& status) {
   return status.failure_cause() == v1::STOP_CAUSE_NODE_LOST && !status.failure().empty();
 }
 
+// A cause that this version does not know, from a newer worker or a broken one, is none.
+v1::StopCause CauseOf(const v1::AttemptStatus& status) {
+  return v1::StopCause_IsValid(status.failure_cause()) ? status.failure_cause()
+                                                       : v1::STOP_CAUSE_UNSPECIFIED;
+}
+
 // Adds new exits, ordered by the node's monotonic clock. The first failure that we did not cause
 // ourselves is the attempt's culprit.
 void AddExits(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
@@ -194,7 +200,7 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
   if (status.phase() == v1::ATTEMPT_PHASE_ENDED && !status.checkpoints_pending()) {
     decision.facts.push_back(PartEnded(
         job, *attempt, node, status.how_ended().empty() ? "empty" : Said(status.how_ended()),
-        Said(status.failure()), status.failure_cause(), now));
+        Said(status.failure()), CauseOf(status), now));
     if (!part->ready() && status.preparation().ran_setup()) {
       *decision.facts.back().mutable_part_ended()->mutable_preparation() =
           BoundPreparation(*attempt, status.preparation());

@@ -71,8 +71,12 @@ bool LacksWhatItStartsFrom(const v1::JobRecord& job, const v1::Attempt& attempt)
 
 bool IsSound(const v1::JobRecord& job) {
   if (!v1::JobState_IsValid(job.state()) || job.state() == v1::JOB_STATE_UNSPECIFIED) return false;
-  if (HasRanks(job.state()) && !HasPart(job)) return false;
+  if (HasRanks(job.state()) ? !HasPart(job) : LiveAttempt(job) != nullptr) return false;
   return job.attempts().empty() || !LacksWhatItStartsFrom(job, *job.attempts().rbegin());
+}
+
+absl::Status Contradiction(const v1::JobRecord& job) {
+  return absl::DataLossError(absl::StrCat("the record of job ", job.id(), " contradicts itself"));
 }
 
 // Whether the newest attempt is starting from the checkpoint that the event removes.
@@ -111,6 +115,9 @@ absl::Status CheckAttempt(const v1::JobRecord& job, const v1::Event& event) {
   if (attempt.parts().empty()) {
     return Misfit(event, absl::StrCat("the attempt of job ", job.id(), " has no part"));
   }
+  if (job.state() != v1::JOB_STATE_QUEUED || attempt.stopping() || attempt.ended_ms() != 0) {
+    return Misfit(event, absl::StrCat("job ", job.id(), " cannot start an attempt"));
+  }
   if (!LacksWhatItStartsFrom(job, attempt)) return absl::OkStatus();
   return Misfit(event, absl::StrCat("job ", job.id(), " has no checkpoint of step ",
                                     attempt.resume_step(), " to start from"));
@@ -132,9 +139,7 @@ absl::Status CheckSnapshot(const v1::Snapshot& snapshot) {
          .fix = "start the version of muster-coordinator that wrote it"});
   }
   for (const v1::JobRecord& job : snapshot.jobs()) {
-    if (IsSound(job)) continue;
-    return absl::DataLossError(
-        absl::StrCat("the snapshot's record of job ", job.id(), " contradicts itself"));
+    if (!IsSound(job)) return Contradiction(job);
   }
   return absl::OkStatus();
 }
@@ -142,6 +147,10 @@ absl::Status CheckSnapshot(const v1::Snapshot& snapshot) {
 absl::Status CheckEvent(const ClusterState& state, const v1::Event& event) {
   const Premise premise = PremiseOf(event);
   if (premise == Premise::kNode) return CheckNode(state, event);
+  if (event.has_node_registered() && event.node() != event.node_registered().facts().name()) {
+    return Misfit(event, absl::StrCat("node ", common::Printable(event.node()),
+                                      " was registered under another name"));
+  }
   if (event.has_job_submitted() && event.job_submitted().record().state() != v1::JOB_STATE_QUEUED) {
     return Misfit(event, absl::StrCat("job ", event.job_submitted().record().id(),
                                       " was submitted in a state other than QUEUED"));
@@ -179,6 +188,13 @@ absl::Status ReplaySnapshot(ClusterState& state, const v1::Snapshot& snapshot, N
 absl::Status ReplayEvent(ClusterState& state, const v1::Event& event, Now now) {
   if (absl::Status fits = CheckEvent(state, event); !fits.ok()) return fits;
   Apply(state, event, now);
+  return absl::OkStatus();
+}
+
+absl::Status CheckReplayed(const ClusterState& state) {
+  for (const auto& [id, job] : state.jobs) {
+    if (!IsSound(job)) return Contradiction(job);
+  }
   return absl::OkStatus();
 }
 

@@ -11,5 +11,7 @@ namespace muster::coordinator {
 // DATA_LOSS says what does not fit. FAILED_PRECONDITION: a newer version wrote the snapshot.
 absl::Status ReplaySnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now);
 absl::Status ReplayEvent(ClusterState& state, const v1::Event& event, Now now);
+// After the last event. DATA_LOSS names the job that is in a state that no turn leaves behind.
+absl::Status CheckReplayed(const ClusterState& state);
 
 }  // namespace muster::coordinator

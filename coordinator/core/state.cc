@@ -1,12 +1,21 @@
 #include "coordinator/core/state.h"
 
 #include <algorithm>
+#include <string_view>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "common/outputs.h"
 
 namespace muster::coordinator {
+namespace {
+
+// Workers and disks may name values that this version does not know: those have no name.
+std::string Behind(std::string_view prefix, std::string_view name) {
+  return name.size() > prefix.size() ? std::string(name.substr(prefix.size())) : "UNKNOWN";
+}
+
+}  // namespace
 
 bool IsFinal(v1::JobState state) {
   return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
@@ -116,12 +125,10 @@ uint32_t WantedRanks(const v1::Shape& shape) {
   return shape.per_node() * std::max<uint32_t>(shape.min_nodes(), 1);
 }
 
-std::string StateName(v1::JobState state) {
-  return v1::JobState_Name(state).substr(sizeof("JOB_STATE_") - 1);
-}
+std::string StateName(v1::JobState state) { return Behind("JOB_STATE_", v1::JobState_Name(state)); }
 
 std::string NodeStateName(v1::NodeState state) {
-  return v1::NodeState_Name(state).substr(sizeof("NODE_STATE_") - 1);
+  return Behind("NODE_STATE_", v1::NodeState_Name(state));
 }
 
 void LeaveOutExits(v1::Attempt& attempt) {
@@ -132,7 +139,7 @@ void LeaveOutExits(v1::Attempt& attempt) {
 }
 
 std::string CauseName(v1::StopCause cause) {
-  return v1::StopCause_Name(cause).substr(sizeof("STOP_CAUSE_") - 1);
+  return Behind("STOP_CAUSE_", v1::StopCause_Name(cause));
 }
 
 }  // namespace muster::coordinator

@@ -112,6 +112,7 @@ absl::StatusOr<DatabaseContents> ReadContents(const std::string& path) {
     contents.cluster_id = absl::StrFormat("%016x", cluster);
     ClusterState state;
     ASSIGN_OR_RETURN(contents.last_event, ReplayDatabase(*database, path, SinkInto(state)));
+    RETURN_IF_ERROR(CheckReplayed(state));
     ReadLive(state, &contents);
     RETURN_IF_ERROR(ReadFinished(*database, path, &contents));
     RETURN_IF_ERROR(ReadCode(*database, &contents));

@@ -30,6 +30,7 @@ void SimCoordinator::Replay(ClusterState& state, size_t first) const {
   for (size_t i = first; i < durable_.size(); ++i) {
     Fits(coordinator::ReplayEvent(state, durable_[i], Now()));
   }
+  Fits(coordinator::CheckReplayed(state));
   coordinator::TakeFinished(state);
 }
 

@@ -11,6 +11,7 @@
 #include "coordinator/core/replayed.h"
 #include "coordinator/core/timers.h"
 #include "coordinator/core/turn.h"
+#include "coordinator/core/views.h"
 
 namespace muster::coordinator {
 namespace {
@@ -214,6 +215,54 @@ TEST_F(SettleTest, AnEventThatDoesNotFollowFromThoseBeforeItIsRefused) {
   event.mutable_attempt_started()->mutable_attempt()->add_parts()->set_node("a");
   event.mutable_attempt_started()->mutable_attempt()->set_resume_step(7);
   refuse(event);
+}
+
+TEST_F(SettleTest, ACauseThatNoVersionKnowsIsNone) {
+  v1::WorkerMessage ended;
+  v1::AttemptStatus& status = *ended.mutable_attempt_status();
+  status.set_job(1);
+  status.set_phase(v1::ATTEMPT_PHASE_ENDED);
+  status.set_failure("odd");
+  status.set_failure_cause(static_cast<v1::StopCause>(77));
+  Say(std::move(ended));
+  for (const v1::Event& event : journal_) EXPECT_FALSE(DescribeEvent(event).empty());
+  ASSERT_EQ(finished_.size(), 1u);
+  EXPECT_EQ(finished_[0].state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(CauseName(static_cast<v1::StopCause>(77)), "UNKNOWN");
+}
+
+// A disk that flips one bit of a journal: the replay ends with an error, or the coordinator runs.
+TEST_F(SettleTest, NoFlippedBitOfAJournalAbortsTheCoordinator) {
+  SayHalf(7);
+  Take(SignalInput{{}, 1, 10});
+  EndRanks();
+  ASSERT_EQ(finished_.size(), 1u);
+  int refused = 0, taken = 0;
+  for (size_t at = 0; at < journal_.size(); ++at) {
+    const std::string bytes = journal_[at].SerializeAsString();
+    for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+      std::string flipped = bytes;
+      flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
+      v1::Event event;
+      if (!event.ParseFromString(flipped)) continue;
+      ClusterState state;
+      absl::Status fits;
+      for (size_t i = 0; i < journal_.size() && fits.ok(); ++i) {
+        fits = ReplayEvent(state, i == at ? event : journal_[i], now_);
+        // Each event may be the last: the run was killed there.
+        if (!fits.ok() || i < at) continue;
+        if (!CheckReplayed(state).ok()) continue;
+        ClusterState last = state;
+        TakeFinished(last);
+        ResumeAfterReplay(last, now_);
+        const Input tick = TickInput{};
+        TakeTurn(last, {&tick, 1}, {now_.mono_ms + 1'000'000, now_.wall_ms, now_.lived_ms});
+      }
+      ++(fits.ok() ? taken : refused);
+    }
+  }
+  EXPECT_GT(refused, 100);
+  EXPECT_GT(taken, 100);
 }
 
 TEST_F(SettleTest, ASnapshotThatContradictsItselfOrIsOfANewerFormatIsRefused) {

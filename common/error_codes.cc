@@ -456,7 +456,8 @@ constexpr ErrorCode kCodes[] = {
      "page still show their newest values.",
      "Report fewer values or less often; an operator raises --job-metrics-quota."},
     {"JC1626", "a job's file failed",
-     "A file with output or metrics of a job could not be opened, read, written or synced. What was "
+     "A file with output or metrics of a job could not be opened, read, written or synced. What "
+     "was "
      "acknowledged is kept; the rest waits in the spools of its workers and is sent again, after a "
      "second at first, then after up to 64. All other jobs continue.",
      "The message names the file: look at the disk (SMART, the kernel's log), the file's owner and "

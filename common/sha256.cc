@@ -46,8 +46,7 @@ std::string Sha256Hex(std::string_view bytes) {
 }
 
 absl::StatusOr<std::string> Sha256HexOfFile(const std::string& path) {
-  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return ErrnoStatus(StrCat("cannot open ", path));
+  ASSIGN_OR_RETURN(const UniqueFd fd, OpenRegular(path, O_RDONLY));
   Sha256 hash;
   std::vector<char> buffer(1 << 20);
   while (true) {

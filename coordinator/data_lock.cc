@@ -43,7 +43,13 @@ absl::StatusOr<common::UniqueFd> LockDataDirectory(const std::string& path,
                                 " already uses this data directory (", path, " is locked)"),
          .fix = "stop it, or use another --data-dir"});
   }
-  RETURN_IF_ERROR(lock.status());
+  if (!lock.ok()) {
+    return common::MakeProblem(lock.status().code(),
+                               {.code = "JC1601",
+                                .what = "the data directory cannot be locked",
+                                .why = std::string(lock.status().message()),
+                                .fix = "check what lies there, and the directory's owner"});
+  }
   const std::string text = common::StrCat(getpid(), "\n");
   if (ftruncate(lock->get(), 0) != 0 ||
       pwrite(lock->get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {

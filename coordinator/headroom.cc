@@ -17,9 +17,9 @@ namespace muster::coordinator {
 bool Headroom::Reserve() {
   struct stat info {};
   if (stat(path_.c_str(), &info) == 0 && static_cast<uint64_t>(info.st_size) == bytes_) return true;
-  common::UniqueFd fd(open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  if (!fd.valid()) return false;
-  if (posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes_)) == 0) return true;
+  const auto fd = common::OpenRegular(path_, O_WRONLY | O_CREAT | O_NOFOLLOW);
+  if (!fd.ok()) return false;
+  if (posix_fallocate(fd->get(), 0, static_cast<off_t>(bytes_)) == 0) return true;
   unlink(path_.c_str());
   return false;
 }

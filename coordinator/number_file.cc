@@ -10,7 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "common/crc32c.h"
 #include "common/files.h"
-#include "common/strings.h"
+#include "common/status.h"
 
 namespace muster::coordinator {
 namespace {
@@ -41,9 +41,8 @@ std::vector<int64_t> ReadNumbers(const std::string& path, size_t count) {
 }
 
 absl::Status WriteNumbers(const std::string& path, const std::vector<int64_t>& numbers) {
-  const common::UniqueFd file(
-      open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file.valid()) return common::ErrnoStatus(common::StrCat("cannot open ", path));
+  ASSIGN_OR_RETURN(const common::UniqueFd file,
+                   common::OpenRegular(path, O_WRONLY | O_CREAT | O_NOFOLLOW));
   return common::WriteAll(file.get(), Line(numbers));
 }
 

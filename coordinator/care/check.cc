@@ -95,9 +95,10 @@ absl::Status CheckDatabase(const Paths& paths, bool quick, const Found& found,
 
 Finding FindingOf(const SegmentFinding& segment) {
   if (segment.is_unreadable) {
-    return {segment.path, segment.what,
-            "look at the disk, and at the owner and the kind of what lies there. Its job waits with "
-            "what belongs there; move it away to go on without what is in it"};
+    return {
+        segment.path, segment.what,
+        "look at the disk, and at the owner and the kind of what lies there. Its job waits with "
+        "what belongs there; move it away to go on without what is in it"};
   }
   return {segment.path,
           StrCat(segment.bytes, " bytes at offset ", segment.offset, ": ", segment.what),
@@ -148,10 +149,9 @@ absl::Status RepairData(const Paths& paths, const CheckTotals& totals, int64_t w
   RETURN_IF_ERROR(RepairSegments(
       paths,
       [&](const SegmentFinding& segment) {
-        changed(segment.path, segment.is_unreadable
-                                  ? segment.what
-                                  : StrCat(segment.bytes, " bytes at offset ", segment.offset,
-                                           ": ", segment.what));
+        changed(segment.path, segment.is_unreadable ? segment.what
+                                                    : StrCat(segment.bytes, " bytes at offset ",
+                                                             segment.offset, ": ", segment.what));
       },
       &ignored));
   for (const std::string& sha256 : totals.blobs.damaged) {

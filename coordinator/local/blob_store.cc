@@ -80,8 +80,8 @@ void LocalBlobStore::RemovePartial(const std::string& owner, const std::string& 
 absl::StatusOr<std::string> LocalBlobStore::Read(const std::string& sha256, uint64_t offset,
                                                  size_t max) const {
   RETURN_IF_ERROR(CheckBlobName(sha256));
-  common::UniqueFd fd(open(paths_.BlobFile(sha256).c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return common::ErrnoStatus(StrCat("blob ", sha256));
+  ASSIGN_OR_RETURN(const common::UniqueFd fd,
+                   common::OpenRegular(paths_.BlobFile(sha256), O_RDONLY | O_NOFOLLOW));
   return common::ReadAt(fd.get(), offset, max, StrCat("blob ", sha256));
 }
 

@@ -26,13 +26,12 @@ LocalLogStore::LocalLogStore(const Paths& paths, DiskUse use)
     : paths_(paths),
       reader_(paths),
       queue_("logs", use.gate),
-      streams_(
-          {.open = [this](const LogKey& key) { return Open(key); },
-           .patiently = [this](const auto& attempt) { return queue_.Patiently(attempt); },
-           .synced = [this](const LogKey& key, Stream& stream) { return Synced(key, stream); },
-           .failed = [this](const LogKey& key, Stream* stream,
-                            const absl::Status& why) { StreamFailed(key, stream, why); }},
-          use.open_max, kKnownStreamsMax),
+      streams_({.open = [this](const LogKey& key) { return Open(key); },
+                .patiently = [this](const auto& attempt) { return queue_.Patiently(attempt); },
+                .synced = [this](const LogKey& key, Stream& stream) { return Synced(key, stream); },
+                .failed = [this](const LogKey& key, Stream* stream,
+                                 const absl::Status& why) { StreamFailed(key, stream, why); }},
+               use.open_max, kKnownStreamsMax),
       quota_(paths, use.quota_bytes),
       thread_([this] { Run(); }) {}
 

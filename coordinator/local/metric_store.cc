@@ -68,15 +68,14 @@ void LocalMetricStore::Handle(Queued& queued) {
   queued.uploader->Consumed(queued.batch.ByteSizeLong());
 }
 
-void LocalMetricStore::StreamFailed(const StreamKey& key, Stream* stream,
-                                    const absl::Status& why) {
+void LocalMetricStore::StreamFailed(const StreamKey& key, Stream* stream, const absl::Status& why) {
   const int64_t pause_ms = failing_.Failed(key, SteadyMs());
   if (stream != nullptr) {
     for (const auto& [ack, uploader] : stream->acks) failing_.Owe(key, uploader);
     stream->acks.clear();
   }
-  refusals_.Warn(FileFailed(StrCat("the metrics of job ", key.first, " attempt ", key.second), why,
-                            pause_ms));
+  refusals_.Warn(
+      FileFailed(StrCat("the metrics of job ", key.first, " attempt ", key.second), why, pause_ms));
 }
 
 absl::Status LocalMetricStore::Write(Queued& queued) {

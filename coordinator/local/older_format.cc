@@ -62,9 +62,7 @@ std::optional<PackedPiece> DecodePiece(std::string_view bytes) {
 }
 
 absl::StatusOr<common::UniqueFd> OpenOld(const std::string& path) {
-  common::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!fd.valid()) return common::ErrnoStatus(StrCat("cannot open ", path));
-  return fd;
+  return common::OpenRegular(path, O_RDONLY | O_NOFOLLOW);
 }
 
 // Skips what is damaged, which becomes a marked gap.

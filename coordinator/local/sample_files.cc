@@ -55,7 +55,7 @@ size_t SoundRecordAt(std::string_view bytes, size_t at, v1::SampleBucket* bucket
   return kHeadBytes + size;
 }
 
-absl::StatusOr<std::string> BytesOf(const Paths& paths, const TreeFile& file) {
+absl::StatusOr<std::string> ReadWhole(const Paths& paths, const TreeFile& file) {
   ASSIGN_OR_RETURN(const common::UniqueFd fd, OpenBelow(paths.Root(), file.path, O_RDONLY));
   return common::ReadAt(fd.get(), 0, std::min(file.size, kSampleBytesReadMax), file.path);
 }
@@ -138,7 +138,7 @@ absl::Status CheckSamples(const Paths& paths, SampleTotals* totals) {
          if (!ParseSamplePath(file.path).has_value()) return absl::OkStatus();
          ++totals->files;
          totals->bytes += file.size;
-         const absl::StatusOr<std::string> bytes = BytesOf(paths, file);
+         const absl::StatusOr<std::string> bytes = ReadWhole(paths, file);
          if (absl::IsUnavailable(bytes.status())) return bytes.status();
          totals->damaged_bytes +=
              bytes.ok() ? ScanSamples(*bytes, [](const auto&) { return true; }).damaged_bytes

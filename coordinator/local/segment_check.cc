@@ -149,9 +149,9 @@ absl::Status ForEachSegment(const Paths& paths, SegmentTotals* totals, const Eac
       const absl::Status status = each(file.path, *segment);
       return status.ok() || IsShortage(status) ? status : say(file.path, status);
     };
-    RETURN_IF_ERROR(WalkFiles(
-        paths.Root(), is_logs ? "logs" : "metrics",
-        {.file = visit, .odd = odd, .directory = directory, .unreadable = say}));
+    RETURN_IF_ERROR(
+        WalkFiles(paths.Root(), is_logs ? "logs" : "metrics",
+                  {.file = visit, .odd = odd, .directory = directory, .unreadable = say}));
   }
   return absl::OkStatus();
 }
@@ -182,8 +182,8 @@ absl::Status RepairSegments(const Paths& paths, const SegmentFound& changed,
   };
   RETURN_IF_ERROR(ForEachSegment(paths, totals, check_one, leave));
   for (const auto& [path, segment] : damaged) {
-    const absl::Status mended = SegmentWriter::Mend(
-        SegmentFiles(paths.Root() + "/" + segment.base), segment.id, segment.first_offset);
+    const absl::Status mended = SegmentWriter::Mend(SegmentFiles(paths.Root() + "/" + segment.base),
+                                                    segment.id, segment.first_offset);
     if (IsShortage(mended)) return mended;
     if (!mended.ok()) {
       leave(UnreadableFinding(path, std::string(mended.message())));

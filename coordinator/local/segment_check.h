@@ -16,7 +16,7 @@ struct SegmentFinding {
   std::string path;  // below the data directory
   uint64_t offset = 0;
   uint64_t bytes = 0;
-  std::string what;  // from a check: what is wrong; from a repair: what was done
+  std::string what;            // from a check: what is wrong; from a repair: what was done
   bool is_unreadable = false;  // by the system, whatever is in it: a repair leaves it as it is
 };
 

@@ -29,9 +29,7 @@ ssize_t AsFullDisk(ssize_t wrote) {
   if (wrote < 0 && errno == EDQUOT) errno = ENOSPC;
   return wrote;
 }
-ssize_t Write(int fd, const void* bytes, size_t size) {
-  return AsFullDisk(write(fd, bytes, size));
-}
+ssize_t Write(int fd, const void* bytes, size_t size) { return AsFullDisk(write(fd, bytes, size)); }
 ssize_t PWrite(int fd, const void* bytes, size_t size, off_t position) {
   return AsFullDisk(pwrite(fd, bytes, size, position));
 }

@@ -156,9 +156,8 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
   if (!status.ok() && common::CodeOf(status).empty()) return CannotRecord(status);
   RETURN_IF_ERROR(status);
   ASSIGN_OR_RETURN(writer_, JournalWriter::Make(*database_, epoch_));
-  high_water_ =
-      common::UniqueFd(open(paths_.HighWater().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!high_water_.valid()) return common::ErrnoStatus(StrCat("cannot open ", paths_.HighWater()));
+  ASSIGN_OR_RETURN(high_water_,
+                   common::OpenRegular(paths_.HighWater(), O_RDWR | O_CREAT | O_NOFOLLOW));
   return absl::OkStatus();
 }
 

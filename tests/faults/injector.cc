@@ -76,7 +76,9 @@ const Plan& ThePlan() {
   return plan;
 }
 
-bool Begins(std::string_view text, std::string_view with) { return text.substr(0, with.size()) == with; }
+bool Begins(std::string_view text, std::string_view with) {
+  return text.substr(0, with.size()) == with;
+}
 
 // What lies at a path below the data directory.
 const char* ClassOf(std::string_view path) {
@@ -161,31 +163,31 @@ mode_t ModeOf(int flags, va_list arguments) {
 }  // namespace
 
 // NAME is the function, CALL what a plan calls it.
-#define MUSTER_OPEN(NAME)                                         \
-  int NAME(const char* path, int flags, ...) {                    \
-    va_list arguments;                                            \
-    va_start(arguments, flags);                                   \
-    const mode_t mode = ModeOf(flags, arguments);                 \
-    va_end(arguments);                                            \
-    if (Fails("open", AT_FDCWD, path)) return -1;                 \
-    static auto* const real = Real(&NAME, #NAME);                 \
-    return real(path, flags, mode);                               \
+#define MUSTER_OPEN(NAME)                         \
+  int NAME(const char* path, int flags, ...) {    \
+    va_list arguments;                            \
+    va_start(arguments, flags);                   \
+    const mode_t mode = ModeOf(flags, arguments); \
+    va_end(arguments);                            \
+    if (Fails("open", AT_FDCWD, path)) return -1; \
+    static auto* const real = Real(&NAME, #NAME); \
+    return real(path, flags, mode);               \
   }
-#define MUSTER_OPENAT(NAME)                                       \
-  int NAME(int at, const char* path, int flags, ...) {            \
-    va_list arguments;                                            \
-    va_start(arguments, flags);                                   \
-    const mode_t mode = ModeOf(flags, arguments);                 \
-    va_end(arguments);                                            \
-    if (Fails("open", at, path)) return -1;                       \
-    static auto* const real = Real(&NAME, #NAME);                 \
-    return real(at, path, flags, mode);                           \
+#define MUSTER_OPENAT(NAME)                            \
+  int NAME(int at, const char* path, int flags, ...) { \
+    va_list arguments;                                 \
+    va_start(arguments, flags);                        \
+    const mode_t mode = ModeOf(flags, arguments);      \
+    va_end(arguments);                                 \
+    if (Fails("open", at, path)) return -1;            \
+    static auto* const real = Real(&NAME, #NAME);      \
+    return real(at, path, flags, mode);                \
   }
-#define MUSTER_ON_FD(TYPE, NAME, CALL, PARAMETERS, ARGUMENTS)     \
-  TYPE NAME PARAMETERS {                                          \
-    if (Fails(CALL, fd)) return -1;                               \
-    static auto* const real = Real(&NAME, #NAME);                 \
-    return real ARGUMENTS;                                        \
+#define MUSTER_ON_FD(TYPE, NAME, CALL, PARAMETERS, ARGUMENTS) \
+  TYPE NAME PARAMETERS {                                      \
+    if (Fails(CALL, fd)) return -1;                           \
+    static auto* const real = Real(&NAME, #NAME);             \
+    return real ARGUMENTS;                                    \
   }
 #define MUSTER_ON_PATH(NAME, CALL, AT, PATH, PARAMETERS, ARGUMENTS) \
   int NAME PARAMETERS {                                             \
@@ -200,27 +202,39 @@ MUSTER_OPEN(open64)
 MUSTER_OPENAT(openat)
 MUSTER_OPENAT(openat64)
 MUSTER_ON_FD(ssize_t, read, "read", (int fd, void* to, size_t size), (fd, to, size))
-MUSTER_ON_FD(ssize_t, pread, "read", (int fd, void* to, size_t size, off_t from), (fd, to, size, from))
-MUSTER_ON_FD(ssize_t, pread64, "read", (int fd, void* to, size_t size, off64_t from), (fd, to, size, from))
+MUSTER_ON_FD(ssize_t, pread, "read", (int fd, void* to, size_t size, off_t from),
+             (fd, to, size, from))
+MUSTER_ON_FD(ssize_t, pread64, "read", (int fd, void* to, size_t size, off64_t from),
+             (fd, to, size, from))
 MUSTER_ON_FD(ssize_t, write, "write", (int fd, const void* data, size_t size), (fd, data, size))
-MUSTER_ON_FD(ssize_t, pwrite, "write", (int fd, const void* data, size_t size, off_t to), (fd, data, size, to))
-MUSTER_ON_FD(ssize_t, pwrite64, "write", (int fd, const void* data, size_t size, off64_t to), (fd, data, size, to))
-MUSTER_ON_FD(ssize_t, pwritev, "write", (int fd, const iovec* data, int count, off_t to), (fd, data, count, to))
-MUSTER_ON_FD(ssize_t, pwritev64, "write", (int fd, const iovec* data, int count, off64_t to), (fd, data, count, to))
+MUSTER_ON_FD(ssize_t, pwrite, "write", (int fd, const void* data, size_t size, off_t to),
+             (fd, data, size, to))
+MUSTER_ON_FD(ssize_t, pwrite64, "write", (int fd, const void* data, size_t size, off64_t to),
+             (fd, data, size, to))
+MUSTER_ON_FD(ssize_t, pwritev, "write", (int fd, const iovec* data, int count, off_t to),
+             (fd, data, count, to))
+MUSTER_ON_FD(ssize_t, pwritev64, "write", (int fd, const iovec* data, int count, off64_t to),
+             (fd, data, count, to))
 MUSTER_ON_FD(int, fsync, "sync", (int fd), (fd))
 MUSTER_ON_FD(int, fdatasync, "sync", (int fd), (fd))
 MUSTER_ON_FD(int, syncfs, "sync", (int fd) noexcept, (fd))
 MUSTER_ON_FD(int, ftruncate, "truncate", (int fd, off_t size) noexcept, (fd, size))
 MUSTER_ON_FD(int, ftruncate64, "truncate", (int fd, off64_t size) noexcept, (fd, size))
-MUSTER_ON_PATH(rename, "rename", AT_FDCWD, to, (const char* from, const char* to) noexcept, (from, to))
+MUSTER_ON_PATH(rename, "rename", AT_FDCWD, to, (const char* from, const char* to) noexcept,
+               (from, to))
 MUSTER_ON_PATH(unlink, "unlink", AT_FDCWD, path, (const char* path) noexcept, (path))
-MUSTER_ON_PATH(unlinkat, "unlink", at, path, (int at, const char* path, int flags) noexcept, (at, path, flags))
-MUSTER_ON_PATH(mkdir, "mkdir", AT_FDCWD, path, (const char* path, mode_t mode) noexcept, (path, mode))
-MUSTER_ON_PATH(mkdirat, "mkdir", at, path, (int at, const char* path, mode_t mode) noexcept, (at, path, mode))
+MUSTER_ON_PATH(unlinkat, "unlink", at, path, (int at, const char* path, int flags) noexcept,
+               (at, path, flags))
+MUSTER_ON_PATH(mkdir, "mkdir", AT_FDCWD, path, (const char* path, mode_t mode) noexcept,
+               (path, mode))
+MUSTER_ON_PATH(mkdirat, "mkdir", at, path, (int at, const char* path, mode_t mode) noexcept,
+               (at, path, mode))
 
 // What the compiler makes of some of them, with checks that are of no use here.
 ssize_t __read_chk(int fd, void* to, size_t size, size_t) { return read(fd, to, size); }
-ssize_t __pread_chk(int fd, void* to, size_t size, off_t from, size_t) { return pread(fd, to, size, from); }
+ssize_t __pread_chk(int fd, void* to, size_t size, off_t from, size_t) {
+  return pread(fd, to, size, from);
+}
 ssize_t __pread64_chk(int fd, void* to, size_t size, off64_t from, size_t) {
   return pread64(fd, to, size, from);
 }

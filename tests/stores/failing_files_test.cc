@@ -165,7 +165,8 @@ TEST(FailingMetricTest, WhatAFailedSyncLostIsSentAgainByAllWhoSentIt) {
   again->WaitForCount(3);
   EXPECT_EQ(first->Refusals() + again->Refusals(), 0);
   std::vector<std::pair<uint32_t, uint64_t>> stored;
-  for (const v1::MetricBatch& batch : ReadAll(store)) stored.emplace_back(batch.rank(), batch.seq());
+  for (const v1::MetricBatch& batch : ReadAll(store))
+    stored.emplace_back(batch.rank(), batch.seq());
   const std::vector<std::pair<uint32_t, uint64_t>> sent = {{0, 1}, {0, 2}, {0, 3}, {1, 1}};
   EXPECT_EQ(stored, sent);
 }

@@ -108,8 +108,9 @@ TEST_F(CheckTest, WhatCannotBeReadIsNamedAndTheRestChecked) {
   ASSERT_TRUE(common::MakeDirectories(of_another_attempt).ok());
   FlipByte(BlobPath(kOfLive), 3);
   EXPECT_EQ(Check(paths).findings, 3u) << Told();
-  EXPECT_NE(Told().find("logs/4/1/rank-0.stdout.seg: cannot be read: it is a symbolic link, a FIFO"),
-            std::string::npos)
+  EXPECT_NE(
+      Told().find("logs/4/1/rank-0.stdout.seg: cannot be read: it is a symbolic link, a FIFO"),
+      std::string::npos)
       << Told();
   EXPECT_NE(Told().find("logs/4/0/rank-0.stdout.seg: cannot be read: it is a directory"),
             std::string::npos)

@@ -164,10 +164,15 @@ TEST_F(ShimOutput, TheTimeInWhichTheNodeStoodStillDoesNotUseUpThePatience) {
   Spawn();
   ASSERT_TRUE(Until([this] { return Spool(0).size() == 200'000; }));
   const pid_t shim_pid = shim_->pid();
+  const auto pass = [this](int64_t ms) {
+    return Until([end_us = common::MonotonicMicros() + ms * 1'000] {
+      return common::MonotonicMicros() >= end_us;
+    });
+  };
   kill(shim_pid, SIGSTOP);
-  usleep(1'600'000);
+  ASSERT_TRUE(pass(1'600));
   kill(shim_pid, SIGCONT);
-  usleep(100'000);  // it acts before anything is taken
+  ASSERT_TRUE(pass(100));  // it acts before anything is taken
   shim_->Trim(0, Stream::kStdout, 200'000, 0);
   ASSERT_TRUE(Until([this] { return Spool(0).size() == 400'000; }));
   shim_->Trim(0, Stream::kStdout, 400'000, 0);

@@ -3,6 +3,7 @@
 #include "worker/outside_looks.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,13 +73,16 @@ TEST(BoundedCommandTest, KillsWhatHangsAndKeepsNoMoreThanItsBytes) {
 TEST(BoundedCommandTest, TheTimeInWhichTheNodeStoodStillIsNotTheCommands) {
   char go[] = "/tmp/bounded-XXXXXX";
   close(mkstemp(go));
-  const std::string until_gone = std::string("while [ -e ") + go + " ]; do sleep 0.01; done";
+  const std::string started = std::string(go) + ".started";
+  const std::string until_gone =
+      ": > " + started + "; while [ -e " + go + " ]; do sleep 0.01; done";
   const pid_t caller = fork();
   if (caller == 0) _exit(RunBounded({"/bin/sh", "-c", until_gone}, 1'500, 10).exit_code);
-  usleep(100'000);
+  for (int i = 0; i < 2'000 && access(started.c_str(), F_OK) != 0; ++i) poll(nullptr, 0, 5);
   kill(caller, SIGSTOP);
-  usleep(1'600'000);
+  poll(nullptr, 0, 1'600);  // for longer than the command has
   unlink(go);
+  unlink(started.c_str());
   kill(caller, SIGCONT);
   int status = -1;
   ASSERT_EQ(waitpid(caller, &status, 0), caller);

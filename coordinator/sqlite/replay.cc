@@ -9,6 +9,7 @@
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/core/apply.h"
 #include "coordinator/sqlite/schema.h"
 
 namespace muster::coordinator {
@@ -49,6 +50,15 @@ class Replayer {
  private:
   absl::Status Damaged(const std::string& finding) const { return DamagedDatabase(path_, finding); }
 
+  absl::Status Newer(uint32_t format) const {
+    return MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1603",
+         .what = StrCat(path_, " was written by a newer muster-coordinator (snapshot format ",
+                        format, ", this one knows up to ", kSnapshotFormat, ")"),
+         .fix = "start the newer version, or use another --data-dir"});
+  }
+
   // The last event that the snapshot covers; 0: there is none.
   absl::StatusOr<uint64_t> Snapshot() {
     ASSIGN_OR_RETURN(Statement newest, database_.Prepare("SELECT seq, data FROM snapshots"));
@@ -60,6 +70,9 @@ class Replayer {
     if (!snapshot.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
       return Damaged(StrCat("the snapshot at event ", seq, " cannot be read"));
     }
+    if (snapshot.format() > kSnapshotFormat) return Newer(snapshot.format());
+    if (snapshot.format() != kSnapshotFormat)
+      return Damaged(StrCat("the snapshot at event ", seq, " has no format"));
     RETURN_IF_ERROR(sink_.snapshot(snapshot));
     return seq;
   }

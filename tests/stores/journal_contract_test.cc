@@ -53,6 +53,7 @@ TEST_P(JournalContract, ASnapshotStandsForTheEventsBeforeIt) {
     opened.Start();
     JournalRecord record = RecordOf(1, {ReasonEvent(1, 7, "a"), ReasonEvent(2, 7, "b")});
     v1::Snapshot snapshot;
+    snapshot.set_format(1);
     snapshot.set_seq(2);
     record.snapshot = std::make_shared<const v1::Snapshot>(snapshot);
     opened.journal->Append(std::move(record));
@@ -84,6 +85,7 @@ TEST_P(JournalContract, FinishedJobsAreListedUntilTheyAreRemoved) {
   JournalRecord removal = RecordOf(2, {ReasonEvent(3, 1, "removed")});
   removal.removed_jobs = {1};
   v1::Snapshot snapshot;
+  snapshot.set_format(1);
   snapshot.set_seq(3);
   removal.snapshot = std::make_shared<const v1::Snapshot>(snapshot);
   opened.journal->Append(std::move(removal));

@@ -87,6 +87,23 @@ TEST(SqliteJournalTest, ANewerSchemaIsRefused) {
   ExpectRefused(paths, "schema 99");
 }
 
+TEST(SqliteJournalTest, ASnapshotOfANewerFormatIsRefused) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  {
+    OpenedJournal opened(*OpenSqliteJournal(paths));
+    opened.Start();
+    JournalRecord record = RecordOf(1, {ReasonEvent(1, 7, "a")});
+    v1::Snapshot snapshot;
+    snapshot.set_format(2);
+    snapshot.set_seq(1);
+    record.snapshot = std::make_shared<const v1::Snapshot>(snapshot);
+    opened.journal->Append(std::move(record));
+    ASSERT_TRUE(opened.WaitFor(1).ok());
+  }
+  ExpectRefused(paths, "snapshot format 2");
+}
+
 TEST(SqliteJournalTest, AnEventOfAnUnknownKindIsRefusedUnlessItMayBeSkipped) {
   TempDir dir;
   const Paths paths(dir.path());

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr size_t kHashBytes = 1 << 20;
+constexpr size_t kCopyBytes = 64 << 20;
 
 std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
 
@@ -46,6 +48,26 @@ absl::StatusOr<std::string> HashFile(int file, const std::string& path, uint64_t
     return absl::DataLossError(common::StrCat(path, " changed while it was read"));
   }
   return hash.FinishHex();
+}
+
+// A copy of `from`, durable, if the copy has the file's bytes; otherwise there is none.
+bool CopyChecked(int from, const v1::CheckpointFile& file, const std::string& target,
+                 const std::function<bool()>& progress) {
+  common::UniqueFd to(open(target.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!to.valid()) return false;
+  // Not the bytes while they are read, but those that the copy then has: nobody else can open it.
+  uint64_t left = file.size();
+  ssize_t count = 1;
+  while (left > 0 && count > 0 && progress()) {
+    count =
+        copy_file_range(from, nullptr, to.get(), nullptr, std::min<uint64_t>(left, kCopyBytes), 0);
+    if (count > 0) left -= static_cast<uint64_t>(count);
+  }
+  const bool is_whole = left == 0 && lseek(to.get(), 0, SEEK_SET) == 0;
+  const auto hash = is_whole ? HashFile(to.get(), target, file.size(), progress) : std::string();
+  if (hash.ok() && *hash == file.sha256() && fsync(to.get()) == 0) return true;
+  unlink(target.c_str());
+  return false;
 }
 
 // The part that an upload is about, without its files.
@@ -343,7 +365,7 @@ absl::Status Transfers::FetchFile(const AttemptKey& key, const v1::CheckpointFil
   }
   RETURN_IF_ERROR(common::MakeDirectories(fs::path(target).parent_path().string()));
   if (cancelled) return absl::CancelledError("stopped");
-  if (LinkLocal(file, target, account, launch)) return absl::OkStatus();
+  if (TakeLocal(key, file, target, account, launch)) return absl::OkStatus();
   common::UniqueFd fd(open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.valid()) return common::ErrnoStatus("cannot create it");
   RETURN_IF_ERROR(fetch_client_.Download({file.sha256(), file.size()}, key, fd.get(),
@@ -352,8 +374,9 @@ absl::Status Transfers::FetchFile(const AttemptKey& key, const v1::CheckpointFil
   return common::SyncDirectory(fs::path(target).parent_path().string());
 }
 
-bool Transfers::LinkLocal(const v1::CheckpointFile& file, const std::string& target,
-                          const RankAccount& account, const v1::LaunchAttempt& launch) {
+bool Transfers::TakeLocal(const AttemptKey& own, const v1::CheckpointFile& file,
+                          const std::string& target, const RankAccount& account,
+                          const v1::LaunchAttempt& launch) {
   const absl::StatusOr<std::vector<std::string>> names = common::ListDirectory(paths_.Attempts());
   if (!names.ok()) return false;
   for (const std::string& name : *names) {
@@ -371,7 +394,14 @@ bool Transfers::LinkLocal(const v1::CheckpointFile& file, const std::string& tar
       }
       // Another account's file would stay that account's.
       if (account.ids.is_other && info.st_uid != account.ids.uid) continue;
-      const auto hash = HashFile(found.get(), path, file.size(), [this] { return !stopping_; });
+      const auto progress = [this] { return !stopping_; };
+      // Nothing of this job's earlier attempts runs. What another job's ranks still write after the
+      // check would be in a link, too.
+      if (key->job != own.job) {
+        if (CopyChecked(found.get(), file, target, progress)) return true;
+        continue;
+      }
+      const auto hash = HashFile(found.get(), path, file.size(), progress);
       const std::string same = common::StrCat("/proc/self/fd/", found.get());
       if (hash.ok() && *hash == file.sha256() &&
           linkat(AT_FDCWD, same.c_str(), AT_FDCWD, target.c_str(), AT_SYMLINK_FOLLOW) == 0) {

@@ -61,8 +61,9 @@ class Transfers {
   absl::Status FetchFile(const AttemptKey& key, const v1::CheckpointFile& file,
                          const std::string& target, const RankAccount& account,
                          const v1::LaunchAttempt& launch, const std::atomic<bool>& cancelled);
-  // Another attempt on this node has the same file: linked instead of fetched.
-  bool LinkLocal(const v1::CheckpointFile& file, const std::string& target,
+  // Another attempt on this node has the same file: linked instead of fetched, or copied if that one
+  // may still run.
+  bool TakeLocal(const AttemptKey& key, const v1::CheckpointFile& file, const std::string& target,
                  const RankAccount& account, const v1::LaunchAttempt& launch);
 
   const Paths paths_;

@@ -79,6 +79,18 @@ class Checkpoints(Case):
         self.assertIn(b"starts from step 10", logs[(0, 0, 1)])
         self.assertRegex(cluster.jobctl("show", new).stdout, rf"Rerun of +({old}|job 1)")
 
+    def test_what_a_job_still_writes_into_its_checkpoint_is_not_in_what_another_resumes_from(self):
+        cluster = self.cluster()
+        script = ('if [ -n "$MUSTER_RESUME_FROM" ]; then touch $0/resumed; while [ ! -e $0/spoiled ]; do sleep 0.05; done;'
+                  'cat $MUSTER_RESUME_FROM/state.txt; exit; fi; d=$MUSTER_CHECKPOINT_DIR/step-10; mkdir $d.tmp;'
+                  'echo good >$d.tmp/state.txt; mv $d.tmp $d; while [ ! -e $0/resumed ]; do sleep 0.05; done;'
+                  'echo evil >$d/state.txt; touch $0/spoiled')
+        old = cluster.submit("-n", "1", "--", "sh", "-c", script, self.directory)
+        wait_until(lambda: self.steps(cluster, old) == [10], "its checkpoint is committed")
+        new = cluster.jobctl("rerun", old, "--from", "10", "-o", "name").stdout.strip()
+        cluster.wait_for(new, SUCCEEDED)
+        self.assertEqual(cluster.api.logs(new)[0][(0, 0, 1)], b"good\n")
+
     def test_another_node_fetches_what_it_lacks(self):
         cluster = self.cluster(workers=("node1",), devices="cpu:1")
         go = self.path("go")

@@ -41,6 +41,7 @@ using common::StrCat;
 
 inline constexpr size_t kBufferSlack = 64 * 1024;
 inline constexpr size_t kDiscardBytesMax = 8 << 20;
+inline constexpr std::string_view kSetCookie = "Set-Cookie";
 inline constexpr size_t kDiscardPiece = 64 * 1024;
 // Of the first read of a connection that should be TLS: most greetings are shorter.
 inline constexpr size_t kGreetingPiece = 4 * 1024;
@@ -328,7 +329,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     message_->result(response.status);
     message_->keep_alive(keeps_alive_);
     for (const auto& [name, value] : SecurityFields()) message_->set(name, value);
-    for (const auto& [name, value] : response.fields) message_->set(name, value);
+    for (const auto& [name, value] : response.fields) {
+      // A response may set several cookies, and replaces the security fields that it names.
+      name == kSetCookie ? message_->insert(name, value) : message_->set(name, value);
+    }
     if (!response.content_type.empty()) {
       message_->set(wire::field::content_type, response.content_type);
     }

@@ -7,10 +7,12 @@
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/url.h"
 #include "coordinator/http/answers.h"
 #include "coordinator/http/json_body.h"
 #include "coordinator/peer_address.h"
 #include "coordinator/rpc/daemon.h"
+#include "identity/certificate.h"
 
 namespace muster::coordinator::http {
 namespace {
@@ -63,16 +65,28 @@ void DeviceDesk::Stop() {
   pool_.Stop();
 }
 
-bool DeviceDesk::Post(std::function<void()> work) {
-  if (waiting_.fetch_add(1) >= kWaitingMost) {
-    --waiting_;
-    return false;
-  }
-  pool_.Post([this, work = std::move(work)] {
-    work();
-    --waiting_;
-  });
+bool DeviceDesk::Post(const Peer& peer, std::function<void()> work) {
+  FairPlaces::Answer taken = waiting_.Take(NetworkOf(peer.principal));
+  if (taken.place == nullptr) return false;
+  pool_.Post([place = std::move(taken.place), work = std::move(work)] { work(); });
   return true;
+}
+
+std::string DeviceDesk::ProviderName() const {
+  const absl::StatusOr<common::HttpUrl> url = common::ParseHttpUrl(provider_.issuer());
+  return url.ok() ? url->Authority() : provider_.issuer();
+}
+
+absl::Status DeviceDesk::BindToBrowser(const std::string& handle) {
+  const std::string csr_pem = identity::MakeRequest(identity::PrivateKey::Generate());
+  ASSIGN_OR_RETURN(const std::string key_sha256, Enrolment::KeyHashOf(csr_pem));
+  pending_.Bind(handle, csr_pem, key_sha256);
+  return absl::OkStatus();
+}
+
+std::optional<oidc::PendingSignIns::InBrowser> DeviceDesk::FindInBrowser(
+    const std::string& handle) {
+  return pending_.FindInBrowser(handle, Now().mono_ms);
 }
 
 oidc::Provider::Times DeviceDesk::Now() const {
@@ -100,18 +114,20 @@ absl::StatusOr<v1::DeviceResponse> DeviceDesk::BeginFor(const std::string& peer)
 
 void DeviceDesk::Begin(Request request, Respond respond) {
   const int64_t since_ms = Now().mono_ms;
-  const bool is_taken = Post([this, since_ms, respond, peer = request.head.peer] {
-    if (Now().mono_ms - since_ms > kWaitedMostMs) return respond(ErrorResponse(TooBusy()));
-    const absl::StatusOr<v1::DeviceResponse> device = BeginFor(NetworkOf(peer.principal));
-    if (!device.ok()) return Refuse(device.status(), {kDevice, peer, respond});
-    respond(JsonOfDevice(*device));
-  });
+  const bool is_taken =
+      Post(request.head.peer, [this, since_ms, respond, peer = request.head.peer] {
+        if (Now().mono_ms - since_ms > kWaitedMostMs) return respond(ErrorResponse(TooBusy()));
+        const absl::StatusOr<v1::DeviceResponse> device = BeginFor(NetworkOf(peer.principal));
+        if (!device.ok()) return Refuse(device.status(), {kDevice, peer, respond});
+        respond(JsonOfDevice(*device));
+      });
   if (!is_taken) respond(ErrorResponse(TooBusy()));
 }
 
 void DeviceDesk::Poll(Request request, Respond respond) {
   const int64_t since_ms = Now().mono_ms;
-  const bool is_taken = Post([this, since_ms, respond, request = std::move(request)] {
+  const Peer peer = request.head.peer;
+  const bool is_taken = Post(peer, [this, since_ms, respond, request = std::move(request)] {
     if (Now().mono_ms - since_ms > kWaitedMostMs) return respond(ErrorResponse(NotYet()));
     PollFor(request, respond);
   });

@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "coordinator/fair_share.h"
 #include "coordinator/http/message.h"
 #include "coordinator/identity/enrolment.h"
 #include "coordinator/oidc/pending.h"
@@ -25,8 +27,10 @@ inline constexpr std::string_view kDevicePoll = "/enroll/device/poll";
 class DeviceDesk {
  public:
   static constexpr int kThreads = 2;
-  // Requests that wait for a thread or have one; those beyond are told to come again.
-  static constexpr int kWaitingMost = 32;
+  // Requests that wait for a thread or have one, and of one address; those beyond are told to come
+  // again.
+  static constexpr size_t kWaitingMost = 32;
+  static constexpr size_t kWaitingOfOne = 8;
   // One that waited longer is not worth asking for: whoever sent it gives up soon.
   static constexpr int64_t kWaitedMostMs = 10'000;
 
@@ -40,11 +44,17 @@ class DeviceDesk {
   // Never block; any thread.
   void Begin(Request request, Respond respond);
   void Poll(Request request, Respond respond);
+  // The provider, as people know it: "id.example.org".
+  std::string ProviderName() const;
+  // Of a sign-in that Begin has just answered: a browser waits for it, whose session is that of a
+  // certificate with a key that nobody has.
+  absl::Status BindToBrowser(const std::string& handle);
+  std::optional<oidc::PendingSignIns::InBrowser> FindInBrowser(const std::string& handle);
   // Breaks off what is asked of the provider.
   void Stop();
 
  private:
-  bool Post(std::function<void()> work);
+  bool Post(const Peer& peer, std::function<void()> work);
   oidc::Provider::Times Now() const;
   absl::StatusOr<v1::DeviceResponse> BeginFor(const std::string& peer);
   void PollFor(const Request& request, const Respond& respond);
@@ -62,7 +72,7 @@ class DeviceDesk {
   Enrolment& enrolment_;
   const Settle settle_;
   std::atomic<bool> is_stopping_ = false;
-  std::atomic<int> waiting_ = 0;
+  FairPlaces waiting_{{.most = kWaitingMost, .of_one = kWaitingOfOne}};
   oidc::PendingSignIns pending_;
   oidc::Provider provider_;
   WorkPool pool_;  // last: its threads use the others

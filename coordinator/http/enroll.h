@@ -39,6 +39,9 @@ class EnrollDesk {
   // After the check. Never blocks.
   void Answer(Request request, const Target& target, Respond respond);
 
+  // Null: there is no identity provider.
+  DeviceDesk* device() const { return device_.get(); }
+
  private:
   template <typename Message>
   using Rule = Enrolment::Outcome (Enrolment::*)(const Message&, const Enrolment::Asked&);

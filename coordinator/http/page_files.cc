@@ -12,6 +12,7 @@
 #include "common/strings.h"
 #include "common/text.h"
 #include "coordinator/http/answers.h"
+#include "coordinator/http/target.h"
 #include "page/assets.h"
 
 namespace muster::coordinator::http {
@@ -99,9 +100,38 @@ std::string SignInForm(std::string_view escaped_next) {
       "<button type=\"submit\" class=\"strong\">Sign in</button>\n"
       "<p class=\"muted\">An administrator makes a token with <code>jobctl token create person "
       "NAME</code>; the one in the coordinator's file HTTP-TOKEN signs in as the coordinator's own "
-      "user. Who signs in at an identity provider: <code>jobctl login HOST:PORT --oidc</code>, "
-      "then "
-      "<code>jobctl ui</code>.</p>\n</form>\n");
+      "user.</p>\n</form>\n");
+}
+
+std::string ProviderForm(std::string_view provider, std::string_view escaped_next) {
+  if (provider.empty()) return "";
+  return StrCat("<form method=\"post\" action=\"", kProviderPath,
+                "\">\n<input type=\"hidden\" name=\"next\" value=\"", escaped_next,
+                "\">\n<button type=\"submit\" class=\"strong\">Sign in with ", HtmlEscape(provider),
+                "</button>\n</form>\n");
+}
+
+// A page without scripts: those are for who has a session.
+std::string SignInFrame(std::string_view title, std::string_view state, std::string_view body) {
+  return StrCat(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
+      "<meta name=\"color-scheme\" content=\"light dark\">"
+      // A form names its origin only where it may name its page.
+      "<meta name=\"referrer\" content=\"same-origin\">"
+      "<title>Muster: ",
+      title, "</title><link rel=\"stylesheet\" href=\"", page::AssetPrefix(), kStyle,
+      "\"><link rel=\"icon\" href=\"", page::AssetPrefix(), kIcon,
+      "\"></head><body>\n<header><span class=\"brand\">"
+      "<img src=\"",
+      page::AssetPrefix(), kIcon,
+      "\" alt=\"\" width=\"20\" height=\"20\">Muster</span></header>\n"
+      "<main><div class=\"blank signin\" data-page-state=\"",
+      state, "\">\n", body, "</div></main>\n</body></html>\n");
+}
+
+std::string Alert(std::string_view text) {
+  return text.empty() ? "" : StrCat("<p class=\"bad\" role=\"alert\">", HtmlEscape(text), "</p>\n");
 }
 
 }  // namespace
@@ -140,36 +170,46 @@ bool IsLocalPath(std::string_view path) {
          path.find('\\') == std::string_view::npos && common::IsCleanUtf8(path);
 }
 
-// Without scripts: those are for who has a session.
 Response SignedOutPage(const SignedOut& why) {
   const common::Problem problem = common::ProblemOf(why.problem);
-  const std::string wrong =
-      why.problem.ok() ? ""
-                       : StrCat("<p class=\"bad\" role=\"alert\">", HtmlEscape(problem.what),
-                                problem.why.empty() ? "" : ": ", HtmlEscape(problem.why), "</p>\n");
+  const std::string wrong = why.problem.ok()
+                                ? ""
+                                : StrCat(problem.what, problem.why.empty() ? "" : ": ", problem.why,
+                                         problem.fix.empty() ? "" : ". Fix: ", problem.fix);
   const std::string next = IsLocalPath(why.next) ? HtmlEscape(why.next) : "/";
   return {
       .status = 401,
       .content_type = "text/html; charset=utf-8",
-      .body = StrCat(
-          "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
-          "<meta name=\"color-scheme\" content=\"light dark\">"
-          // A form names its origin only where it may name its page.
-          "<meta name=\"referrer\" content=\"same-origin\">"
-          "<title>Muster: not signed in</title><link rel=\"stylesheet\" href=\"",
-          page::AssetPrefix(), kStyle, "\"><link rel=\"icon\" href=\"", page::AssetPrefix(), kIcon,
-          "\"></head><body>\n<header><span class=\"brand\">"
-          "<img src=\"",
-          page::AssetPrefix(), kIcon,
-          "\" alt=\"\" width=\"20\" height=\"20\">Muster</span></header>\n"
-          "<main><div class=\"blank signin\" data-page-state=\"signed-out\">\n"
-          "<h1>Not signed in</h1>\n",
-          wrong,
-          "<p>Where <code>jobctl</code> works, this prints a link that signs this browser "
-          "in:</p>\n<div class=\"command\"><code>jobctl ui</code></div>\n",
-          SignInForm(next), "</div></main>\n</body></html>\n"),
+      .body = SignInFrame(
+          "not signed in", "signed-out",
+          StrCat("<h1>Not signed in</h1>\n", Alert(wrong),
+                 "<p>Where <code>jobctl</code> works, this prints a link that signs this browser "
+                 "in:</p>\n<div class=\"command\"><code>jobctl ui</code></div>\n",
+                 ProviderForm(why.provider, next), SignInForm(next))),
       .fields = {}};
+}
+
+Response ConfirmPage(const Confirm& confirm) {
+  const std::string provider = HtmlEscape(confirm.provider);
+  const std::string again = StrCat(kProviderPath, "?next=", PercentEncode(confirm.next));
+  Response response{
+      .status = 200,
+      .content_type = "text/html; charset=utf-8",
+      .body = SignInFrame(
+          "confirm", "confirming",
+          StrCat("<h1>Sign in with ", provider, "</h1>\n", Alert(confirm.problem),
+                 "<p>Open <a href=\"", HtmlEscape(confirm.link),
+                 "\" target=\"_blank\" rel=\"noopener noreferrer\">", HtmlEscape(confirm.address),
+                 "</a> and confirm this code there:</p>\n", "<div class=\"command\"><code>",
+                 HtmlEscape(confirm.code),
+                 "</code></div>\n<p><strong>Confirm no code that somebody has sent you.</strong> "
+                 "Who began that sign-in would be signed in as you. This one began when you "
+                 "pressed the button here.</p>\n"
+                 "<p class=\"muted\">This page goes on once it is confirmed.</p>\n"
+                 "<p><a href=\"/sign-in\">Sign in another way</a></p>\n")),
+      .fields = {}};
+  response.fields.emplace_back("Refresh", StrCat(confirm.interval_s, "; url=", again));
+  return response;
 }
 
 Response SignedInPage(std::string_view path) {

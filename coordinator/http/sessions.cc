@@ -18,6 +18,7 @@ namespace {
 using common::StrCat;
 
 constexpr std::string_view kBearer = "bearer ";
+constexpr std::string_view kProviderSuffix = "_provider";
 
 std::string_view Trimmed(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -113,9 +114,22 @@ absl::StatusOr<std::string> Sessions::Redeem(std::string_view ticket, MonoTime n
   if (lives_s <= 0) return NotSignedIn("the certificate that asked for the link has expired");
   const int64_t until_s = unix_s + lives_s;
   const std::string text = TextOf(holder);
-  return StrCat(cookie_name_, "=", until_s, ".", Sign(until_s, text), ".", common::ToHex(text),
-                "; Path=/; HttpOnly; SameSite=Strict; ", is_encrypted_ ? "Secure; " : "",
-                "Max-Age=", lives_s);
+  return CookieText(cookie_name_,
+                    StrCat(until_s, ".", Sign(until_s, text), ".", common::ToHex(text)), lives_s);
+}
+
+std::string Sessions::CookieText(std::string_view name, std::string_view value,
+                                 int64_t lives_s) const {
+  return StrCat(name, "=", value, "; Path=/; HttpOnly; SameSite=Strict; ",
+                is_encrypted_ ? "Secure; " : "", "Max-Age=", lives_s);
+}
+
+std::string Sessions::ProviderCookie(std::string_view handle, int64_t lives_s) const {
+  return CookieText(StrCat(cookie_name_, kProviderSuffix), handle, lives_s);
+}
+
+std::string_view Sessions::ProviderHandleOf(const Fields& fields) const {
+  return CookieOf(FieldOf(fields, "cookie"), StrCat(cookie_name_, kProviderSuffix));
 }
 
 std::string Sessions::Sign(int64_t until_s, std::string_view holder) const {

@@ -56,6 +56,11 @@ class Sessions {
   // UNAUTHENTICATED.
   absl::StatusOr<std::string> Redeem(std::string_view ticket, MonoTime now, int64_t unix_s);
 
+  // The cookie of a sign-in at the identity provider that this browser has begun: its secret, which no
+  // other site's link is sent along with. `lives_s` 0: it is over.
+  std::string ProviderCookie(std::string_view handle, int64_t lives_s) const;
+  std::string_view ProviderHandleOf(const Fields& fields) const;
+
   enum class Proof { kNone, kToken, kCookie, kMetricsToken };
   struct Session {
     Proof proof = Proof::kNone;
@@ -69,6 +74,8 @@ class Sessions {
     Holder holder;
     MonoTime until;
   };
+  // The value of Set-Cookie.
+  std::string CookieText(std::string_view name, std::string_view value, int64_t lives_s) const;
   std::string Sign(int64_t until_s, std::string_view holder) const;
   // Nothing: it is not valid.
   std::optional<Holder> HolderOfCookie(std::string_view value, int64_t unix_s) const;

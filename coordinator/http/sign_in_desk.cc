@@ -27,6 +27,7 @@ using std::chrono::steady_clock;
 
 constexpr std::string_view kEnrollPath = "/enroll/sign-in";
 constexpr std::string_view kTicket = "ticket=";
+constexpr std::string_view kNotConfirmedYet = "JC1363";
 constexpr std::string_view kFormType = "application/x-www-form-urlencoded";
 
 absl::Status NoSuchToken() {
@@ -36,6 +37,13 @@ absl::Status NoSuchToken() {
        .what = "this is not a token of this coordinator, or it was used up",
        .fix = "paste the link that `jobctl ui` prints, or what `jobctl token create person NAME` "
               "prints"});
+}
+
+absl::Status SignInIsOver() {
+  return common::MakeProblem(absl::StatusCode::kPermissionDenied,
+                             {.code = "JC1364",
+                              .what = "the sign-in has ended",
+                              .why = "it has expired, was used, or the coordinator has restarted"});
 }
 
 // What an answer of the enrolment says is wrong.
@@ -64,18 +72,20 @@ absl::StatusOr<Sessions::Holder> HolderOf(const std::string& json) {
                           .until_s = facts.not_after_ms / 1'000};
 }
 
-Request EnrolmentOf(const Request& request, const std::string& token) {
-  v1::EnrollPersonRequest message;
-  message.set_token(token);
-  message.set_csr_pem(identity::MakeRequest(identity::PrivateKey::Generate()));
+// What a program would ask the enrolment at `path`.
+Request EnrolmentOf(const Request& request, std::string_view path,
+                    const google::protobuf::Message& message) {
   Request enrolment{.head = request.head, .body = ""};
-  // Two texts: this cannot fail.
+  // Clean texts: this cannot fail.
   (void)google::protobuf::util::MessageToJsonString(message, &enrolment.body);
-  enrolment.head.target = kEnrollPath;
+  enrolment.head.method = "POST";
+  enrolment.head.target = path;
   enrolment.head.fields = {{"content-type", "application/json"},
                            {"content-length", std::to_string(enrolment.body.size())}};
   return enrolment;
 }
+
+std::string LocalOr(std::string_view next) { return IsLocalPath(next) ? std::string(next) : "/"; }
 
 }  // namespace
 
@@ -111,9 +121,12 @@ absl::StatusOr<std::string> SignInDesk::TicketOfToken(const Request& request,
 
 void SignInDesk::EnrollPerson(const Request& request, std::string token, std::string next,
                               Respond respond) {
-  Request enrolment = EnrolmentOf(request, token);
+  v1::EnrollPersonRequest message;
+  message.set_token(std::move(token));
+  message.set_csr_pem(identity::MakeRequest(identity::PrivateKey::Generate()));
+  Request enrolment = EnrolmentOf(request, kEnrollPath, message);
   const Target target{.path = std::string(kEnrollPath), .query = {}};
-  const auto refuse = [next](const Response& answer) {
+  const auto refuse = [this, next](const Response& answer) {
     return SignedOutPage({.problem = ProblemOfAnswer(answer.body), .next = next});
   };
   if (const auto refused = enroll_->Check(enrolment.head, target); refused.has_value())
@@ -126,6 +139,94 @@ void SignInDesk::EnrollPerson(const Request& request, std::string token, std::st
                       return respond(SignedOutPage({.problem = holder.status(), .next = next}));
                     respond(Redeem(sessions_.MakeTicket(*holder, steady_clock::now()), next));
                   });
+}
+
+Response SignInDesk::SignedOutPage(SignedOut why) const {
+  if (provider() != nullptr) why.provider = provider()->ProviderName();
+  return http::SignedOutPage(why);
+}
+
+void SignInDesk::AnswerAtProvider(const Request& request, const Target& target, Respond respond) {
+  if (provider() == nullptr) return respond(SignedOutPage({.problem = NoProvider(), .next = "/"}));
+  if (request.head.method == "POST") return BeginAtProvider(request, std::move(respond));
+  LookAtProvider(request, LocalOr(target.Get("next")), std::move(respond));
+}
+
+void SignInDesk::BeginAtProvider(const Request& request, Respond respond) {
+  const absl::StatusOr<Target> form = ParseTarget(StrCat("/sign-in?", request.body));
+  const std::string next = LocalOr(form.ok() ? form->Get("next") : "");
+  Request begin = EnrolmentOf(request, kDevice, v1::DeviceRequest());
+  const Target target{.path = std::string(kDevice), .query = {}};
+  const auto refuse = [this, next](const Response& answer) {
+    return EndAtProvider(ProblemOfAnswer(answer.body), next);
+  };
+  if (const auto refused = enroll_->Check(begin.head, target); refused.has_value())
+    return respond(refuse(*refused));
+  enroll_->Answer(
+      std::move(begin), target,
+      [this, next, refuse, respond = std::move(respond)](const Response& answer) {
+        v1::DeviceResponse device;
+        if (answer.status != 200 || !JsonStringToMessage(answer.body, &device).ok())
+          return respond(refuse(answer));
+        if (const absl::Status bound = provider()->BindToBrowser(device.handle()); !bound.ok())
+          return respond(EndAtProvider(bound, next));
+        // To a page that can be loaded again.
+        Response response{.status = 303, .content_type = "", .body = "", .fields = {}};
+        response.fields.emplace_back("Location",
+                                     StrCat(kProviderPath, "?next=", PercentEncode(next)));
+        response.fields.emplace_back("Set-Cookie",
+                                     sessions_.ProviderCookie(device.handle(), device.expires_s()));
+        respond(std::move(response));
+      });
+}
+
+void SignInDesk::LookAtProvider(const Request& request, const std::string& next, Respond respond) {
+  const std::string handle(sessions_.ProviderHandleOf(request.head.fields));
+  const auto waiting = provider()->FindInBrowser(handle);
+  if (!waiting.has_value()) {
+    // Without a cookie somebody only came by.
+    return respond(handle.empty() ? SignedOutPage({.next = next})
+                                  : EndAtProvider(SignInIsOver(), next));
+  }
+  v1::DevicePollRequest poll;
+  poll.set_handle(handle);
+  poll.set_csr_pem(waiting->csr_pem);
+  // Not through the check's pace: this page asks no more often than the provider wants.
+  enroll_->Answer(EnrolmentOf(request, kDevicePoll, poll),
+                  {.path = std::string(kDevicePoll), .query = {}},
+                  [this, handle, next, respond = std::move(respond)](const Response& answer) {
+                    respond(TakeLook(answer, handle, next));
+                  });
+}
+
+Response SignInDesk::TakeLook(const Response& answer, const std::string& handle,
+                              const std::string& next) {
+  if (answer.status == 200) {
+    const absl::StatusOr<Sessions::Holder> holder = HolderOf(answer.body);
+    if (!holder.ok()) return EndAtProvider(holder.status(), next);
+    Response response = Redeem(sessions_.MakeTicket(*holder, steady_clock::now()), next);
+    response.fields.emplace_back("Set-Cookie", sessions_.ProviderCookie("", 0));
+    return response;
+  }
+  const absl::Status why = ProblemOfAnswer(answer.body);
+  const auto waiting = provider()->FindInBrowser(handle);
+  if (!waiting.has_value()) return EndAtProvider(why, next);
+  const oidc::DeviceGrant& grant = waiting->grant;
+  const bool is_pending = common::CodeOf(why) == kNotConfirmedYet;
+  const std::string& complete = grant.verification_uri_complete;
+  return ConfirmPage({.provider = provider()->ProviderName(),
+                      .code = grant.user_code,
+                      .address = grant.verification_uri,
+                      .link = complete.empty() ? grant.verification_uri : complete,
+                      .problem = is_pending ? "" : common::MessageOf(why),
+                      .next = next,
+                      .interval_s = grant.interval_s});
+}
+
+Response SignInDesk::EndAtProvider(const absl::Status& why, const std::string& next) const {
+  Response response = SignedOutPage({.problem = why, .next = next});
+  response.fields.emplace_back("Set-Cookie", sessions_.ProviderCookie("", 0));
+  return response;
 }
 
 Response SignInDesk::Redeem(std::string_view ticket, const std::string& next) {

@@ -1,6 +1,11 @@
 // POST /sign-in: a browser signs in with a token that a person pasted: HTTP-TOKEN, a link of `jobctl ui`, or
 // a person's token, which this uses up. The session of the latter is that of a certificate of its user, with
 // the rules, the audit and the end of one; its key is thrown away.
+//
+// /sign-in/provider: the same at the cluster's identity provider, by the device grant, whose client needs
+// no address of ours registered there. POST begins it; GET shows the code, and signs in once it is
+// confirmed. What names the sign-in is only in a cookie of the browser that began it (SameSite=Strict), so
+// no link signs anybody in as somebody else.
 #pragma once
 
 #include <string>
@@ -9,7 +14,9 @@
 #include "absl/status/statusor.h"
 #include "coordinator/http/enroll.h"
 #include "coordinator/http/message.h"
+#include "coordinator/http/page_files.h"
 #include "coordinator/http/sessions.h"
+#include "coordinator/http/target.h"
 
 namespace muster::coordinator {
 struct Daemon;
@@ -29,11 +36,21 @@ class SignInDesk {
 
   // After Site's checks. Answers with a page that has the cookie, or the form again with what is wrong.
   void Answer(const Request& request, Respond respond);
+  void AnswerAtProvider(const Request& request, const Target& target, Respond respond);
+  // With the provider's button, where there is one.
+  Response SignedOutPage(SignedOut why) const;
 
  private:
+  void BeginAtProvider(const Request& request, Respond respond);
+  void LookAtProvider(const Request& request, const std::string& next, Respond respond);
+  // What a look at the provider has answered.
+  Response TakeLook(const Response& answer, const std::string& handle, const std::string& next);
+  // Back to the form; the browser forgets the sign-in.
+  Response EndAtProvider(const absl::Status& why, const std::string& next) const;
   void EnrollPerson(const Request& request, std::string token, std::string next, Respond respond);
   absl::StatusOr<std::string> TicketOfToken(const Request& request, std::string_view token);
   Response Redeem(std::string_view ticket, const std::string& next);
+  DeviceDesk* provider() const { return enroll_ == nullptr ? nullptr : enroll_->device(); }
 
   Daemon& daemon_;
   Sessions& sessions_;

@@ -29,8 +29,8 @@ constexpr std::string_view kSignInPath = "/sign-in";
 constexpr std::string_view kScraper = "metrics";  // whoever has the token for them
 
 bool NeedsNoSession(std::string_view path) {
-  return path == "/healthz" || path == "/readyz" || path == kSignInPath || IsEnroll(path) ||
-         IsPublicAsset(path);
+  return path == "/healthz" || path == "/readyz" || path == kSignInPath || path == kProviderPath ||
+         IsEnroll(path) || IsPublicAsset(path);
 }
 
 bool IsApi(std::string_view path) {
@@ -119,7 +119,7 @@ std::optional<Response> Site::CheckSession(const RequestHead& head, const Target
                              : proof == Sessions::Proof::kMetricsToken ? absl::OkStatus()
                                                                        : CallerOf(head).status();
     if (!why.ok()) {
-      if (IsPage(target.path)) return SignedOutPage({.next = head.target});
+      if (IsPage(target.path)) return sign_in_.SignedOutPage({.next = head.target});
       Response response = ErrorResponse(why);
       response.fields.emplace_back("WWW-Authenticate", "Bearer realm=\"muster\"");
       return response;
@@ -142,7 +142,8 @@ std::optional<Response> Site::CheckRoute(const RequestHead& head, const Target& 
     return Refusal(404, StrCat("there is nothing at ", common::Printable(target.path)),
                    "docs/http.md lists the addresses");
   }
-  const bool is_form = target.path == kSignInPath && head.method == "POST" && IsSignInForm(head);
+  const bool takes_form = target.path == kSignInPath || target.path == kProviderPath;
+  const bool is_form = takes_form && head.method == "POST" && IsSignInForm(head);
   if (OnlyReads(head) || is_form) return std::nullopt;
   Response response =
       Refusal(405, StrCat(common::Printable(target.path), " can only be read"), "use GET");
@@ -160,10 +161,12 @@ void Site::Handle(Request request, Respond respond) {
   };
   if (path == "/healthz") return AnswerHealth(daemon_, std::move(counted));
   if (path == "/readyz") return AnswerReady(daemon_, std::move(counted));
-  if (path == kSignInPath) {
-    if (request.head.method == "POST") return sign_in_.Answer(request, std::move(counted));
+  if (path == kSignInPath || path == kProviderPath) {
     // A preview that only looks must not use the link up.
     if (request.head.method == "HEAD") return counted(HtmlResponse(200, "Muster", ""));
+    if (path == kProviderPath)
+      return sign_in_.AnswerAtProvider(request, *target, std::move(counted));
+    if (request.head.method == "POST") return sign_in_.Answer(request, std::move(counted));
     return counted(SignIn(*target));
   }
   if (path == "/metrics" || IsStream(path)) {
@@ -229,10 +232,10 @@ void Site::AnswerEvents(const Request& request, const Target& target, Respond re
 Response Site::SignIn(const Target& target) {
   const std::string_view next = target.Get("next");
   const std::string to = IsLocalPath(next) ? std::string(next) : "/";
-  if (target.Get("ticket").empty()) return SignedOutPage({.next = to});
+  if (target.Get("ticket").empty()) return sign_in_.SignedOutPage({.next = to});
   absl::StatusOr<std::string> cookie = sessions_.Redeem(target.Get("ticket"), steady_clock::now(),
                                                         daemon_.clock.Read().wall_ms / 1'000);
-  if (!cookie.ok()) return SignedOutPage({.problem = cookie.status(), .next = to});
+  if (!cookie.ok()) return sign_in_.SignedOutPage({.problem = cookie.status(), .next = to});
   Response response = SignedInPage(to);
   response.fields.emplace_back("Set-Cookie", *std::move(cookie));
   return response;

@@ -190,9 +190,9 @@ void Notifier::TakeFinding(const v1::Event& event) {
 
 void Notifier::TakeNotified(const v1::Event& event) {
   Forget({.job = event.job(),
-        .entry = event.notified().entry(),
-        .finding = event.notified().finding(),
-        .attempt = event.attempt()});
+          .entry = event.notified().entry(),
+          .finding = event.notified().finding(),
+          .attempt = event.attempt()});
 }
 
 void Notifier::Add(const Delivery& delivery, const std::string& owner) {

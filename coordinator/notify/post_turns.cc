@@ -43,9 +43,9 @@ bool PostTurns::MayBegin(const std::string& owner, const std::string& receiver) 
 std::optional<PostTurns::Post> PostTurns::Next() {
   for (auto owner = owners_.begin(); owner != owners_.end(); ++owner) {
     if (of_owners_.Ask(owner->name) != FairShare::Verdict::kRoom) continue;
-    const auto lane =
-        std::find_if(owner->lanes.begin(), owner->lanes.end(),
-                     [&](const Lane& each) { return MayBegin(owner->name, each.receiver); });
+    const auto lane = std::find_if(owner->lanes.begin(), owner->lanes.end(), [&](const Lane& each) {
+      return MayBegin(owner->name, each.receiver);
+    });
     if (lane == owner->lanes.end()) continue;
     Post post = std::move(lane->posts.front());
     lane->posts.pop_front();

@@ -52,10 +52,28 @@ void PendingSignIns::Fill(const std::string& handle, const DeviceGrant& grant, i
   const auto found = all_.find(common::Sha256Hex(handle));
   if (found == all_.end()) return;
   SignIn& sign_in = found->second;
-  sign_in.device_code = grant.device_code;
+  sign_in.grant = grant;
   sign_in.interval_ms = grant.interval_s * 1'000;
   sign_in.next_ms = now_ms + sign_in.interval_ms;
   sign_in.until_ms = now_ms + grant.expires_s * 1'000;
+}
+
+void PendingSignIns::Bind(const std::string& handle, const std::string& csr_pem,
+                          const std::string& key_sha256) {
+  const std::lock_guard lock(mutex_);
+  const auto found = all_.find(common::Sha256Hex(handle));
+  if (found == all_.end()) return;
+  found->second.csr_pem = csr_pem;
+  found->second.key_sha256 = key_sha256;
+}
+
+std::optional<PendingSignIns::InBrowser> PendingSignIns::FindInBrowser(const std::string& handle,
+                                                                       int64_t now_ms) {
+  const std::lock_guard lock(mutex_);
+  ForgetExpired(now_ms);
+  const auto found = all_.find(common::Sha256Hex(handle));
+  if (found == all_.end() || found->second.csr_pem.empty()) return std::nullopt;
+  return InBrowser{.grant = found->second.grant, .csr_pem = found->second.csr_pem};
 }
 
 PendingSignIns::Taken PendingSignIns::Take(const Poll& poll) {
@@ -72,7 +90,7 @@ PendingSignIns::Taken PendingSignIns::Take(const Poll& poll) {
   if (sign_in.is_asked || poll.now_ms < sign_in.next_ms)
     return {.verdict = Verdict::kNotYet, .device_code = ""};
   sign_in.is_asked = true;
-  return {.verdict = Verdict::kAsk, .device_code = sign_in.device_code};
+  return {.verdict = Verdict::kAsk, .device_code = sign_in.grant.device_code};
 }
 
 void PendingSignIns::Later(const std::string& handle, bool slow_down, int64_t now_ms) {

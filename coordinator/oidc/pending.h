@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -25,6 +26,16 @@ class PendingSignIns {
   // kept. RESOURCE_EXHAUSTED (JC1356): there are too many. Times are monotonic.
   absl::StatusOr<std::string> Reserve(const std::string& peer, int64_t now_ms);
   void Fill(const std::string& handle, const DeviceGrant& grant, int64_t now_ms);
+
+  // Of a sign-in that a browser waits for: it has no key, so the request for its certificate is kept
+  // here. From now on the handle is that key's.
+  void Bind(const std::string& handle, const std::string& csr_pem, const std::string& key_sha256);
+  struct InBrowser {
+    DeviceGrant grant;
+    std::string csr_pem;
+  };
+  // Nothing: no browser waits for it, or no longer.
+  std::optional<InBrowser> FindInBrowser(const std::string& handle, int64_t now_ms);
 
   struct Poll {
     std::string handle;
@@ -50,7 +61,8 @@ class PendingSignIns {
  private:
   struct SignIn {
     std::string peer;
-    std::string device_code;
+    DeviceGrant grant;
+    std::string csr_pem;     // of a browser's; empty: whoever polls brings one
     std::string key_sha256;  // empty: not polled yet
     int64_t interval_ms = 0;
     int64_t next_ms = 0;

@@ -367,6 +367,26 @@ TEST(OidcPending, IsAskedNoMoreOftenThanTheIntervalAndByOneAtATime) {
   EXPECT_EQ(take(61'000).verdict, Verdict::kUnknown) << "expired";
 }
 
+TEST(OidcPending, OfABrowserHasItsRequestForACertificateAndIsOfNoUseToAnotherKey) {
+  PendingSignIns all;
+  const std::string program = *all.Reserve("peer:a", 0);
+  const std::string browser = *all.Reserve("peer:a", 0);
+  for (const std::string& each : {program, browser}) all.Fill(each, Grant(), 0);
+  all.Bind(browser, "csr", "k");
+  all.Bind("unknown", "csr", "k");
+  EXPECT_FALSE(all.FindInBrowser(program, 0).has_value()) << "no browser waits for it";
+  EXPECT_FALSE(all.FindInBrowser("unknown", 0).has_value());
+  EXPECT_EQ(all.FindInBrowser(browser, 0)->csr_pem, "csr");
+  EXPECT_EQ(all.FindInBrowser(browser, 0)->grant.device_code, "device");
+  const auto take = [&](const std::string& key) {
+    return all.Take({.handle = browser, .key_sha256 = key, .now_ms = 6'000}).verdict;
+  };
+  EXPECT_EQ(take("thief"), Verdict::kOtherKey);
+  EXPECT_EQ(take("k"), Verdict::kAsk);
+  all.Drop(browser);
+  EXPECT_FALSE(all.FindInBrowser(browser, 6'000).has_value());
+}
+
 TEST(OidcPending, IsBoundToTheFirstKeyAndUsedOnce) {
   PendingSignIns all;
   const std::string handle = *all.Reserve("peer:a", 0);

@@ -39,7 +39,7 @@ class SignIn:
         return self.process.returncode, out.decode(), err.decode()
 
 
-class SigningInAtAProvider(EnrollCase):
+class ProviderCase(EnrollCase):
     def at(self, provider, *args):
         if not provider.is_public:
             secret = self.path("client-secret")
@@ -50,6 +50,8 @@ class SigningInAtAProvider(EnrollCase):
         self.pin = re.search(r"Authority +(SHA256:[0-9a-f]{64})", self.person(cluster, "ops").jobctl("whoami").stdout).group(1)
         return cluster
 
+
+class SigningInAtAProvider(ProviderCase):
     def test_a_person_confirms_a_code_in_a_browser_and_is_signed_in(self):
         provider = Provider(self).start()
         cluster = self.at(provider)
@@ -159,6 +161,103 @@ class SigningInAtAProvider(EnrollCase):
                 terminal.wait_for(b"or open ")
                 provider.decide(next(iter(provider.credentials.values()))["user_code"], "alice")
             terminal.wait_for(end)
+
+
+class SigningInFromABrowser(ProviderCase):
+    """What the browser's requests get; the page itself: tests/page/sign_in_test.py."""
+
+    def begin(self, **headers):
+        return self.ask("POST", "/sign-in/provider", {"Content-Type": "application/x-www-form-urlencoded",
+                                                      "Origin": f"https://{self.address}", **headers}, "next=%2Fnodes")
+
+    def cookies(self, answer):
+        return dict(each.split(";")[0].split("=", 1) for each in answer.headers.get_all("Set-Cookie") or [])
+
+    def begun(self):
+        """The cookie of a sign-in, and the code that its page shows."""
+        answer = self.begin()
+        self.assertEqual((answer.status, answer.headers["Location"]), (303, "/sign-in/provider?next=%2Fnodes"))
+        self.assertRegex(answer.headers["Set-Cookie"], r"^__Host-muster_\d+_provider=[0-9a-f]{64}; Path=/; HttpOnly; SameSite=Strict; Secure;")
+        cookie = answer.headers["Set-Cookie"].split(";")[0]
+        page = self.look(cookie)
+        self.assertEqual((page.status, page.headers["Refresh"]), (200, "1; url=/sign-in/provider?next=%2Fnodes"))
+        self.assertIn("Confirm no code that somebody has sent you", page.text)
+        return cookie, re.search(r"user_code=([^\"]+)\"", page.text).group(1)
+
+    def look(self, cookie):
+        return self.ask("GET", "/sign-in/provider?next=%2Fnodes", {"Cookie": cookie})
+
+    def looked(self, cookie):
+        """What ends the sign-in."""
+        found = []
+
+        def has_ended():
+            found.append(self.look(cookie))
+            return found[-1].status != 200 or "Set-Cookie" in found[-1].headers
+        wait_until(has_ended, "the sign-in ends")
+        return found[-1]
+
+    def test_a_sign_in_is_of_the_browser_that_began_it_alone(self):
+        provider = Provider(self).start()
+        cluster = self.at(provider)
+        cluster.jobctl("user", "set", "alice", "--role", "user", "--oidc", f"{provider.issuer} alice")
+        self.assertEqual(self.begin(Origin="https://evil.example").status, 403)
+        self.assertEqual(self.begin(**{"Sec-Fetch-Site": "cross-site"}).status, 403)
+        self.assertEqual(provider.credentials, {}, "nothing has begun")
+        cookie, code = self.begun()
+        provider.decide(code, "alice")
+        # A link that somebody follows brings no cookie: the form, and nobody is signed in.
+        other = self.look("a=b")
+        self.assertEqual((other.status, other.headers["Set-Cookie"]), (401, None))
+        # Nor does the handle give a certificate.
+        poll = {"handle": cookie.split("=")[1], "csrPem": self.request("thief")}
+        self.assertEqual(self.post("/enroll/device/poll", poll), (403, "JC1364"))
+        signed_in = self.looked(cookie)
+        self.assertEqual((signed_in.status, signed_in.headers["Refresh"]), (200, "0; url=/nodes"))
+        name = cookie.split("=")[0]
+        cookies = self.cookies(signed_in)
+        self.assertEqual(cookies.pop(name), "", "the browser forgets it")
+        session = "; ".join("=".join(each) for each in cookies.items())
+        who = self.ask("GET", "/api/v1/GetServer", {"Cookie": session})
+        self.assertEqual(who.status, 200, who.text)
+        self.assertIn("user/alice", cluster.jobctl("cert", "ls", "user/alice", "-o", "wide").stdout)
+        self.assertEqual(self.looked(cookie).status, 401, "a sign-in gives one session")
+        cluster.jobctl("user", "disable", "alice")
+        self.assertEqual(self.ask("GET", "/api/v1/GetServer", {"Cookie": session}).status, 401)
+
+    def request(self, name):
+        path = self.path(name)
+        subprocess.run(["openssl", "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
+                        path + ".key", "-subj", "/CN=x", "-out", path + ".csr"], check=True, capture_output=True)
+        with open(path + ".csr") as file:
+            return file.read()
+
+    def test_what_ends_a_sign_in_is_told_above_the_form(self):
+        provider = Provider(self, algorithm="ES256").start()
+        cluster = self.at(provider)
+        cluster.jobctl("user", "set", "bob", "--oidc", f"{provider.issuer} bob")
+        cluster.jobctl("user", "disable", "bob")
+        cases = (("denied", "it was denied", lambda code: provider.decide(code, "bob", approved=False)),
+                 ("late", "not confirmed in time", provider.expire),
+                 ("unknown", f"jobctl user set NAME --oidc &quot;{provider.issuer} eve&quot;", lambda code: provider.decide(code, "eve")),
+                 ("disabled", "disabled", lambda code: provider.decide(code, "bob")),
+                 ("of another issuer", "is refused", lambda code: provider.decide(code, "bob", iss="https://other.example")))
+        begun = [self.begun() for _ in cases]
+        for (cookie, code), (_, _, decide) in zip(begun, cases):
+            decide(code)
+        for (cookie, _), (name, words, _) in zip(begun, cases):
+            with self.subTest(name):
+                answer = self.looked(cookie)
+                self.assertEqual((answer.status, self.cookies(answer)), (401, {cookie.split("=")[0]: ""}), answer.text)
+                self.assertIn(words, answer.text)
+                self.assertIn("Sign in with 127.0.0.1:", answer.text, "the form, to try again")
+
+    def test_without_a_provider_there_is_no_button(self):
+        self.secured()
+        self.assertNotIn("/sign-in/provider", self.ask("GET", "/sign-in").text)
+        answer = self.begin()
+        self.assertEqual(answer.status, 401)
+        self.assertIn("no identity provider", answer.text)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ ARGUMENTS = ["--no-sandbox", "--disable-background-networking", "--disable-compo
              "--no-first-run", "--no-default-browser-check", "--disable-dev-shm-usage"]
 
 # Nothing on these pages asks anybody else.
-FOREIGN = re.compile(r"^(?!data:|blob:|http://(127\.0\.0\.1|localhost)[:/])")
+FOREIGN = re.compile(r"^(?!data:|blob:|https?://(127\.0\.0\.1|localhost)[:/])")
 
 
 def launch(playwright):
@@ -52,8 +52,8 @@ class PageCase(HttpCase):
         super().setUp()
         self.problems, self.expected = [], []
 
-    def open_context(self, viewport=None, scheme="light"):
-        context = self.browser.new_context(viewport=viewport or WIDE, color_scheme=scheme, reduced_motion="reduce")
+    def open_context(self, viewport=None, scheme="light", **options):
+        context = self.browser.new_context(viewport=viewport or WIDE, color_scheme=scheme, reduced_motion="reduce", **options)
         context.set_default_timeout(harness.DEADLINE_S * 1000)
         context.tracing.start(snapshots=True)
         context.on("console", self._said)

@@ -267,16 +267,46 @@ class Notify(Case):
 
 
 class Shares(HttpCase):
+    def told(self, **options):
+        cluster = self.cluster(coordinator_args=("--http", "127.0.0.1:0", "--notify-allow", "127.0.0.1"), **options)
+        self.look_at(cluster, os.path.join(cluster.directory, "data"))
+        return cluster
+
     def hooked(self, cookie, urls):
-        """Submits a job of the session's user that is over at once and has these webhooks."""
+        """Submits a job of the session's user that is over at once and has these webhooks; its name."""
         spec = {"command": ["true"], "workdir": self.directory, "shape": {"processes": 1, "device": {"kind": "cpu"}},
                 "notify": [{"webhook": url} for url in urls]}
-        answer = self.ask("POST", "/api/v1/Submit", {"Cookie": cookie, "Origin": self.address}, {"spec": spec})
+        answer = self.ask("POST", "/api/v1/Submit", {"Cookie": cookie, "Origin": self.address},
+                          {"spec": spec, "queueAnyway": True})
         self.assertEqual(answer.status, 200, answer.body)
+        return answer.json["job"]
+
+    def test_what_was_missed_is_told_also_when_it_is_much(self):
+        cluster = self.told(workers=())
+        cookie, receiver = self.cookie_of("peer:127.0.0.2"), Receiver(self)
+        cursor = os.path.join(self.data, "NOTIFY")
+        harness.wait_until(lambda: os.path.exists(cursor), "it has begun")
+        with open(cursor) as file:
+            begun = file.read()
+        last = [self.hooked(cookie, ()) for _ in range(300)]
+        last.append(self.hooked(cookie, [f"http://127.0.0.1:{receiver.port}/"]))
+        cluster.jobctl("cancel", last[-1])
+        harness.wait_until(lambda: len(receiver.requests) == 1, "it is told")
+        cluster.coordinator.kill9()
+        # As if it had been killed before it looked at any of them.
+        with open(cursor, "w") as file:
+            file.write(begun)
+        cluster.restart_coordinator()
+        harness.wait_until(lambda: len(receiver.requests) == 2, "it is told again, from the events")
+        self.assertEqual(receiver.requests[0], receiver.requests[1])
+
+        def caught_up():
+            with open(cursor) as file:
+                return int(file.readline().split()[1]) > 300
+        harness.wait_until(caught_up, "it has come to the end")
 
     def test_silent_receivers_of_one_owner_delay_nobody_elses(self):
-        cluster = self.cluster(coordinator_args=("--http", "127.0.0.1:0", "--notify-allow", "127.0.0.1"))
-        self.look_at(cluster, os.path.join(cluster.directory, "data"))
+        self.told()
         silent, called = [socket.create_server(("127.0.0.1", 0)) for _ in range(24)], []
         for each in silent:
             each.setblocking(False)

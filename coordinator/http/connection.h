@@ -136,6 +136,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void Begin(std::list<std::shared_ptr<Connection>>::iterator place) {
     place_ = place;
+    caller_ = network_;
     core_.connections.Take(network_);
     // One limit for the handshake and the first head together.
     begun_until_ = std::chrono::steady_clock::now() + core_.limits.first_head;

@@ -18,8 +18,6 @@ std::vector<v1::JobRecord> TakeFinished(ClusterState& state);
 // False for events that only change volatile state (NodeContact).
 bool IsJournaled(const v1::Event& event);
 
-// What RestoreSnapshot can read, and no other.
-inline constexpr uint32_t kSnapshotFormat = 1;
 // The content of a snapshot row for this state, and back. Keys of finished jobs come from the index
 // of finished jobs.
 v1::Snapshot MakeSnapshot(const ClusterState& state);

@@ -13,6 +13,7 @@
 namespace muster::coordinator {
 namespace {
 
+constexpr size_t kFactsBytesMax = 512 * 1024;  // the event that has them, and each snapshot
 constexpr size_t kVersionBytesMax = 64;
 constexpr int kMeansMax = 32;  // of isolation
 constexpr int kContainerLacksMax = 32;
@@ -56,6 +57,10 @@ absl::Status JudgeContainers(const v1::NodeFacts& facts) {
 }  // namespace
 
 absl::Status JudgeFacts(const v1::NodeFacts& facts) {
+  if (facts.ByteSizeLong() > kFactsBytesMax) {
+    return Bad(facts, absl::StrCat("facts of ", facts.ByteSizeLong(), " bytes, more than ",
+                                   kFactsBytesMax));
+  }
   const std::pair<const char*, const std::string*> texts[] = {
       {"boot id", &facts.boot_id()},       {"address", &facts.advertise()},
       {"kill level", &facts.kill_level()}, {"version", &facts.version()},

@@ -17,11 +17,13 @@ Response PlainText(std::string text) {
   return {.content_type = "text/plain; charset=utf-8", .body = std::move(text), .fields = {}};
 }
 
+constexpr char kWhereWhy[] = "the coordinator's log tells why; its disk may be slow or stuck";
+
 // The first answer counts; this one comes after the others had their time.
 void RefuseAfter(Daemon& daemon, std::chrono::milliseconds within, std::string what,
                  Respond respond) {
   daemon.pool.PostAfter(within, [what = std::move(what), respond = std::move(respond)] {
-    respond(Refusal(503, what, "the coordinator's log tells why; its disk may be slow or stuck"));
+    respond(Refusal(503, what, kWhereWhy));
   });
 }
 
@@ -41,9 +43,13 @@ void AnswerReady(Daemon& daemon, Respond respond) {
   if (daemon.stopping) {
     return respond(Refusal(503, "the coordinator is stopping", "ask again after its restart"));
   }
-  RefuseAfter(daemon, kReadyWithin,
-              StrCat("the coordinator did not answer within ", kReadyWithin.count(), " ms"),
-              respond);
+  const std::string what =
+      StrCat("the coordinator did not answer within ", kReadyWithin.count(), " ms");
+  daemon.pool.PostAfter(kReadyWithin, [&daemon, what, respond] {
+    // Known while the journal waits for room, or for who else has the database.
+    const absl::Status why = daemon.loop.WhyStuck();
+    respond(why.ok() ? Refusal(503, what, kWhereWhy) : ErrorResponse(why, 503));
+  });
   daemon.loop.Ask(
       [&daemon, respond](const LoopView&) {
         return [&daemon, respond] {

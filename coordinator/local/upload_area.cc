@@ -144,8 +144,7 @@ absl::StatusOr<std::unique_ptr<BlobStore::Upload>> UploadArea::Open(
     const uint64_t have = Arrived(upload.owner, upload.sha256);
     if (upload.offset > have || upload.offset > upload.size) return DoesNotFollow(upload, have);
     const std::string path = PathOf(name);
-    ASSIGN_OR_RETURN(common::UniqueFd fd,
-                     common::OpenRegular(path, O_RDWR | O_CREAT | O_NOFOLLOW));
+    ASSIGN_OR_RETURN(common::UniqueFd fd, common::OpenRegular(path, O_RDWR | O_CREAT | O_NOFOLLOW));
     std::unique_ptr<Hashed> before = HashedBefore(name, upload.offset);
     if (ftruncate(fd.get(), static_cast<off_t>(upload.offset)) != 0)
       return common::ErrnoStatus(StrCat("cannot write ", path));

@@ -54,7 +54,7 @@ using common::LogInfo;
 using common::StrCat;
 
 constexpr int kPoolThreads = 3;
-constexpr int kReadThreads = 2;
+constexpr int kReadThreads = 3;
 constexpr int kFileThreads = 2;
 constexpr int kHashNiceness = 5;
 constexpr size_t kHttpConnectionsLeast = 4;

@@ -47,8 +47,8 @@ struct Settings {
   uint64_t live_jobs_max = common::kLiveJobsMax;
   // Of live jobs (holdings.h): all of them, which leaves a snapshot well below the 10^9 bytes that SQLite stores in
   // one value; one owner's; one job's with its checkpoints' file lists; one record without those.
-  uint64_t live_bytes_max = 512ull << 20;
-  uint64_t owner_live_bytes_max = 256ull << 20;
+  uint64_t live_bytes_max = 640ull << 20;
+  uint64_t owner_live_bytes_max = 384ull << 20;
   uint64_t job_live_bytes_max = 128ull << 20;
   uint64_t record_bytes_max = 8ull << 20;
   uint64_t snapshot_bytes_max = 900'000'000;  // a larger one is not taken: a row holds up to 1 GB

@@ -151,7 +151,7 @@ std::shared_ptr<Sink<T>> Audited(Daemon& daemon, const AuditedCall& call, const 
     return nullptr;
   }
   absl::StatusOr<CallBudget::Hold> hold =
-      daemon.budget.Take(caller.principal, BytesOf(CostOf(call.cost, request)));
+      daemon.budget.Take(caller.principal, BytesOfStream(call.cost, request));
   if (!hold.ok()) {
     sink->Close(hold.status());
     return nullptr;

@@ -28,7 +28,7 @@ size_t BytesOf(Cost cost) {
     case Cost::kWatch:
       return 128 << 10;
     case Cost::kStream:
-      return 2 << 20;
+      return 1 << 20;
     case Cost::kSearch:
       return 10 << 20;
     case Cost::kSubmits:
@@ -40,6 +40,10 @@ size_t BytesOf(Cost cost) {
 Cost CostOf(Cost row, const google::protobuf::Message& request) {
   if (request.GetDescriptor() != v1::StreamLogsRequest::descriptor()) return row;
   return static_cast<const v1::StreamLogsRequest&>(request).has_filter() ? Cost::kSearch : row;
+}
+
+size_t BytesOfStream(Cost row, const google::protobuf::Message& request) {
+  return BytesOf(CostOf(row, request)) + request.ByteSizeLong();
 }
 
 struct CallBudget::State {

@@ -27,12 +27,14 @@ namespace muster::coordinator {
 size_t BytesOf(Cost cost);
 // What this call costs: a search is dearer than its row.
 Cost CostOf(Cost row, const google::protobuf::Message& request);
+// The same in bytes, with the request, which a stream keeps.
+size_t BytesOfStream(Cost row, const google::protobuf::Message& request);
 
 class CallBudget {
  public:
   struct Limits {
     size_t all = 1 << 30;
-    size_t of_one = 256 << 20;
+    size_t of_one = 512 << 20;
     size_t waiting_of_one = 32 << 20;  // requests that wait, with what each costs to keep
   };
   CallBudget() : CallBudget(Limits()) {}

@@ -44,7 +44,7 @@ enum class Cost {
   kSpec,     // 512 KiB: a job's spec, or a long list of names
   kAnswer,   // 4 MiB: a record or a page, and what it is made from
   kWatch,    // 128 KiB: a stream that tells changes
-  kStream,   // 2 MiB: a stream of data, a piece ahead of its reader
+  kStream,   // 1 MiB: a stream of data, a piece ahead of its reader
   kSearch,   // 10 MiB: the same, searched for lines
   kSubmits,  // 16 MiB: a stream of submits
 };
@@ -75,7 +75,7 @@ const Call* FindCall(std::string_view service, std::string_view name);
   INTAKE(PushObjects, ObjectChunk, PushObjectsResponse, kSubmit, kCode, kStream)                 \
   STREAM(PullObject, PullObjectRequest, BlobChunk, kRead, kCode, kStream)                        \
   DUPLEX(SubmitMany, SubmitRequest, SubmitResponse, kSubmit, kJob, kSubmits)                     \
-  STREAM(Run, SubmitRequest, JobUpdate, kSubmit, kJob, kSpec)                                    \
+  STREAM(Run, SubmitRequest, JobUpdate, kSubmit, kJob, kWatch)                                   \
   ONE(RerunJob, RerunJobRequest, SubmitResponse, kSubmit, kJob, kSpec)                           \
   ONE(ListJobs, ListJobsRequest, ListJobsResponse, kRead, kJob, kAnswer)                         \
   ONE(GetJob, JobReference, GetJobResponse, kRead, kJob, kAnswer)                                \

@@ -96,6 +96,7 @@ class SqliteJournal final : public Journal {
   void Stuck(const absl::Status& why);
   void LeaveStuck();
   void SayHighWater(const std::vector<JournalRecord>& group);
+  void KeepHighWater(uint64_t event);
   bool ReleaseLast();
   void MaybeLeaveFullDisk();
 
@@ -210,7 +211,10 @@ absl::Status SqliteJournal::KeepClusterId() {
 
 absl::Status SqliteJournal::Replay(const ReplayCallbacks& sink) {
   ASSIGN_OR_RETURN(const uint64_t last, ReplayDatabase(*database_, paths_.Database(), sink));
-  return CheckHighWater(paths_, last);
+  RETURN_IF_ERROR(CheckHighWater(paths_, last));
+  // A kill at the first event leaves it empty, and a person may have deleted it.
+  if (last > 0) KeepHighWater(last);
+  return absl::OkStatus();
 }
 
 void SqliteJournal::Start(JournalCallbacks observer) {
@@ -366,10 +370,14 @@ absl::Status SqliteJournal::WhyStuck() const {
 void SqliteJournal::SayHighWater(const std::vector<JournalRecord>& group) {
   for (auto record = group.rbegin(); record != group.rend(); ++record) {
     if (record->events == nullptr || record->events->empty()) continue;
-    const std::string text = HighWaterText(record->events->back().seq());
-    if (pwrite(high_water_.get(), text.data(), text.size(), 0) < 0) return;
-    return;
+    return KeepHighWater(record->events->back().seq());
   }
+}
+
+void SqliteJournal::KeepHighWater(uint64_t event) {
+  const std::string text = HighWaterText(event);
+  // A file that is not written is found at the next start.
+  (void)!pwrite(high_water_.get(), text.data(), text.size(), 0);
 }
 
 bool SqliteJournal::ReleaseLast() {

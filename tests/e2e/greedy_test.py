@@ -16,8 +16,8 @@ import harness
 from harness import Case, wait_until
 
 CALLS = 200
-# A caller's share is 256 MiB by its rows (coordinator/rpc/calls.h). What gRPC and the allocator need besides is in it.
-GROWTH_MAX = 400 << 20
+# A caller's share is 512 MiB by its rows (coordinator/rpc/calls.h). What gRPC and the allocator need besides is in it.
+GROWTH_MAX = 600 << 20
 OK = grpc.StatusCode.OK
 QUEUED, ENVIRONMENT = 200, "x" * 100_000
 LINES = 200_000

@@ -528,15 +528,15 @@ class Limits(HttpCase):
         follow, most = "GET /events HTTP/1.1\r\n", 13
         opened = [self.send_from("127.0.0.3", follow + greedy) for _ in range(most + 3)]
         self.assertEqual([status for _, status in opened], [200] * most + [429] * 3)
-        # Bodies that never come: none of these connections idles.
+        stream, status = self.send_from("127.0.0.2", follow + other)
+        self.assertEqual(status, 200)
+        self.assertEqual(self.send_from("127.0.0.3", follow + greedy)[1], 429)
+        # Bodies that never come: none of these connections idles. For others its oldest end, which are streams.
         for _ in range(30):
             opened.append(self.send_from("127.0.0.3", f"POST /sign-in HTTP/1.1\r\n{greedy}\r\nContent-Length: 9\r\n"
                                                       "Content-Type: application/x-www-form-urlencoded", b"t"))
-        stream, status = self.send_from("127.0.0.2", follow + other)
-        self.assertEqual(status, 200)
         for target in ("/", "/api/v1/ListJobs"):
             self.assertEqual(self.send_from("127.0.0.2", f"GET {target} HTTP/1.1\r\n{other}")[1], 200, target)
-        self.assertEqual(self.send_from("127.0.0.3", follow + greedy)[1], 429)
         self.submit_from("127.0.0.2", cookie)
         seen = b""
         while b"event: " not in seen:  # the first one tells to read everything

@@ -239,7 +239,7 @@ class Faults(FaultCase):
     def test_the_journals_sync_stops_it_with_a_reason_and_loses_nothing(self):
         for number, error in enumerate(("EIO", "ENOSPC", "EDQUOT")):
             with self.subTest(error=error):
-                outcome = self.run_with([Fault("wal", "sync", error, 10 + number, 1)], f"j{number}")
+                outcome = self.run_with([Fault("wal", "sync", error, 5 + number, 1)], f"j{number}")
                 self.assertIn("JC1602", outcome.stopped)
                 self.assertEqual(outcome.lost, [])
 

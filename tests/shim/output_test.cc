@@ -160,7 +160,7 @@ TEST_F(ShimOutput, WhatNobodyTakesForTheWholePatienceIsDropped) {
 TEST_F(ShimOutput, TheTimeInWhichTheNodeStoodStillDoesNotUseUpThePatience) {
   launch_.spool_quota_bytes = 200'000;
   launch_.spool_patience_ms = 1'500;
-  AddRank({"test_rank", "lines", "4000"});
+  AddRank({"test_rank", "lines", "40000"});  // more than the pipe holds: it waits
   Spawn();
   ASSERT_TRUE(Until([this] { return Spool(0).size() == 200'000; }));
   const pid_t shim_pid = shim_->pid();
@@ -176,6 +176,7 @@ TEST_F(ShimOutput, TheTimeInWhichTheNodeStoodStillDoesNotUseUpThePatience) {
   shim_->Trim(0, Stream::kStdout, 200'000, 0);
   ASSERT_TRUE(Until([this] { return Spool(0).size() == 400'000; }));
   shim_->Trim(0, Stream::kStdout, 400'000, 0);
+  shim_->Stop(0);
   ASSERT_TRUE(UntilGone());
   EXPECT_EQ((closed_.at({0, Stream::kStdout}).dropped), 0u);
 }

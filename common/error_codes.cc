@@ -94,8 +94,10 @@ constexpr ErrorCode kCodes[] = {
     {"JC1208", "no rank is running",
      "No rank of the job is running at the moment, so there is none to signal or query.",
      "`jobctl why JOB` shows why."},
-    {"JC1209", "too many jobs", "The coordinator is at its limit of queued and running jobs.",
-     "Submit again after some have ended."},
+    {"JC1209", "too many jobs",
+     "The coordinator is at its limit of queued and running jobs, or of the bytes that their specs "
+     "and lists of checkpoint files may have, of one owner or of all.",
+     "Submit again after some have ended, or submit smaller ones."},
     {"JC1210", "no record of a rank",
      "No rank reported what it is doing, and no node's worker looked at it in time, or the "
      "directory "
@@ -137,8 +139,8 @@ constexpr ErrorCode kCodes[] = {
      "JOB`."},
     {"JC1308", "coordinator is overloaded",
      "One of the coordinator's queues is full, or as many requests of the kind are open as it "
-     "takes.",
-     "Try again in a moment."},
+     "takes, of this caller or of all.",
+     "Try again in a moment, or end some of the streams that are open."},
     {"JC1309", "cannot listen",
      "The coordinator's socket or port cannot be used: in use, too long, or not allowed.",
      "Stop the process that uses it (the message names it), or choose another --socket or "

@@ -89,7 +89,8 @@ void WorkPool::Run(int niceness) {
       if (delayed_.empty()) {
         wake_.wait(lock);
       } else {
-        wake_.wait_until(lock, delayed_.top().due);
+        const Time due = delayed_.top().due;  // a copy: others post while this waits
+        wake_.wait_until(lock, due);
       }
       continue;
     }

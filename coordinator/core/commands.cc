@@ -194,15 +194,10 @@ std::vector<Command> StopCommands(const ClusterState& state, const std::string& 
   return commands;
 }
 
-std::vector<Command> StopCommandsOf(const v1::JobRecord& job) {
+std::vector<Command> StopCommandsOf(const ClusterState& state, const v1::JobRecord& job) {
   std::vector<Command> commands;
   const v1::Attempt* attempt = LiveAttempt(job);
-  if (attempt == nullptr || !attempt->stopping()) return commands;
-  for (const v1::NodePart& part : attempt->parts()) {
-    if (part.ended()) continue;
-    commands.push_back({part.node(), {}});
-    FillStop(job, *attempt, commands.back().message.mutable_stop());
-  }
+  if (attempt != nullptr && attempt->stopping()) AddPartCommands(state, job, "", commands);
   return commands;
 }
 

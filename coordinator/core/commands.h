@@ -16,7 +16,7 @@ std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& eve
 std::vector<Command> StopCommands(const ClusterState& state, const std::string& node);
 
 // The stop of the job's attempt, for each node where it is in progress.
-std::vector<Command> StopCommandsOf(const v1::JobRecord& job);
+std::vector<Command> StopCommandsOf(const ClusterState& state, const v1::JobRecord& job);
 
 // For attempts that are over or unknown here: forget them, or stop them first.
 Command DismissCommand(const std::string& node, const v1::AttemptStatus& status);

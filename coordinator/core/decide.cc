@@ -70,7 +70,9 @@ Decision DecideOn(const ClusterState& state, const CancelInput& input, Now now) 
     if (again && (attempt == nullptr || grace >= attempt->stop_grace_ms())) {
       // Again to the nodes: one may not have got it.
       result.set_message("is already being cancelled");
-      for (Command& command : StopCommandsOf(*job)) decision.commands.push_back(std::move(command));
+      for (Command& command : StopCommandsOf(state, *job)) {
+        decision.commands.push_back(std::move(command));
+      }
     } else {
       v1::Event event = LiveJobEvent(*job, now);
       v1::StopRequested* stop = event.mutable_stop_requested();

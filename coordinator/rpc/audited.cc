@@ -21,8 +21,8 @@ constexpr std::array kNamingFields = {"name",   "job",     "jobs",    "node",   
 // Those that decide what becomes of it: drained or not, which role, which signal.
 constexpr std::array kDecidingFields = {"drain", "disabled", "role", "signal"};
 constexpr int kNamedMost = 10;
-constexpr size_t kNameBytesMost =
-    200;  // also of who may not call, whose request has no other limit
+// Also of who may not call, whose request has no other limit.
+constexpr size_t kNameBytesMost = 200;
 constexpr std::string_view kWays[] = {"grpc", "http"};
 
 void AppendName(std::string& names, const std::string& name) {

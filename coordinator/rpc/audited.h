@@ -82,12 +82,11 @@ void RunAuditedAs(Daemon& daemon, const AuditedCall& call, const Caller& caller,
       [&](AnyAnswer any) { run(AnswerOf<Response>(std::move(any))); });
 }
 
-// A stream that holds its caller's share of memory for as long as its producer has it.
+// Another stream, for what follows its messages or lives as long as its producer has it.
 template <typename T>
-class HeldSink : public Sink<T> {
+class PassingSink : public Sink<T> {
  public:
-  HeldSink(std::shared_ptr<Sink<T>> sink, CallBudget::Hold hold)
-      : hold_(std::move(hold)), sink_(std::move(sink)) {}
+  explicit PassingSink(std::shared_ptr<Sink<T>> sink) : sink_(std::move(sink)) {}
 
   void Write(T message) override { sink_->Write(std::move(message)); }
   void Close(const absl::Status& status) override { sink_->Close(status); }
@@ -98,33 +97,38 @@ class HeldSink : public Sink<T> {
   }
 
  private:
-  const CallBudget::Hold hold_;
   const std::shared_ptr<Sink<T>> sink_;
+};
+
+// A stream that holds its caller's share of memory.
+template <typename T>
+class HeldSink final : public PassingSink<T> {
+ public:
+  HeldSink(std::shared_ptr<Sink<T>> sink, CallBudget::Hold hold)
+      : PassingSink<T>(std::move(sink)), hold_(std::move(hold)) {}
+
+ private:
+  const CallBudget::Hold hold_;
 };
 
 // A stream whose first message, or whose end before one, is the result of a change.
 template <typename T>
-class AuditedSink final : public Sink<T> {
+class AuditedSink final : public PassingSink<T> {
  public:
   AuditedSink(Daemon& daemon, v1::AuditEntry entry, Audit::Place place,
               std::shared_ptr<Sink<T>> sink)
-      : daemon_(daemon),
+      : PassingSink<T>(std::move(sink)),
+        daemon_(daemon),
         entry_(std::move(entry)),
-        place_(std::move(place)),
-        sink_(std::move(sink)) {}
+        place_(std::move(place)) {}
 
   void Write(T message) override {
     Once(absl::OkStatus(), &message);
-    sink_->Write(std::move(message));
+    PassingSink<T>::Write(std::move(message));
   }
   void Close(const absl::Status& status) override {
     Once(status, nullptr);
-    sink_->Close(status);
-  }
-  size_t QueuedBytes() const override { return sink_->QueuedBytes(); }
-  bool Gone() const override { return sink_->Gone(); }
-  void Observe(std::function<void()> drained, std::function<void()> gone) override {
-    sink_->Observe(std::move(drained), std::move(gone));
+    PassingSink<T>::Close(status);
   }
 
  private:
@@ -138,7 +142,6 @@ class AuditedSink final : public Sink<T> {
   v1::AuditEntry entry_;
   Audit::Place place_;
   std::atomic<bool> recorded_ = false;
-  const std::shared_ptr<Sink<T>> sink_;
 };
 
 // The stream to give to the call; null: it was refused, and closed, as it is if the

@@ -13,9 +13,6 @@ namespace {
 
 using common::StrCat;
 
-// Per request, so that its answer fits into a message; jobctl splits larger ones.
-constexpr int kBulkMax = 2'500;
-
 std::vector<std::string> ReferencesOf(const google::protobuf::RepeatedPtrField<std::string>& jobs) {
   return {jobs.begin(), jobs.end()};
 }
@@ -56,18 +53,10 @@ void Enqueue(Daemon& daemon, Input input, std::vector<std::optional<v1::BulkResu
   if (!queued.ok()) answer(queued);
 }
 
-absl::Status TooMany() {
-  return common::MakeProblem(absl::StatusCode::kInvalidArgument,
-                             {.code = "JC1004",
-                              .what = StrCat("a request may name at most ", kBulkMax, " jobs"),
-                              .fix = "name fewer per request"});
-}
-
 // One input for all live jobs; those that are unknown or over are answered individually.
 template <typename LiveInput>
 void ChangeLive(Daemon& daemon, const Caller& caller, const std::vector<std::string>& subjects,
                 LiveInput input, Answer<v1::BulkResponse> answer) {
-  if (subjects.size() > kBulkMax) return answer(TooMany());
   FindJobs(daemon, caller, subjects,
            [&daemon, caller, input = std::move(input), subjects,
             answer = std::move(answer)](std::vector<absl::StatusOr<FoundJob>> found) mutable {
@@ -124,7 +113,6 @@ void SignalJob(Daemon& daemon, const Caller& caller, const v1::SignalJobRequest&
 
 void RemoveJobs(Daemon& daemon, const Caller& caller, const v1::JobReferences& request,
                 Answer<v1::BulkResponse> answer) {
-  if (request.jobs_size() > kBulkMax) return answer(TooMany());
   const std::vector<std::string> subjects = ReferencesOf(request.jobs());
   FindJobs(daemon, caller, subjects,
            [&daemon, caller, subjects,

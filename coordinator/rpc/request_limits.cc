@@ -17,8 +17,10 @@ using google::protobuf::Reflection;
 
 // A sentence, a name, a path, a pattern.
 constexpr size_t kTextBytes = common::kReasonBytesMax;
-// Jobs of a bulk change, names of metrics.
+// Jobs of a bulk change, so that its answer fits into a message (jobctl splits larger ones); names of metrics.
 constexpr size_t kCount = 2'500;
+
+constexpr std::string_view kBytes = "bytes", kEntries = "entries";
 
 struct Row {
   std::string_view field;  // "SubmitRequest.spec"
@@ -54,20 +56,13 @@ std::string_view WithoutPackage(const FieldDescriptor& field) {
   return name;
 }
 
-absl::Status TooLongFor(const FieldDescriptor& field, size_t bytes, size_t most) {
+// `what`: the bytes of a text, the entries of a list.
+absl::Status Exceeds(const FieldDescriptor& field, size_t has, std::string_view what, size_t most) {
   return common::MakeProblem(absl::StatusCode::kInvalidArgument,
                              {.code = "JC1004",
-                              .what = StrCat("the request's ", field.name(), " has ", bytes,
-                                             " bytes, of ", most, " that it may have"),
-                              .fix = "shorten it"});
-}
-
-absl::Status TooManyOf(const FieldDescriptor& field, size_t count, size_t most) {
-  return common::MakeProblem(absl::StatusCode::kInvalidArgument,
-                             {.code = "JC1004",
-                              .what = StrCat("the request's ", field.name(), " has ", count,
-                                             " entries, of ", most, " that it may have"),
-                              .fix = "name fewer per request"});
+                              .what = StrCat("the request's ", field.name(), " has ", has, " ",
+                                             what, ", of ", most, " that it may have"),
+                              .fix = what == kBytes ? "shorten it" : "name fewer per request"});
 }
 
 absl::Status CheckValue(const Message& message, const FieldDescriptor& field, int index,
@@ -83,7 +78,7 @@ absl::Status CheckValue(const Message& message, const FieldDescriptor& field, in
       (index < 0 ? reflection.GetStringReference(message, &field, &scratch)
                  : reflection.GetRepeatedStringReference(message, &field, index, &scratch))
           .size();
-  return bytes > most ? TooLongFor(field, bytes, most) : absl::OkStatus();
+  return bytes > most ? Exceeds(field, bytes, kBytes, most) : absl::OkStatus();
 }
 
 absl::Status CheckField(const Message& message, const FieldDescriptor& field) {
@@ -91,7 +86,8 @@ absl::Status CheckField(const Message& message, const FieldDescriptor& field) {
   if (limit.has_own_check) return absl::OkStatus();
   if (!field.is_repeated()) return CheckValue(message, field, -1, limit.bytes);
   const int count = message.GetReflection()->FieldSize(message, &field);
-  if (static_cast<size_t>(count) > limit.count) return TooManyOf(field, count, limit.count);
+  if (static_cast<size_t>(count) > limit.count)
+    return Exceeds(field, static_cast<size_t>(count), kEntries, limit.count);
   if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE &&
       field.cpp_type() != FieldDescriptor::CPPTYPE_STRING) {
     return absl::OkStatus();

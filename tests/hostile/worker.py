@@ -294,6 +294,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=0)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--hostile", action="store_true", help="it always is; ./dev chaos tells all its tools")
     HostileWorker.options = parser.parse_args()
     sys.argv[1:] = []
     harness.main()

@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <string>
 
 #include "coordinator/log_merge.h"
 #include "coordinator/stores/log_store.h"
+#include "tests/stores/resending_sender.h"
 
 namespace muster::coordinator {
 
@@ -27,22 +27,12 @@ inline v1::LogChunk Chunk(uint32_t rank, uint64_t offset, const std::string& dat
   return chunk;
 }
 
-class LogSender : public LogUploader {
+class LogSender : public ResendingSender<LogUploader> {
  public:
-  void Consumed(size_t bytes) override {}
   void Acknowledge(const v1::LogAck& ack) override {
     std::lock_guard lock(mutex_);
     last_ = ack;
     changed_.notify_all();
-  }
-  void SendAgain() override {
-    std::lock_guard lock(mutex_);
-    sends_again_ = true;
-    changed_.notify_all();
-  }
-  bool WaitToSendAgain() {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return sends_again_; });
   }
   bool HasWithin(std::chrono::milliseconds time) {
     std::unique_lock lock(mutex_);
@@ -57,10 +47,7 @@ class LogSender : public LogUploader {
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
   v1::LogAck last_;
-  bool sends_again_ = false;
 };
 
 inline std::string ReadAll(const LogReader& reader, const v1::StreamLogsRequest& request) {

@@ -4,32 +4,22 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <vector>
 
 #include "coordinator/stores/metric_store.h"
+#include "tests/stores/resending_sender.h"
 
 namespace muster::coordinator {
 
-class MetricSender : public MetricUploader {
+class MetricSender : public ResendingSender<MetricUploader> {
  public:
-  void Consumed(size_t bytes) override {}
   void Acknowledge(const v1::MetricAck& ack) override {
     std::lock_guard lock(mutex_);
     ++count_;
     refusals_ += ack.refused() ? 1 : 0;
     last_ = ack;
     changed_.notify_all();
-  }
-  void SendAgain() override {
-    std::lock_guard lock(mutex_);
-    sends_again_ = true;
-    changed_.notify_all();
-  }
-  bool WaitToSendAgain() {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return sends_again_; });
   }
   bool HasWithin(int count, std::chrono::milliseconds time) {
     std::unique_lock lock(mutex_);
@@ -46,11 +36,8 @@ class MetricSender : public MetricUploader {
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
   int count_ = 0;
   int refusals_ = 0;
-  bool sends_again_ = false;
   v1::MetricAck last_;
 };
 

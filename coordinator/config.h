@@ -38,6 +38,7 @@ struct Config {
   // What one job may keep: of its output the newest, of its metrics the first.
   DiskShare job_logs{.percent = 10};
   DiskShare job_metrics{.percent = 2};
+  DiskShare job_outputs{.percent = 10};  // of its outputs the newest
   // The shortest pause or loss that findings speak of (docs/findings.md).
   int64_t findings_floor_ms = 60'000;
 };

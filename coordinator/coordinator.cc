@@ -175,6 +175,7 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   ASSIGN_OR_RETURN(stores, OpenStores(config, shares, clock));
   coordinator::Settings rules = config.settings;
   rules.cluster_id = stores.journal->ClusterId();
+  rules.job_outputs_bytes_max = config.job_outputs.Of(stores.disk_bytes);
   loop = std::make_unique<ControlLoop>(*stores.journal, clock, rules);
   RETURN_IF_ERROR(loop->Recover());
   curves = std::make_unique<CurveShelf>(*stores.metrics);

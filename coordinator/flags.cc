@@ -126,6 +126,9 @@ void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks,
                config.job_logs);
   AddDiskShare(app, "--job-metrics-quota", "how much of one job's metrics is kept, the first",
                config.job_metrics);
+  AddDiskShare(app, "--job-outputs-quota",
+               "how much of one job's outputs is kept, those of its newest attempts",
+               config.job_outputs);
   app.add_option("--notify-allow", networks,
                  "jobs may notify webhooks in this network too, like 10.0.0.0/8; may be repeated");
   AddLife(app, "--worker-certificate", "of a worker", config.worker_certificate_ms);

@@ -31,7 +31,7 @@ absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& sha
   const Paths paths(config.data_dir);
   RETURN_IF_ERROR(ConvertOlderFormat(paths));
   Stores stores;
-  const uint64_t disk_bytes = DiskBytes(config.data_dir);
+  const uint64_t disk_bytes = stores.disk_bytes = DiskBytes(config.data_dir);
   stores.gate = std::make_unique<DiskGate>();
   stores.logs = std::make_unique<LocalLogStore>(
       paths, DiskUse{shares.log_streams, config.job_logs.Of(disk_bytes), stores.gate.get()});

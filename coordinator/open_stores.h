@@ -25,6 +25,7 @@ namespace muster::coordinator {
 
 // Constructed in this order, destroyed in reverse.
 struct Stores {
+  uint64_t disk_bytes = 0;  // of the data directory's disk, at the start
   std::unique_ptr<DiskGate> gate;
   std::unique_ptr<LogStore> logs;
   std::unique_ptr<MetricStore> metrics;

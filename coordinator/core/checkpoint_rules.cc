@@ -68,10 +68,25 @@ std::optional<v1::Event> RemoveBeyondKeep(const ClusterState& state, const v1::J
   return Removal(job, *oldest, absl::StrCat("only the newest ", keep, " are kept"), now);
 }
 
+// The oldest outputs, while all of them take more than the quota. The newest stay: JudgeOutputs let
+// them in, under a quota that may have been larger.
+std::optional<v1::Event> RemoveOutputsBeyondQuota(const ClusterState& state,
+                                                  const v1::JobRecord& job, Now now) {
+  const uint64_t quota = state.settings.job_outputs_bytes_max;
+  if (quota == 0 || job.outputs_size() < 2) return std::nullopt;
+  uint64_t bytes = 0;
+  for (const v1::Checkpoint& outputs : job.outputs()) bytes += outputs.bytes();
+  if (bytes <= quota) return std::nullopt;
+  return Removal(job, job.outputs(0),
+                 absl::StrCat("only ", common::HumanBytes(quota),
+                              " of a job's outputs are kept (--job-outputs-quota)"),
+                 now);
+}
+
 // Outputs count once every node has sent its part, or, with the parts that are there, once the
 // attempt has ended: a node that was lost keeps nobody else's results back.
-std::optional<v1::Event> OutputsConsequence(const v1::JobRecord& job, const v1::Attempt* attempt,
-                                            Now now) {
+std::optional<v1::Event> OutputsConsequence(const ClusterState& state, const v1::JobRecord& job,
+                                            const v1::Attempt* attempt, Now now) {
   for (const v1::Checkpoint& outputs : job.outputs()) {
     if (outputs.state() != v1::CHECKPOINT_STATE_UPLOADING) continue;
     const bool is_over = attempt == nullptr || attempt->number() != outputs.attempt();
@@ -80,9 +95,12 @@ std::optional<v1::Event> OutputsConsequence(const v1::JobRecord& job, const v1::
     event.mutable_checkpoint_committed()->set_step(outputs.step());
     return event;
   }
-  if (job.outputs_size() <= common::kOutputsKept) return std::nullopt;
-  return Removal(job, job.outputs(0),
-                 absl::StrCat("only those of the newest ", common::kOutputsKept, " are kept"), now);
+  if (job.outputs_size() > common::kOutputsKept) {
+    return Removal(job, job.outputs(0),
+                   absl::StrCat("only those of the newest ", common::kOutputsKept, " are kept"),
+                   now);
+  }
+  return RemoveOutputsBeyondQuota(state, job, now);
 }
 
 // A part of a step that the attempt has not begun. A job chooses how many steps it leaves unfinished,
@@ -149,9 +167,9 @@ absl::Status JudgeFiles(const CheckpointFileList& present, const v1::CheckpointP
 }
 
 // Outputs: one part per node, and only what the job named.
-absl::Status JudgeOutputs(const v1::JobRecord& job, const v1::Attempt& attempt,
-                          const PartSender& sender, const v1::Checkpoint* known,
-                          const v1::CheckpointPartReady& part) {
+absl::Status JudgeOutputs(const Settings& settings, const v1::JobRecord& job,
+                          const v1::Attempt& attempt, const PartSender& sender,
+                          const v1::Checkpoint* known, const v1::CheckpointPartReady& part) {
   if (job.spec().outputs().empty()) return absl::InvalidArgumentError("the job has no outputs");
   const v1::NodePart* own = FindPart(attempt, sender.node);
   if (own == nullptr || part.part() != own->group_rank() ||
@@ -163,6 +181,9 @@ absl::Status JudgeOutputs(const v1::JobRecord& job, const v1::Attempt& attempt,
   for (const std::string& output : job.spec().outputs()) {
     if (auto clean = common::CleanOutput(output)) named.push_back(*std::move(clean));
   }
+  const uint64_t quota = settings.job_outputs_bytes_max;
+  const bool is_quota = quota > 0 && quota < common::kOutputsBytesMax;
+  const uint64_t bytes_max = is_quota ? quota : common::kOutputsBytesMax;
   uint64_t bytes = known == nullptr ? 0 : known->bytes();
   for (const v1::CheckpointFile& file : part.files()) {
     const bool is_named = std::any_of(named.begin(), named.end(), [&](const std::string& output) {
@@ -173,10 +194,11 @@ absl::Status JudgeOutputs(const v1::JobRecord& job, const v1::Attempt& attempt,
           absl::StrCat("file ", file.path(), " does not belong to the outputs of this node"));
     }
     bytes += file.size();
-    if (bytes <= common::kOutputsBytesMax) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the outputs of the attempt would have more than ",
-        common::HumanBytes(common::kOutputsBytesMax), "; fix: name fewer or smaller outputs"));
+    if (bytes <= bytes_max) continue;
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the outputs of the attempt would have more than ", common::HumanBytes(bytes_max),
+        is_quota ? ", which is what the coordinator keeps of a job (--job-outputs-quota)" : "",
+        "; fix: name fewer or smaller outputs"));
   }
   return absl::OkStatus();
 }
@@ -236,13 +258,13 @@ absl::Status JudgePart(const ClusterState& state, const PartSender& sender,
   absl::Status files = JudgeFiles(FilesOf(state, part.job(), part.attempt(), part.step()), part);
   if (files.ok()) files = MayHold(state, part);
   if (!files.ok() || part.step() != common::kOutputsStep) return files;
-  return JudgeOutputs(job, *attempt, sender, known, part);
+  return JudgeOutputs(state.settings, job, *attempt, sender, known, part);
 }
 
 std::optional<v1::Event> CheckpointConsequence(const ClusterState& state, const v1::JobRecord& job,
                                                Now now) {
   const v1::Attempt* attempt = LiveAttempt(job);
-  if (auto event = OutputsConsequence(job, attempt, now)) return event;
+  if (auto event = OutputsConsequence(state, job, attempt, now)) return event;
   for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
     if (checkpoint.state() != v1::CHECKPOINT_STATE_UPLOADING) continue;
     if (IsWhole(checkpoint)) {

@@ -86,6 +86,10 @@ void AddCheckpointPart(const ClusterState& state, const PartSender& sender,
   } else {
     ack.message.mutable_checkpoint_ack()->set_refused(true);
     ack.message.mutable_checkpoint_ack()->set_reason(std::string(verdict.message()));
+    // The attempt may be over before its worker can report it.
+    if (part.step() == common::kOutputsStep && absl::IsResourceExhausted(verdict)) {
+      AddPartProblem(state, node, part, std::string(verdict.message()), now, decision);
+    }
   }
   decision.commands.push_back(std::move(ack));
 }

@@ -190,6 +190,29 @@ class Outputs(OutputsCase):
         self.assertEqual(self.copied(cluster, job)[0], {"mine": b"mine\n"})
         self.assertIn("closed (Permission denied)", self.outputs_notes(cluster, job))
 
+    def kept_attempts(self, cluster, job):
+        return [each.attempt for each in cluster.api.record(job).outputs if each.state == COMMITTED]
+
+    def test_beyond_the_quota_the_oldest_go_and_an_attempt_that_is_larger_alone_keeps_none(self):
+        cluster = self.cluster(coordinator_args=("--job-outputs-quota", "100KB"))
+
+        def twice(bytes_of_the_first, bytes_of_the_second):
+            script = "mkdir -p out; if [ $MUSTER_ATTEMPT = 0 ]; then head -c %d /dev/zero >out/x; exit 3; fi; " \
+                     "head -c %d /dev/zero | tr '\\0' b >out/x" % (bytes_of_the_first, bytes_of_the_second)
+            job = self.submit(cluster, script, "out", restarts=1)
+            cluster.wait_for(job, SUCCEEDED)
+            return job
+        both = twice(20_000, 80_000)
+        wait_until(lambda: self.kept_attempts(cluster, both) == [0, 1], "100 KB fit")
+        newest = twice(20_001, 80_000)
+        wait_until(lambda: self.kept_attempts(cluster, newest) == [1], "the oldest go")
+        self.assertIn("only 100 KB of a job's outputs are kept (--job-outputs-quota)",
+                      cluster.jobctl("events", newest).stdout)
+        first = twice(80_000, 100_001)
+        self.assertEqual(self.kept_attempts(cluster, first), [0])
+        wait_until(lambda: "--job-outputs-quota" in self.outputs_notes(cluster, first), "why those of the second are not kept")
+        self.assertEqual(self.kept_attempts(cluster, both), [0, 1], "another job's are not touched")
+
     def test_more_files_than_may_come_back_bring_none(self):
         cluster = self.cluster()
         job = self.submit(cluster, "mkdir out && cd out && seq 1 20001 | xargs touch", "out")

@@ -78,6 +78,7 @@ AcceleratorOptions accelerate_compat(AcceleratorOptions options) {
 Accelerator::State::State(const AcceleratorOptions& given)
     : options(given),
       topology(Topology::from_environment()),
+      only_one(topology),
       worker(WorkerEnvironment::from_environment()),
       device(choose_device(
           {.name = given.device, .cpu = given.cpu, .local_rank = topology.local_rank})),

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "accelerator/gradient_state.h"
+#include "accelerator/only_one.h"
 #include "checkpoint/async_checkpointer.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/named_state.h"
@@ -40,6 +41,7 @@ struct Accelerator::State {
   // ---- Set once ----
   const AcceleratorOptions options;
   const Topology topology;
+  const OnlyOne only_one;
   const WorkerEnvironment worker;
   const at::Device device;
   const Precision precision;

@@ -15,12 +15,12 @@
 #include <sstream>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/files.h"
 #include "device/device_driver.h"
 #include "muster/base/errors.h"
 #include "parallel/connections.h"
+#include "parallel/job_store.h"
 #include "parallel/meeting_store.h"
 #include "parallel/shared_gloo.h"
 
@@ -28,43 +28,6 @@ namespace muster {
 namespace {
 
 using Group = c10d::ProcessGroup;
-
-std::string place_of(const Topology& topology) {
-  return "rank " + std::to_string(topology.rank) + " of " + std::to_string(topology.world_size);
-}
-
-std::string store_address(const Topology& topology) {
-  return topology.master_addr + ":" + std::to_string(topology.master_port);
-}
-
-c10::intrusive_ptr<c10d::Store> open_store(const Topology& topology,
-                                           std::chrono::milliseconds timeout) {
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(topology.master_port);
-  options.isServer = !topology.agent_store && topology.rank == 0;
-  options.timeout = timeout;
-  // The server waits for all ranks here, so a missing one is reported now, with a count.
-  if (topology.agent_store) {
-    options.waitWorkers = false;
-  } else {
-    options.numWorkers = static_cast<size_t>(topology.world_size);
-  }
-  try {
-    c10::intrusive_ptr<c10d::Store> store =
-        c10::make_intrusive<c10d::TCPStore>(topology.master_addr, options);
-    // An agent's store outlives attempts, whose keys must not mix.
-    return c10::make_intrusive<c10d::PrefixStore>(
-        "muster/attempt_" + std::to_string(topology.restart_count), store);
-  } catch (const c10::Error& error) {
-    const std::string advice =
-        options.isServer
-            ? "rank 0 serves the store there: is the port taken, or did a rank not start?"
-            : "rank 0 or the launcher serves the store there: did it start, is it reachable?";
-    throw CommunicationError(
-        place_of(topology) + " could not join the others at MASTER_ADDR:" + "MASTER_PORT " +
-        store_address(topology) + ": " + error.what_without_backtrace() + " (" + advice + ")");
-  }
-}
 
 // The numeric local address of a UDP "connection", as chosen by the routing table. No packet is
 // sent.
@@ -315,7 +278,7 @@ ProcessGroupPtr make_process_group(const Topology& topology, at::Device device,
   if (topology.world_size == 1) return {};
   ignore_broken_pipes();
   auto group =
-      make_trainer_group(open_store(topology, options.init_timeout), topology, device, options);
+      make_trainer_group(next_job_store(topology, options.init_timeout), topology, device, options);
   std::vector<int> ranks(static_cast<size_t>(topology.world_size));
   std::iota(ranks.begin(), ranks.end(), 0);
   group->gloo->set_name("default", ranks);

@@ -332,6 +332,22 @@ TEST(Ranks, MeetAtTheStoreOfTorchrunsAgent) {
   EXPECT_EQ(said(result)["sum"], "2");
 }
 
+TEST(Accelerators, FollowOneAnotherInAProcess) {
+  // The sum over rounds 0 to 29 of round + rank, on two ranks.
+  for (auto& rank : outcome(2, {"rounds", "30"})) EXPECT_EQ(rank["sum"], "900");
+}
+
+TEST(Accelerators, AreOneAtATimeWhereThereAreSeveralRanks) {
+  for (auto& rank : outcome(2, {"two_at_once"})) {
+    EXPECT_NE(rank["second"].find("this process has an Accelerator already"), std::string::npos)
+        << rank["second"];
+    EXPECT_EQ(rank["sum"], "2");
+  }
+  ChildProcess alone({TestBuild("bin/tests/trainer_ranks"), "two_at_once"}, {});
+  auto values = said(alone.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60)));
+  EXPECT_EQ(values["second"], "made");
+}
+
 // The curve of a run: its epoch lines without the speed, which differs.
 std::string curve_of(const std::string& output) {
   std::string curve;

@@ -404,6 +404,33 @@ void unprepared_model(const Arguments&) {
   say("end", std::string("reached"));
 }
 
+// rounds COUNT: Accelerators one after another; the ranks leave a round in changing order.
+void rounds(const Arguments& arguments) {
+  int64_t sum = 0;
+  for (int64_t round = 0; round < std::stol(arguments.at(0)); ++round) {
+    muster::Accelerator accelerator({.cpu = true});
+    const at::Tensor own = torch::tensor(round + accelerator.process_index());
+    sum += accelerator.reduce(own, muster::Reduction::sum).item<int64_t>();
+    // The other rank is through with the round before this one.
+    if (round % 2 == accelerator.process_index())
+      torch::rand({600, 600}).matmul(torch::rand({600, 600}));
+  }
+  say("sum", std::to_string(sum));
+}
+
+// A second one while the first is alive.
+void two_at_once(const Arguments&) {
+  muster::Accelerator first({.cpu = true});
+  try {
+    muster::Accelerator second({.cpu = true});
+    say("second", std::string("made"));
+  } catch (const muster::Error& error) {
+    say("second", std::string(error.what()));
+  }
+  const at::Tensor sum = first.reduce(torch::tensor(int64_t{1}), muster::Reduction::sum);
+  say("sum", std::to_string(sum.item<int64_t>()));
+}
+
 int scenario(int argc, char** argv) {
   const std::map<std::string, std::function<void(const Arguments&)>> scenarios = {
       {"gradients", gradients},
@@ -413,6 +440,8 @@ int scenario(int argc, char** argv) {
       {"collectives", collectives},
       {"stop", stop},
       {"agent_store", agent_store},
+      {"rounds", rounds},
+      {"two_at_once", two_at_once},
       {"meet", meet},
       {"train", train},
       {"save", save},

@@ -1,0 +1,57 @@
+// Kinds of training that cases.json lacks, under Muster and under Hugging Face Accelerate: two real
+// ranks each, every recorded loss, norm and final weight equal in every bit.
+#include <gtest/gtest.h>
+
+#include "parity/parity_files.h"
+#include "support/rank_launcher.h"
+#include "support/temporary_directory.h"
+
+namespace muster {
+namespace {
+
+constexpr int kKindRanks = 2;
+
+// None is an exception: all are equal in every bit.
+const std::vector<std::string> kKindNames = {
+    "carried_lstm_state", "ctc_alignment", "embedding_bags",   "experts",          "graph_net",
+    "packed_attention",   "packed_gru",    "sparse_embedding", "state_space_scan", "tied_layers"};
+
+void run_kinds(std::vector<std::string> argv, const std::string& directory) {
+  argv.push_back(directory);
+  const RankPlan plan{.argv = argv,
+                      .world_size = kKindRanks,
+                      .environment = {{"TORCH_CPP_LOG_LEVEL", "ERROR"}},
+                      .deadline = std::chrono::seconds(200)};
+  for (const ChildResult& result : run_ranks(plan)) {
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+  }
+}
+
+TEST(Kinds, EqualAcceleratesInEveryBit) {
+  const TemporaryDirectory directory;
+  run_kinds({TestPython(), "-Wignore", TestSource("tests/trainer/parity/kinds/kind_twin.py")},
+            directory.path());
+  run_kinds({TestBuild("bin/tests/trainer_parity_kind_ranks")}, directory.path());
+  if (HasFatalFailure()) return;
+  for (int rank = 0; rank < kKindRanks; ++rank) {
+    const std::string end = "." + std::to_string(rank) + ".json";
+    const auto ours = read_json(directory / ("muster" + end));
+    const auto theirs = read_json(directory / ("python" + end));
+    EXPECT_EQ(ours.size(), kKindNames.size());
+    for (const std::string& name : kKindNames) {
+      SCOPED_TRACE(name + " on rank " + std::to_string(rank));
+      const auto &values = ours.at(name).at("values"), &wanted = theirs.at(name).at("values");
+      ASSERT_EQ(values.size(), wanted.size());
+      EXPECT_GE(values.size(), 20u);
+      for (size_t i = 0; i < values.size(); ++i) {
+        const double value = std::strtod(values[i].get<std::string>().c_str(), nullptr);
+        EXPECT_EQ(value, std::strtod(wanted[i].get<std::string>().c_str(), nullptr))
+            << "value " << i;
+      }
+      EXPECT_EQ(ours.at(name).at("weights"), theirs.at(name).at("weights"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace muster

@@ -52,7 +52,7 @@ struct Settings {
   uint64_t job_live_bytes_max = 128ull << 20;
   uint64_t record_bytes_max = 8ull << 20;
   uint64_t snapshot_bytes_max = 900'000'000;  // a larger one is not taken: a row holds up to 1 GB
-  uint64_t job_outputs_bytes_max = 0;  // of all attempts of a job whose outputs are kept; 0: no limit
+  uint64_t job_outputs_bytes_max = 0;         // of all outputs of a job; 0: no limit
   uint64_t spool_quota_bytes = common::kSpoolQuotaBytes;
   std::string cluster_id;  // of the data directory; sent to workers
 };

@@ -31,12 +31,13 @@ absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& sha
   const Paths paths(config.data_dir);
   RETURN_IF_ERROR(ConvertOlderFormat(paths));
   Stores stores;
-  const uint64_t disk_bytes = stores.disk_bytes = DiskBytes(config.data_dir);
+  stores.disk_bytes = DiskBytes(config.data_dir);
   stores.gate = std::make_unique<DiskGate>();
   stores.logs = std::make_unique<LocalLogStore>(
-      paths, DiskUse{shares.log_streams, config.job_logs.Of(disk_bytes), stores.gate.get()});
+      paths, DiskUse{shares.log_streams, config.job_logs.Of(stores.disk_bytes), stores.gate.get()});
   stores.metrics = std::make_unique<LocalMetricStore>(
-      paths, DiskUse{shares.metric_segments, config.job_metrics.Of(disk_bytes), stores.gate.get()});
+      paths,
+      DiskUse{shares.metric_segments, config.job_metrics.Of(stores.disk_bytes), stores.gate.get()});
   stores.samples = std::make_unique<LocalSampleStore>(paths);
   ASSIGN_OR_RETURN(stores.blobs, LocalBlobStore::Open(paths, stores.gate.get()));
   const auto turns = std::make_shared<WriteTurns>();

@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "parity/parity_files.h"
-#include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
 #include "tests/support/paths.h"
 
@@ -20,7 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kRanks = 2;
 const std::string kCases = TestSource("tests/trainer/parity/cases.json");
 
 // How much the two sides' numbers differ.
@@ -85,13 +83,7 @@ class Parity : public ::testing::Test {
   static void run(std::vector<std::string> argv, const std::vector<std::string>& names) {
     argv.insert(argv.end(), {kCases, directory_->path(), directory_->path()});
     argv.insert(argv.end(), names.begin(), names.end());
-    const RankPlan plan{.argv = argv,
-                        .world_size = kRanks,
-                        .environment = {{"TORCH_CPP_LOG_LEVEL", "ERROR"}},
-                        .deadline = std::chrono::seconds(400)};
-    for (const ChildResult& result : run_ranks(plan)) {
-      ASSERT_EQ(result.exit_code, 0) << result.output;
-    }
+    run_side(argv, std::chrono::seconds(400));
   }
 
   static void compare(const json& one) {
@@ -99,7 +91,7 @@ class Parity : public ::testing::Test {
     SCOPED_TRACE(name);
     const double limit = one.value("limit", 1e-6);
     Difference losses;
-    for (int rank = 0; rank < kRanks; ++rank) {
+    for (int rank = 0; rank < kParityRanks; ++rank) {
       const auto path = [&](const char* side) {
         return *directory_ / (name + "." + side + "." + std::to_string(rank) + ".json");
       };
@@ -123,7 +115,7 @@ class Parity : public ::testing::Test {
     EXPECT_LE(losses.greatest, limit);
     char line[160];
     std::snprintf(line, sizeof(line), "%-26s %6d %12.1e %5d of %4d %9.0e\n", name.c_str(),
-                  losses.count / kRanks, losses.greatest, losses.equal, losses.count, limit);
+                  losses.count / kParityRanks, losses.greatest, losses.equal, losses.count, limit);
     table_ += line;
   }
 

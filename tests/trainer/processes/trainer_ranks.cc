@@ -412,8 +412,9 @@ void rounds(const Arguments& arguments) {
     const at::Tensor own = torch::tensor(round + accelerator.process_index());
     sum += accelerator.reduce(own, muster::Reduction::sum).item<int64_t>();
     // The other rank is through with the round before this one.
-    if (round % 2 == accelerator.process_index())
+    if (round % 2 == accelerator.process_index()) {
       torch::rand({600, 600}).matmul(torch::rand({600, 600}));
+    }
   }
   say("sum", std::to_string(sum));
 }

@@ -27,7 +27,7 @@ std::string address_of(const Topology& topology) {
           ? "rank 0 serves the store there: is the port taken, or did a rank not start?"
           : "rank 0 or the launcher serves the store there: did it start, is it reachable?";
   throw CommunicationError(place_of(topology) +
-                           " could not join the others at MASTER_ADDR:" + "MASTER_PORT " +
+                           " could not join the others at MASTER_ADDR:MASTER_PORT " +
                            address_of(topology) + ": " + reason + " (" + advice + ")");
 }
 

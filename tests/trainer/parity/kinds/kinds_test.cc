@@ -3,37 +3,25 @@
 #include <gtest/gtest.h>
 
 #include "parity/parity_files.h"
-#include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
 
 namespace muster {
 namespace {
-
-constexpr int kKindRanks = 2;
 
 // None is an exception: all are equal in every bit.
 const std::vector<std::string> kKindNames = {
     "carried_lstm_state", "ctc_alignment", "embedding_bags",   "experts",          "graph_net",
     "packed_attention",   "packed_gru",    "sparse_embedding", "state_space_scan", "tied_layers"};
 
-void run_kinds(std::vector<std::string> argv, const std::string& directory) {
-  argv.push_back(directory);
-  const RankPlan plan{.argv = argv,
-                      .world_size = kKindRanks,
-                      .environment = {{"TORCH_CPP_LOG_LEVEL", "ERROR"}},
-                      .deadline = std::chrono::seconds(200)};
-  for (const ChildResult& result : run_ranks(plan)) {
-    ASSERT_EQ(result.exit_code, 0) << result.output;
-  }
-}
-
 TEST(Kinds, EqualAcceleratesInEveryBit) {
   const TemporaryDirectory directory;
-  run_kinds({TestPython(), "-Wignore", TestSource("tests/trainer/parity/kinds/kind_twin.py")},
-            directory.path());
-  run_kinds({TestBuild("bin/tests/trainer_parity_kind_ranks")}, directory.path());
+  constexpr std::chrono::seconds kDeadline{200};
+  run_side({TestPython(), "-Wignore", TestSource("tests/trainer/parity/kinds/kind_twin.py"),
+            directory.path()},
+           kDeadline);
+  run_side({TestBuild("bin/tests/trainer_parity_kind_ranks"), directory.path()}, kDeadline);
   if (HasFatalFailure()) return;
-  for (int rank = 0; rank < kKindRanks; ++rank) {
+  for (int rank = 0; rank < kParityRanks; ++rank) {
     const std::string end = "." + std::to_string(rank) + ".json";
     const auto ours = read_json(directory / ("muster" + end));
     const auto theirs = read_json(directory / ("python" + end));

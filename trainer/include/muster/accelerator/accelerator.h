@@ -78,10 +78,12 @@ struct CustomState {
   std::function<void(const TensorMap&)> load;  // called on every rank
 };
 
+// Where there are several ranks, a process has one at a time; another may follow it. A process alone
+// may have several.
 class Accelerator {
  public:
   // Collective: reads the environment, connects to the other ranks, selects the device, connects to
-  // the worker. Throws TopologyError or CommunicationError.
+  // the worker. Throws TopologyError or CommunicationError, and Error beside a living one.
   explicit Accelerator(const AcceleratorOptions& options = {});
   // Calls end_training(). During stack unwinding, it makes the other ranks' collectives fail at
   // once.

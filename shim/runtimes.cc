@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -26,6 +27,13 @@ bool ReadFirstProcess(const common::LaunchContainer& container, uint32_t rank,
   std::string text;
   return common::ReadSmallFile(common::BundlePath(container, rank) + "/pid", &text, kPidBytesMax) &&
          common::ReadProcessStat(std::atoi(text.c_str()), first) && first->ppid == getpid();
+}
+
+// Waits for one child, and leaves others alone.
+siginfo_t WaitForAlone(pid_t pid) {
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED) != 0 && errno == EINTR) continue;
+  return info;
 }
 
 // Waits for one child, and reaps others meanwhile.
@@ -58,7 +66,7 @@ int RunContainer(const RankSetup& asked) {
   setup.stderr_fd = STDERR_FILENO;
   const RankProcess runtime = StartRank(setup);
   if (runtime.pid < 0) return kExitNotStarted;
-  siginfo_t ended = WaitFor(runtime.pid);
+  siginfo_t ended = WaitForAlone(runtime.pid);  // its first process may be ours, and over, before
   common::ProcessStat first;
   if (ended.si_code != CLD_EXITED || ended.si_status != 0 ||
       !ReadFirstProcess(setup.attempt->container, setup.launch->rank, &first))
@@ -80,6 +88,16 @@ void Supervisor::SettleRuntimes() {
       RuntimeExited(rank, info.si_code, info.si_status);
     }
   }
+}
+
+// Whether `pid` is the first process of a container whose runtime is not done yet. A runtime has
+// several threads: the last one hands it to us before the runtime itself can be waited for.
+bool Supervisor::IsOfARuntime(pid_t pid) const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+    common::ProcessStat first;
+    return rank.in_runtime && !rank.exited &&
+           ReadFirstProcess(launch_.container, rank.exit.rank, &first) && first.pid == pid;
+  });
 }
 
 // Its container runs, and what it was started for is the rank from now on; or it could not start it.

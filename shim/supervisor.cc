@@ -203,6 +203,7 @@ void Supervisor::Reap() {
   while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
     SettleRuntimes();
     const pid_t pid = std::exchange(info.si_pid, 0);
+    if (IsOfARuntime(pid)) return;  // the runtime's own end brings us here again
     if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG) != 0) continue;
     for (Rank& rank : ranks_) {
       if (rank.pid == info.si_pid && !rank.exited) NoteExit(rank, info.si_code, info.si_status);

@@ -71,6 +71,7 @@ class Supervisor {
   void ReadSignals();
   void Reap();
   void SettleRuntimes();
+  bool IsOfARuntime(pid_t pid) const;
   void RuntimeExited(Rank& rank, int status_code, int status);
   void NoteExit(Rank& rank, int status_code, int status);
   void JudgeMemory(Rank& rank);

@@ -57,6 +57,33 @@ TEST_F(ShimLife, ASignalIsToldAsASignalAndTheLastWordsAreInTheSpoolByThen) {
   EXPECT_TRUE(exits_.at(1).stopped);
 }
 
+// A runtime of several threads hands on its child before it can be waited for itself: here it stays
+// until that child, which is the shim's by then, has been over for a while.
+TEST_F(ShimLife, AContainerThatIsOverBeforeItsRuntimeEndsAsItsProgramDid) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to make a container's mounts";
+  launch_.container.runtime = root_ + "/runtime";
+  launch_.container.image_root = root_ + "/image";
+  launch_.container.directory = launch_.attempt_dir + "/containers";
+  ASSERT_TRUE(common::MakeDirectories(launch_.container.image_root).ok());
+  ASSERT_TRUE(common::MakeDirectories(common::BundlePath(launch_.container, 0)).ok());
+  ASSERT_TRUE(common::WriteFileDurably(launch_.container.runtime,
+                                       R"(#!/bin/sh
+while [ "$1" != --pid-file ]; do shift; done
+(sh -c 'exit 7' & echo $! >"$2")
+rounds=30
+while [ $rounds -gt 0 ] && kill -0 $(cat "$2"); do sleep 0.01; rounds=$((rounds - 1)); done
+exit 0
+)",
+                                       0700)
+                  .ok());
+  AddRank({"/bin/true"});
+  Spawn();
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(exits_.at(0).exit_code, 7);
+  EXPECT_EQ(exits_.at(0).exec_errno, 0);
+  EXPECT_EQ(how_, "empty");
+}
+
 TEST_F(ShimLife, ARankThatEndsWellLeavesTheOthersAlone) {
   AddRank({"test_rank", "exit", "0"});
   AddRank({"test_rank", "sleep"});

@@ -40,6 +40,10 @@ class RunAs(Case):
             json.dump({"workdir": self.work, **keys}, file)
         return cluster.submit(path)
 
+    def of_ranks(self, cluster, job):
+        """What the environment of the job's processes alone contains: other clusters here have jobs of its name."""
+        return f"={cluster.directory}/w-n1/attempts/{cluster.api.record(job).id}-"
+
     def output(self, cluster, job, attempt=0, rank=0):
         logs, _ = cluster.api.logs(job)
         return logs.get((attempt, rank, 1), b"").decode()
@@ -91,9 +95,11 @@ class RunAs(Case):
         self.assertEqual(cluster.state(victim), harness.RUNNING)
         looked = cluster.jobctl("stack", victim).stdout  # the worker looks into ranks of another account
         self.assertIn("sleep", looked)
+        its_own = self.of_ranks(cluster, victim)
+        self.assertTrue(harness.processes_with(its_own))
         cluster.jobctl("cancel", victim)
         cluster.wait_over(victim)
-        self.assert_gone(f"MUSTER_JOB_NAME={victim}")
+        self.assert_gone(its_own)
 
     def test_a_program_that_a_rank_could_have_written_is_not_run_with_the_workers_rights(self):
         tools = self.work + "/tools"
@@ -153,17 +159,19 @@ class RunAs(Case):
                           "chmod 1777 sticky; setsid sleep 1000 & trap 'echo stopped; exit' TERM; echo ready; "
                           "while :; do wait; done")
         wait_until(lambda: "ready" in self.output(cluster, job), "it runs")
-        before = harness.processes_with(f"MUSTER_JOB_NAME={job}")
+        its_own = self.of_ranks(cluster, job)
+        before = harness.processes_with(its_own)
+        self.assertTrue(before)
         for pid, line in self.processes().items():
             if "muster-shim" in line:
                 harness.kill9(pid)
         wait_until(lambda: len(cluster.api.record(job).attempts) == 2, "it is restarted")
-        self.assertEqual(set(before) & set(harness.processes_with(f"MUSTER_JOB_NAME={job}")), set())
+        self.assertEqual(set(before) & set(harness.processes_with(its_own)), set())
         wait_until(lambda: "ready" in self.output(cluster, job, 1), "it runs again")
         cluster.jobctl("cancel", job)
         cluster.wait_over(job)
         self.assertIn("stopped", self.output(cluster, job, 1))  # its grace began with a signal
-        self.assert_gone(f"MUSTER_JOB_NAME={job}")
+        self.assert_gone(its_own)
         wait_until(lambda: os.listdir(cluster.directory + "/w-n1/attempts") == [], "its files are removed")
 
     def test_metrics_errors_and_notify_are_the_accounts(self):

@@ -41,6 +41,7 @@ std::vector<std::vector<std::vector<int64_t>>> batches_of(const Dataset& dataset
   std::vector<std::vector<std::vector<int64_t>>> ranks;
   for (const auto& loader : world_of(dataset, options, one.world_size,
                                      {.split_batches = one.split_batches,
+                                     .dispatch_batches = false,
                                      .even_batches = one.even_batches,
                                      .accelerate_last_step = true})) {
     ranks.emplace_back();

@@ -110,7 +110,8 @@ inline std::vector<DataLoaderConfiguration> complete_configurations() {
   std::vector<DataLoaderConfiguration> all;
   for (const bool even : {true, false}) {
     for (const bool accelerate : {false, true}) {
-      all.push_back({.even_batches = even, .accelerate_last_step = accelerate});
+      all.push_back(
+          {.dispatch_batches = false, .even_batches = even, .accelerate_last_step = accelerate});
     }
   }
   return all;

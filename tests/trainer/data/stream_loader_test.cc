@@ -59,6 +59,14 @@ TEST(StreamLoader, ResumesAtEveryPositionOnAnotherWorldSize) {
   }
 }
 
+TEST(StreamLoader, DividesItsEndAsAccelerateDoesWhichDispatchesStreams) {
+  const auto streams =
+      world_of(NumberStream{10}, {.batch_size = 4}, 2, {.accelerate_last_step = true});
+  const auto maps = world_of(Numbers{10}, {.batch_size = 4}, 2, {.accelerate_last_step = true});
+  EXPECT_EQ(run(streams[1]).back().batch, (std::vector<int64_t>{9}));
+  EXPECT_EQ(run(maps[1]).back().batch, (std::vector<int64_t>{2, 3, 4, 5}));
+}
+
 TEST(StreamLoader, KeepsItsOrderWithSeveralWorkers) {
   for (int workers = 1; workers <= 4; ++workers) {
     DataLoader loader(NumberStream{100}, {.batch_size = 3, .num_workers = workers});

@@ -88,17 +88,17 @@ struct LoaderCore::State {
 
   ShardRule rule_of(const LoaderContext& place) const {
     const DataLoaderConfiguration& shared = place.configuration;
-    return ShardRule(
-        {.batch_size = options.batch_size,
-         .world_size = place.world_size,
-         .drop_last = options.drop_last,
-         .split_batches = shared.split_batches,
-         .even_batches = shared.even_batches,
-         .accelerate_last_step = shared.accelerate_last_step && !shared.dispatch_batches});
+    const bool is_dispatched_there = shared.dispatch_batches.value_or(is_stream());
+    return ShardRule({.batch_size = options.batch_size,
+                      .world_size = place.world_size,
+                      .drop_last = options.drop_last,
+                      .split_batches = shared.split_batches,
+                      .even_batches = shared.even_batches,
+                      .accelerate_last_step = shared.accelerate_last_step && !is_dispatched_there});
   }
 
   bool dispatches() const {
-    return context.configuration.dispatch_batches && context.world_size > 1;
+    return context.configuration.dispatch_batches.value_or(false) && context.world_size > 1;
   }
   bool is_stream() const { return source->size() < 0; }
   int64_t epoch_size();
@@ -228,7 +228,8 @@ void LoaderCore::attach(LoaderContext context) {
     refuse("rank " + std::to_string(context.rank) + " does not exist in a world of " +
            std::to_string(context.world_size));
   }
-  if (context.configuration.dispatch_batches && context.world_size > 1 && !context.collectives) {
+  if (context.configuration.dispatch_batches.value_or(false) && context.world_size > 1 &&
+      !context.collectives) {
     refuse(
         "dispatch_batches needs the process group of an Accelerator: prepare the loader with it");
   }

@@ -52,6 +52,8 @@ class Kind {
 using Kinds = std::map<std::string, std::function<void(Kind&)>>;
 
 // By area; each file has its twin in Python.
+Kinds number_kinds();
+Kinds objective_kinds();
 Kinds sequence_kinds();
 Kinds structure_kinds();
 

@@ -11,7 +11,8 @@ int train_kinds(int, char** argv) {
   torch::set_num_threads(1);
   muster::Accelerator accelerator(muster::accelerate_compat({.cpu = true}));
   nlohmann::json seen;
-  for (const auto& kinds : {parity::sequence_kinds(), parity::structure_kinds()}) {
+  for (const auto& kinds : {parity::number_kinds(), parity::objective_kinds(),
+                            parity::sequence_kinds(), parity::structure_kinds()}) {
     for (const auto& [name, train] : kinds) {
       parity::Kind kind(accelerator);
       train(kind);

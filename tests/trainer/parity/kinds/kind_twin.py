@@ -3,6 +3,8 @@ import json
 import os
 import sys
 
+import numbers_and_streams
+import objectives
 import sequences
 import structures
 import torch
@@ -14,7 +16,8 @@ def main():
     torch.set_num_threads(1)
     accelerator = Accelerator(cpu=True)
     seen = {}
-    for name, train in sorted({**sequences.KINDS, **structures.KINDS}.items()):
+    kinds = numbers_and_streams.KINDS | objectives.KINDS | sequences.KINDS | structures.KINDS
+    for name, train in sorted(kinds.items()):
         kind = Kind(accelerator)
         train(kind)
         seen[name] = kind.seen

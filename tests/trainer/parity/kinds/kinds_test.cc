@@ -9,9 +9,16 @@ namespace muster {
 namespace {
 
 // None is an exception: all are equal in every bit.
-const std::vector<std::string> kKindNames = {
-    "carried_lstm_state", "ctc_alignment", "embedding_bags",   "experts",          "graph_net",
-    "packed_attention",   "packed_gru",    "sparse_embedding", "state_space_scan", "tied_layers"};
+const std::vector<std::string> kKindNames = {"bfloat16_weights", "carried_lstm_state",
+                                             "complex_weights",  "contrastive_pairs",
+                                             "ctc_alignment",    "denoiser_with_average",
+                                             "distillation",     "double_weights",
+                                             "embedding_bags",   "experts",
+                                             "gradient_penalty", "graph_net",
+                                             "packed_attention", "packed_gru",
+                                             "proximal_policy",  "sparse_embedding",
+                                             "state_space_scan", "streamed_samples",
+                                             "tied_layers",      "variational_autoencoder"};
 
 TEST(Kinds, EqualAcceleratesInEveryBit) {
   const TemporaryDirectory directory;

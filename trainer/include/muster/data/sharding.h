@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace muster {
 
@@ -17,8 +18,9 @@ struct DataLoaderConfiguration {
   bool split_batches = false;
   // true: only rank 0 reads, and scatters each global batch along dimension 0; everything in a
   // batch other than tensors is sent to every rank in full. On the other ranks, only the dataset's
-  // size is used.
-  bool dispatch_batches = false;
+  // size is used. Unset: false; Accelerate dispatches streams then, which accelerate_last_step
+  // follows where the numbers differ.
+  std::optional<bool> dispatch_batches;
   // true: at the end of an epoch every rank gets the same number of samples, some of them repeated
   // (gather_for_metrics drops the repeated ones). false: no sample is repeated; the last batches
   // differ in size, and some ranks may get one batch fewer (see Accelerator::join_uneven_inputs).
@@ -28,7 +30,8 @@ struct DataLoaderConfiguration {
   // How the short last step is split. false: as evenly as possible, with at most world_size - 1
   // repeated samples. true: as in Accelerate, in runs of batch_size: with even_batches, every
   // rank's batch is filled up to batch_size with the epoch's first samples; without, the last ranks
-  // get none. No effect with dispatch_batches, where both split evenly.
+  // get none. No effect with dispatch_batches, nor on a stream for which that is unset: Accelerate
+  // splits evenly there, too.
   bool accelerate_last_step = false;
 };
 

@@ -60,6 +60,15 @@ void AddPartProblem(const ClusterState& state, const std::string& node,
   decision.facts.push_back(std::move(event));
 }
 
+bool IsOfLiveAttempt(const ClusterState& state, const PartSender& sender,
+                     const v1::CheckpointPartReady& part) {
+  const auto job = state.jobs.find(part.job());
+  const v1::Attempt* attempt = job == state.jobs.end() ? nullptr : LiveAttempt(job->second);
+  if (attempt == nullptr || attempt->number() != part.attempt()) return false;
+  const v1::NodePart* own = FindPart(*attempt, sender.node);
+  return own != nullptr && own->incarnation() == sender.incarnation;
+}
+
 }  // namespace
 
 void AddCheckpointPart(const ClusterState& state, const PartSender& sender,
@@ -87,7 +96,7 @@ void AddCheckpointPart(const ClusterState& state, const PartSender& sender,
     ack.message.mutable_checkpoint_ack()->set_refused(true);
     ack.message.mutable_checkpoint_ack()->set_reason(std::string(verdict.message()));
     // The attempt may be over before its worker can report it.
-    if (part.step() == common::kOutputsStep && absl::IsResourceExhausted(verdict)) {
+    if (IsOfLiveAttempt(state, sender, part)) {
       AddPartProblem(state, node, part, std::string(verdict.message()), now, decision);
     }
   }

@@ -1,6 +1,8 @@
 #include "coordinator/rpc/request_limits.h"
 
+#include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "common/limits.h"
 #include "common/problem.h"
@@ -31,6 +33,10 @@ constexpr FieldLimit kChecksItself = {.has_own_check = true};
 constexpr FieldLimit Bytes(size_t bytes) { return {.bytes = bytes}; }
 constexpr FieldLimit Count(size_t count) { return {.bytes = kTextBytes, .count = count}; }
 
+constexpr FieldLimit AtLeast(int64_t least) { return {.bytes = kTextBytes, .least = least}; }
+// Whoever uses it takes any value: it is only compared, clamped or refused there.
+constexpr FieldLimit kAnyInteger = AtLeast(INT64_MIN);
+
 // Fields that differ from the rule.
 constexpr Row kRows[] = {
     // Kept for as long as the job is known, and in memory.
@@ -47,6 +53,22 @@ constexpr Row kRows[] = {
     {"StreamLogsRequest.nodes", Count(common::kNodesMax)},
     // A position of each stream of each rank.
     {"StreamLogsRequest.resume", Count(2 * common::kRanksMax)},
+    // -1: all of them; -2: the newest.
+    {"StreamLogsRequest.attempt", AtLeast(-2)},
+    {"QueryMetricsRequest.attempt", AtLeast(-1)},
+    {"QueryMetricsRequest.rank", AtLeast(-1)},
+    // Clamped: log_merge.cc, samples.cc.
+    {"StreamLogsRequest.since_ms", kAnyInteger},
+    {"QuerySamplesRequest.since_ms", kAnyInteger},
+    // Compared with the steps that there are; the latest below 0.
+    {"RerunJobRequest.step", kAnyInteger},
+    {"CheckpointReference.step", kAnyInteger},
+    {"PullFileRequest.step", kAnyInteger},
+    {"QueryCurvesRequest.from_step", kAnyInteger},
+    {"QueryCurvesRequest.to_step", kAnyInteger},
+    // Refused with their own words: core/decide.cc, identity/directory_credentials.cc.
+    {"SignalJobRequest.signal", kAnyInteger},
+    {"CreateTokenRequest.lives_ms", kAnyInteger},
 };
 
 std::string_view WithoutPackage(const FieldDescriptor& field) {
@@ -63,6 +85,34 @@ absl::Status Exceeds(const FieldDescriptor& field, size_t has, std::string_view 
                               .what = StrCat("the request's ", field.name(), " has ", has, " ",
                                              what, ", of ", most, " that it may have"),
                               .fix = what == kBytes ? "shorten it" : "name fewer per request"});
+}
+
+template <typename Integer>
+absl::Status CheckInteger(const FieldDescriptor& field, Integer value, const FieldLimit& limit) {
+  if (std::cmp_greater_equal(value, limit.least) && std::cmp_less_equal(value, limit.most))
+    return absl::OkStatus();
+  return common::MakeProblem(absl::StatusCode::kInvalidArgument,
+                             {.code = "JC1004",
+                              .what = StrCat("the request's ", field.name(), " is ", value),
+                              .why = StrCat("it may be ", limit.least, " to ", limit.most),
+                              .fix = "give a number in this range"});
+}
+
+absl::Status CheckIntegers(const Message& message, const FieldDescriptor& field,
+                           const FieldLimit& limit) {
+  const Reflection& reflection = *message.GetReflection();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return CheckInteger(field, reflection.GetInt32(message, &field), limit);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return CheckInteger(field, reflection.GetInt64(message, &field), limit);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return CheckInteger(field, reflection.GetUInt32(message, &field), limit);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return CheckInteger(field, reflection.GetUInt64(message, &field), limit);
+    default:
+      return absl::OkStatus();
+  }
 }
 
 absl::Status CheckValue(const Message& message, const FieldDescriptor& field, int index,
@@ -84,7 +134,10 @@ absl::Status CheckValue(const Message& message, const FieldDescriptor& field, in
 absl::Status CheckField(const Message& message, const FieldDescriptor& field) {
   const FieldLimit limit = LimitOf(field);
   if (limit.has_own_check) return absl::OkStatus();
-  if (!field.is_repeated()) return CheckValue(message, field, -1, limit.bytes);
+  if (!field.is_repeated()) {
+    RETURN_IF_ERROR(CheckIntegers(message, field, limit));
+    return CheckValue(message, field, -1, limit.bytes);
+  }
   const int count = message.GetReflection()->FieldSize(message, &field);
   if (static_cast<size_t>(count) > limit.count)
     return Exceeds(field, static_cast<size_t>(count), kEntries, limit.count);

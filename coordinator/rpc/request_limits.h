@@ -1,6 +1,7 @@
-// How long each text and each list of a client's request may be: one rule for every field of every
-// call, so that a request can neither fill the state that is kept of it nor make a message that its
-// receiver does not take. What may be longer than others has a row in request_limits.cc.
+// How long each text and each list of a client's request may be, and in which range each integer: one rule for every
+// field of every call, so that a request can neither fill the state that is kept of it, nor make a message that its
+// receiver does not take, nor turn into another number where a database or a file keeps signed ones. What differs
+// from the rule has a row in request_limits.cc.
 //
 // Every call passes here before its handler and before the audit takes its words. Pure.
 #pragma once
@@ -9,6 +10,7 @@
 #include <google/protobuf/message.h>
 
 #include <cstddef>
+#include <cstdint>
 
 #include "absl/status/status.h"
 
@@ -18,10 +20,12 @@ struct FieldLimit {
   size_t bytes = 0;            // of a text
   size_t count = 0;            // of a list or map
   bool has_own_check = false;  // what is inside is checked by whoever reads it
+  int64_t least = 0;           // of an integer that is not in a list
+  int64_t most = INT64_MAX;
 };
 FieldLimit LimitOf(const google::protobuf::FieldDescriptor& field);
 
-// INVALID_ARGUMENT that names the first field that is too long, and its limit.
+// INVALID_ARGUMENT that names the first field that is too long or out of range, and its limit.
 absl::Status CheckRequestLimits(const google::protobuf::Message& request);
 
 }  // namespace muster::coordinator

@@ -150,7 +150,8 @@ void SendNewestOfAll(Daemon& daemon, const v1::QuerySamplesRequest& request,
 }
 
 SampleQuery SampleQueryOf(const v1::QuerySamplesRequest& request, uint64_t job) {
-  SampleQuery query{.job = job, .node = request.node(), .since_ms = request.since_ms()};
+  SampleQuery query{
+      .job = job, .node = request.node(), .since_ms = std::max<int64_t>(request.since_ms(), 0)};
   if (request.has_attempt()) query.attempt = request.attempt();
   if (request.tier() != v1::SAMPLE_TIER_UNSPECIFIED) query.tier = request.tier();
   return query;

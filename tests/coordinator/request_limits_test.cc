@@ -1,12 +1,15 @@
-// Every field of every request has a length: the test walks the protos, so that a new field cannot come without one.
+// Every text and list of every request has a length and every integer a range: the tests walk the protos, so that a new
+// field cannot come without one.
 #include "coordinator/rpc/request_limits.h"
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/rpc/unary_calls.h"
@@ -32,7 +35,7 @@ std::vector<const Message*> Requests() {
   return requests;
 }
 
-// Every field whose length a sender chooses, below what is checked elsewhere.
+// Every field that is not checked elsewhere.
 void Walk(const google::protobuf::Descriptor& message, Path& path,
           const std::function<void(const Path&)>& use) {
   for (int i = 0; i < message.field_count(); ++i) {
@@ -40,7 +43,7 @@ void Walk(const google::protobuf::Descriptor& message, Path& path,
     if (LimitOf(field).has_own_check) continue;
     path.push_back(&field);
     const bool is_message = field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
-    if (field.is_repeated() || field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) use(path);
+    use(path);
     if (is_message) Walk(*field.message_type(), path, use);
     path.pop_back();
   }
@@ -93,10 +96,12 @@ TEST(RequestLimits, EveryTextAndListOfEveryRequestHasALength) {
   for (const Message* prototype : Requests()) {
     Path path;
     Walk(*prototype->GetDescriptor(), path, [&](const Path& found) {
-      if (!seen.insert(Name(found)).second) return;
       const FieldDescriptor& field = *found.back();
+      const bool is_text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+      if (!is_text && !field.is_repeated()) return;
+      if (!seen.insert(Name(found)).second) return;
       const FieldLimit limit = LimitOf(field);
-      if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+      if (is_text) {
         for (const size_t over : {0u, 1u}) {
           const std::unique_ptr<Message> request(prototype->New());
           SetText(Reach(*request, found), field, limit.bytes + over);
@@ -113,6 +118,63 @@ TEST(RequestLimits, EveryTextAndListOfEveryRequestHasALength) {
     });
   }
   EXPECT_GT(seen.size(), 60u) << "the walk has to reach the fields";
+}
+
+// False: the field's type has no such value.
+bool SetInteger(Message& message, const FieldDescriptor& field, __int128 value) {
+  const auto& reflection = *message.GetReflection();
+  const auto fits = [&](auto least, auto most) { return value >= least && value <= most; };
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      if (!fits(INT32_MIN, INT32_MAX)) return false;
+      reflection.SetInt32(&message, &field, static_cast<int32_t>(value));
+      return true;
+    case FieldDescriptor::CPPTYPE_INT64:
+      if (!fits(INT64_MIN, INT64_MAX)) return false;
+      reflection.SetInt64(&message, &field, static_cast<int64_t>(value));
+      return true;
+    case FieldDescriptor::CPPTYPE_UINT32:
+      if (!fits(uint32_t{0}, UINT32_MAX)) return false;
+      reflection.SetUInt32(&message, &field, static_cast<uint32_t>(value));
+      return true;
+    case FieldDescriptor::CPPTYPE_UINT64:
+      if (!fits(uint64_t{0}, UINT64_MAX)) return false;
+      reflection.SetUInt64(&message, &field, static_cast<uint64_t>(value));
+      return true;
+    default:
+      return false;
+  }
+}
+
+TEST(RequestLimits, EveryIntegerOfEveryRequestHasARange) {
+  std::set<std::string> seen;
+  for (const Message* prototype : Requests()) {
+    Path path;
+    Walk(*prototype->GetDescriptor(), path, [&](const Path& found) {
+      const FieldDescriptor& field = *found.back();
+      if (field.is_repeated()) return;
+      const FieldLimit limit = LimitOf(field);
+      const __int128 least = limit.least, most = limit.most;
+      for (const __int128 value :
+           {__int128{INT64_MIN}, __int128{INT32_MIN}, least - 1, least, __int128{-1}, __int128{0},
+            __int128{INT32_MAX}, __int128{UINT32_MAX}, most, most + 1, __int128{UINT64_MAX}}) {
+        const std::unique_ptr<Message> request(prototype->New());
+        if (!SetInteger(Reach(*request, found), field, value)) continue;
+        seen.insert(Name(found));
+        EXPECT_EQ(CheckRequestLimits(*request).ok(), least <= value && value <= most)
+            << Name(found) << " " << static_cast<int64_t>(value);
+      }
+    });
+  }
+  EXPECT_GT(seen.size(), 25u) << "the walk has to reach the fields";
+}
+
+TEST(RequestLimits, ANumberThatADatabaseWouldTakeForANegativeOneIsRefused) {
+  v1::ListEventsRequest request;
+  request.set_after_seq(UINT64_MAX);
+  const std::string message(CheckRequestLimits(request).message());
+  EXPECT_NE(message.find("after_seq is 18446744073709551615"), std::string::npos) << message;
+  EXPECT_NE(message.find("0 to 9223372036854775807"), std::string::npos) << message;
 }
 
 TEST(RequestLimits, TheErrorNamesTheFieldItsLengthAndTheLimit) {

@@ -296,18 +296,26 @@ void SetNodeState(ClusterState& state, Node& node, v1::NodeState to, int64_t at_
   count(1);
 }
 
+// The facts of all nodes are counted here, as each registration asks for their sum (decide_worker.cc).
+void SetFacts(ClusterState& state, Node& node, const v1::NodeFacts& facts) {
+  state.node_facts_bytes -= node.record.facts().ByteSizeLong();
+  *node.record.mutable_facts() = facts;
+  state.node_facts_bytes += facts.ByteSizeLong();
+}
+
 void ForgetNode(ClusterState& state, const std::string& name) {
   const auto found = state.nodes.find(name);
   CHECK(found != state.nodes.end());  // our own decision; from a disk: ReplayEvent refuses it
   SetNodeState(state, found->second, v1::NODE_STATE_ALIVE,
                0);  // no longer counted as silent or lost
+  SetFacts(state, found->second, {});
   state.nodes.erase(found);
   state.schedule_needed = true;
 }
 
 void ApplyNodeRegistered(ClusterState& state, const v1::Event& event, Now now) {
   Node& node = state.nodes[event.node()];
-  *node.record.mutable_facts() = event.node_registered().facts();
+  SetFacts(state, node, event.node_registered().facts());
   if (node.cleared_by != node.record.facts().process()) node.cleared_by = 0;
   SetNodeState(state, node, v1::NODE_STATE_ALIVE, event.at_ms());
   node.record.set_reason(node.record.drain_reason());
@@ -526,6 +534,7 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
   for (const v1::NodeRecord& record : snapshot.nodes()) {
     Node& node = state.nodes[record.facts().name()];
     SetNodeState(state, node, record.state(), record.state_ms());
+    SetFacts(state, node, record.facts());
     node.record = record;
     node.record.set_connected(false);
     node.last_contact_mono_ms = now.mono_ms;

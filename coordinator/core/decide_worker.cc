@@ -9,6 +9,7 @@
 #include "common/limits.h"
 #include "common/problem.h"
 #include "common/text.h"
+#include "common/units.h"
 #include "coordinator/core/commands.h"
 #include "coordinator/core/decide.h"
 #include "coordinator/core/node_events.h"
@@ -255,6 +256,26 @@ void AddMissingParts(const ClusterState& state, const v1::NodeFacts& facts,
   });
 }
 
+// Each node's facts are bounded (JudgeFacts), and those of all together, which every snapshot has. A node that
+// registers again with facts that have not grown is never refused.
+absl::Status JudgeFactsOfAll(const ClusterState& state, const Node* known,
+                             const v1::NodeFacts& facts) {
+  const uint64_t before = known == nullptr ? 0 : known->record.facts().ByteSizeLong();
+  const uint64_t bytes = facts.ByteSizeLong();
+  const uint64_t others = state.node_facts_bytes - before;
+  const uint64_t most = state.settings.node_facts_bytes_max;
+  if (bytes <= before || others + bytes <= most) return absl::OkStatus();
+  return common::MakeProblem(
+      absl::StatusCode::kResourceExhausted,
+      {.code = "JC1405",
+       .what = absl::StrCat("what the other ", state.nodes.size() - (known == nullptr ? 0 : 1),
+                            " nodes report of themselves has ", common::HumanBytes(others),
+                            ", and node ", facts.name(), " reports ", common::HumanBytes(bytes),
+                            "; the limit of all is ", common::HumanBytes(most)),
+       .fix = "forget nodes that are gone with jobctl nodes rm, or describe fewer devices here "
+              "(--devices)"});
+}
+
 absl::Status JudgeRegistration(const ClusterState& state, const v1::NodeFacts& facts, Now now) {
   if (absl::Status judged = JudgeProtocol("muster-worker", facts.version(), facts.protocol());
       !judged.ok()) {
@@ -271,6 +292,7 @@ absl::Status JudgeRegistration(const ClusterState& state, const v1::NodeFacts& f
   }
   if (absl::Status sound = JudgeFacts(facts); !sound.ok()) return sound;
   const Node* known = FindNode(state, facts.name());
+  if (absl::Status room = JudgeFactsOfAll(state, known, facts); !room.ok()) return room;
   if (known == nullptr) {
     if (state.nodes.size() < common::kNodesMax) return absl::OkStatus();
     return common::MakeProblem(

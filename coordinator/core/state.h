@@ -51,6 +51,8 @@ struct Settings {
   uint64_t owner_live_bytes_max = 384ull << 20;
   uint64_t job_live_bytes_max = 128ull << 20;
   uint64_t record_bytes_max = 8ull << 20;
+  uint64_t node_facts_bytes_max = 48ull
+                                  << 20;  // of all nodes; what the live jobs leave in a snapshot
   uint64_t snapshot_bytes_max = 900'000'000;  // a larger one is not taken: a row holds up to 1 GB
   uint64_t job_outputs_bytes_max = 0;         // of all outputs of a job; 0: no limit
   uint64_t spool_quota_bytes = common::kSpoolQuotaBytes;
@@ -134,6 +136,7 @@ struct ClusterState {
   std::map<CheckpointId, CheckpointFileList> checkpoint_files;  // of live jobs: checkpoint_files.h
   Holdings holdings;
   std::map<std::string, Node> nodes;
+  uint64_t node_facts_bytes = 0;                   // of all of them
   int64_t silent_nodes = 0;                        // SUSPECT ones
   int64_t lost_nodes = 0;                          // LOST ones
   std::unordered_map<std::string, KeyEntry> keys;  // by KeyOf(owner, key)

@@ -8,11 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "common/problem.h"
 #include "common/sha256.h"
 #include "common/shim_protocol.h"
 #include "common/version.h"
 #include "coordinator/core/apply.h"
 #include "coordinator/core/checkpoint_rules.h"
+#include "coordinator/core/replayed.h"
 #include "coordinator/core/turn.h"
 #include "coordinator/core/views.h"
 
@@ -303,6 +305,39 @@ TEST(RecordForPeople, FitsIntoAMessageWithAHundredThousandRanksInTwentyAttempts)
   EXPECT_EQ(oldest.exits_left_out(), 100'000u);
   EXPECT_EQ(oldest.parts_left_out(), 4'000u);
   EXPECT_EQ(oldest.culprit().last_lines().size(), common::kLastLinesBytesMax);
+}
+
+v1::NodeFacts LargeFacts(const std::string& name) {
+  v1::NodeFacts facts;
+  facts.set_name(name);
+  facts.set_protocol(common::kProtocol);
+  facts.set_incarnation(1);
+  for (int i = 0; i < 30; ++i) facts.mutable_containers()->add_lacks(std::string(1'000, 'x'));
+  return facts;
+}
+
+TEST_F(MessageLimits, WhatAllNodesReportOfThemselvesIsBoundedAndWhoIsKnownStays) {
+  state_.settings.node_facts_bytes_max = 40'000;
+  const auto join = [&](const std::string& name) {
+    WorkerRegisteredInput input{++session_, {}};
+    *input.message.mutable_facts() = LargeFacts(name);
+    return Take(input).replies.at(0).status;
+  };
+  EXPECT_TRUE(join("large").ok());
+  const absl::Status refused = join("second");
+  EXPECT_EQ(common::CodeOf(refused), "JC1405");
+  EXPECT_NE(refused.message().find("the other 3 nodes"), refused.message().npos) << refused;
+  EXPECT_TRUE(join("large").ok()) << "it is counted once";
+
+  ClusterState restarted;
+  restarted.settings = state_.settings;
+  ASSERT_TRUE(ReplaySnapshot(restarted, MakeSnapshot(state_), {1, 1}).ok());
+  EXPECT_EQ(restarted.node_facts_bytes, state_.node_facts_bytes);
+
+  Take(WorkerGoneInput{.session = session_, .node = "large"});
+  Take(RemoveNodeInput{.node = "large"});
+  ASSERT_FALSE(state_.nodes.contains("large"));
+  EXPECT_TRUE(join("second").ok());
 }
 
 }  // namespace

@@ -8,8 +8,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace muster {
@@ -135,6 +138,86 @@ TEST(GradScaler, UnscalesATiedWeightOnceAlsoOfAnOptimizerThatWasNotPrepared) {
   scaler.scale(net->forward(torch::ones({64}))).backward();
   scaler.unscale_(optimizer);
   EXPECT_EQ(net->weight.grad()[0].item<float>(), 2.0f);
+}
+
+// Two optimizers in fp16: one of them meets an overflow in the second of three steps.
+struct TwoScaled {
+  explicit TwoScaled(const AcceleratorOptions& options) : accelerator(options) {}
+
+  void train(const std::function<void()>& between = [] {}) {
+    const double infinite = std::numeric_limits<double>::infinity();
+    for (const double x : {1.0, infinite, 1.0}) {
+      accelerator.backward(a(torch::full({1}, x)) + b(torch::ones({1})));
+      norms.push_back(accelerator.clip_grad_norm_(first->parameters(), 1e9).item<double>());
+      norms.push_back(accelerator.clip_grad_norm_(second->parameters(), 1e9).item<double>());
+      steps_a.step();
+      between();
+      steps_b.step();
+      rate_a.step();
+      rate_b.step();
+      skipped.push_back({steps_a.step_was_skipped(), steps_b.step_was_skipped()});
+      scales.push_back(accelerator.scaler()->get_scale());
+      trackers.push_back(accelerator.scaler()->get_growth_tracker());
+      steps_a.zero_grad();
+      steps_b.zero_grad();
+    }
+  }
+  double value_of(Line& net, PreparedModel<Line>& prepared) {
+    const auto full = accelerator.full_parameters(prepared);
+    return net->weight[7].item<double>();
+  }
+
+  Accelerator accelerator;
+  Line first, second;
+  PreparedModel<Line> a = accelerator.prepare(first), b = accelerator.prepare(second);
+  PreparedOptimizer steps_a = accelerator.prepare(SGD(first->parameters(), {.lr = 1.0}));
+  PreparedScheduler rate_a = accelerator.prepare(constant_schedule());
+  PreparedOptimizer steps_b = accelerator.prepare(SGD(second->parameters(), {.lr = 1.0}));
+  PreparedScheduler rate_b = accelerator.prepare(constant_schedule());
+  std::vector<double> scales, norms;
+  std::vector<int64_t> trackers;
+  std::vector<std::pair<bool, bool>> skipped;
+};
+
+AcceleratorOptions scaled(ZeroStage stage) {
+  return {.mixed_precision = Precision::fp16,
+          .grad_scaler = {.init_scale = 64, .growth_interval = 100},
+          .sharding = {.stage = stage}};
+}
+
+TEST_P(EveryStage, TwoOptimizersShareOneUpdateOfTheScaleAndEachScheduleItsOwnSkip) {
+  const double norm = std::sqrt(40.0);
+  // Reading the scale between the steps, as one rank alone may, changes nothing.
+  for (const bool reads_between : {false, true}) {
+    TwoScaled run(scaled(GetParam()));
+    run.train([&] {
+      if (reads_between) run.accelerator.scaler()->get_scale();
+    });
+    EXPECT_EQ(run.scales, (std::vector<double>{64, 32, 32}));
+    EXPECT_EQ(run.trackers, (std::vector<int64_t>{1, 0, 1}));
+    EXPECT_EQ(run.skipped, (std::vector<std::pair<bool, bool>>{{0, 0}, {1, 0}, {0, 0}}));
+    for (const size_t i : {0, 1, 3, 4, 5}) EXPECT_NEAR(run.norms[i], norm, 1e-5) << i;
+    EXPECT_NEAR(run.value_of(run.first, run.a), -2.0, 1e-6);
+    EXPECT_NEAR(run.value_of(run.second, run.b), -3.0, 1e-6);
+    EXPECT_EQ(run.rate_a.unwrap().last_step(), 2);
+    EXPECT_EQ(run.rate_b.unwrap().last_step(), 3);
+  }
+}
+
+TEST(AccelerateCompat, UpdatesTheScaleAtEachOptimizersStep) {
+  Accelerator accelerator(accelerate_compat(scaled(ZeroStage::none)));
+  Line first, second;
+  auto [a, b] = accelerator.prepare(first, second);
+  auto steps_a = accelerator.prepare(SGD(first->parameters(), {.lr = 1.0}));
+  auto steps_b = accelerator.prepare(SGD(second->parameters(), {.lr = 1.0}));
+  const double infinite = std::numeric_limits<double>::infinity();
+  accelerator.backward(a(torch::full({1}, infinite)) + b(torch::ones({1})));
+  steps_a.step();
+  EXPECT_EQ(accelerator.scaler()->get_scale(), 32);
+  steps_b.step();
+  EXPECT_EQ(accelerator.scaler()->get_growth_tracker(), 1);
+  // The gradient was multiplied by 64 and divided by 32.
+  EXPECT_EQ(second->weight[7].item<double>(), -2.0);
 }
 
 // Trains one step per sample and saves; the steps that the step times were logged with.

@@ -56,6 +56,7 @@ std::shared_ptr<GradientState> make_gradient_state(const AcceleratorOptions& opt
   state->accumulation = options.gradient_accumulation;
   state->set_accumulation_steps(choose_accumulation(options.gradient_accumulation.num_steps));
   state->step_scheduler_with_optimizer = options.step_scheduler_with_optimizer;
+  state->update_scale_at_each_step = options.update_scale_at_each_step;
   if (options.step_scheduler_per_process && !options.dataloader_config.split_batches) {
     state->scheduler_steps = topology.world_size;
   }
@@ -72,6 +73,7 @@ AcceleratorOptions accelerate_compat(AcceleratorOptions options) {
   options.step_scheduler_per_process = true;
   options.dataloader_config.accelerate_last_step = true;
   options.data_parallel.broadcast_buffers_in_evaluation = true;
+  options.update_scale_at_each_step = true;
   return options;
 }
 

@@ -88,9 +88,40 @@ std::vector<ShardedModel*> GradientState::owners_of(torch::optim::Optimizer& opt
   return owners;
 }
 
+std::vector<at::Tensor> GradientState::gradient_holders(
+    const std::vector<at::Tensor>& parameters) const {
+  std::vector<at::Tensor> holders;
+  for (const at::Tensor& parameter : distinct(parameters)) {
+    at::Tensor holder = parameter;
+    for (const auto& model : sharded) {
+      const ParameterSlot* slot = model->find(parameter);
+      if (slot == nullptr) continue;
+      holder = model->has_whole_gradients() ? slot->parameter.tensor : slot->piece;
+      break;
+    }
+    holders.push_back(std::move(holder));
+  }
+  return distinct(holders);
+}
+
+void GradientState::changed_gradients() {
+  for (const auto& model : sharded) model->follow_whole_gradients();
+}
+
 void GradientState::unscale(torch::optim::Optimizer& optimizer) {
-  if (!scaler->found_inf(optimizer).empty()) return;
-  scaler->unscale_(optimizer);
+  if (scaler->is_unscaled(optimizer)) return;
+  std::vector<at::Tensor> parameters;
+  for (const auto& group : optimizer.param_groups()) {
+    parameters.insert(parameters.end(), group.params().begin(), group.params().end());
+  }
+  // A rank that owns nothing of these parameters has no gradient, but takes part.
+  const bool owns_nothing = !parameters.empty() && std::all_of(parameters.begin(), parameters.end(),
+                                                               [](const at::Tensor& parameter) {
+                                                                 return parameter.numel() == 0;
+                                                               });
+  scaler->unscale_(optimizer, gradient_holders(parameters),
+                   owns_nothing ? std::optional(parameters[0].device()) : std::nullopt);
+  changed_gradients();
   for (ShardedModel* model : owners_of(optimizer)) {
     for (at::Tensor& found : scaler->found_inf(optimizer)) {
       model->all_reduce(found, c10d::ReduceOp::MAX);

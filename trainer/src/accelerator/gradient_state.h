@@ -24,6 +24,7 @@ struct GradientState {
   // ---- Set once ----
   GradientAccumulationPlugin accumulation;
   bool step_scheduler_with_optimizer = true;
+  bool update_scale_at_each_step = false;
   int scheduler_steps = 1;           // per optimizer step
   std::function<void()> after_step;  // called after an optimizer step
   // Throws if the optimizer is about to step on gradients that no prepared model averages.
@@ -61,6 +62,11 @@ struct GradientState {
   // Divides the gradients by the scale, unless that was done in this step, and tells all ranks that
   // own shards of an overflow. Collective for sharded models.
   void unscale(torch::optim::Optimizer& optimizer);
+  // The tensors whose gradients are read, unscaled and clipped for these parameters or shards:
+  // whole ones under zero1, whose gradients the shards' are parts of; else what is stepped.
+  std::vector<at::Tensor> gradient_holders(const std::vector<at::Tensor>& parameters) const;
+  // Call after a change of those gradients.
+  void changed_gradients();
   // Throws if no prepared model was called since this optimizer's last step: its gradients would be
   // local to this rank.
   void require_forward_pass(const torch::optim::Optimizer& optimizer);

@@ -76,9 +76,15 @@ void PreparedOptimizer::step() const {
     state.end_backward();
     if (state.check_step) state.check_step(*optimizer_);
     if (state.scaler) {
-      if (state.owners_of(*optimizer_).size() > 0) state.unscale(*optimizer_);
+      // A second step after one backward.
+      if (state.scaler->has_stepped(*optimizer_)) state.scaler->apply_update();
+      if (!state.owners_of(*optimizer_).empty()) state.unscale(*optimizer_);
       state.scaler->step(*optimizer_);
-      state.scaler->update();
+      if (state.update_scale_at_each_step) {
+        state.scaler->update();
+      } else {
+        state.scaler->update_later();
+      }
     } else {
       optimizer_->step();
     }
@@ -105,7 +111,10 @@ PreparedScheduler::PreparedScheduler(std::shared_ptr<LrScheduler> scheduler,
 // Source: accelerate/scheduler.py, AcceleratedScheduler.step.
 int PreparedScheduler::steps_due() const {
   if (!gradient_state_->step_scheduler_with_optimizer) return 1;
-  if (!gradient_state_->sync_gradients || gradient_state_->any_step_was_skipped()) return 0;
+  if (!gradient_state_->sync_gradients) return 0;
+  // Another optimizer's skip is not this schedule's.
+  const auto& scaler = gradient_state_->scaler;
+  if (scaler && scaler->step_was_skipped(scheduler_->optimizer())) return 0;
   return gradient_state_->scheduler_steps;
 }
 

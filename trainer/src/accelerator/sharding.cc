@@ -25,6 +25,19 @@ at::Tensor joined_norm(ShardedModel& model, const at::Tensor& own, double norm_t
   return sum.pow(1.0 / norm_type).to(own.scalar_type());
 }
 
+// Norm 0: how many of the gradients are not all zero; a part on one rank is enough.
+at::Tensor count_not_zero(ShardedModel& model, const std::vector<at::Tensor>& pieces,
+                          at::Device device) {
+  const at::Tensor flags =
+      at::zeros({static_cast<int64_t>(pieces.size())}, at::dtype(at::kFloat).device(device));
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const at::Tensor& gradient = pieces[i].grad();
+    if (gradient.defined()) flags[static_cast<int64_t>(i)].copy_(gradient.ne(0).any());
+  }
+  model.all_reduce(flags, c10d::ReduceOp::MAX);
+  return flags.sum();
+}
+
 std::string mebibytes(int64_t bytes) {
   char text[40];
   std::snprintf(text, sizeof(text), "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
@@ -148,7 +161,8 @@ std::vector<at::Tensor> Accelerator::State::stepped_tensors(
 // For shards, combines the ranks' norms. Unsharded gradients give results bit-identical to DDP's.
 at::Tensor Accelerator::State::clip_grad_norm(const std::vector<at::Tensor>& given, double max_norm,
                                               double norm_type) const {
-  const std::vector<at::Tensor> parameters = distinct(given);
+  const torch::NoGradGuard no_grad;
+  const std::vector<at::Tensor> parameters = gradients->gradient_holders(given);
   std::vector<at::Tensor> whole;
   std::vector<std::vector<at::Tensor>> parts(gradients->sharded.size());
   for (const at::Tensor& parameter : parameters) {
@@ -162,7 +176,9 @@ at::Tensor Accelerator::State::clip_grad_norm(const std::vector<at::Tensor>& giv
     if (!is_part) whole.push_back(parameter);
   }
   if (whole.size() == parameters.size()) {
-    return muster::clip_grad_norm_(parameters, max_norm, norm_type);
+    const at::Tensor total = muster::clip_grad_norm_(parameters, max_norm, norm_type);
+    gradients->changed_gradients();
+    return total;
   }
   const auto norm_of = [&](const std::vector<at::Tensor>& tensors) {
     std::vector<at::Tensor> defined;
@@ -170,7 +186,7 @@ at::Tensor Accelerator::State::clip_grad_norm(const std::vector<at::Tensor>& giv
       if (tensor.grad().defined()) defined.push_back(tensor.grad());
     }
     // The norm of an empty shard, which leaves the other ranks' norms unchanged.
-    const double nothing = norm_type == -HUGE_VAL ? HUGE_VAL : 0.0;
+    const double nothing = norm_type < 0 ? HUGE_VAL : 0.0;
     return defined.empty() ? at::full({}, nothing, at::dtype(at::kFloat).device(device))
                            : get_total_norm(defined, norm_type);
   };
@@ -178,12 +194,18 @@ at::Tensor Accelerator::State::clip_grad_norm(const std::vector<at::Tensor>& giv
   for (size_t i = 0; i < parts.size(); ++i) {
     // All ranks name the same parameters, so their collectives match.
     if (parts[i].empty()) continue;
-    norms.push_back(joined_norm(*gradients->sharded[i], norm_of(parts[i]), norm_type));
+    ShardedModel& model = *gradients->sharded[i];
+    norms.push_back(norm_type == 0 ? count_not_zero(model, parts[i], device)
+                                   : joined_norm(model, norm_of(parts[i]), norm_type));
   }
-  const at::Tensor total = norms.size() == 2 && whole.empty()
-                               ? norms[1]
-                               : at::linalg_vector_norm(at::stack(norms), norm_type);
-  clip_grads_with_norm_(stepped_tensors(parameters), max_norm, total);
+  at::Tensor total = norms[1];
+  if (norm_type == 0) {
+    total = at::stack(norms).sum();
+  } else if (norms.size() > 2 || !whole.empty()) {
+    total = at::linalg_vector_norm(at::stack(norms), norm_type);
+  }
+  clip_grads_with_norm_(parameters, max_norm, total);
+  gradients->changed_gradients();
   return total;
 }
 

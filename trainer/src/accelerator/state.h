@@ -94,6 +94,8 @@ struct Accelerator::State {
   ShardedModel* sharded_of(const torch::nn::Module& module) const;
   // The tensors that an optimizer steps instead of these parameters.
   std::vector<at::Tensor> stepped_tensors(const std::vector<at::Tensor>& parameters) const;
+  // Unscales the optimizers that step these parameters, unless that was done in this step.
+  void unscale_owners(const std::vector<at::Tensor>& parameters);
   at::Tensor clip_grad_norm(const std::vector<at::Tensor>& given, double max_norm,
                             double norm_type) const;
 

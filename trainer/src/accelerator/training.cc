@@ -92,27 +92,38 @@ void Accelerator::unscale_gradients() {
   GradientState& gradients = *state_->gradients;
   if (!gradients.scaler) return;
   gradients.end_backward();
-  for (const auto& optimizer : gradients.optimizers) {
-    if (gradients.owners_of(*optimizer).empty()) {
-      gradients.scaler->unscale_(*optimizer);
-    } else {
-      gradients.unscale(*optimizer);
+  for (const auto& optimizer : gradients.optimizers) gradients.unscale(*optimizer);
+}
+
+void Accelerator::State::unscale_owners(const std::vector<at::Tensor>& parameters) {
+  gradients->end_backward();
+  if (!gradients->scaler) return;
+  std::set<const c10::TensorImpl*> stepped;
+  for (const at::Tensor& tensor : stepped_tensors(parameters)) {
+    stepped.insert(tensor.unsafeGetTensorImpl());
+  }
+  for (const auto& optimizer : gradients->optimizers) {
+    bool is_owner = gradients->update_scale_at_each_step;  // Accelerate unscales them all
+    for (const auto& group : optimizer->param_groups()) {
+      for (const at::Tensor& parameter : group.params()) {
+        is_owner |= stepped.contains(parameter.unsafeGetTensorImpl());
+      }
     }
+    if (is_owner) gradients->unscale(*optimizer);
   }
 }
 
 at::Tensor Accelerator::clip_grad_norm_(const std::vector<at::Tensor>& parameters, double max_norm,
                                         double norm_type) {
   const auto section = state_->gradients->timer.measure(StepPart::optimizer);
-  unscale_gradients();
-  state_->gradients->end_backward();
+  state_->unscale_owners(parameters);
   return state_->clip_grad_norm(parameters, max_norm, norm_type);
 }
 
 void Accelerator::clip_grad_value_(const std::vector<at::Tensor>& parameters, double clip_value) {
-  unscale_gradients();
-  state_->gradients->end_backward();
-  muster::clip_grad_value_(state_->stepped_tensors(parameters), clip_value);
+  state_->unscale_owners(parameters);
+  muster::clip_grad_value_(state_->gradients->gradient_holders(parameters), clip_value);
+  state_->gradients->changed_gradients();
 }
 
 bool Accelerator::optimizer_step_was_skipped() const {

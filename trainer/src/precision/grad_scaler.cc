@@ -19,6 +19,7 @@ enum class Stage { ready, unscaled, stepped };
 struct OptimizerState {
   Stage stage = Stage::ready;
   std::vector<at::Tensor> found_inf;  // per device
+  int64_t scaled_losses = 0;          // when the gradients were unscaled
 };
 
 // The outcome of a step; read from the device only on request.
@@ -33,46 +34,52 @@ struct GradientList {
   std::vector<at::Tensor> gradients;
 };
 
+std::vector<at::Tensor> parameters_of(torch::optim::Optimizer& optimizer) {
+  std::vector<at::Tensor> parameters;
+  for (const auto& group : optimizer.param_groups()) {
+    parameters.insert(parameters.end(), group.params().begin(), group.params().end());
+  }
+  return parameters;
+}
+
 // The gradients to unscale, grouped as the kernel requires. For sparse ones, the values.
-std::vector<GradientList> gradients_of(torch::optim::Optimizer& optimizer, bool allow_fp16) {
+std::vector<GradientList> gradients_of(const std::vector<at::Tensor>& parameters, bool allow_fp16) {
   std::vector<GradientList> lists;
-  for (auto& group : optimizer.param_groups()) {
-    for (at::Tensor& parameter : distinct(group.params())) {
-      at::Tensor gradient = parameter.grad();
-      if (!gradient.defined()) continue;
-      if (!allow_fp16 && gradient.scalar_type() == at::kHalf) {
-        throw Error(
-            "cannot unscale float16 gradients: keep the parameters in float32 and let "
-            "Autocast cast them");
-      }
-      if (gradient.is_sparse()) {
-        // Coalescing adds duplicate rows, which may overflow.
-        if (gradient.scalar_type() == at::kHalf) {
-          gradient = parameter.mutable_grad() = gradient.coalesce();
-        }
-        gradient = gradient._values();
-      }
-      GradientList* list = nullptr;
-      for (GradientList& known : lists) {
-        if (known.device == gradient.device() && known.dtype == gradient.scalar_type()) {
-          list = &known;
-        }
-      }
-      if (list == nullptr) {
-        list = &lists.emplace_back(GradientList{gradient.device(), gradient.scalar_type(), {}});
-      }
-      list->gradients.push_back(std::move(gradient));
+  for (at::Tensor& parameter : distinct(parameters)) {
+    at::Tensor gradient = parameter.grad();
+    if (!gradient.defined()) continue;
+    if (!allow_fp16 && gradient.scalar_type() == at::kHalf) {
+      throw Error(
+          "cannot unscale float16 gradients: keep the parameters in float32 and let "
+          "Autocast cast them");
     }
+    if (gradient.is_sparse()) {
+      // Coalescing adds duplicate rows, which may overflow.
+      if (gradient.scalar_type() == at::kHalf) {
+        gradient = parameter.mutable_grad() = gradient.coalesce();
+      }
+      gradient = gradient._values();
+    }
+    GradientList* list = nullptr;
+    for (GradientList& known : lists) {
+      if (known.device == gradient.device() && known.dtype == gradient.scalar_type()) {
+        list = &known;
+      }
+    }
+    if (list == nullptr) {
+      list = &lists.emplace_back(GradientList{gradient.device(), gradient.scalar_type(), {}});
+    }
+    list->gradients.push_back(std::move(gradient));
   }
   return lists;
 }
 
 // Multiplies the gradients by inverse_scale; returns found_inf per device.
-std::vector<at::Tensor> unscale(torch::optim::Optimizer& optimizer, const at::Tensor& inverse_scale,
-                                bool allow_fp16) {
+std::vector<at::Tensor> unscale(const std::vector<at::Tensor>& parameters,
+                                const at::Tensor& inverse_scale, bool allow_fp16) {
   const torch::NoGradGuard no_grad;
   std::vector<at::Tensor> found;
-  for (GradientList& list : gradients_of(optimizer, allow_fp16)) {
+  for (GradientList& list : gradients_of(parameters, allow_fp16)) {
     at::Tensor* here = nullptr;
     for (at::Tensor& known : found) {
       if (known.device() == list.device) here = &known;
@@ -134,6 +141,44 @@ struct GradScaler::State {
   at::Tensor scale, growth_tracker;  // undefined until the first loss determines the device
   std::unordered_map<torch::optim::Optimizer*, OptimizerState> optimizers;
   std::unordered_map<torch::optim::Optimizer*, Outcome> outcomes;
+  bool update_is_due = false;  // update_later() was called since the last update
+  int64_t scaled_losses = 0;
+
+  Stage stage_of(torch::optim::Optimizer& optimizer) const {
+    const auto found = optimizers.find(&optimizer);
+    return found == optimizers.end() ? Stage::ready : found->second.stage;
+  }
+  // From what the optimizers that stepped found.
+  void update_from_steps(at::Tensor& new_scale, at::Tensor& new_tracker) const {
+    std::vector<at::Tensor> found;
+    for (const auto& [optimizer, own] : optimizers) {
+      if (own.stage != Stage::stepped) continue;
+      found.insert(found.end(), own.found_inf.begin(), own.found_inf.end());
+    }
+    const torch::NoGradGuard no_grad;
+    at::_amp_update_scale_(new_scale, new_tracker, combined(found, new_scale.device()),
+                           options.growth_factor, options.backoff_factor, options.growth_interval);
+  }
+  // What a due update will make of the scale and the tracker. The update itself waits: ranks that
+  // look at the scale between two optimizers' steps, and ranks that do not, go on alike.
+  std::pair<at::Tensor, at::Tensor> updated() const {
+    std::pair<at::Tensor, at::Tensor> next = {scale, growth_tracker};
+    if (!update_is_due) return next;
+    next = {scale.clone(), growth_tracker.clone()};
+    update_from_steps(next.first, next.second);
+    return next;
+  }
+  // Optimizers whose gradients are unscaled and that have not stepped keep them.
+  void apply_due_update() {
+    if (!update_is_due) return;
+    update_is_due = false;
+    update_from_steps(scale, growth_tracker);
+    std::erase_if(optimizers, [](const auto& own) { return own.second.stage == Stage::stepped; });
+  }
+  void forget_steps() {
+    update_is_due = false;
+    optimizers.clear();
+  }
 
   void place(at::Device device) {
     if (scale.defined()) return;
@@ -167,6 +212,11 @@ GradScaler& GradScaler::operator=(GradScaler&&) noexcept = default;
 at::Tensor GradScaler::scale(const at::Tensor& outputs) {
   if (!is_enabled()) return outputs;
   state_->place(outputs.device());
+  if (state_->update_is_due) {
+    state_->apply_due_update();
+    state_->optimizers.clear();
+  }
+  ++state_->scaled_losses;
   return outputs * state_->scale.to(outputs.device(), /*non_blocking=*/true);
 }
 
@@ -177,6 +227,18 @@ std::vector<at::Tensor> GradScaler::scale(const std::vector<at::Tensor>& outputs
 }
 
 void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
+  unscale_(optimizer, parameters_of(optimizer));
+}
+
+bool GradScaler::is_unscaled(torch::optim::Optimizer& optimizer) const {
+  const auto found = state_->optimizers.find(&optimizer);
+  return found != state_->optimizers.end() && found->second.stage != Stage::ready &&
+         found->second.scaled_losses == state_->scaled_losses;
+}
+
+void GradScaler::unscale_(torch::optim::Optimizer& optimizer,
+                          const std::vector<at::Tensor>& parameters,
+                          std::optional<at::Device> without_gradients) {
   if (!is_enabled()) return;
   state_->require_placed("unscale_()");
   OptimizerState& own = state_->optimizers[&optimizer];
@@ -187,8 +249,12 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
     throw Error(
         "unscale_() was called after step(): call it before step(), or call update() first");
   }
-  own.found_inf = unscale(optimizer, state_->scale.to(at::kDouble).reciprocal().to(at::kFloat),
+  own.found_inf = unscale(parameters, state_->scale.to(at::kDouble).reciprocal().to(at::kFloat),
                           /*allow_fp16=*/false);
+  if (own.found_inf.empty() && without_gradients) {
+    own.found_inf.push_back(at::zeros({}, at::dtype(at::kFloat).device(*without_gradients)));
+  }
+  own.scaled_losses = state_->scaled_losses;
   own.stage = Stage::unscaled;
 }
 
@@ -208,7 +274,9 @@ void GradScaler::step(torch::optim::Optimizer& optimizer) {
   if (own.stage == Stage::ready && fused != nullptr) {
     // Only checks; the kernel unscales.
     grad_scale = state_->scale;
-    own.found_inf = unscale(optimizer, at::ones_like(state_->scale), /*allow_fp16=*/true);
+    own.found_inf =
+        unscale(parameters_of(optimizer), at::ones_like(state_->scale), /*allow_fp16=*/true);
+    own.scaled_losses = state_->scaled_losses;
   } else if (own.stage == Stage::ready) {
     unscale_(optimizer);
   }
@@ -249,24 +317,34 @@ void GradScaler::update() {
   at::_amp_update_scale_(state_->scale, state_->growth_tracker,
                          combined(found, state_->scale.device()), state_->options.growth_factor,
                          state_->options.backoff_factor, state_->options.growth_interval);
-  state_->optimizers.clear();
+  state_->forget_steps();
 }
 
 void GradScaler::update(double new_scale) {
   if (!is_enabled()) return;
   state_->require_placed("update()");
   state_->scale.fill_(new_scale);
-  state_->optimizers.clear();
+  state_->forget_steps();
+}
+
+void GradScaler::update_later() {
+  if (is_enabled()) state_->update_is_due = true;
+}
+
+void GradScaler::apply_update() { state_->apply_due_update(); }
+
+bool GradScaler::has_stepped(torch::optim::Optimizer& optimizer) const {
+  return state_->stage_of(optimizer) == Stage::stepped;
 }
 
 double GradScaler::get_scale() const {
   if (!is_enabled()) return 1.0;
-  return state_->scale.defined() ? state_->scale.item<double>() : state_->init_scale;
+  return state_->scale.defined() ? state_->updated().first.item<double>() : state_->init_scale;
 }
 
 int64_t GradScaler::get_growth_tracker() const {
   if (!is_enabled()) return 0;
-  return state_->growth_tracker.defined() ? state_->growth_tracker.item<int64_t>()
+  return state_->growth_tracker.defined() ? state_->updated().second.item<int64_t>()
                                           : state_->init_growth_tracker;
 }
 
@@ -275,14 +353,17 @@ double GradScaler::get_backoff_factor() const { return state_->options.backoff_f
 int64_t GradScaler::get_growth_interval() const { return state_->options.growth_interval; }
 void GradScaler::set_growth_factor(double factor) {
   require_factors(factor, get_backoff_factor(), get_growth_interval());
+  state_->apply_due_update();
   state_->options.growth_factor = factor;
 }
 void GradScaler::set_backoff_factor(double factor) {
   require_factors(get_growth_factor(), factor, get_growth_interval());
+  state_->apply_due_update();
   state_->options.backoff_factor = factor;
 }
 void GradScaler::set_growth_interval(int64_t steps) {
   require_factors(get_growth_factor(), get_backoff_factor(), steps);
+  state_->apply_due_update();
   state_->options.growth_interval = steps;
 }
 bool GradScaler::is_enabled() const { return state_->options.enabled; }
@@ -317,6 +398,7 @@ void GradScaler::load_state_dict(const TensorMap& state) {
   state_->options = options;
   state_->init_scale = scale;
   state_->init_growth_tracker = tracker;
+  if (state_->update_is_due) state_->forget_steps();
   if (!state_->scale.defined()) return;
   state_->scale.fill_(scale);
   state_->growth_tracker.fill_(tracker);

@@ -78,6 +78,10 @@ class ShardedModel : private ShardOwner {
   // Whether the module's own parameters have gradients that the shards' gradients are views of
   // (zero1).
   bool has_whole_gradients() const;
+  // Call after a change of the whole gradients: shards of another dtype have copies, not views.
+  void follow_whole_gradients() {
+    if (has_whole_gradients()) expose_whole_gradients();
+  }
   // Sum or maximum over the ranks that share a copy, in place.
   void all_reduce(const at::Tensor& tensor, c10d::ReduceOp operation) {
     shard_group_.all_reduce(tensor, operation).wait();

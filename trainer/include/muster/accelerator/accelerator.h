@@ -269,7 +269,7 @@ class Accelerator {
   // Divides the gradients of all prepared optimizers by the scale, once per step. No effect without
   // a scaler.
   void unscale_gradients();
-  // Unscales first. Returns the norm before clipping, 0-d, without waiting for the device. Call it
+  // Unscales the optimizers of these parameters first. Returns the norm before clipping, 0-d, without waiting for the device. Call it
   // only if sync_gradients().
   at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& parameters, double max_norm,
                              double norm_type = 2.0);

@@ -67,6 +67,10 @@ struct AcceleratorOptions {
   std::optional<Precision> mixed_precision;
   AutocastOptions autocast;
   GradScalerOptions grad_scaler;  // with fp16
+  // True: each optimizer's step() updates the scale at once and clipping unscales all optimizers, as
+  // in Accelerate: with two optimizers the second one's gradients are divided by another scale than
+  // they were multiplied by. False: the next backward() updates it, once for all that have stepped.
+  bool update_scale_at_each_step = false;
 
   GradientAccumulationPlugin gradient_accumulation;
   DataLoaderConfiguration dataloader_config;
@@ -122,7 +126,8 @@ struct AcceleratorOptions {
 
 // The options with Accelerate's exact behavior wherever the SDK's default differs: a short last
 // accumulation window is divided by num_steps, the schedule steps once per process, a short last
-// step is split in runs of batch_size, and buffers are broadcast before evaluation forwards too.
+// step is split in runs of batch_size, buffers are broadcast before evaluation forwards too, and
+// each of several optimizers updates the fp16 scale.
 AcceleratorOptions accelerate_compat(AcceleratorOptions options = {});
 
 }  // namespace muster

@@ -47,6 +47,12 @@ class GradScaler {
   // infinities and NaN, without a host sync. At most once per optimizer between updates. Throws
   // muster::Error if called twice, after step(), before any scale(), or on float16 gradients.
   void unscale_(torch::optim::Optimizer& optimizer);
+  // The same for the gradients of `parameters`, of which the optimizer's own may be views or parts.
+  // If none has a gradient on this rank, found_inf is 0 on `without_gradients`, if given.
+  void unscale_(torch::optim::Optimizer& optimizer, const std::vector<at::Tensor>& parameters,
+                std::optional<at::Device> without_gradients = {});
+  // Whether that was done since the last update(), and no loss was scaled after it.
+  bool is_unscaled(torch::optim::Optimizer& optimizer) const;
 
   // Calls unscale_() unless that was done, then the optimizer's step unless there was an overflow.
   // Muster's fused optimizers do both inside their kernel; any other optimizer costs one host sync.
@@ -60,6 +66,14 @@ class GradScaler {
   // Call once per iteration, after the steps of all optimizers: lowers, raises or keeps the scale,
   // without a host sync. Throws muster::Error if no gradients were checked since the last update().
   void update();
+  // The same, once for all steps before the next scale(), which applies it; get_scale() and
+  // state_dict() tell what it will be. For loops in which each optimizer's step() may be the last.
+  // Only what the optimizers that stepped have found counts.
+  void update_later();
+  // Applies it now.
+  void apply_update();
+  // Whether the optimizer has stepped since the last update.
+  bool has_stepped(torch::optim::Optimizer& optimizer) const;
   // Sets the scale to new_scale instead.
   void update(double new_scale);
 
@@ -82,7 +96,7 @@ class GradScaler {
 
   // 0-d tensors on the CPU: scale, growth_factor, backoff_factor (float64), growth_interval,
   // _growth_tracker (int64). torch.amp.GradScaler.load_state_dict accepts them unchanged. Empty
-  // when not enabled. Call it after update().
+  // when not enabled. Call it after update() or update_later().
   TensorMap state_dict() const;
   // Does nothing when not enabled. Throws CheckpointError if a name is missing.
   void load_state_dict(const TensorMap& state);

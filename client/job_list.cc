@@ -69,7 +69,7 @@ Listing JobListing(const v1::ListJobsResponse& response) {
                      {.key = "exit", .wide = true, .right = true},
                      {.key = "owner", .wide = true},
                      {.key = "project", .wide = true},
-                     {.key = "labels", .wide = true, .shrink = true},
+                     {.key = "labels", .wide = true, .list = true},
                      {.key = "reason", .shrink = true},
                      {.key = "command", .wide = true, .shrink = true}};
   for (const v1::JobSummary& job : response.jobs()) listing.rows.push_back(JobRow(job));

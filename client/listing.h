@@ -43,6 +43,8 @@ struct Column {
   bool wrap = false;    // last column only: wraps to the next line instead
   // Names: shortened in the middle, and never so far that two of them look alike.
   bool names = false;
+  // Names separated by commas: whole ones as many as fit, and how many more there are.
+  bool list = false;
   bool curve = false;  // one character per point: a narrow terminal gets fewer points
   // A narrow terminal goes without these columns before it shortens names: the highest first, never 0.
   int spare = 0;

@@ -280,7 +280,7 @@ Listing NodeListing(const v1::ListNodesResponse& nodes,
   listing.kind = "NodeUseList";
   listing.columns = {{.key = "node", .names = true},
                      {.key = "state"},
-                     {.key = "jobs", .shrink = true},
+                     {.key = "jobs", .list = true},
                      {.key = "devices"},
                      {.key = "cpu%", .right = true, .value_name = "cpu_cores"},
                      {.key = "cores", .right = true},
@@ -297,9 +297,10 @@ Listing NodeListing(const v1::ListNodesResponse& nodes,
     const NodeUse use = found == uses.end() ? NodeUse{} : found->second;
     listing.rows.push_back(
         {Cell(facts.name()), Cell(NodeStateName(node.record().state())),
-         Cell(absl::StrJoin(node.jobs(), ",")), Cell(DevicesText(node)),
-         use.has_samples ? PercentCell(use.cpu_cores) : Cell(), Cell(int64_t{facts.cores()}),
-         use.has_samples ? BytesCell(use.resident_bytes) : Cell(), BytesCell(facts.memory_bytes()),
+         Cell(Value(absl::StrJoin(node.jobs(), ",")), absl::StrJoin(node.jobs(), ", ")),
+         Cell(DevicesText(node)), use.has_samples ? PercentCell(use.cpu_cores) : Cell(),
+         Cell(int64_t{facts.cores()}), use.has_samples ? BytesCell(use.resident_bytes) : Cell(),
+         BytesCell(facts.memory_bytes()),
          use.measured > 0 ? PercentCell(use.utilization / static_cast<double>(use.measured))
                           : Cell(),
          use.devices.memory_used ? BytesCell(*use.devices.memory_used) : Cell(),

@@ -1,11 +1,14 @@
 #include "client/table.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "client/listing.h"
 #include "client/terminal.h"
 #include "common/strings.h"
@@ -37,21 +40,52 @@ std::vector<size_t> WholeWidths(const Listing& listing, const std::vector<size_t
   return widths;
 }
 
+// The names of a cell of a list, each but the first with the blank after its comma.
+std::vector<std::string> NamesIn(const std::string& text) { return absl::StrSplit(text, ','); }
+
+std::string MoreText(size_t more) {
+  return more == 0 ? "" : common::StrCat(" and ", more, " more");
+}
+
+// "a, b and 3 more"; the first name is shortened in the middle if not even that fits.
+std::string ShortenList(const std::string& text, size_t width) {
+  if (DisplayWidth(text) <= width) return text;
+  const std::vector<std::string> names = NamesIn(text);
+  for (size_t told = names.size() - 1; told > 0; --told) {
+    const auto end = names.begin() + static_cast<std::ptrdiff_t>(told);
+    const std::string shorter =
+        common::StrCat(absl::StrJoin(names.begin(), end, ","), MoreText(names.size() - told));
+    if (DisplayWidth(shorter) <= width) return shorter;
+  }
+  const std::string more = MoreText(names.size() - 1);
+  const size_t room = width - std::min(width, DisplayWidth(more));
+  return common::StrCat(ShortenMiddle(names[0], room), more);
+}
+
 // The width from which on no two different names of a column look alike, at most `whole`.
 size_t WidthApart(const Listing& listing, size_t column, size_t whole) {
+  const bool list = listing.columns[column].list;
   std::set<std::string> names;
-  for (const std::vector<Cell>& row : listing.rows) names.insert(row[column].text);
+  size_t most = 1;  // names in a cell
+  for (const std::vector<Cell>& row : listing.rows) {
+    const std::vector<std::string> told =
+        list ? NamesIn(row[column].text) : std::vector<std::string>{row[column].text};
+    names.insert(told.front());
+    most = std::max(most, told.size());
+  }
+  const size_t reserved = MoreText(most - 1).size();
+  whole -= std::min(whole, reserved);
   size_t width = std::min(kLeastWidth, whole);
   for (; width < whole; ++width) {
     std::set<std::string> cut;
     for (const std::string& name : names) cut.insert(ShortenMiddle(common::Printable(name), width));
     if (cut.size() == names.size()) break;
   }
-  return width;
+  return width + reserved;
 }
 
 bool MayShrink(const Column& column) {
-  return column.shrink || column.wrap || column.names || column.curve;
+  return column.shrink || column.wrap || column.names || column.list || column.curve;
 }
 
 // How narrow each column may become.
@@ -61,7 +95,8 @@ std::vector<size_t> LeastWidths(const Listing& listing, const std::vector<size_t
   for (size_t i = 0; i < chosen.size(); ++i) {
     const Column& column = listing.columns[chosen[i]];
     if (MayShrink(column)) widths[i] = std::min(whole[i], kLeastWidth);
-    if (column.names) widths[i] = WidthApart(listing, chosen[i], whole[i]);
+    if (column.names || column.list)
+      widths[i] = std::min(whole[i], WidthApart(listing, chosen[i], whole[i]));
   }
   return widths;
 }
@@ -129,6 +164,7 @@ std::string Thinned(const std::string& curve, size_t width) {
 
 std::string CutTo(const Column& column, const std::string& text, size_t width) {
   if (column.curve) return Thinned(text, width);
+  if (column.list) return ShortenList(text, width);
   return column.names ? ShortenMiddle(text, width) : Shorten(text, width);
 }
 

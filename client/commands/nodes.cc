@@ -63,7 +63,7 @@ absl::StatusOr<int> ListNodes(Session& session, const Arguments& arguments) {
       {.key = "node"},
       {.key = "state"},
       {.key = "used"},
-      {.key = "jobs", .shrink = true},
+      {.key = "jobs", .list = true},
       {.key = "address"},
       {.key = "contact", .right = true, .value_name = "last_contact_ms", .since = true},
       {.key = "memory", .wide = true, .right = true},

@@ -29,7 +29,7 @@ absl::StatusOr<int> ListProjects(Session& session, const Arguments& arguments) {
   Listing listing;
   listing.kind = "ProjectList";
   listing.columns = {{.key = "name"},
-                     {.key = "members", .shrink = true},
+                     {.key = "members", .list = true},
                      {.key = "description", .shrink = true},
                      {.key = "created", .wide = true, .value_name = "created_ms", .since = true},
                      {.key = "by", .wide = true}};

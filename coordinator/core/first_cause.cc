@@ -43,13 +43,9 @@ bool LostItsPeers(const v1::RankExit& exit) {
   const bool was_killed = exit.signal() != 0 && IsSentByPeople(exit.signal());
   if (was_killed) return false;
   if (ReadsAsPeerLoss(exit.error_message())) return true;
-  const std::vector<std::string> lines =
-      absl::StrSplit(exit.last_lines(), '\n', absl::SkipWhitespace());
-  size_t fresh = exit.has_fresh_lines() ? exit.fresh_lines() : lines.size();
-  for (auto line = lines.rbegin(); line != lines.rend() && fresh > 0; ++line, --fresh) {
-    if (ReadsAsPeerLoss(*line)) return true;
-  }
-  return false;
+  const std::vector<std::string> lines = FreshLines(exit);
+  return std::any_of(lines.begin(), lines.end(),
+                     [](const std::string& line) { return ReadsAsPeerLoss(line); });
 }
 
 struct Deaths {

@@ -10,15 +10,20 @@
 
 namespace muster::coordinator {
 
+std::vector<std::string> FreshLines(const v1::RankExit& exit) {
+  std::vector<std::string> lines = absl::StrSplit(exit.last_lines(), '\n', absl::SkipWhitespace());
+  if (exit.has_fresh_lines() && exit.fresh_lines() < lines.size())
+    lines.erase(lines.begin(), lines.end() - exit.fresh_lines());
+  return lines;
+}
+
 std::string LastWords(const v1::RankExit& exit) {
   if (exit.stopped_by_us() || IsSentByPeople(exit.signal())) return "";
   std::vector<std::string> lines =
       absl::StrSplit(exit.error_message(), '\n', absl::SkipWhitespace());
   if (!lines.empty()) return std::string(absl::StripAsciiWhitespace(lines.back()));
-  lines = absl::StrSplit(exit.last_lines(), '\n', absl::SkipWhitespace());
-  // Older workers do not report the age of lines.
-  size_t fresh = exit.has_fresh_lines() ? exit.fresh_lines() : lines.size();
-  for (auto line = lines.rbegin(); line != lines.rend() && fresh > 0; ++line, --fresh) {
+  lines = FreshLines(exit);
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     if (common::ReadsAsError(*line)) return std::string(absl::StripAsciiWhitespace(*line));
   }
   return "";

@@ -6,7 +6,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/strings.h"
+#include "coordinator/core/last_words.h"
 #include "coordinator/findings/rules.h"
 #include "coordinator/findings/say.h"
 
@@ -54,9 +56,12 @@ int Major(const std::string& version) {
   return absl::SimpleAtoi(version.substr(0, version.find('.')), &number) ? number : 0;
 }
 
-// Null: the rank printed none of these.
+// Null: the rank printed none of these just before it ended, or did not end because of what it
+// printed.
 const Printed* FindPrinted(const v1::RankExit& exit) {
-  std::string text = absl::StrCat(exit.error_message(), "\n", exit.last_lines());
+  if (exit.stopped_by_us() || IsSentByPeople(exit.signal())) return nullptr;
+  std::string text =
+      absl::StrCat(exit.error_message(), "\n", absl::StrJoin(FreshLines(exit), "\n"));
   for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   for (const Printed& printed : kPrinted) {
     if (text.find(printed.text) != std::string::npos) return &printed;
@@ -136,8 +141,8 @@ std::optional<v1::Finding> FromVersions(const Evidence& evidence, const v1::Atte
 // The driver does not fit the toolkit that the framework was built with, or the framework the
 // device.
 // Silent: where versions are not recorded and nothing was printed about it; without GPUs; once a
-// device was busy; about what was printed by an attempt that ended for another reason, or before
-// the newest.
+// device was busy; about what was printed long before the end, by an attempt before the newest, or
+// by a rank that a signal ended which people send, or Muster.
 std::optional<v1::Finding> VersionMismatch(const Evidence& evidence, const v1::Ledger&) {
   if (evidence.job.attempts().empty()) return std::nullopt;
   const v1::Attempt& attempt = *evidence.job.attempts().rbegin();

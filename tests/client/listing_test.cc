@@ -295,6 +295,40 @@ TEST(ListingTest, NamesThatDifferNeverLookAlikeHoweverNarrowTheTerminal) {
             std::string::npos);
 }
 
+TEST(ListingTest, AListOfNamesKeepsWholeOnesAndCountsTheRest) {
+  Listing listing;
+  listing.kind = "NodeList";
+  listing.columns = {{.key = "node"}, {.key = "jobs", .list = true}};
+  listing.rows = {{Cell("n1"), Cell("train-a-1, train-a-2, train-b-1, train-b-222")},
+                  {Cell("n2"), Cell("evaluate-every-checkpoint-of-alice")},
+                  {Cell("n3"), Cell("")}};
+  const auto shown = [&](size_t width) {
+    const std::string text =
+        *RenderListing(listing, {}, Terminal{.out_is_tty = true, .width = width});
+    return text.substr(text.find('\n') + 1);
+  };
+  EXPECT_EQ(shown(80),
+            "n1    train-a-1, train-a-2, train-b-1, train-b-222\n"
+            "n2    evaluate-every-checkpoint-of-alice\n"
+            "n3    -\n");
+  EXPECT_EQ(shown(48),
+            "n1    train-a-1, train-a-2, train-b-1 and 1 more\n"
+            "n2    evaluate-every-checkpoint-of-alice\n"
+            "n3    -\n");
+  EXPECT_EQ(shown(32),
+            "n1    train-a-1 and 3 more\n"
+            "n2    evaluate-ever…int-of-alice\n"
+            "n3    -\n");
+  EXPECT_EQ(shown(10), shown(25)) << "no narrower than names can be told apart";
+  EXPECT_EQ(shown(10),
+            "n1    trai…a-1 and 3 more\n"
+            "n2    evaluate-…-of-alice\n"
+            "n3    -\n");
+  EXPECT_NE(RenderListing(listing, {}, Terminal{.width = 10})->find("train-b-1, train-b-222\n"),
+            std::string::npos)
+      << "a pipe gets all";
+}
+
 TEST(ListingTest, APipeGetsNamesUncut) {
   const std::string text = *RenderListing(Files(), {}, Terminal{.width = 20});
   EXPECT_NE(text.find("\ncheckpoints/epoch-2/model.safetensors.index\t1 MiB\n"), std::string::npos);

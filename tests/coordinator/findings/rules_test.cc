@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -546,6 +547,26 @@ TEST(VersionMismatchTest, FromWhatARankPrinted) {
       "RuntimeError: The NVIDIA driver on your system is too old (found version 11040)");
   ASSERT_NE(story.Find("version-mismatch"), nullptr);
   EXPECT_NE(story.Find("version-mismatch")->cause().find("newer CUDA"), std::string::npos);
+}
+
+TEST(VersionMismatchTest, WarningsThatARankOutlivedAreNotWhyItEnded) {
+  JobStory story(1, "gpu");
+  story.Fail(20, 21);
+  v1::RankExit& exit = *story.attempt().mutable_culprit();
+  exit.set_last_lines(
+      "UserWarning: The NVIDIA driver on your system is too old (found version 11040)\n"
+      "epoch 1\n"
+      "ValueError: no such column\n");
+  exit.set_fresh_lines(2);
+  EXPECT_EQ(story.Find("version-mismatch"), nullptr) << "it is older than the last two lines";
+  exit.set_fresh_lines(3);
+  EXPECT_NE(story.Find("version-mismatch"), nullptr);
+  exit.set_signal(SIGKILL);
+  EXPECT_EQ(story.Find("version-mismatch"), nullptr) << "a signal ended it, not its versions";
+  exit.set_signal(SIGABRT);
+  EXPECT_NE(story.Find("version-mismatch"), nullptr);
+  exit.set_stopped_by_us(true);
+  EXPECT_EQ(story.Find("version-mismatch"), nullptr) << "it was stopped because of another";
 }
 
 TEST(CheckpointsTooRareTest, TwoFailuresThatRepeatedMinutes) {

@@ -79,6 +79,25 @@ class Jobs(Case):
         self.assertGreater(share["data"], 3 * share["compute"], shown)
         self.assertLess(share["unknown"], share["data"], shown)
 
+    def test_a_slow_rank_is_named_by_the_time_that_the_other_waits_for_its_gradients(self):
+        need(importlib.util.find_spec("torch"), "needs the Python package torch")
+        cluster = self.cluster(coordinator_args=("--findings-floor-ms", "1000"))
+        job = cluster.submit("-n", "2", "--", harness.PYTHON, os.path.join(HERE, "ranks", "slow_ddp.py"))
+        wait_until(lambda: "slow-rank" in cluster.jobctl("show", job, "-o", "json").stdout,
+                   lambda: cluster.jobctl("show", job, "--ledger").stdout, deadline_s=60)
+        cluster.jobctl("cancel", job)
+        cluster.wait_for(job, CANCELLED)
+        means = {}
+        for name, _, value, _, rank, _ in cluster.api.metrics(job):
+            means.setdefault((name, rank), []).append(value)
+        waits = {rank: sum(means["time/communication", rank]) / len(means["time/communication", rank]) for rank in (0, 1)}
+        # Rank 1 sleeps for 50 ms in each step, and rank 0 waits for it.
+        self.assertGreater(waits[0], 0.02, waits)
+        self.assertGreater(waits[0], 2 * waits[1], waits)
+        shown = cluster.jobctl("show", job, "--ledger").stdout
+        share = {name: float(of) for name, of in re.findall(r"^  (communication|unknown) .* ([\d.]+) %$", shown, re.M)}
+        self.assertGreater(share["communication"], 10, shown)
+
     def test_the_hugging_face_trainer_resumes_on_two_ranks(self):
         self.check_library("transformers", "hugging_face.py")
 

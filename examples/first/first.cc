@@ -21,4 +21,5 @@ int main() {
   }
   const double slope = model.named_parameters()["weight"].item<double>();
   accelerator.print("slope " + std::to_string(slope));  // once, on the main process
+  return accelerator.end_training() ? 0 : 1;            // 1: the last checkpoint was not saved
 }

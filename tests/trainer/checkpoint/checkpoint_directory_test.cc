@@ -6,6 +6,9 @@
 #include <cmath>
 #include <fstream>
 #include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/files.h"
 #include "muster/base/errors.h"
@@ -74,11 +77,45 @@ TEST(Manifest, IsRefusedWhenItIsDamagedForeignOrNewer) {
   EXPECT_THROW(parse_manifest(good.substr(0, good.size() / 2), "m"), FormatError);
   EXPECT_THROW(parse_manifest("{\"format\":\"other\"}", "m"), FormatError);
   std::string newer = good;
-  newer.replace(newer.find("\"version\": 1"), 12, "\"version\": 2");
+  newer.replace(newer.find("\"version\": 1"), 12, "\"version\": 3");
   EXPECT_THROW(parse_manifest(newer, "m"), FormatError);
   std::string escaping = good;
   escaping.replace(escaping.find("shard-00000"), 11, "../../etc/x");
   EXPECT_THROW(parse_manifest(escaping, "m"), FormatError);
+}
+
+TEST(Manifest, IsDamagedByNumbersThatNoSaveWrites) {
+  const std::string good = format_manifest(example());
+  const std::pair<const char*, std::vector<const char*>> wrong[] = {
+      {"\"version\": 1", {"-1", "0", "1.5", "4294967297", "\"1\"", "true", "null"}},
+      {"\"step\": 12", {"-1", "12.5", "18446744073709551615", "1e3"}},
+      {"\"world_size\": 2", {"0", "-1", "2.0", "4294967298", "2147483648"}},
+      {"\"node_count\": 1", {"0", "-1", "3", "4294967297"}},
+      {"\"epoch\": 3", {"-1", "0.5"}},
+      {"\"consumed\": 99", {"-1"}},
+      {"\"dataset_size\": 1437", {"-2"}},
+      {"\"bytes\": 3", {"-3", "3.5"}}};
+  for (const auto& [field, values] : wrong) {
+    const std::string written = field;
+    for (const char* value : values) {
+      std::string damaged = good;
+      ASSERT_NE(damaged.find(written), std::string::npos) << written;
+      damaged.replace(damaged.find(written), written.size(),
+                      written.substr(0, written.find(' ') + 1) + value);
+      EXPECT_THROW(parse_manifest(damaged, "m"), FormatError) << field << " as " << value;
+    }
+  }
+}
+
+TEST(CheckpointDirectory, OfOneStepIsNotBelievedToBeOfAnother) {
+  const TemporaryDirectory directory;
+  const std::string path = make_whole_checkpoint(directory, 5);
+  EXPECT_EQ(read_checkpoint(path + "/", true).step, 5);
+  std::filesystem::rename(path, directory / "step-6");
+  EXPECT_THROW(read_checkpoint(directory / "step-6", true), FormatError);
+  EXPECT_THROW(read_checkpoint(directory / "step-6/", true), FormatError);
+  std::filesystem::rename(directory / "step-6", directory / "the-best");
+  EXPECT_EQ(read_checkpoint(directory / "the-best", true).step, 5);
 }
 
 TEST(CheckpointDirectory, ListsOnlyFinalNamesInOrder) {

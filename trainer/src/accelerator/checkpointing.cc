@@ -1,8 +1,11 @@
 // Saves and restores checkpoints; see muster/accelerator/accelerator.h and
 // docs/formats-checkpoint.md.
+#include <filesystem>
 #include <limits>
+#include <stdexcept>
 
 #include "accelerator/state.h"
+#include "base/files.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/joint_step.h"
 #include "checkpoint/streamed_model.h"
@@ -11,14 +14,6 @@
 
 namespace muster {
 namespace {
-
-// "model" for the first, "model.1" for the second.
-std::string numbered(const char* prefix, size_t index) {
-  return index == 0 ? prefix : std::string(prefix) + "." + std::to_string(index);
-}
-
-// Parameters of the second model are "1.NAME", and so on.
-std::string parameter_prefix(size_t model) { return model == 0 ? "" : std::to_string(model) + "."; }
 
 void add_under(TensorMap& all, const std::string& prefix, const TensorMap& tensors) {
   for (const auto& [name, tensor] : tensors) all[prefix + "/" + name] = tensor;
@@ -39,26 +34,44 @@ int64_t Accelerator::State::removable_up_to() const {
   return reporter.committed_step();
 }
 
-ParameterNames Accelerator::State::parameter_names() const {
-  ParameterNames names;
+ParameterPlaces Accelerator::State::parameter_places() const {
+  ParameterPlaces places;
   for (size_t i = 0; i < models.size(); ++i) {
-    const std::string prefix = parameter_prefix(i);
     for (const auto& item : models[i]->module().named_parameters()) {
-      names.emplace(item.value().unsafeGetTensorImpl(), prefix + item.key());
+      places.emplace(item.value().unsafeGetTensorImpl(), ParameterPlace{i, item.key(), nullptr});
     }
     ShardedModel* sharded = sharded_of(models[i]->module());
     if (sharded == nullptr) continue;
     for (const auto& unit : sharded->units()) {
       for (const ParameterSlot& slot : unit->slots()) {
-        names.emplace(slot.piece.unsafeGetTensorImpl(), prefix + slot.parameter.names.front());
+        places.emplace(slot.piece.unsafeGetTensorImpl(),
+                       ParameterPlace{i, slot.parameter.names.front(), &slot});
       }
     }
+  }
+  return places;
+}
+
+ParameterNames Accelerator::State::parameter_names() const {
+  ParameterNames names;
+  for (const auto& [tensor, place] : parameter_places()) {
+    names[const_cast<c10::TensorImpl*>(tensor)] =
+        (place.model == 0 ? "" : std::to_string(place.model) + ".") + place.name;
   }
   return names;
 }
 
+int Accelerator::State::checkpoint_version() const {
+  const ParameterPlaces places = parameter_places();
+  for (const auto& optimizer : gradients->optimizers) {
+    if (!optimizer_names(*optimizer, places, 1).met.empty()) return 2;
+  }
+  return 1;
+}
+
 Manifest Accelerator::State::manifest(int64_t step, const SaveOptions& save_options) const {
   Manifest manifest;
+  manifest.version = checkpoint_version();
   manifest.step = step;
   manifest.job = worker.job;
   manifest.attempt = worker.attempt;
@@ -74,51 +87,44 @@ Manifest Accelerator::State::manifest(int64_t step, const SaveOptions& save_opti
   return manifest;
 }
 
-ParameterSlot* Accelerator::State::slot_of(const std::string& numbered_name) const {
-  for (size_t i = 0; i < models.size(); ++i) {
-    const std::string prefix = parameter_prefix(i);
-    ShardedModel* sharded = sharded_of(models[i]->module());
-    if (sharded == nullptr || !numbered_name.starts_with(prefix)) continue;
-    if (ParameterSlot* slot = sharded->find(numbered_name.substr(prefix.size()))) return slot;
+void Accelerator::State::add_model(size_t index, TensorMap& global, ShardMap& shards) const {
+  const std::string prefix = numbered("model", index) + "/";
+  ShardedModel* sharded = sharded_of(models[index]->module());
+  for (const auto& [name, tensor] : module_tensors(models[index]->module())) {
+    const ParameterSlot* slot = sharded != nullptr ? sharded->find(name) : nullptr;
+    if (slot == nullptr) {
+      global[prefix + name] = tensor;
+    } else {
+      shards[prefix + name] = {slot->piece.detach(), slot->shape, slot->range.begin};
+    }
   }
-  return nullptr;
 }
 
-// Of "exp_avg/NAME".
-ParameterSlot* Accelerator::State::optimizer_slot(const std::string& name) const {
-  const size_t slash = name.find('/');
-  return slash == std::string::npos ? nullptr : slot_of(name.substr(slash + 1));
+void Accelerator::State::add_optimizer(size_t index, const ParameterPlaces& places, int version,
+                                       TensorMap& global, ShardMap& shards) const {
+  torch::optim::Optimizer& optimizer = *gradients->optimizers[index];
+  const OptimizerNames names = optimizer_names(optimizer, places, version);
+  for (const auto& [name, tensor] : optimizer_tensors(optimizer, names.names)) {
+    const std::string key = numbered("optim", index) + "/" + name;
+    const ParameterSlot* slot = slot_of_field(names, name);
+    if (slot == nullptr) {
+      global[key] = tensor;
+    } else if (tensor.dim() > 0) {
+      shards[key] = {tensor, slot->shape, slot->range.begin};
+    } else if (slot->range.begin == 0 && slot->range.count > 0) {
+      shards[key] = {tensor, {}, 0};  // the step count, from the owner of the first shard
+    }
+  }
 }
 
 // Models and optimizers: nearly all bytes of a checkpoint. Each rank has its shards of sharded
 // tensors; the rest is the same on all ranks.
 void Accelerator::State::add_trained(TensorMap& global, ShardMap& shards) const {
-  for (size_t i = 0; i < models.size(); ++i) {
-    const std::string prefix = numbered("model", i) + "/";
-    ShardedModel* sharded = sharded_of(models[i]->module());
-    for (const auto& [name, tensor] : module_tensors(models[i]->module())) {
-      const ParameterSlot* slot = sharded != nullptr ? sharded->find(name) : nullptr;
-      if (slot == nullptr) {
-        global[prefix + name] = tensor;
-      } else {
-        shards[prefix + name] = {slot->piece.detach(), slot->shape, slot->range.begin};
-      }
-    }
-  }
-  const ParameterNames names = parameter_names();
-  const auto& optimizers = gradients->optimizers;
-  for (size_t i = 0; i < optimizers.size(); ++i) {
-    for (const auto& [name, tensor] : optimizer_tensors(*optimizers[i], names)) {
-      const std::string key = numbered("optim", i) + "/" + name;
-      const ParameterSlot* slot = optimizer_slot(name);
-      if (slot == nullptr) {
-        global[key] = tensor;
-      } else if (tensor.dim() > 0) {
-        shards[key] = {tensor, slot->shape, slot->range.begin};
-      } else if (slot->range.begin == 0 && slot->range.count > 0) {
-        shards[key] = {tensor, {}, 0};  // the step count, from the owner of the first shard
-      }
-    }
+  for (size_t i = 0; i < models.size(); ++i) add_model(i, global, shards);
+  const ParameterPlaces places = parameter_places();
+  const int version = checkpoint_version();
+  for (size_t i = 0; i < gradients->optimizers.size(); ++i) {
+    add_optimizer(i, places, version, global, shards);
   }
 }
 
@@ -200,20 +206,35 @@ void Accelerator::State::restore_model(size_t index, const CheckpointReader& rea
   restore_tensors(own, RangeSource(*saved, ranges, reader.path()), reader.path());
 }
 
-void Accelerator::State::restore(const CheckpointReader& reader) {
-  for (size_t i = 0; i < models.size(); ++i) restore_model(i, reader);
-  const ParameterNames names = parameter_names();
+void Accelerator::State::require_readable(const CheckpointReader& reader) const {
+  const ParameterPlaces places = parameter_places();
+  const auto& optimizers = gradients->optimizers;
+  for (size_t i = 0; i < optimizers.size(); ++i) {
+    require_separate_names(optimizer_names(*optimizers[i], places, reader.manifest().version),
+                           *reader.under(numbered("optim", i)), reader.path());
+  }
+}
+
+void Accelerator::State::restore_optimizers(const CheckpointReader& reader) {
+  const ParameterPlaces places = parameter_places();
   auto& optimizers = gradients->optimizers;
   for (size_t i = 0; i < optimizers.size(); ++i) {
+    const OptimizerNames names = optimizer_names(*optimizers[i], places, reader.manifest().version);
     const auto saved = reader.under(numbered("optim", i));
     RangeMap ranges;
     for (const std::string& name : saved->names()) {
-      const ParameterSlot* slot = optimizer_slot(name);
+      const ParameterSlot* slot = slot_of_field(names, name);
       if (slot == nullptr || name.starts_with("step/")) continue;
       ranges[name] = {slot->range.begin, slot->range.count, slot->shape};
     }
-    restore_optimizer(*optimizers[i], names, RangeSource(*saved, ranges, reader.path()));
+    restore_optimizer(*optimizers[i], names.names, RangeSource(*saved, ranges, reader.path()));
   }
+}
+
+void Accelerator::State::restore(const CheckpointReader& reader) {
+  require_readable(reader);
+  for (size_t i = 0; i < models.size(); ++i) restore_model(i, reader);
+  restore_optimizers(reader);
   for (size_t i = 0; i < schedulers.size(); ++i) {
     const TensorMap saved = reader.read(numbered("scheduler", i));
     if (saved.empty()) {
@@ -263,6 +284,51 @@ void Accelerator::State::prepare_saving() {
   opened.reserve(trained);
 }
 
+void Accelerator::State::settle(int64_t step, const std::string& path) {
+  settled = Settled{step, path, gradients->optimizer_steps, module_loads()};
+}
+
+std::optional<std::string> Accelerator::State::settled_path(int64_t step) {
+  if (settled && settled->step == step) {
+    const std::string error = error_of([&] { checkpointer->wait(); });
+    if (!error.empty()) {
+      settled.reset();
+      throw CheckpointError(error);
+    }
+  }
+  const bool known = checkpointer->published(step) || loaded_steps.contains(step);
+  if (!collectives->any_rank(known)) return std::nullopt;
+  const bool unchanged = settled && settled->step == step &&
+                         settled->optimizer_steps == gradients->optimizer_steps &&
+                         settled->module_loads == module_loads();
+  if (collectives->any_rank(!unchanged)) {
+    throw CheckpointError(
+        "save_state: step " + std::to_string(step) +
+        " was saved or loaded by this run, which has trained or loaded something since; a "
+        "checkpoint may be in use already, so it is never replaced: save this state as another "
+        "step, such as save_iteration(), " +
+        std::to_string(next_iteration));
+  }
+  if (collectives->any_rank(!path_exists(settled->path))) {
+    throw CheckpointError("save_state: step " + std::to_string(step) + " was saved as " +
+                          settled->path +
+                          ", which is gone: was it removed by the retention policy? Save this "
+                          "state as another step");
+  }
+  return settled->path;
+}
+
+// A checkpoint from elsewhere may be saved here under its step, unless the coordinator has it.
+void Accelerator::State::note_loaded(const CheckpointReader& reader) {
+  const int64_t step = reader.manifest().step;
+  std::error_code error;
+  const bool here =
+      std::filesystem::equivalent(reader.path(), checkpoint_dir() + "/" + step_name(step), error);
+  if (!here && worker.resume_from.empty()) return;
+  loaded_steps.insert(step);
+  settle(step, reader.path());
+}
+
 std::string Accelerator::save_state(int64_t step, const SaveOptions& options) {
   State& state = *state_;
   const std::string directory = checkpoint_dir();
@@ -270,11 +336,17 @@ std::string Accelerator::save_state(int64_t step, const SaveOptions& options) {
     throw CheckpointError("save_state: no directory: set AcceleratorOptions::checkpoint_dir, or " +
                           std::string("run under Muster, which sets MUSTER_CHECKPOINT_DIR"));
   }
-  if (state.saved_step == step) return directory + "/" + step_name(step);
+  if (step < 0) {
+    throw std::invalid_argument("save_state: step " + std::to_string(step) + " is negative");
+  }
   state.collectives->meet("save_state", "step " + std::to_string(step));
   const auto section = state.gradients->timer.measure(StepPart::checkpoint);
   AsyncCheckpointer& checkpointer = state.open_checkpointer();
-  state.saved_step.reset();
+  if (const auto saved = state.settled_path(step)) {
+    state.reporter.clear_checkpoint_request();
+    return *saved;
+  }
+  state.settled.reset();
   const CheckpointContent content = state.content(step, options);
   std::string path;
   if (state.options.checkpoint.asynchronous) {
@@ -283,7 +355,7 @@ std::string Accelerator::save_state(int64_t step, const SaveOptions& options) {
   } else {
     path = checkpointer.save_now(content, state.removable_up_to());
   }
-  state.saved_step = step;
+  state.settle(step, path);
   state.next_iteration = step + 1;
   state.reporter.clear_checkpoint_request();
   return path;
@@ -297,7 +369,7 @@ void Accelerator::wait_for_checkpoint() {
   try {
     state_->checkpointer->wait();
   } catch (const CheckpointError&) {
-    state_->saved_step.reset();
+    state_->settled.reset();
     throw;
   }
 }
@@ -310,7 +382,9 @@ std::optional<int64_t> Accelerator::load_state() {
       state.worker.resume_from.empty() ? state.options.resume_from : state.worker.resume_from;
   const auto reader = open_checkpoint(resume_from, checkpoint_dir(), state.topology, state.group);
   if (!reader) return std::nullopt;
+  state.settled.reset();
   together(state.group, [&] { state.restore(*reader); });
+  state.note_loaded(*reader);
   for (const auto& model : state.gradients->sharded) model->publish();
   const Manifest& manifest = reader->manifest();
   // With another world size, results are not bit-identical anyway, so it builds its own buckets.

@@ -44,7 +44,8 @@ struct GradientState {
   std::vector<std::shared_ptr<torch::optim::Optimizer>> optimizers;
   std::vector<std::shared_ptr<ShardedModel>> sharded;
   StepTimer timer{{.communication_ns = [] { return CommunicationTime::of_thread().waited_ns(); }}};
-  int64_t forward_passes = 0;                                        // of prepared models
+  int64_t optimizer_steps = 0;  // of all optimizers, also skipped ones
+  int64_t forward_passes = 0;   // of prepared models
   std::map<const torch::optim::Optimizer*, int64_t> passes_at_step;  // forward_passes then
 
   // Begins a micro-batch. If it is the last of a window that turns out shorter than expected,

@@ -71,6 +71,7 @@ void PreparedOptimizer::step() const {
   GradientState& state = *gradient_state_;
   if (!state.sync_gradients) return;
   state.require_forward_pass(*optimizer_);
+  ++state.optimizer_steps;
   {
     const auto section = state.timer.measure(StepPart::optimizer);
     state.end_backward();

@@ -229,9 +229,11 @@ MemoryUsage Accelerator::memory_usage() const {
       usage.gradients += static_cast<int64_t>(parameter.grad().nbytes());
     }
   }
-  const ParameterNames names = state.parameter_names();
+  const ParameterPlaces places = state.parameter_places();
   for (const auto& optimizer : state.gradients->optimizers) {
-    for (const auto& [name, tensor] : optimizer_tensors(*optimizer, names)) {
+    // The names of version 2 never meet, so every tensor counts.
+    const OptimizerNames names = optimizer_names(*optimizer, places, 2);
+    for (const auto& [name, tensor] : optimizer_tensors(*optimizer, names.names)) {
       if (tensor.dim() > 0 && name != "lr") {
         usage.optimizer_state += static_cast<int64_t>(tensor.nbytes());
       }

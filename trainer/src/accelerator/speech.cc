@@ -2,7 +2,9 @@
 #include <cstdio>
 
 #include "accelerator/state.h"
+#include "base/lost_saves.h"
 #include "base/stop_signal.h"
+#include "checkpoint/joint_step.h"
 #include "tracking/tensor_values.h"
 
 namespace muster {
@@ -125,10 +127,16 @@ bool Accelerator::should_checkpoint() {
   return state_->collectives->any_rank(state_->reporter.checkpoint_requested());
 }
 
-void Accelerator::end_training() {
-  wait_for_checkpoint();
+bool Accelerator::end_training() {
+  const std::string error = error_of([&] { wait_for_checkpoint(); });
+  if (!error.empty()) {
+    state_->lost_a_save = true;
+    std::fprintf(stderr, "muster: rank %d: %s\n", process_index(), error.c_str());
+    note_lost_save(error);
+  }
   if (state_->trackers) state_->trackers->finish();
   state_->reporter.close();
+  return !state_->lost_a_save;
 }
 
 }  // namespace muster

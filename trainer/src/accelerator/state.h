@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "accelerator/checkpoint_names.h"
 #include "accelerator/gradient_state.h"
 #include "accelerator/only_one.h"
 #include "checkpoint/async_checkpointer.h"
@@ -70,7 +71,16 @@ struct Accelerator::State {
 
   // ---- Checkpoints ----
   std::optional<AsyncCheckpointer> checkpointer;  // created by the first save
-  std::optional<int64_t> saved_step;
+  // The checkpoint that this run is in the state of, while the counts are as they were then.
+  struct Settled {
+    int64_t step = 0;
+    std::string path;
+    int64_t optimizer_steps = 0;
+    int64_t module_loads = 0;
+  };
+  std::optional<Settled> settled;
+  std::set<int64_t> loaded_steps;  // from where save_state writes, or from the coordinator
+  bool lost_a_save = false;
   int64_t next_iteration = 0;
 
   // ---- The rest ----
@@ -105,16 +115,25 @@ struct Accelerator::State {
   std::string logging_dir() const;
   std::string checkpoint_dir() const;
   int64_t removable_up_to() const;
+  // For messages: "NAME" of the first model, "1.NAME" of the second.
   ParameterNames parameter_names() const;
+  ParameterPlaces parameter_places() const;
   Manifest manifest(int64_t step, const SaveOptions& save_options) const;
-  // The slot of "name" in the first model, "1.name" in the second; null if it is not sharded.
-  ParameterSlot* slot_of(const std::string& numbered_name) const;
-  ParameterSlot* optimizer_slot(const std::string& name) const;
+  // 1, or 2 if the names of version 1 would give two parameters of an optimizer one name.
+  int checkpoint_version() const;
+  void add_model(size_t index, TensorMap& global, ShardMap& shards) const;
+  void add_optimizer(size_t index, const ParameterPlaces& places, int version, TensorMap& global,
+                     ShardMap& shards) const;
   void add_trained(TensorMap& global, ShardMap& shards) const;
   void add_own(CheckpointContent& content) const;
   void add_global(TensorMap& global) const;
   CheckpointContent content(int64_t step, const SaveOptions& save_options);
   AsyncCheckpointer& open_checkpointer();
+  void settle(int64_t step, const std::string& path);
+  // The path of `step` if it is saved as the run is now; nullopt if it is to be saved. Collective.
+  // Throws CheckpointError on all ranks if another state is saved, or was, under that step.
+  std::optional<std::string> settled_path(int64_t step);
+  void note_loaded(const CheckpointReader& reader);
   // After the first step, when the optimizers have their state: allocates the buffers of
   // asynchronous saves, so that the first save stalls training no longer than later ones.
   // Collective.
@@ -122,7 +141,10 @@ struct Accelerator::State {
   void save_sharded(ShardedModel& model, torch::nn::Module& module, const std::string& directory,
                     const SaveModelOptions& save_options);
   void restore(const CheckpointReader& reader);
+  // Throws CheckpointError before anything is restored.
+  void require_readable(const CheckpointReader& reader) const;
   void restore_model(size_t index, const CheckpointReader& reader);
+  void restore_optimizers(const CheckpointReader& reader);
   void restore_positions(const CheckpointReader& reader);
   void restore_random_numbers(const CheckpointReader& reader) const;
   void end_step();

@@ -13,6 +13,7 @@
 #include <typeinfo>
 
 #include "base/files.h"
+#include "base/lost_saves.h"
 #include "muster/base/errors.h"
 
 namespace muster {
@@ -61,7 +62,10 @@ int report(const std::string& type, const std::string& text, int exit_code) {
 
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
   try {
-    return body(argc, argv);
+    const int exit_code = body(argc, argv);
+    const std::string lost = lost_save();
+    if (exit_code != 0 || lost.empty()) return exit_code;
+    return report("muster::CheckpointError", lost, 1);
   } catch (const DoNotRetryError& error) {
     return report(readable_type(typeid(error)), error.what(), kDoNotRetryExitCode);
   } catch (const std::exception& error) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/lost_saves.h"
 #include "checkpoint/joint_step.h"
 #include "muster/base/errors.h"
 
@@ -38,7 +39,8 @@ TensorMap state_of(const CheckpointContent& content) {
 
 AsyncCheckpointer::AsyncCheckpointer(CheckpointWriterOptions options, ProcessGroupPtr side_group,
                                      std::chrono::milliseconds wait_timeout)
-    : writer_(std::move(options), std::move(side_group)), wait_timeout_(wait_timeout) {}
+    : writer_(remembering(std::move(options)), std::move(side_group)),
+      wait_timeout_(wait_timeout) {}
 
 AsyncCheckpointer::~AsyncCheckpointer() {
   {
@@ -47,7 +49,26 @@ AsyncCheckpointer::~AsyncCheckpointer() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  if (!error_.empty()) std::fprintf(stderr, "muster: %s\n", error_.c_str());
+  if (error_.empty()) return;
+  std::fprintf(stderr, "muster: %s\n", error_.c_str());
+  note_lost_save(error_);
+}
+
+CheckpointWriterOptions AsyncCheckpointer::remembering(CheckpointWriterOptions options) {
+  auto tell = std::move(options.on_published);
+  options.on_published = [this, tell = std::move(tell)](int64_t step, const std::string& path) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      published_.insert(step);
+    }
+    if (tell) tell(step, path);
+  };
+  return options;
+}
+
+bool AsyncCheckpointer::published(int64_t step) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return published_.contains(step);
 }
 
 bool AsyncCheckpointer::saving() const {

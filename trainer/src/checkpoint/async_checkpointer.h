@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -23,7 +24,7 @@ class AsyncCheckpointer {
   // concurrently with training's. save and wait wait for a save in flight, at most wait_timeout.
   AsyncCheckpointer(CheckpointWriterOptions options, ProcessGroupPtr side_group,
                     std::chrono::milliseconds wait_timeout);
-  // Finishes a save in flight; an error that was not thrown yet goes to stderr.
+  // Finishes a save in flight; an error that was not thrown yet goes to stderr and is a lost save.
   ~AsyncCheckpointer();
   AsyncCheckpointer(const AsyncCheckpointer&) = delete;
 
@@ -49,6 +50,9 @@ class AsyncCheckpointer {
   // Whether a save is in flight. Not collective.
   bool saving() const;
 
+  // Whether this object has published that step. Not collective.
+  bool published(int64_t step) const;
+
  private:
   struct Job {
     CheckpointContent content;
@@ -57,6 +61,7 @@ class AsyncCheckpointer {
     bool pinned = false;
   };
 
+  CheckpointWriterOptions remembering(CheckpointWriterOptions options);
   void begin(Job job);
   void copy_state(const CheckpointContent& from, CheckpointContent& to);
   void run();
@@ -70,7 +75,8 @@ class AsyncCheckpointer {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Job> job_;  // from save until its end
-  std::string error_;       // of the finished save, until it is thrown
+  std::set<int64_t> published_;
+  std::string error_;  // of the finished save, until it is thrown
   bool ending_ = false;
   std::thread thread_;  // started by the first save
 };

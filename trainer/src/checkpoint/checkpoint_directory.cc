@@ -23,7 +23,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kFormat[] = "muster-checkpoint";
-constexpr int kFormatVersion = 1;
+constexpr int kFormatVersion = 2;  // the newest that is read
 constexpr uint64_t kManifestBytesMax = 256 << 20;
 
 // "step-N" with N decimal and without leading zeros (docs/protocol.md).
@@ -36,6 +36,12 @@ std::optional<int64_t> step_of(std::string_view name) {
   if (error != std::errc() || end != name.data() + name.size() || step < 0) return std::nullopt;
   if (std::to_string(step) != name) return std::nullopt;
   return step;
+}
+
+// "step-5" of "/x/step-5" and of "/x/step-5/".
+std::string_view last_part(std::string_view path) {
+  while (path.ends_with('/')) path.remove_suffix(1);
+  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
 }
 
 std::string five_digits(int number) {
@@ -81,6 +87,39 @@ std::map<std::string, double> parse_metrics(const Json& json) {
   return metrics;
 }
 
+constexpr int64_t kInt64Most = std::numeric_limits<int64_t>::max();
+constexpr int64_t kIntMost = std::numeric_limits<int>::max();
+
+// nlohmann's get<int>() makes an integer of every number: it cuts off fractions and high bits.
+int64_t integer(const Json& json, const char* key, int64_t least, int64_t most) {
+  const Json& value = json.at(key);
+  const bool fits = value.is_number_unsigned()
+                        ? value.get<uint64_t>() <= static_cast<uint64_t>(kInt64Most)
+                        : value.is_number_integer();
+  if (fits && value.get<int64_t>() >= least && value.get<int64_t>() <= most) {
+    return value.get<int64_t>();
+  }
+  throw FormatError("\"" + std::string(key) + "\" is " + value.dump().substr(0, 40) +
+                    ", but must be an integer from " + std::to_string(least) + " to " +
+                    std::to_string(most));
+}
+
+uint64_t natural(const Json& json, const char* key) {
+  const Json& value = json.at(key);
+  if (value.is_number_unsigned()) return value.get<uint64_t>();
+  throw FormatError("\"" + std::string(key) + "\" is " + value.dump().substr(0, 40) +
+                    ", but must be an integer from 0");
+}
+
+// Any that fits: its users check them against shapes and parameters.
+std::vector<int64_t> integers(const Json& json) {
+  std::vector<int64_t> numbers;
+  for (const Json& value : json) {
+    numbers.push_back(integer({{"item", value}}, "item", -kInt64Most - 1, kInt64Most));
+  }
+  return numbers;
+}
+
 Json json_position(const ManifestPosition& position) {
   Json json = {{"seed", position.seed},
                {"epoch", position.epoch},
@@ -91,13 +130,16 @@ Json json_position(const ManifestPosition& position) {
 }
 
 ManifestPosition parse_position(const Json& json) {
-  ManifestPosition position{json.at("seed").get<uint64_t>(),
-                            json.at("epoch").get<int64_t>(),
-                            json.at("consumed").get<int64_t>(),
-                            json.at("dataset_size").get<int64_t>(),
+  ManifestPosition position{natural(json, "seed"),
+                            integer(json, "epoch", 0, kInt64Most),
+                            integer(json, "consumed", 0, kInt64Most),
+                            integer(json, "dataset_size", -1, kInt64Most),
                             {}};
   if (json.contains("fields")) {
-    position.fields = json.at("fields").get<std::map<std::string, int64_t>>();
+    const Json& fields = json.at("fields");
+    for (const auto& [name, value] : fields.items()) {
+      position.fields[name] = integer(fields, name.c_str(), -kInt64Most - 1, kInt64Most);
+    }
   }
   return position;
 }
@@ -106,21 +148,20 @@ ShardFile parse_shard(const Json& json, const std::string& where) {
   ShardFile shard;
   shard.file = json.at("file").get<std::string>();
   require_plain_name(shard.file, where);
-  shard.bytes = json.at("bytes").get<uint64_t>();
+  shard.bytes = natural(json, "bytes");
   shard.sha256 = json.at("sha256").get<std::string>();
-  shard.rank = json.at("rank").get<int>();
-  shard.part = json.at("part").get<int>();
+  shard.rank = static_cast<int>(integer(json, "rank", 0, kIntMost));
+  shard.part = static_cast<int>(integer(json, "part", 0, kIntMost));
   return shard;
 }
 
 ManifestTensor parse_tensor(const Json& json, const std::string& where) {
   ManifestTensor tensor;
   tensor.dtype = json.at("dtype").get<std::string>();
-  tensor.shape = json.at("shape").get<std::vector<int64_t>>();
+  tensor.shape = integers(json.at("shape"));
   for (const Json& piece : json.at("pieces")) {
     TensorPiece parsed{piece.at("file").get<std::string>(), piece.at("tensor").get<std::string>(),
-                       piece.at("offsets").get<std::vector<int64_t>>(),
-                       piece.at("sizes").get<std::vector<int64_t>>()};
+                       integers(piece.at("offsets")), integers(piece.at("sizes"))};
     require_plain_name(parsed.file, where);
     tensor.pieces.push_back(std::move(parsed));
   }
@@ -129,12 +170,13 @@ ManifestTensor parse_tensor(const Json& json, const std::string& where) {
 
 Manifest parse_fields(const Json& json, const std::string& where) {
   Manifest manifest;
-  manifest.step = json.at("step").get<int64_t>();
-  manifest.job = json.at("job").get<int64_t>();
-  manifest.attempt = json.at("attempt").get<int64_t>();
-  manifest.world_size = json.at("world_size").get<int>();
-  manifest.node_count = json.at("node_count").get<int>();
-  manifest.created_ms = json.at("created_ms").get<int64_t>();
+  manifest.version = static_cast<int>(integer(json, "version", 1, kFormatVersion));
+  manifest.step = integer(json, "step", 0, kInt64Most);
+  manifest.job = integer(json, "job", 0, kInt64Most);
+  manifest.attempt = integer(json, "attempt", 0, kInt64Most);
+  manifest.world_size = static_cast<int>(integer(json, "world_size", 1, kIntMost));
+  manifest.node_count = static_cast<int>(integer(json, "node_count", 1, manifest.world_size));
+  manifest.created_ms = integer(json, "created_ms", 0, kInt64Most);
   for (const Json& shard : json.at("shards")) manifest.shards.push_back(parse_shard(shard, where));
   for (const auto& [name, tensor] : json.at("tensors").items()) {
     manifest.tensors[name] = parse_tensor(tensor, where);
@@ -142,7 +184,10 @@ Manifest parse_fields(const Json& json, const std::string& where) {
   for (const Json& position : json.at("data")) {
     manifest.data.push_back(parse_position(position));
   }
-  manifest.bucket_order = json.at("bucket_order").get<decltype(manifest.bucket_order)>();
+  for (const Json& model : json.at("bucket_order")) {
+    auto& buckets = manifest.bucket_order.emplace_back();
+    for (const Json& bucket : model) buckets.push_back(integers(bucket));
+  }
   // Added with retention policies; older checkpoints have none.
   if (json.contains("metrics")) manifest.metrics = parse_metrics(json.at("metrics"));
   return manifest;
@@ -162,7 +207,7 @@ std::string part_name(int part, int parts) {
 
 std::string format_manifest(const Manifest& manifest) {
   Json json = {{"format", kFormat},
-               {"version", kFormatVersion},
+               {"version", manifest.version},
                {"client", std::string("muster-trainer/") + kVersion},
                {"step", manifest.step},
                {"job", manifest.job},
@@ -210,7 +255,7 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
     if (json.value("format", "") != kFormat) {
       throw FormatError(where + ": not a manifest of a Muster checkpoint");
     }
-    if (const int version = json.at("version").get<int>(); version > kFormatVersion) {
+    if (const int64_t version = integer(json, "version", 1, kInt64Most); version > kFormatVersion) {
       throw FormatError(where + ": version " + std::to_string(version) + " is newer than this " +
                         "library supports (" + std::to_string(kFormatVersion) +
                         "): update the library");
@@ -218,6 +263,9 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
     return parse_fields(json, where);
   } catch (const Json::exception& error) {
     throw FormatError(where + ": " + error.what());
+  } catch (const FormatError& error) {
+    const std::string text = error.what();
+    throw FormatError(text.starts_with(where) ? text : where + ": " + text);
   }
 }
 
@@ -228,6 +276,11 @@ Manifest read_checkpoint(const std::string& step_directory, bool verify_hashes) 
                           ": it is not a complete checkpoint");
   }
   Manifest manifest = parse_manifest(read_file(path, kManifestBytesMax), path);
+  const std::optional<int64_t> step = step_of(last_part(step_directory));
+  if (step && *step != manifest.step) {
+    throw FormatError(path + " is of step " + std::to_string(manifest.step) +
+                      ", but its directory is named for step " + std::to_string(*step));
+  }
   for (const ShardFile& shard : manifest.shards) {
     const std::string file = step_directory + "/" + shard.file;
     struct stat status {};

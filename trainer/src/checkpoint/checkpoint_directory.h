@@ -44,6 +44,7 @@ struct ManifestPosition {
 };
 
 struct Manifest {
+  int version = 1;  // of the format; 2: other names of optimizer state
   int64_t step = 0;
   int64_t job = 0;
   int64_t attempt = 0;
@@ -68,12 +69,13 @@ std::string format_manifest(const Manifest& manifest);
 std::string format_part(int part, int parts, const Manifest& manifest,
                         const std::vector<ShardFile>& shards);
 
-// Throws FormatError naming `where` and the first problem, including a newer version or file names
-// that leave the directory.
+// Throws FormatError naming `where` and the first problem, including a newer version, numbers that
+// no save writes, or file names that leave the directory.
 Manifest parse_manifest(const std::string& json, const std::string& where);
 
 // The manifest of a complete checkpoint. Every shard it lists must exist with its size and, with
-// verify_hashes, its hash. Throws FormatError or CheckpointError otherwise.
+// verify_hashes, its hash; in a directory step-N its step must be N. Throws FormatError or
+// CheckpointError otherwise.
 Manifest read_checkpoint(const std::string& step_directory, bool verify_hashes);
 
 // The steps with a final name in a checkpoint directory, ascending; not verified. Empty for a

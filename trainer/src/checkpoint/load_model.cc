@@ -193,6 +193,7 @@ LoadReport load_model(torch::nn::Module& module, const std::string& path,
   if (options.strict && !report.complete()) {
     throw CheckpointError(path + " does not fit the model: " + report.text());
   }
+  count_module_load();
   for (const auto& [name, file_name] : assignment) {
     files.file_of(file_name).read_into(file_name, own.at(name));
   }

@@ -1,14 +1,30 @@
 // See named_state.h.
 #include "checkpoint/named_state.h"
 
+#include <atomic>
+#include <stdexcept>
+
 #include "muster/base/errors.h"
 
 namespace muster {
 
+namespace {
+
+std::atomic<int64_t> loads{0};
+
+}  // namespace
+
+int64_t module_loads() { return loads.load(); }
+void count_module_load() { loads.fetch_add(1); }
+
 TensorMap module_tensors(torch::nn::Module& module) {
   TensorMap tensors;
   for (const auto& item : module.named_parameters()) tensors[item.key()] = item.value();
-  for (const auto& item : module.named_buffers()) tensors[item.key()] = item.value();
+  for (const auto& item : module.named_buffers()) {
+    if (tensors.emplace(item.key(), item.value()).second) continue;
+    throw std::invalid_argument("the module has a parameter and a buffer of one name, '" +
+                                item.key() + "', and a file can hold only one: rename the buffer");
+  }
   return tensors;
 }
 

@@ -45,7 +45,6 @@ std::vector<CheckpointInfo> list_checkpoints(const std::string& directory) {
     const std::string path = directory + "/" + step_name(step);
     try {
       const Manifest manifest = read_checkpoint(path, /*verify_hashes=*/false);
-      if (manifest.step != step) continue;
       checkpoints.push_back(
           {step, path, manifest.created_ms, manifest.world_size, manifest.metrics});
     } catch (const Error&) {

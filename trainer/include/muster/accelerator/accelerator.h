@@ -420,10 +420,12 @@ class Accelerator {
   // collective.
   std::string checkpoint_dir() const;
   // Writes models, optimizers, schedules, loaders, the scaler, registered state and every rank's
-  // generator states as step-N, atomically, and returns its path; a second save of the same step
-  // returns at once. Call it between optimizer steps: gradients of an unfinished window are not
+  // generator states as step-N, atomically, and returns its path. A step that this run has saved or
+  // loaded is never replaced: a second save of it returns at once if no optimizer stepped and
+  // nothing was loaded since and step-N is still there, else it throws on all ranks. Call it between optimizer steps: gradients of an unfinished window are not
   // saved. Throws CheckpointError on all ranks if one cannot write; earlier checkpoints stay. With
-  // asynchronous saves, the checkpoint appears later, and the next call throws the error.
+  // asynchronous saves, the checkpoint appears later, and the next call throws the error; that of the last save
+  // is end_training()'s result.
   std::string save_state(int64_t step, const SaveOptions& options = {});
   // With save_iteration() for the step.
   std::string save_state() { return save_state(save_iteration()); }
@@ -448,9 +450,10 @@ class Accelerator {
   // Tensors as one safetensors file, from the main process.
   void save(const TensorMap& tensors, const std::string& path);
 
-  // Finishes the last save, sends buffered metrics (at most 2 s), closes the trackers. The
+  // Finishes the last save, sends buffered metrics (at most 2 s), closes the trackers. False, on all
+  // ranks, if that save failed: its error is on stderr, and run_main returns 1 in place of 0. The
   // destructor calls it.
-  void end_training();
+  bool end_training();
 
  private:
   struct State;

@@ -30,7 +30,7 @@ std::string saved_name(const SteppedParameter& parameter, int version) {
 }
 
 // "'1.weight' of prepared model 1".
-std::string described(const SteppedParameter& parameter) {
+std::string parameter_text(const SteppedParameter& parameter) {
   if (parameter.place == nullptr) {
     return "parameter " + std::to_string(parameter.index) + " of the optimizer's group " +
            std::to_string(parameter.group) + ", which is in no prepared model";
@@ -64,7 +64,7 @@ OptimizerNames optimizer_names(torch::optim::Optimizer& optimizer, const Paramet
       const std::string name = saved_name(own, version);
       if (!result.names.emplace(tensor, name).second) continue;
       const auto [other, is_new] = taken.emplace(name, own);
-      if (!is_new) result.met[name] = described(other->second) + " and " + described(own);
+      if (!is_new) result.met[name] = parameter_text(other->second) + " and " + parameter_text(own);
       if (own.place != nullptr && own.place->slot != nullptr) {
         result.slots[name] = own.place->slot;
       }

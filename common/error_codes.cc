@@ -308,6 +308,13 @@ constexpr ErrorCode kCodes[] = {
      "The certificate or key of `muster-coordinator init --certificate FILE --key FILE` cannot be "
      "read or used, has expired, or is for another name.",
      "Follow the fix in the message."},
+    {"JC1370", "coordinator's certificate not renewed",
+     "The coordinator renews its own certificate when a third of its 90 days is left, and could "
+     "not "
+     "write the new one beside the cluster's keys. It works until the certificate ends, and tries "
+     "again; after that nobody can connect, and it does not start.",
+     "Let the coordinator's account write the keys' directory. Under systemd the unit needs "
+     "ReadWritePaths= with that directory."},
     {"JC1401", "no such node", "No node of this name is registered.",
      "`jobctl nodes ls` lists them."},
     {"JC1402", "job can never fit",

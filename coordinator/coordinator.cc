@@ -64,7 +64,9 @@ constexpr std::chrono::milliseconds kLockPatience{1'000};
 // If several private coordinators are started at once, all but the first exit immediately.
 constexpr std::chrono::milliseconds kNoPatience{0};
 constexpr std::chrono::seconds kLivedKeptEvery{5};
-constexpr std::chrono::hours kCertificateLookedAtEvery{1};
+constexpr std::chrono::seconds kCertificateLookedAtEvery{3'600};
+constexpr std::chrono::seconds kCertificateRetriedAfter{600};
+constexpr int64_t kCertificateToldEveryMs = 24 * 3'600'000;
 // Free space: fewer percent than this are told, until there are more than that.
 constexpr uint64_t kLowPercent = 10;
 constexpr uint64_t kRoomyPercent = 12;
@@ -121,7 +123,7 @@ struct Coordinator::Parts {
   void Serve();
   absl::Status OpenHttp();
   absl::Status OpenEntrance();
-  // Now and every hour, until the pool stops.
+  // Now and every hour, sooner after a failure, until the pool stops.
   void KeepCertificate();
   void ShowToBrowsers();
   // Now and every few seconds, until the pool stops.
@@ -166,7 +168,8 @@ struct Coordinator::Parts {
   std::unique_ptr<Daemon> daemon;
   std::unique_ptr<RpcServer> server;
   std::unique_ptr<PrivateWorker> worker;
-  std::optional<bool> disk_is_low;  // KeepLived's; empty: not said yet
+  std::optional<bool> disk_is_low;             // KeepLived's; empty: not said yet
+  std::optional<int64_t> certificate_told_ms;  // KeepCertificate's: when a failure was logged last
   bool is_down = false;
 };
 
@@ -261,12 +264,18 @@ void Coordinator::Parts::ShowToBrowsers() {
 
 void Coordinator::Parts::KeepCertificate() {
   ShowToBrowsers();
-  const absl::Status renewed = entrance->RenewIfDue(clock.Read().wall_ms);
-  if (!renewed.ok()) {
-    common::LogWarning(
-        StrCat("the coordinator's certificate cannot be renewed: ", common::MessageOf(renewed)));
+  const common::Now now = clock.Read();
+  absl::Status renewed = entrance->RenewIfDue(now.wall_ms);
+  if (renewed.ok()) renewed = cluster->Certificate().why;
+  if (renewed.ok()) {
+    certificate_told_ms.reset();
+  } else if (now.mono_ms - certificate_told_ms.value_or(INT64_MIN / 2) >= kCertificateToldEveryMs) {
+    certificate_told_ms = now.mono_ms;
+    common::LogWarning(common::Readable(common::ProblemOf(renewed)));
   }
-  pool.PostAfter(kCertificateLookedAtEvery, [this] { KeepCertificate(); });
+  const std::chrono::seconds pause =
+      renewed.ok() ? kCertificateLookedAtEvery : kCertificateRetriedAfter;
+  pool.PostAfter(pause, [this] { KeepCertificate(); });
 }
 
 absl::Status Coordinator::Parts::OpenHttp() {
@@ -420,6 +429,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   const std::string& http_address = parts->daemon->http_address;
   LogInfo(StrCat("serving endpoint=", parts->daemon->endpoint, http_address.empty() ? "" : " http=",
                  http_address, " epoch=", parts->daemon->epoch, " data_dir=", config.data_dir,
+                 parts->daemon->tcp_endpoint.empty() ? "" : " tcp=", parts->daemon->tcp_endpoint,
                  " started_in_ms=", took.count()));
   return std::unique_ptr<Coordinator>(new Coordinator(std::move(parts)));
 }

@@ -39,8 +39,10 @@ absl::StatusOr<std::unique_ptr<Entrance>> Entrance::Open(Cluster& cluster, Direc
   ASSIGN_OR_RETURN(const CertificateAndKey pair, ReadPair(cluster));
   ASSIGN_OR_RETURN(std::shared_ptr<ServerTls> tls,
                    ServerTls::Make(pair.certificate_pem, pair.key_pem));
-  return std::unique_ptr<Entrance>(
+  std::unique_ptr<Entrance> entrance(
       new Entrance(cluster, directory, std::move(cut), std::move(place), std::move(tls)));
+  entrance->shown_ = pair.certificate_pem;
+  return entrance;
 }
 
 absl::Status Entrance::ShowToBrowsers(int64_t now_ms) {
@@ -54,10 +56,13 @@ absl::Status Entrance::ShowToBrowsers(int64_t now_ms) {
 }
 
 absl::Status Entrance::RenewIfDue(int64_t now_ms) {
-  ASSIGN_OR_RETURN(const bool is_new, cluster_.RenewIfDue(now_ms));
-  if (!is_new) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const CertificateAndKey pair, ReadPair(cluster_));
-  return tls_->Replace(pair.certificate_pem, pair.key_pem);
+  RETURN_IF_ERROR(cluster_.RenewIfDue(now_ms).status());
+  ASSIGN_OR_RETURN(CertificateAndKey pair, ReadPair(cluster_));
+  // Also one that was issued earlier, if it could not be shown then.
+  if (pair.certificate_pem == shown_) return absl::OkStatus();
+  RETURN_IF_ERROR(tls_->Replace(pair.certificate_pem, pair.key_pem));
+  shown_ = std::move(pair.certificate_pem);
+  return absl::OkStatus();
 }
 
 }  // namespace muster::coordinator::http

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -41,6 +42,7 @@ class Entrance {
   DirectoryRecords records_;
   Enrolment enrolment_;
   const std::shared_ptr<ServerTls> tls_;
+  std::string shown_;                // the certificate that tls_ has
   BrowserCertificate for_browsers_;  // that is shown; empty: none
 };
 

@@ -5,7 +5,9 @@
 
 #include "common/problem.h"
 #include "common/strings.h"
+#include "common/units.h"
 #include "coordinator/http/answers.h"
+#include "coordinator/identity/cluster.h"
 #include "coordinator/rpc/daemon.h"
 
 namespace muster::coordinator::http {
@@ -25,6 +27,18 @@ void RefuseAfter(Daemon& daemon, std::chrono::milliseconds within, std::string w
   daemon.pool.PostAfter(within, [what = std::move(what), respond = std::move(respond)] {
     respond(Refusal(503, what, kWhereWhy));
   });
+}
+
+// What works still, but needs somebody. Strangers read it: no paths.
+std::string WarningOf(const Daemon& daemon) {
+  if (daemon.cluster == nullptr) return "";
+  const Cluster::CertificateState certificate = daemon.cluster->Certificate();
+  if (certificate.why.ok()) return "";
+  const int64_t left_ms = certificate.not_after_ms - daemon.clock.Read().wall_ms;
+  return StrCat("warning: [", common::CodeOf(certificate.why),
+                "] the coordinator's certificate cannot be renewed and ",
+                left_ms > 0 ? StrCat("ends in ", common::HumanDuration(left_ms)) : "has ended",
+                "\n");
 }
 
 }  // namespace
@@ -54,7 +68,8 @@ void AnswerReady(Daemon& daemon, Respond respond) {
       [&daemon, respond](const LoopView&) {
         return [&daemon, respond] {
           const absl::Status may = daemon.loop.MaySubmit();
-          respond(may.ok() ? PlainText("ready\n") : ErrorResponse(may, 503));
+          respond(may.ok() ? PlainText(StrCat("ready\n", WarningOf(daemon)))
+                           : ErrorResponse(may, 503));
         };
       },
       [respond](const absl::Status& why) { respond(ErrorResponse(why, 503)); });

@@ -16,6 +16,7 @@
 #include "common/version.h"
 #include "coordinator/core/placement.h"
 #include "coordinator/core/views.h"
+#include "coordinator/identity/cluster.h"
 #include "coordinator/rpc/daemon.h"
 
 namespace muster::coordinator::http {
@@ -167,6 +168,17 @@ void WriteDenials(const DenialCounts& denied, Exposition& page) {
   });
 }
 
+void WriteCertificate(const Daemon& daemon, Exposition& page) {
+  const Cluster::CertificateState certificate = daemon.cluster->Certificate();
+  const int64_t left_ms = certificate.not_after_ms - daemon.clock.Read().wall_ms;
+  page.One("muster_certificate_left_seconds", Kind::kGauge,
+           "Until the coordinator's own certificate ends; negative: since then.",
+           static_cast<double>(left_ms) / kMsPerS);
+  page.One("muster_certificate_failed_renewals_total", Kind::kCounter,
+           "Times that the coordinator's own certificate could not be renewed.",
+           static_cast<double>(certificate.failed_renewals));
+}
+
 void WriteOwn(const Daemon& daemon, const OwnFacts& own, const ProcessFacts& process,
               Exposition& page) {
   page.Family("muster_build_info", Kind::kInfo, "The coordinator's version.");
@@ -185,6 +197,7 @@ void WriteOwn(const Daemon& daemon, const OwnFacts& own, const ProcessFacts& pro
            static_cast<double>(daemon.disk_free_bytes));
   page.One("muster_log_streams_open", Kind::kGauge, "Ranks' output streams that have not ended.",
            static_cast<double>(daemon.logs.UnendedStreams()));
+  if (daemon.cluster != nullptr) WriteCertificate(daemon, page);
   WriteCalls(daemon.calls, page);
   WriteDenials(daemon.denied, page);
   page.One("muster_http_connections", Kind::kGauge, "HTTP connections that are open.",

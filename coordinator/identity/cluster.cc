@@ -185,14 +185,34 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Open(const std::string& data_d
   return cluster;
 }
 
+Cluster::CertificateState Cluster::Certificate() const {
+  std::lock_guard lock(mutex_);
+  return certificate_;
+}
+
 absl::StatusOr<bool> Cluster::RenewIfDue(int64_t now_ms) {
+  int64_t not_after_ms = 0;
   const absl::StatusOr<std::string> pem = common::ReadFile(certificate_file_, kFileMax);
   if (pem.ok()) {
     const absl::StatusOr<identity::CertificateFacts> facts = authority_.FactsIfIssued(*pem);
     const bool is_ours =
         facts.ok() && facts->key_sha256 == identity::PublicKeyHash(key_.handle().get());
-    if (is_ours && facts->not_after_ms - now_ms > kServerLivesMs / 3) return false;
+    if (is_ours) not_after_ms = facts->not_after_ms;
   }
+  const bool is_due = not_after_ms - now_ms <= kServerLivesMs / 3;
+  const absl::Status issued = is_due ? IssueOwn(now_ms) : absl::OkStatus();
+  if (is_due && issued.ok()) not_after_ms = now_ms + kServerLivesMs;
+  {
+    std::lock_guard lock(mutex_);
+    certificate_.not_after_ms = not_after_ms;
+    certificate_.failed_renewals += issued.ok() ? 0 : 1;
+    certificate_.why = issued;
+  }
+  if (!issued.ok() && not_after_ms <= now_ms) return issued;
+  return is_due && issued.ok();
+}
+
+absl::Status Cluster::IssueOwn(int64_t now_ms) const {
   std::vector<std::string> names = host_names_;
   names.emplace_back(identity::kCoordinatorDnsName);
   names.emplace_back("localhost");
@@ -203,8 +223,15 @@ absl::StatusOr<bool> Cluster::RenewIfDue(int64_t now_ms) {
                         .now_ms = now_ms,
                         .lives_ms = kServerLivesMs,
                         .dns_names = std::move(names)});
-  RETURN_IF_ERROR(common::WriteFileDurably(certificate_file_, issued.pem, 0644));
-  return true;
+  const absl::Status written = common::WriteFileDurably(certificate_file_, issued.pem, 0644);
+  if (written.ok()) return written;
+  return common::MakeProblem(
+      absl::StatusCode::kFailedPrecondition,
+      {.code = "JC1370",
+       .what = StrCat("the coordinator's certificate ", certificate_file_, " cannot be renewed"),
+       .why = std::string(written.message()),
+       .fix = StrCat("let the coordinator write its directory; under systemd: ReadWritePaths=",
+                     keys_dir_, " (systemctl edit muster-coordinator)")});
 }
 
 std::string Cluster::Seal(std::string_view purpose, std::string_view value) const {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,9 +47,17 @@ class Cluster {
   const std::string& certificate_file() const { return certificate_file_; }
   const std::string& key_file() const { return key_file_; }
   const std::string& authority_file() const { return authority_file_; }
-  // Issues a new certificate for the same key if the old one nears its end. True: it did. Blocks on
-  // the disk.
+  // Issues a new certificate for the same key if the old one nears its end. True: it did. An error
+  // (JC1370) only if no valid one is left; until then Certificate() tells of a failure. Blocks on the
+  // disk.
   absl::StatusOr<bool> RenewIfDue(int64_t now_ms);
+  struct CertificateState {
+    int64_t not_after_ms = 0;      // of the one in certificate_file(); 0: it is none of ours
+    uint64_t failed_renewals = 0;  // since the start
+    absl::Status why;              // of the last renewal that failed; OK once none is due any more
+  };
+  // Any thread.
+  CertificateState Certificate() const;
 
   // Encrypts with the secrets key (AES-256-GCM); `purpose` must be given again to open it.
   std::string Seal(std::string_view purpose, std::string_view value) const;
@@ -56,6 +65,7 @@ class Cluster {
   absl::StatusOr<std::string> Unseal(std::string_view purpose, std::string_view sealed) const;
 
  private:
+  absl::Status IssueOwn(int64_t now_ms) const;
   Cluster(identity::Authority authority, identity::PrivateKey key, std::string keys_dir,
           std::string secrets_key, std::vector<std::string> host_names);
 
@@ -67,6 +77,8 @@ class Cluster {
   std::string certificate_file_;
   std::string key_file_;
   std::string authority_file_;
+  mutable std::mutex mutex_;  // guards what follows
+  CertificateState certificate_;
 };
 
 }  // namespace muster::coordinator

@@ -1,7 +1,10 @@
 #include "coordinator/identity/cluster.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+
+#include <csignal>
 
 #include "common/files.h"
 #include "common/problem.h"
@@ -77,6 +80,50 @@ TEST_F(ClusterTest, AKeyThatOthersMayReadIsNotUsed) {
   ASSERT_TRUE(Cluster::Found(Founding(), kFoundedMs).ok());
   ASSERT_EQ(chmod((keys_ + "/ca.key").c_str(), 0644), 0);
   EXPECT_EQ(common::CodeOf(Cluster::Open(data_, "", kFoundedMs).status()), "JC1325");
+}
+
+// No file can grow meanwhile, whoever writes it: as in a unit that may not write the keys' directory.
+class NoFileGrows {
+ public:
+  NoFileGrows() {
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit none{0, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &none);
+  }
+  ~NoFileGrows() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = SIG_DFL;
+};
+
+TEST_F(ClusterTest, ACertificateThatCannotBeRenewedIsUsedUntilItEnds) {
+  ASSERT_TRUE(Cluster::Found(Founding(), kFoundedMs).ok());
+  constexpr int64_t kDayMs = 24LL * 3'600'000;
+  const int64_t due_ms = kFoundedMs + 61 * kDayMs, over_ms = kFoundedMs + 91 * kDayMs;
+  absl::StatusOr<std::unique_ptr<Cluster>> due, over;
+  absl::StatusOr<bool> again;
+  {
+    const NoFileGrows unwritable;
+    due = Cluster::Open(data_, "", due_ms);
+    over = Cluster::Open(data_, "", over_ms);
+    if (due.ok()) again = (*due)->RenewIfDue(due_ms + 1);
+  }
+  ASSERT_TRUE(due.ok()) << due.status();
+  EXPECT_FALSE(*again);
+  const Cluster::CertificateState failed = (*due)->Certificate();
+  EXPECT_EQ(failed.failed_renewals, 2u);
+  EXPECT_GT(failed.not_after_ms, due_ms);
+  EXPECT_EQ(common::CodeOf(failed.why), "JC1370") << failed.why;
+  EXPECT_EQ(common::CodeOf(over.status()), "JC1370") << over.status();
+  EXPECT_NE(over.status().message().find("ReadWritePaths=" + keys_), std::string::npos);
+  EXPECT_TRUE(*(*due)->RenewIfDue(due_ms + 2)) << "as soon as it can";
+  EXPECT_TRUE((*due)->Certificate().why.ok());
+  EXPECT_GT((*due)->Certificate().not_after_ms, over_ms);
 }
 
 TEST_F(ClusterTest, TheCoordinatorsCertificateIsRenewedInTime) {

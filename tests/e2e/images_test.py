@@ -401,6 +401,34 @@ class Images(Case):
         self.assertRegex(record.reason, "a layer without a valid digest")
         self.assert_nothing_left(cluster)
 
+    def test_an_image_whose_dev_is_a_link_changes_nothing_on_the_node(self):
+        cluster = self.start()
+        os.makedirs(self.path("nodes-own"))
+        with open(self.path("nodes-own/ptmx"), "w") as file:
+            file.write("of the node")
+        tree = oci_layout.small_tree(("sh",), system=("proc", "sys"))
+        tree.link("dev", self.path("nodes-own"))
+        oci_layout.write(self.path("away"), [tree.layer()], {"Env": ["PATH=/usr/bin:/bin"]})
+        for setup in (None, ["true"]):
+            job, record = self.run_over(cluster, "true", image=f"oci:{self.path('away')}", **({"setup": setup} if setup else {}))
+            self.assertEqual(os.listdir(self.path("nodes-own")), ["ptmx"])
+            with open(self.path("nodes-own/ptmx")) as file:
+                self.assertEqual(file.read(), "of the node")
+            self.assertEqual(record.state, FAILED)
+            self.assertIn("its /dev is not a directory", record.reason)
+        self.assert_nothing_left(cluster)
+
+    def test_a_debian_whose_directories_are_links_runs(self):
+        cluster = self.start()
+        tree = oci_layout.small_tree(("sh", "cat"), system=(), programs_in="usr/bin")
+        for name, to in (("bin", "usr/bin"), ("var/run", "/run"), ("etc/resolv.conf", "../run/systemd/resolve/stub-resolv.conf")):
+            tree.link(name, to)
+        tree.directory("run")
+        oci_layout.write(self.path("merged"), [tree.layer()], {"Env": ["PATH=/bin"]})
+        job, record = self.run_over(cluster, "cat </etc/resolv.conf >/dev/null && echo $$ >/dev/shm/x && echo >/var/run/y && echo fine",
+                                    image=f"oci:{self.path('merged')}")
+        self.assertEqual(self.out(cluster, job), "fine\n", self.story(cluster, job))
+
     def test_a_layer_is_open_to_its_own_account_alone(self):
         cluster = self.start(args=("--run-as", ACCOUNT))
         job = self.submit(cluster, "echo mine >/tmp/mine; echo ready; exec sleep 1000")

@@ -62,16 +62,16 @@ class Tree:
         return self.bytes.getvalue()
 
 
-def small_tree(programs=PROGRAMS):
+def small_tree(programs=PROGRAMS, system=("dev", "proc", "sys"), programs_in="bin"):
     """A root file system in which sh and a few programs run."""
     tree = Tree()
-    for path in ("dev", "etc", "proc", "root", "sys", "usr/bin", "var/tmp"):
+    for path in (*system, "etc", "root", "usr/bin", "var/tmp"):
         tree.directory(path)
     tree.directory("tmp", 0o1777)
     tree.file("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n")
     tree.file("etc/group", "root:x:0:\n")
     for name in programs:
-        tree.program(shutil.which(name), f"bin/{name}")
+        tree.program(shutil.which(name), f"{programs_in}/{name}")
     return tree
 
 

@@ -302,6 +302,60 @@ TEST(FindInImageTest, LinksStayInside) {
   std::filesystem::remove_all(root);
 }
 
+class SystemPathsTest : public testing::Test {
+ protected:
+  SystemPathsTest() {
+    char name[] = "/tmp/imgXXXXXX";
+    root_ = mkdtemp(name);
+    for (const char* path : {"usr/bin", "usr/lib", "run"})
+      std::filesystem::create_directories(root_ + "/" + path);
+    std::ofstream(root_ + "/usr/bin/true") << "x";
+    chmod((root_ + "/usr/bin/true").c_str(), 0755);
+    // As Debian has them.
+    std::filesystem::create_directory_symlink("usr/bin", root_ + "/bin");
+    std::filesystem::create_directory_symlink("usr/lib", root_ + "/lib");
+    std::filesystem::create_directory(root_ + "/var");
+    std::filesystem::create_directory_symlink("/run", root_ + "/var/run");
+  }
+  ~SystemPathsTest() override { std::filesystem::remove_all(root_); }
+  // Why a rank is not started in it; empty: it would be.
+  std::string Problem() {
+    const ContainerPlace place{.node = "n1", .directory = root_ + "-place"};
+    ReadyImage image;
+    image.name = "base";
+    image.root = root_;
+    std::vector<common::RankLaunch> ranks(1);
+    ranks[0].argv = {"/bin/true"};
+    const auto problem = CheckContainers(place, image, v1::JobSpec(), v1::NodePart(), RankAccount(),
+                                         PreparedPlace(), &ranks);
+    return problem ? problem->text : "";
+  }
+  std::string root_;
+};
+
+TEST_F(SystemPathsTest, AnImageWhoseDevLeadsToTheNodeIsRefused) {
+  EXPECT_EQ(Problem(), "") << "a minimal image has none of them";
+  for (const char* name : {"dev", "proc", "sys"})
+    std::filesystem::create_directory(root_ + "/" + name);
+  EXPECT_EQ(Problem(), "") << "links elsewhere are ordinary";
+  for (const std::string name : {"dev", "proc", "sys"}) {
+    for (const char* target : {"/etc/sudoers.d", "../../etc", "run", "/nowhere"}) {
+      std::filesystem::remove(root_ + "/" + name);
+      std::filesystem::create_symlink(target, root_ + "/" + name);
+      EXPECT_EQ(Problem(), "node n1 cannot run the image base: its /" + name +
+                               " is not a directory but a link or a file; fix: make the image with "
+                               "an empty directory /" +
+                               name);
+    }
+    std::filesystem::remove(root_ + "/" + name);
+    std::ofstream(root_ + "/" + name) << "x";
+    EXPECT_NE(Problem(), "") << "a file";
+    std::filesystem::remove(root_ + "/" + name);
+    std::filesystem::create_directory(root_ + "/" + name);
+  }
+  EXPECT_EQ(Problem(), "");
+}
+
 TEST(ContainerFactsTest, WhatIsMissingHasAReasonAndAFix) {
   ContainerHost host{.tools = {.runc = "/r", .umoci = "/u", .skopeo = "/s", .podman = "/p"},
                      .is_root = true,

@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "absl/strings/str_split.h"
 #include "common/strings.h"
 
@@ -38,6 +40,15 @@ bool IsDirectoryIn(int root, const std::string& path) {
   const auto file = OpenInRoot(root, path);
   struct stat info {};
   return file.ok() && fstat(file->get(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+std::string SystemPathThatLeadsAway(int root) {
+  for (const char* name : {"dev", "proc", "sys"}) {
+    struct stat info {};
+    const bool is_there = fstatat(root, name, &info, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+    if (is_there && !S_ISDIR(info.st_mode)) return common::StrCat("/", name);
+  }
+  return {};
 }
 
 std::string FindProgramIn(int root, std::string_view search_path, const std::string& workdir,

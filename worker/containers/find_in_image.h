@@ -15,6 +15,11 @@ absl::StatusOr<common::UniqueFd> OpenInRoot(int root, const std::string& path);
 
 bool IsDirectoryIn(int root, const std::string& path);
 
+// Which of /dev, /proc and /sys is there and is not a directory itself; empty: none. The runtime joins
+// "dev/ptmx" and others to the root without a look at links, as root, so a link here leads it to any
+// directory of the node. What is not there, the runtime makes.
+std::string SystemPathThatLeadsAway(int root);
+
 // As execvp finds `name`: with a slash it is a path from `workdir`. Empty: there is no such program.
 std::string FindProgramIn(int root, std::string_view search_path, const std::string& workdir,
                           const std::string& name);

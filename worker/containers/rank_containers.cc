@@ -85,6 +85,10 @@ class Wrapping {
     root_ = common::UniqueFd(open(image_.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!root_.valid())
       return Refused(StrCat("its files are gone: ", std::strerror(errno)), "submit the job again");
+    if (const std::string path = SystemPathThatLeadsAway(root_.get()); !path.empty()) {
+      return Refused(StrCat("its ", path, " is not a directory but a link or a file"),
+                     StrCat("make the image with an empty directory ", path));
+    }
     if (auto problem = CheckMounts()) return problem;
     if (auto problem = CheckOutputs()) return problem;
     absl::StatusOr<CdiEdits> devices = DeviceEdits(part_);

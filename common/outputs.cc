@@ -1,5 +1,8 @@
 #include "common/outputs.h"
 
+#include <algorithm>
+
+#include "common/limits.h"
 #include "common/relative_path.h"
 
 namespace muster::common {
@@ -11,6 +14,15 @@ std::optional<std::string> CleanOutput(std::string_view output) {
   if (output.empty() || output == ".") return std::string();
   if (!StaysInside(output)) return std::nullopt;
   return std::string(output);
+}
+
+uint64_t OutputsBytesMax(uint64_t quota_bytes) {
+  return quota_bytes == 0 ? kOutputsBytesMax : std::min(quota_bytes, kOutputsBytesMax);
+}
+
+std::string WhyNoMoreOutputs(uint64_t quota_bytes) {
+  if (OutputsBytesMax(quota_bytes) != quota_bytes) return "";
+  return ", which is what the coordinator keeps of a job (--job-outputs-quota)";
 }
 
 bool LiesIn(std::string_view path, std::string_view clean_output) {

@@ -31,7 +31,7 @@ Findings AttemptScanner::Look(const ScanOrder& order) {
   for (const auto& [rank, pid] : order.pids) tailer_.SetPid(rank, pid);
   tailer_.SetRivals(order.rival_pids, order.crowded);
   for (const auto& [source, offset] : order.not_taken) tailer_.Rewind(source, offset);
-  found_.more = tailer_.Scan();
+  found_.more = tailer_.Scan(order.final);
   if (auto steps = FindSteps(checkpoints_dir_, seen_steps_, kStepsPerLook); steps.ok()) {
     for (const FoundStep& step : *steps) seen_steps_.insert(step.step);
     found_.more |= steps->size() == kStepsPerLook;

@@ -33,6 +33,7 @@ constexpr size_t kTagBytesMax = 256;
 constexpr int64_t kOpenEveryMs = 1'000;
 constexpr int64_t kOpenShare = 50;
 constexpr int64_t kBornBeforeUs = 2'000'000;
+constexpr int64_t kLastSearchMs = 2'000;
 
 // For seconds from a file: NaN and values that no clock shows become 0.
 int64_t MillisecondsOf(double seconds) {
@@ -71,9 +72,9 @@ void EventTailer::Rewind(const std::string& source, uint64_t offset) {
   }
 }
 
-bool EventTailer::Scan() {
+bool EventTailer::Scan(bool final) {
   if (!ledger_) ledger_.emplace(setup_.ledger_path);
-  bool more = Decide(FindUndecided());
+  bool more = Decide(FindUndecided(final));
   size_t bytes_left = kBytesPerScan;
   bool turn_kept = false;
   auto at = files_.lower_bound(turn_);
@@ -87,7 +88,7 @@ bool EventTailer::Scan() {
   return more;
 }
 
-std::vector<EventFile> EventTailer::FindUndecided() {
+std::vector<EventFile> EventTailer::FindUndecided(bool final) {
   std::vector<EventFile> undecided;
   const bool whole = FindEventFiles(setup_.roots, {}, [&](EventFile file) {
     if (const auto known = files_.find(file.id); known != files_.end()) {
@@ -104,6 +105,7 @@ std::vector<EventFile> EventTailer::FindUndecided() {
          "its directories have more entries than one scan may list");
   }
   FindOpen(undecided);
+  if (final) FindClosed(undecided);
   return undecided;
 }
 
@@ -126,6 +128,20 @@ void EventTailer::FindOpen(std::vector<EventFile>& undecided) {
   }
   const int64_t used_ms = common::MonotonicMs() - began_ms;
   next_open_ms_ = began_ms + std::max(kOpenEveryMs, used_ms * kOpenShare);
+}
+
+// Other jobs may work below the same directory, so that only a rank's number in the name is proof.
+void EventTailer::FindClosed(std::vector<EventFile>& undecided) const {
+  EventFile ledger{{}, setup_.ledger_path, "", false, 0, false};
+  if (setup_.workdir.empty() || !Look(&ledger) || ledger.id.born_us == 0) return;
+  const std::string workdir = setup_.on_node ? setup_.on_node(setup_.workdir) : setup_.workdir;
+  const SearchBounds bounds{.until_mono_ms = common::MonotonicMs() + kLastSearchMs};
+  FindEventFiles({{workdir, "", true}}, bounds, [&](EventFile file) {
+    const WriterName writer = WriterIn(FileNameIn(file.path));
+    if (!ranks_.contains(writer.pid) || !IsOfHost(writer, host_)) return;
+    if (file.id.born_us < ledger.id.born_us || files_.contains(file.id)) return;
+    if (files_.size() + undecided.size() < kFilesMax) undecided.push_back(std::move(file));
+  });
 }
 
 bool EventTailer::Decide(const std::vector<EventFile>& files) {

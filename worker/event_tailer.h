@@ -58,8 +58,10 @@ class EventTailer {
   void SetRivals(const std::set<int64_t>& pids, bool crowded);
   // Records of this source after `offset` were not taken after all: read them again.
   void Rewind(const std::string& source, uint64_t offset);
-  // One scan, within its bounds. True if something is left to read or to decide.
-  bool Scan();
+  // One scan, within its bounds. True if something is left to read or to decide. `final`: the ranks
+  // have ended, so that what they opened, wrote and closed between two looks is searched for in the
+  // working directory.
+  bool Scan(bool final = false);
 
  private:
   struct File {
@@ -75,9 +77,11 @@ class EventTailer {
   enum class Whose { kOurs, kOthers, kUnknown };
   using Holders = std::map<FileId, int64_t>;
 
-  std::vector<EventFile> FindUndecided();
+  std::vector<EventFile> FindUndecided(bool final);
   // Adds what ranks have open elsewhere, now and then.
   void FindOpen(std::vector<EventFile>& undecided);
+  // Adds what ranks created in the working directory since the attempt began.
+  void FindClosed(std::vector<EventFile>& undecided) const;
   // True if the next scan has something to decide.
   bool Decide(const std::vector<EventFile>& files);
   Whose Ask(const EventFile& file) const;

@@ -51,11 +51,11 @@ std::string WhyNot(int error) {
   return std::strerror(error);
 }
 
-absl::Status TooMuch(const std::string& what) {
+absl::Status TooMuch(const std::string& what, const std::string& why = "") {
   return absl::InvalidArgumentError(
-      common::StrCat("they have more than ", what,
-                     " on this node, so nothing of them was taken; fix: name fewer, or pack them "
-                     "into an archive"));
+      common::StrCat("they have more than ", what, " on this node", why,
+                     ", so nothing of them was taken; fix: name fewer, or pack them into an "
+                     "archive"));
 }
 
 std::string RealPath(const std::string& path) {
@@ -110,6 +110,7 @@ std::string LeftOut::Text() const {
 struct OutputTree::Search {
   std::set<std::string> files;
   uint64_t bytes = 0;
+  uint64_t quota_bytes = 0;
   size_t entries = 0;
   LeftOut* left_out = nullptr;
 };
@@ -132,9 +133,11 @@ absl::StatusOr<OutputTree> OutputTree::Open(const Paths& paths, const AttemptKey
 }
 
 absl::StatusOr<std::vector<std::string>> OutputTree::Find(
-    const google::protobuf::RepeatedPtrField<std::string>& outputs, LeftOut* left_out) const {
+    const google::protobuf::RepeatedPtrField<std::string>& outputs, uint64_t quota_bytes,
+    LeftOut* left_out) const {
   const ActAs acting(account_);
   Search search;
+  search.quota_bytes = quota_bytes;
   search.left_out = left_out;
   for (const std::string& output : outputs) {
     const auto path = common::CleanOutput(output);
@@ -183,9 +186,9 @@ absl::Status OutputTree::Take(int parent, const std::string& name, const std::st
   if (search->files.size() > kCheckpointFilesMax)
     return TooMuch(common::StrCat(kCheckpointFilesMax, " files"));
   search->bytes += static_cast<uint64_t>(info.st_size);
-  if (search->bytes > common::kOutputsBytesMax)
-    return TooMuch(common::HumanBytes(common::kOutputsBytesMax));
-  return absl::OkStatus();
+  const uint64_t bytes_max = common::OutputsBytesMax(search->quota_bytes);
+  if (search->bytes <= bytes_max) return absl::OkStatus();
+  return TooMuch(common::HumanBytes(bytes_max), common::WhyNoMoreOutputs(search->quota_bytes));
 }
 
 absl::Status OutputTree::TakeDirectory(common::UniqueFd directory, const std::string& path,

@@ -46,9 +46,11 @@ class OutputTree {
                                          const v1::JobSpec& spec, RankAccount account);
 
   // The regular files that the outputs name, relative to the working directory, sorted. Everything
-  // else is left out. INVALID_ARGUMENT: more than may come back from one node.
+  // else is left out. INVALID_ARGUMENT: more than may come back from one node, or than the
+  // coordinator keeps of a job (`quota_bytes`; 0: it has no quota).
   absl::StatusOr<std::vector<std::string>> Find(
-      const google::protobuf::RepeatedPtrField<std::string>& outputs, LeftOut* left_out) const;
+      const google::protobuf::RepeatedPtrField<std::string>& outputs, uint64_t quota_bytes,
+      LeftOut* left_out) const;
   // One of them, to read. The message is one for people: "a symbolic link".
   absl::StatusOr<common::UniqueFd> OpenFile(const std::string& path) const;
 

@@ -243,7 +243,7 @@ absl::StatusOr<v1::CheckpointPartReady> Transfers::SendOutputs(const UploadActio
   }
   LeftOut others;
   ASSIGN_OR_RETURN(const std::vector<std::string> paths,
-                   tree->Find(action.spec.outputs(), &others));
+                   tree->Find(action.spec.outputs(), action.quota_bytes, &others));
   for (const std::string& path : paths) {
     auto file = SendOutput(*tree, action, path);
     // A process that outlived the ranks may still write.

@@ -182,8 +182,7 @@ absl::Status JudgeOutputs(const Settings& settings, const v1::JobRecord& job,
     if (auto clean = common::CleanOutput(output)) named.push_back(*std::move(clean));
   }
   const uint64_t quota = settings.job_outputs_bytes_max;
-  const bool is_quota = quota > 0 && quota < common::kOutputsBytesMax;
-  const uint64_t bytes_max = is_quota ? quota : common::kOutputsBytesMax;
+  const uint64_t bytes_max = common::OutputsBytesMax(quota);
   uint64_t bytes = known == nullptr ? 0 : known->bytes();
   for (const v1::CheckpointFile& file : part.files()) {
     const bool is_named = std::any_of(named.begin(), named.end(), [&](const std::string& output) {
@@ -197,7 +196,7 @@ absl::Status JudgeOutputs(const Settings& settings, const v1::JobRecord& job,
     if (bytes <= bytes_max) continue;
     return absl::ResourceExhaustedError(absl::StrCat(
         "the outputs of the attempt would have more than ", common::HumanBytes(bytes_max),
-        is_quota ? ", which is what the coordinator keeps of a job (--job-outputs-quota)" : "",
+        common::WhyNoMoreOutputs(quota),
         "; fix: name fewer or smaller outputs"));
   }
   return absl::OkStatus();

@@ -43,6 +43,7 @@ void FillLaunch(const ClusterState& state, const v1::JobRecord& job, const v1::A
   launch->set_is_master(part.group_rank() == 0);
   launch->set_gang_spans_nodes(attempt.parts_size() > 1);
   launch->set_spool_quota_bytes(state.settings.spool_quota_bytes);
+  launch->set_outputs_quota_bytes(state.settings.job_outputs_bytes_max);
   launch->mutable_part()->clear_preparation();
   launch->set_resume_step(attempt.resume_step());
   if (attempt.resume_step() < 0) return;

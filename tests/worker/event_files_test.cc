@@ -86,12 +86,12 @@ class EventFilesTest : public ::testing::Test {
       return true;
     };
     callbacks.note = [this](const std::string& line) { notes_ += line + "\n"; };
-    tailer_.emplace(EventTailer::Setup{{7, 0}, Roots(), Path("ledger"), 0, sole},
+    tailer_.emplace(EventTailer::Setup{{7, 0}, Roots(), Path("ledger"), 0, sole, directory_},
                     std::move(callbacks));
   }
   // The steps that arrived since the last call.
-  std::vector<int64_t> Look() {
-    for (int i = 0; tailer_->Scan() && i < 10; ++i) {
+  std::vector<int64_t> Look(bool final = false) {
+    for (int i = 0; tailer_->Scan(final) && i < 10; ++i) {
     }
     return std::exchange(steps_, {});
   }
@@ -295,6 +295,22 @@ TEST_F(EventFilesTest, WhatARankHasOpenIsItsOwnWhereverItLies) {
   EXPECT_EQ(Look(), Steps()) << "a new worker does not know the rank yet";
   tailer_->SetPid(0, rank);
   EXPECT_EQ(Look(), Steps({3})) << "and then goes on where the file was left";
+}
+
+// A run of less than a second: opened, written and closed between two looks.
+TEST_F(EventFilesTest, WhatARankClosedBeforeItWasSeenIsFoundAtTheEnd) {
+  fs::create_directories(Path("out/runs"));
+  Write("out/" + NameOf(kNobody) + ".older", Record(8));
+  Note();
+  Write("out/" + NameOf(kNobody), Record(1) + Record(2));
+  Write("out/" + NameOf(kNobody - 1), Record(9));
+  Write("out/runs/events.out.tfevents.1700000000.elsewhere." + std::to_string(kNobody), Record(9));
+  Begin();
+  tailer_->SetPid(0, kNobody);
+  EXPECT_EQ(Look(), Steps()) << "while it runs, only what it has open";
+  EXPECT_EQ(Look(true), Steps({1, 2}));
+  EXPECT_EQ(sent_.begin()->first, "out/" + NameOf(kNobody));
+  EXPECT_EQ(Look(true), Steps());
 }
 
 }  // namespace

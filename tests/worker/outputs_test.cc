@@ -39,11 +39,12 @@ class OutputsTest : public testing::Test {
   }
   absl::StatusOr<OutputTree> Open() const { return OutputTree::Open(paths_, {1, 0}, spec_, {}); }
   // "a b; not taken: …"
-  std::string Found(const OutputTree& tree, std::initializer_list<const char*> outputs) {
+  std::string Found(const OutputTree& tree, std::initializer_list<const char*> outputs,
+                    uint64_t quota_bytes = 0) {
     google::protobuf::RepeatedPtrField<std::string> named;
     for (const char* output : outputs) *named.Add() = output;
     LeftOut left_out;
-    const auto found = tree.Find(named, &left_out);
+    const auto found = tree.Find(named, quota_bytes, &left_out);
     if (!found.ok()) return std::string(found.status().message());
     std::string text;
     for (const std::string& file : *found) common::StrAppend(&text, file, " ");
@@ -72,6 +73,19 @@ TEST_F(OutputsTest, RegularFilesOfWhatIsNamedAndNothingElse) {
   EXPECT_EQ(Found(*tree, {"etc"}), "not taken: etc (a symbolic link)");
   EXPECT_EQ(Found(*tree, {"etc/passwd"}), "not taken: etc/passwd (behind a symbolic link)");
   EXPECT_EQ(Found(*tree, {"../state"}), "not taken: ../state (outside the working directory)");
+}
+
+// What the coordinator would refuse is not sent first.
+TEST_F(OutputsTest, MoreThanTheQuotaIsRefusedBeforeAnythingIsSent) {
+  Put("out/12345");  // holds its name, nine bytes
+  Put("out/6789a");
+  const auto tree = Open();
+  ASSERT_TRUE(tree.ok()) << tree.status();
+  EXPECT_EQ(Found(*tree, {"out"}, 18), "out/12345 out/6789a ");
+  EXPECT_EQ(Found(*tree, {"out"}, 17),
+            "they have more than 17 B on this node, which is what the coordinator keeps of a job "
+            "(--job-outputs-quota), so nothing of them was taken; fix: name fewer, or pack them into "
+            "an archive");
 }
 
 TEST_F(OutputsTest, AFileThatBecameALinkAfterItWasFoundIsNotOpened) {

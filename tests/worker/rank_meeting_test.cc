@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "common/files.h"
 
@@ -98,6 +101,40 @@ TEST(RankMeetingTest, TwoEndsOfAConnectionInTwoRanksAreEnough) {
   EXPECT_TRUE(HaveMet(held, {{0, zero->pid()}, {1, one->pid()}}));
   EXPECT_FALSE(HaveMet(held, {{0, zero->pid()}, {0, one->pid()}})) << "two processes of one rank";
   EXPECT_FALSE(HaveMet(held, {{0, zero->pid()}})) << "the other end is no rank's";
+}
+
+// As ranks of MPI, or of a program that shares memory by itself.
+TEST(RankMeetingTest, MemoryThatTwoRanksWriteIntoIsEnough) {
+  constexpr size_t kBytes = 4096;
+  uint32_t held = 0;
+  const common::UniqueFd unused = Bound(false, &held);
+  const Rank alone;
+  std::optional<Rank> zero, one, reader;
+  {
+    const common::UniqueFd file(memfd_create("segment", MFD_CLOEXEC));
+    ASSERT_EQ(ftruncate(file.get(), kBytes), 0);
+    void* written = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    zero.emplace();
+    one.emplace();
+    munmap(written, kBytes);
+    void* read = mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, file.get(), 0);
+    reader.emplace();
+    munmap(read, kBytes);
+  }
+  EXPECT_TRUE(HaveMet(held, {{0, zero->pid()}, {1, one->pid()}}));
+  EXPECT_FALSE(HaveMet(held, {{0, zero->pid()}, {0, one->pid()}})) << "two processes of one rank";
+  EXPECT_FALSE(HaveMet(held, {{0, zero->pid()}, {1, reader->pid()}})) << "data that is only read";
+  EXPECT_FALSE(HaveMet(held, {{0, zero->pid()}, {1, alone.pid()}}));
+}
+
+TEST(RankMeetingTest, DevicesAndPrivateMemoryAreNotShared) {
+  const auto files = ParseSharedMemory(
+      "7f01-7f02 rw-s 00000000 00:01 1041 /memfd:segment (deleted)\n"
+      "7f02-7f03 rw-s 00000000 00:1a 7 /dev/shm/vader_segment.host.0\n"
+      "7f03-7f04 rw-s 00000000 00:05 312 /dev/nvidia0\n"
+      "7f04-7f05 rw-p 00000000 08:01 99 /usr/lib/libc.so.6\n"
+      "7f05-7f06 rw-p 00000000 00:00 0\ngarbage\n");
+  EXPECT_EQ(files, (std::vector<std::string>{"00:01 1041", "00:1a 7"}));
 }
 
 TEST(RankMeetingTest, WhatWasSeenOnceIsNotForgottenAndNothingIsSeenWithoutProcesses) {

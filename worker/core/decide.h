@@ -259,7 +259,9 @@ struct UploadAction {
   int64_t step = 0;
   uint32_t part = 0;
   uint32_t parts = 0;
-  v1::JobSpec spec = {};  // of outputs: what they are, and where
+  // Of outputs: what they are, where, and LaunchAttempt.outputs_quota_bytes.
+  v1::JobSpec spec = {};
+  uint64_t quota_bytes = 0;
 };
 struct DeleteStepAction {
   AttemptKey key;

@@ -69,7 +69,8 @@ void TakeOutputs(Step& step, Attempt& attempt) {
   if (!attempt.parts.try_emplace({common::kOutputsStep, part}).second) return;
   attempt.upload_progress_mono_ms = step.now.mono_ms;
   step.Do(UploadAction{KeyOf(attempt), common::kOutputsStep, part,
-                       std::max(1u, launch.group_world_size()), launch.spec()});
+                       std::max(1u, launch.group_world_size()), launch.spec(),
+                       launch.outputs_quota_bytes()});
 }
 
 CheckpointPart* FindPart(Attempt* attempt, int64_t step_number, uint32_t part) {

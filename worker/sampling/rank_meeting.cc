@@ -1,10 +1,12 @@
-// Source of the format: Documentation/networking/proc_net_tcp.rst of Linux.
+// Sources of the formats: Documentation/networking/proc_net_tcp.rst of Linux, proc_pid_maps(5).
 #include "worker/sampling/rank_meeting.h"
 
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "common/process.h"
@@ -37,6 +39,16 @@ uint64_t SocketOf(std::string_view target) {
   return inode;
 }
 
+bool IsSharedAndWritable(absl::string_view permissions) {
+  return permissions.size() == 4 && permissions[1] == 'w' && permissions[3] == 's';
+}
+
+// /dev/zero is how the kernel names shared memory that has no name.
+bool IsOfDevice(absl::string_view path) {
+  return absl::StartsWith(path, "/dev/") && !absl::StartsWith(path, "/dev/shm/") &&
+         !absl::StartsWith(path, "/dev/zero");
+}
+
 }  // namespace
 
 uint32_t SocketRow::LocalPort() const { return PortOf(local); }
@@ -56,6 +68,17 @@ std::vector<SocketRow> ParseSockets(std::string_view text) {
   return rows;
 }
 
+std::vector<std::string> ParseSharedMemory(std::string_view maps) {
+  std::vector<std::string> files;
+  for (const absl::string_view line : absl::StrSplit(common::ToAbsl(maps), '\n')) {
+    // ADDRESSES PERMISSIONS OFFSET DEVICE INODE PATH
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipWhitespace());
+    if (words.size() < 6 || !IsSharedAndWritable(words[1]) || IsOfDevice(words[5])) continue;
+    if (words[4] != "0") files.push_back(common::StrCat(words[3], " ", words[4]));
+  }
+  return files;
+}
+
 void RankMeeting::Look(const Processes& processes) {
   const uint32_t look = looks_++;
   if (is_seen_ || processes.empty()) return;
@@ -72,7 +95,7 @@ void RankMeeting::Look(const Processes& processes) {
     return row.listens ? row.LocalPort() == master_port_
                        : row.LocalPort() == master_port_ || row.RemotePort() == master_port_;
   });
-  is_seen_ = is_seen_ || AreConnected(rows, processes);
+  is_seen_ = is_seen_ || AreConnected(rows, processes) || ShareMemory(processes);
 }
 
 bool RankMeeting::AreConnected(const std::vector<SocketRow>& rows,
@@ -97,6 +120,21 @@ bool RankMeeting::AreConnected(const std::vector<SocketRow>& rows,
     const auto other = ends.find(Ends{row.remote, row.local});
     const auto peer = other == ends.end() ? rank_of.end() : rank_of.find(other->second);
     if (peer != rank_of.end() && peer->second != owner->second) return true;
+  }
+  return false;
+}
+
+bool RankMeeting::ShareMemory(const Processes& processes) const {
+  std::map<std::string, uint32_t> rank_of;
+  size_t left = kMapsBytesMax;
+  for (const auto& [rank, pid] : processes) {
+    std::string maps;
+    if (left == 0) return false;
+    if (!common::ReadSmallFile(common::StrCat(proc_, "/", pid, "/maps"), &maps, left)) continue;
+    left -= std::min(left, maps.size());
+    for (std::string& file : ParseSharedMemory(maps)) {
+      if (rank_of.emplace(std::move(file), rank).first->second != rank) return true;
+    }
   }
   return false;
 }

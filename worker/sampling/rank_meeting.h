@@ -1,6 +1,6 @@
-// Whether the ranks of an attempt have met, as far as their sockets show from outside: a process
-// group listens on MASTER_PORT, and its ranks connect to it or to each other. Reads /proc; bounded.
-// One thread at a time.
+// Whether the ranks of an attempt have met, as far as it shows from outside: a process group listens
+// on MASTER_PORT, and its ranks connect to it or to each other, or, as MPI's do within a node, write
+// into the same shared memory. Reads /proc; bounded. One thread at a time.
 #pragma once
 
 #include <sys/types.h>
@@ -27,6 +27,11 @@ struct SocketRow {
 // Rows that cannot be read are left out.
 std::vector<SocketRow> ParseSockets(std::string_view text);
 
+// The files ("DEVICE INODE") that a process has mapped shared and writable, from its /proc/PID/maps:
+// shared memory of every kind is a file to the kernel. Without those of devices, which processes
+// that know nothing of each other map.
+std::vector<std::string> ParseSharedMemory(std::string_view maps);
+
 class RankMeeting {
  public:
   using Processes = std::vector<std::pair<uint32_t, pid_t>>;  // rank, process
@@ -42,11 +47,13 @@ class RankMeeting {
  private:
   static constexpr size_t kTableBytesMax = 4 << 20;
   static constexpr size_t kDescriptorsMax = 4'096;  // in a look, of all processes
+  static constexpr size_t kMapsBytesMax = 4 << 20;  // in a look, of all processes
   static constexpr uint32_t kLooksOften = 30;
   static constexpr uint32_t kThenEvery = 10;
 
   // Two ranks on this node have the two ends of one connection.
   bool AreConnected(const std::vector<SocketRow>& rows, const Processes& processes) const;
+  bool ShareMemory(const Processes& processes) const;
 
   const uint32_t master_port_;
   const std::string proc_;

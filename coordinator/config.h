@@ -34,7 +34,7 @@ struct Config {
   Settings settings;
   Retention retention;
   // What each project may keep of jobs' code; 0: no limit.
-  uint64_t code_quota_bytes = 100'000'000'000;
+  DiskShare code_quota{.bytes = 100'000'000'000};
   // What one job may keep: of its output the newest, of its metrics the first.
   DiskShare job_logs{.percent = 10};
   DiskShare job_metrics{.percent = 2};

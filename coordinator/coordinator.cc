@@ -230,7 +230,7 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .audit = *audit,
                           .execs = execs,
                           .cluster = cluster.get(),
-                          .code_quota_bytes = config.code_quota_bytes,
+                          .code_quota_bytes = config.code_quota.Of(stores.disk_bytes),
                           .epoch = stores.journal->Epoch(),
                           .started_ms = clock.Read().wall_ms,
                           .is_private = config.is_private});

@@ -1,4 +1,5 @@
-// A part of the data directory's disk that one job may take for something, as flags name it.
+// A part of the data directory's disk that one job or project may take for something, as flags
+// name it.
 #pragma once
 
 #include <algorithm>

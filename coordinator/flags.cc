@@ -35,24 +35,6 @@ void AddLife(CLI::App& app, const std::string& flag, const std::string& whose, i
              common::HumanDuration(lives_ms), ")"));
 }
 
-void AddCodeQuota(CLI::App& app, uint64_t& bytes) {
-  app.add_option_function<std::string>(
-      "--code-quota",
-      [&bytes](const std::string& text) {
-        if (text == "0") {
-          bytes = 0;
-          return;
-        }
-        const absl::StatusOr<uint64_t> parsed = common::ParseByteSize(text);
-        if (!parsed.ok() || *parsed == 0)
-          throw CLI::ValidationError("--code-quota",
-                                     "must be a size like 200GB, or 0 for no limit");
-        bytes = *parsed;
-      },
-      StrCat("how much code of jobs each project may keep (default ", common::HumanBytes(bytes),
-             "; 0: no limit)"));
-}
-
 void AddDiskShare(CLI::App& app, const std::string& flag, const std::string& what,
                   DiskShare& share) {
   app.add_option_function<std::string>(
@@ -120,7 +102,7 @@ void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks,
   app.add_option("--retain-days", config.retention.days,
                  "days that a finished job is kept (default 30)")
       ->check(CLI::Range(int64_t{0}, int64_t{36'500}));
-  AddCodeQuota(app, config.code_quota_bytes);
+  AddDiskShare(app, "--code-quota", "how much code of jobs each project may keep", config.code_quota);
   AddDiskShare(app, "--job-log-quota",
                "how much output of one job is kept, the newest; logs_keep in a job file lowers it",
                config.job_logs);

@@ -57,16 +57,18 @@ TEST(CoordinatorFlags, AWrongLineIsRefusedByName) {
             "2000");
 }
 
-TEST(CoordinatorFlags, TheQuotaOfCodeIsASizeOrNone) {
+TEST(CoordinatorFlags, TheQuotaOfCodeIsASizeAShareOrNone) {
   const auto quota = [](const std::string& text) {
-    return Parse({"--data-dir", "/d", "--code-quota", text}).config.code_quota_bytes;
+    return Parse({"--data-dir", "/d", "--code-quota", text}).config.code_quota.Of(1'000);
   };
-  EXPECT_EQ(Parse({"--data-dir", "/d"}).config.code_quota_bytes, 100'000'000'000u);
+  EXPECT_EQ(Parse({"--data-dir", "/d"}).config.code_quota.bytes, 100'000'000'000u);
   EXPECT_EQ(quota("2TB"), 2'000'000'000'000u);
   EXPECT_EQ(quota("1.5GiB"), 1'610'612'736u);
+  EXPECT_EQ(quota("10%"), 100u);
   EXPECT_EQ(quota("0"), 0u);
   EXPECT_EQ(Refusal({"--data-dir", "/d", "--code-quota", "100"}),
-            "muster-coordinator: --code-quota: must be a size like 200GB, or 0 for no limit");
+            "muster-coordinator: --code-quota: must be a size like 50GB, a share like 10%, or 0 for "
+            "no limit");
 }
 
 TEST(CoordinatorFlags, AnIdentityProviderIsNamedWhollyAndOnlyWhereMembersAreKnown) {

@@ -39,6 +39,15 @@ std::string RelativeTo(const std::string& outer, const std::string& inner) {
   return inner.substr(outer == "/" ? 1 : outer.size() + 1);
 }
 
+// Of a directory that the job file alone names.
+bool IsFar(const CodeWishes& wishes, const std::string& root) {
+  if (wishes.workdir_is_flag || wishes.workdir.empty() || wishes.file_directory.empty())
+    return false;
+  const std::string beside = RealDirectory(wishes.file_directory);
+  const std::string here = RealDirectory(wishes.here);
+  return (beside.empty() || !Contains(beside, root)) && (here.empty() || !Contains(here, root));
+}
+
 absl::Status NoDirectory(const std::string& path) {
   return Usage("JC1713", StrCat("there is no directory ", common::Printable(path), " to send"),
                "correct --sync=DIR or workdir; --no-sync if the code is on the nodes already");
@@ -90,7 +99,9 @@ absl::StatusOr<CodeChoice> ChooseCode(const CodeWishes& wishes) {
   CodeChoice choice;
   if (wishes.root.empty()) {
     choice.root = JoinedPath(base, wishes.workdir);
-    if (RealDirectory(choice.root).empty()) return NoDirectory(choice.root);
+    const std::string root = RealDirectory(choice.root);
+    if (root.empty()) return NoDirectory(choice.root);
+    choice.is_far = IsFar(wishes, root);
     return choice;
   }
   choice.root = JoinedPath(wishes.here, wishes.root);

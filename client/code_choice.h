@@ -23,6 +23,9 @@ struct CodeChoice {
   std::string root;     // the directory to send, absolute; empty: none is
   std::string workdir;  // of the command: relative to `root`, empty for itself
   bool by_default = false;
+  // A job file alone names it, and it is neither below the file's directory nor below the current
+  // one: whoever wrote the file chose what of this machine is sent.
+  bool is_far = false;
 };
 
 // By `wishes`, which name a directory to send. Errors: JC1713 for a directory that is not there,

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "client/arguments.h"
 #include "client/batch_file.h"
@@ -16,6 +18,7 @@
 #include "client/session.h"
 #include "client/spec_environment.h"
 #include "common/device_kinds.h"
+#include "common/files.h"
 #include "common/job/labels.h"
 #include "common/job/rules.h"
 #include "common/job/shape.h"
@@ -106,6 +109,18 @@ absl::Status ApplyPlan(Session& session, const LaunchPlan& plan, v1::JobSpec* sp
   return absl::OkStatus();
 }
 
+// The command of `jobctl run train.yaml`, which cannot be executed.
+absl::Status CheckIsNoJobFile(const std::vector<std::string>& command) {
+  if (command.size() != 1) return absl::OkStatus();
+  const std::string& word = command[0];
+  const bool has_its_name = word.ends_with(".yaml") || word.ends_with(".yml");
+  if (!has_its_name || !common::Exists(word) || access(word.c_str(), X_OK) == 0)
+    return absl::OkStatus();
+  const std::string shown = common::Printable(word);
+  return Usage("JC1004", StrCat(shown, " is a job file, and a command is meant here"),
+               StrCat("jobctl submit ", shown, " && jobctl logs -f @last"));
+}
+
 absl::Status ApplyCommand(Session& session, const Arguments& arguments, v1::JobSpec* spec) {
   const std::string config = arguments.Get("accelerate-config");
   ASSIGN_OR_RETURN(const std::optional<LaunchPlan> plan,
@@ -124,6 +139,7 @@ absl::Status ApplyCommand(Session& session, const Arguments& arguments, v1::JobS
                      PlanFromAccelerateConfig(config, arguments.rest(), Variable));
     return ApplyPlan(session, from_file, spec);
   }
+  RETURN_IF_ERROR(CheckIsNoJobFile(arguments.rest()));
   spec->mutable_command()->Assign(arguments.rest().begin(), arguments.rest().end());
   return absl::OkStatus();
 }
@@ -236,6 +252,14 @@ absl::StatusOr<CodeWishes> WishesOf(const Arguments& arguments, const v1::JobSpe
     wishes.file_directory = file.parent_path().string();
   }
   return wishes;
+}
+
+absl::Status AskWhetherToSend(Session& session, const CodeChoice& choice) {
+  const std::string root = common::Printable(choice.root);
+  return session.Confirm(StrCat("The job file wants ", root,
+                                " sent with the job, which is outside of its own directory and of "
+                                "this one (--sync=",
+                                root, " sends it without a question). Send it?"));
 }
 
 // `asks_context`: whether code is sent may depend on the coordinator.
@@ -376,6 +400,7 @@ absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, b
   RETURN_IF_ERROR(ApplyOtherFlags(arguments, &spec));
   ASSIGN_OR_RETURN(const CodeWishes wishes, WishesOf(arguments, spec, file.sync));
   ASSIGN_OR_RETURN(result.code, ChooseFor(session, wishes, asks_context));
+  if (asks_context && result.code.is_far) RETURN_IF_ERROR(AskWhetherToSend(session, result.code));
   ApplyWorkdir(wishes, result.code, &spec);
   RETURN_IF_ERROR(ValidateWithCode(result.code, spec));
   NoteInnerLauncher(session, arguments, spec);

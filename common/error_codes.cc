@@ -315,6 +315,11 @@ constexpr ErrorCode kCodes[] = {
      "again; after that nobody can connect, and it does not start.",
      "Let the coordinator's account write the keys' directory. Under systemd the unit needs "
      "ReadWritePaths= with that directory."},
+    {"JC1371", "not what a coordinator answers",
+     "The address to connect to, the page to open or the code to type that the server answered "
+     "with "
+     "is not one: the server is broken, hostile, or another one than meant.",
+     "Compare the authority of the cluster with what `muster-coordinator init` printed."},
     {"JC1401", "no such node", "No node of this name is registered.",
      "`jobctl nodes ls` lists them."},
     {"JC1402", "job can never fit",

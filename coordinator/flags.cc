@@ -102,7 +102,8 @@ void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks,
   app.add_option("--retain-days", config.retention.days,
                  "days that a finished job is kept (default 30)")
       ->check(CLI::Range(int64_t{0}, int64_t{36'500}));
-  AddDiskShare(app, "--code-quota", "how much code of jobs each project may keep", config.code_quota);
+  AddDiskShare(app, "--code-quota", "how much code of jobs each project may keep",
+               config.code_quota);
   AddDiskShare(app, "--job-log-quota",
                "how much output of one job is kept, the newest; logs_keep in a job file lowers it",
                config.job_logs);

@@ -152,8 +152,9 @@ void SayWhatIsNext(const InitArguments& arguments, const Founded& founded) {
              "Start the coordinator:\n\n",  //
              "  muster-coordinator --data-dir ", data, " --listen 0.0.0.0:", kGrpcPort,
              " --http 0.0.0.0:", kHttpPort, "\n\n",
-             "On the first worker's machine (the token works once, until tomorrow):\n\n",  //
-             "  muster-worker join ", http, " --state-dir DIR --token \\\n  ", founded.worker_token,
+             "On the first worker's machine; it asks for the token below, which works once, until "
+             "tomorrow:\n\n",  //
+             "  muster-worker join ", http, " --state-dir DIR\n  ", founded.worker_token,
              "\n\nOn your own machine; it asks for the token below:\n\n",  //
              "  jobctl login ", http, "\n  ", founded.admin_token, "\n\n",
              "Then you are its administrator ", arguments.admin,

@@ -10,6 +10,8 @@
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/text.h"
+#include "identity/answer_checks.h"
 #include "identity/certificate.h"
 #include "identity/https_client.h"
 #include "identity/join_token.h"
@@ -22,6 +24,8 @@ namespace {
 using common::StrCat;
 using google::protobuf::Message;
 using std::chrono::milliseconds;
+
+constexpr uint32_t kIntervalMaxS = 300;
 
 std::string JsonOf(const Message& message) {
   std::string json;
@@ -65,7 +69,7 @@ absl::Status StatusOfAnswer(const std::string& address, const HttpsAnswer& answe
       if (error == json.fields().end()) return "";
       const auto& fields = error->second.struct_value().fields();
       const auto found = fields.find(name);
-      return found == fields.end() ? "" : found->second.string_value();
+      return found == fields.end() ? "" : common::Printable(found->second.string_value());
     };
     problem = {.code = text("code"), .what = text("what"), .why = text("why"), .fix = text("fix")};
   }
@@ -106,6 +110,7 @@ absl::StatusOr<Credentials> Ask(const Question& question, const Message& request
   if (endpoint.starts_with(':')) {
     endpoint.insert(0, question.address.substr(0, question.address.rfind(':')));
   }
+  RETURN_IF_ERROR(CheckEndpoint(question.address, endpoint));
   return Credentials{.key_pem = key.ToPem(),
                      .certificate_pem = PemOf(certificate),
                      .authority_pem = question.authority_pem,
@@ -155,12 +160,17 @@ absl::StatusOr<DeviceSignIn> BeginSignIn(const Door& door) {
   v1::DeviceResponse device;
   if (answer.status != 200 || !Parse(answer.body, device))
     return StatusOfAnswer(door.address, answer);
-  return DeviceSignIn{.handle = device.handle(),
-                      .user_code = device.user_code(),
-                      .verification_uri = device.verification_uri(),
-                      .verification_uri_complete = device.verification_uri_complete(),
-                      .interval = std::chrono::seconds(std::max(1u, device.interval_s())),
-                      .lives = std::chrono::seconds(device.expires_s())};
+  RETURN_IF_ERROR(CheckPage(door.address, device.verification_uri()));
+  if (!device.verification_uri_complete().empty())
+    RETURN_IF_ERROR(CheckPage(door.address, device.verification_uri_complete()));
+  RETURN_IF_ERROR(CheckUserCode(door.address, device.user_code()));
+  return DeviceSignIn{
+      .handle = device.handle(),
+      .user_code = device.user_code(),
+      .verification_uri = device.verification_uri(),
+      .verification_uri_complete = device.verification_uri_complete(),
+      .interval = std::chrono::seconds(std::clamp(device.interval_s(), 1u, kIntervalMaxS)),
+      .lives = std::chrono::seconds(device.expires_s())};
 }
 
 absl::StatusOr<Credentials> FinishSignIn(const Door& door, const std::string& handle,

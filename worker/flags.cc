@@ -143,7 +143,7 @@ ParsedJoin ParseJoinFlags(int argc, char** argv) {
   app.add_option("address", options.address, "HOST:PORT of the coordinator's HTTPS")->required();
   app.add_option("--token", options.token,
                  "the token of `jobctl token create worker`; others on this machine can read it "
-                 "while this runs. -: from standard input");
+                 "while this runs: without it, it is asked for, or read from a pipe");
   app.add_option("--token-file", options.token_file, "a file with the token; -: standard input");
   app.add_option("--name", options.name, "this node's name (default: the host name)");
   app.add_option("--state-dir", options.state_dir, "directory for what must survive a restart")

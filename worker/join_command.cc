@@ -14,6 +14,7 @@
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/terminal_secret.h"
 #include "common/units.h"
 #include "identity/certificate.h"
 #include "identity/credential_files.h"
@@ -35,16 +36,17 @@ constexpr int kTries = 10;
 constexpr int kPauseMs = 1'000;
 
 absl::StatusOr<std::string> ReadToken(const JoinOptions& options) {
-  if (!options.token.empty() && options.token != "-") return options.token;
-  // Without a flag, too, so that the token can be piped in.
-  const bool from_input = options.token_file.empty() || options.token_file == "-";
-  if (options.token.empty() && options.token_file.empty() && isatty(STDIN_FILENO) == 1) {
-    return common::MakeProblem(absl::StatusCode::kInvalidArgument,
-                               {.code = "JC1322",
-                                .what = "there is no token",
-                                .fix = "--token-file FILE, or pipe it in; an administrator makes "
-                                       "one with `jobctl token create worker`"});
+  if (!options.token.empty() && options.token != "-") {
+    std::fputs(
+        "muster-worker join: others on this machine can read --token TOKEN in the list of "
+        "processes; "
+        "without it, the token is asked for\n",
+        stderr);
+    return options.token;
   }
+  const bool from_input = options.token_file.empty() || options.token_file == "-";
+  if (from_input && isatty(STDIN_FILENO) == 1)
+    return common::AskHidden("Token (of `jobctl token create worker`)", kTokenFileMax);
   return common::ReadFileOrPipe(from_input ? "/dev/stdin" : options.token_file, kTokenFileMax);
 }
 

@@ -15,6 +15,7 @@
 #include "common/files.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "identity/answer_checks.h"
 #include "muster/v1/job_service.pb.h"
 
 extern char** environ;
@@ -86,6 +87,8 @@ absl::StatusOr<int> Ui(Session& session, const Arguments& arguments) {
     request.set_path("/jobs/" + job.record().name());
   }
   ASSIGN_OR_RETURN(const v1::SignInResponse response, connection->SignIn(request));
+  RETURN_IF_ERROR(
+      identity::CheckPage(StrCat("the coordinator at ", connection->endpoint()), response.link()));
   RETURN_IF_ERROR(KeepPrivateRunning(session, *connection));
   session.Print(response.link() + "\n");
   session.Note("the link works once, for two minutes");

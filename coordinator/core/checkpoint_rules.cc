@@ -196,8 +196,7 @@ absl::Status JudgeOutputs(const Settings& settings, const v1::JobRecord& job,
     if (bytes <= bytes_max) continue;
     return absl::ResourceExhaustedError(absl::StrCat(
         "the outputs of the attempt would have more than ", common::HumanBytes(bytes_max),
-        common::WhyNoMoreOutputs(quota),
-        "; fix: name fewer or smaller outputs"));
+        common::WhyNoMoreOutputs(quota), "; fix: name fewer or smaller outputs"));
   }
   return absl::OkStatus();
 }

@@ -65,6 +65,38 @@ TEST_F(CodeChoiceTest, AJobFilesDirectoriesAreRelativeToIt) {
   EXPECT_EQ(Chosen(wishes_), "/home/vit/src ");
 }
 
+// A file that someone else wrote must not choose what of this machine is sent.
+TEST_F(CodeChoiceTest, WhatAJobFileNamesElsewhereIsAskedFor) {
+  const auto is_far = [](const CodeWishes& wishes) {
+    const auto choice = ChooseCode(wishes);
+    return choice.ok() && choice->is_far;
+  };
+  fs::create_directories(base_ + "/home/vit/.ssh");
+  fs::create_directory_symlink("../../.ssh", base_ + "/home/vit/src/jobs/code");
+  wishes_.file_directory = base_ + "/home/vit/src/jobs";
+  wishes_.here = wishes_.file_directory;
+  for (const char* far : {"../../.ssh", "..", "/", "code"}) {
+    wishes_.workdir = far;
+    EXPECT_TRUE(is_far(wishes_)) << far;
+    std::string refused;
+    const auto by_default = ChooseCodeByDefault(wishes_, base_ + "/home/vit", &refused);
+    EXPECT_TRUE(!by_default.ok() || by_default->root.empty() || by_default->is_far) << far;
+  }
+  wishes_.workdir = "..";
+  wishes_.here = base_ + "/home/vit";
+  EXPECT_FALSE(is_far(wishes_)) << "below where the command is typed";
+  wishes_.here = base_ + "/data";
+  wishes_.workdir = ".";
+  EXPECT_FALSE(is_far(wishes_)) << "beside the file";
+  wishes_.workdir = "../../.ssh";
+  wishes_.root = base_ + "/home/vit";
+  EXPECT_FALSE(is_far(wishes_)) << "a person named the directory";
+  wishes_.root = "";
+  wishes_.workdir_is_flag = true;
+  wishes_.workdir = base_ + "/home/vit/.ssh";
+  EXPECT_FALSE(is_far(wishes_)) << "a person named the directory";
+}
+
 TEST_F(CodeChoiceTest, ADirectoryThatIsNamedContainsTheCommands) {
   wishes_.here = base_ + "/home/vit/src";
   wishes_.root = "..";

@@ -102,6 +102,23 @@ TEST_F(SpecTest, ALineThatIsNoJobIsRefusedWithItsCode) {
                 "/absent.yaml: No such file or directory");
 }
 
+TEST_F(SpecTest, AJobFileInPlaceOfACommandIsNamed) {
+  const std::string file = File("command: [train]\n");
+  EXPECT_EQ(Refusal({"run", file}),
+            "JC1004 " + file + " is a job file, and a command is meant here");
+  std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  EXPECT_EQ(Build({"run", file})->command(0), file) << "a program may have any name";
+}
+
+TEST_F(SpecTest, AJobFileThatNamesAnotherDirectoryIsAskedFor) {
+  const std::string file = File("command: [train]\nworkdir: /etc\nsync: true\n");
+  const common::Problem problem = common::ProblemOf(BuildFor({"submit", file}).status());
+  EXPECT_EQ(problem.code, "JC1009");
+  EXPECT_NE(problem.what.find("The job file wants /etc sent with the job"), std::string::npos);
+  EXPECT_TRUE(BuildFor({"submit", file, "--yes"}).ok());
+  EXPECT_TRUE(BuildFor({"submit", file, "--sync=/etc"}).ok());
+}
+
 TEST_F(SpecTest, AGraceOfNothingIsTheShortestAndNotTheDefault) {
   EXPECT_EQ(Build({"run", "--grace", "0", "x"})->grace_ms(), 1u);
 }

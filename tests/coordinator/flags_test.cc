@@ -66,9 +66,10 @@ TEST(CoordinatorFlags, TheQuotaOfCodeIsASizeAShareOrNone) {
   EXPECT_EQ(quota("1.5GiB"), 1'610'612'736u);
   EXPECT_EQ(quota("10%"), 100u);
   EXPECT_EQ(quota("0"), 0u);
-  EXPECT_EQ(Refusal({"--data-dir", "/d", "--code-quota", "100"}),
-            "muster-coordinator: --code-quota: must be a size like 50GB, a share like 10%, or 0 for "
-            "no limit");
+  EXPECT_EQ(
+      Refusal({"--data-dir", "/d", "--code-quota", "100"}),
+      "muster-coordinator: --code-quota: must be a size like 50GB, a share like 10%, or 0 for "
+      "no limit");
 }
 
 TEST(CoordinatorFlags, AnIdentityProviderIsNamedWhollyAndOnlyWhereMembersAreKnown) {

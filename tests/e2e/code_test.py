@@ -16,6 +16,14 @@ from terminal import Terminal
 NEVER = ("--devices", "gpu", "--queue-anyway")
 
 
+def size_if_there(path):
+    """Of a file that the coordinator may remove meanwhile."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
 class CodeCase(Case):
     def setUp(self):
         super().setUp()
@@ -186,8 +194,7 @@ class Sending(CodeCase):
         data = os.path.join(cluster.directory, "data")
 
         def stored():
-            return sum(os.path.getsize(path) for where, _, names in os.walk(data)
-                       for path in (os.path.join(where, name) for name in names) if os.path.exists(path))
+            return sum(size_if_there(os.path.join(where, name)) for where, _, names in os.walk(data) for name in names)
         before = stored()
         process = cluster.start_jobctl("submit", "--sync=" + self.root, *NEVER, "--", "true")
         wait_until(lambda: stored() > before + 40_000_000, "some of it arrived", every_s=0.002)

@@ -29,11 +29,12 @@ class Life:
     def make_cluster(self):
         """What an administrator does: runs the lines that stand in the two settings files, and edits those."""
         told = self.machine.run(*self.line_of("coordinator", "muster-coordinator init", CLUSTER="lab", HOST="127.0.0.1")).stdout
-        token = re.search(r"muster-worker join .*\\\n *(\S+)", told).group(1)
+        token = re.search(r"muster-worker join .*\n *(\S+)", told).group(1)
         self.assertIn("you are its administrator admin", told)
         self.machine.write("/etc/muster/coordinator.env",
                            "MUSTER_COORDINATOR_OPTIONS=--listen 127.0.0.1:7700 --http 127.0.0.1:7701\n")
-        join = self.line_of("worker", "muster-worker join", HOST="127.0.0.1", NODE="node1", TOKEN=token)
+        self.machine.write("/etc/muster/token", token)
+        join = self.line_of("worker", "muster-worker join", HOST="127.0.0.1", NODE="node1", FILE="/etc/muster/token")
         self.machine.write("/etc/muster/worker.env",
                            "MUSTER_COORDINATOR=127.0.0.1:7700\nMUSTER_NODE_NAME=node1\nMUSTER_RUN_AS=daemon\n"
                            "MUSTER_WORKER_OPTIONS=--advertise 127.0.0.1 --devices cpu:2\n")

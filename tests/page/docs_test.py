@@ -180,8 +180,7 @@ class Operating(Page):
                              ("10.0.0.1", "127.0.0.1"), (":7700", f":{self.ports[0]}"), (":7701", f":{self.ports[1]}"),
                              ("/var/lib/muster/coordinator", self.root + "/head/coordinator"),
                              ("/var/lib/muster/worker", self.root + "/node/worker"),
-                             ("/run/muster", self.root + "/run"), ("/backup", self.root + "/backup"), ("node3", self.node),
-                             ("--token TOKEN", f"--token {self.tokens.get('worker')}")):
+                             ("/run/muster", self.root + "/run"), ("/backup", self.root + "/backup"), ("node3", self.node)):
             text = text.replace(theirs, ours)
         return text
 
@@ -199,6 +198,8 @@ class Operating(Page):
             command = self.here(command)
             if served := SERVES.match(command) or WORKS.match(command):
                 self.start(command, served.re is SERVES)
+            elif command.startswith("muster-worker join"):
+                self.type(f"{command} <<<{self.tokens['worker']}")  # "it asks for the worker's token"
             elif command.startswith("jobctl login"):
                 self.type(f"{command} <<<{self.tokens['person']}")  # "it asks for your token"
             else:

@@ -35,7 +35,7 @@
 #include "coordinator/rpc/code_uploads.h"
 #include "coordinator/rpc/curve_shelf.h"
 #include "coordinator/rpc/daemon.h"
-#include "coordinator/rpc/diagnosis.h"
+#include "coordinator/rpc/diagnoses.h"
 #include "coordinator/rpc/exec.h"
 #include "coordinator/rpc/garbage.h"
 #include "coordinator/rpc/handlers.h"

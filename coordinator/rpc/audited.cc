@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 
 #include "common/problem.h"
 #include "common/strings.h"
 #include "coordinator/identity/roles.h"
+#include "coordinator/rpc/diagnoses.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::coordinator {
@@ -170,6 +172,19 @@ void RecordRefusal(Daemon& daemon, const AuditedCall& call, const Caller& caller
   v1::AuditEntry entry = EntryOf(call, caller, request);
   SetResult(entry, why, nullptr);
   daemon.audit.RecordRefused(std::move(entry));
+}
+
+// The first message names the job.
+void LookSink::Write(v1::DiagnoseJobUpdate update) {
+  if (update.has_attempt() && daemon_.diagnoses.IsToRecord(entry_.who(), update.attempt().job(),
+                                                           std::chrono::steady_clock::now())) {
+    entry_.set_object(update.attempt().name());
+    entry_.set_result("ok");
+    // This is no change: without a place it is made all the same.
+    if (absl::StatusOr<Audit::Place> place = daemon_.audit.Reserve(); place.ok())
+      daemon_.audit.Record(std::move(entry_), *std::move(place), nullptr);
+  }
+  PassingSink::Write(std::move(update));
 }
 
 }  // namespace muster::coordinator

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -23,6 +24,7 @@
 #include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/request_limits.h"
 #include "coordinator/rpc/sink.h"
+#include "muster/v1/job_service.pb.h"
 
 namespace muster::coordinator {
 
@@ -144,6 +146,20 @@ class AuditedSink final : public PassingSink<T> {
   std::atomic<bool> recorded_ = false;
 };
 
+// A stream of what ranks are doing: nothing changes, but each look stops them for a moment, so that
+// one is recorded for each caller, job and minute.
+class LookSink final : public PassingSink<v1::DiagnoseJobUpdate> {
+ public:
+  LookSink(Daemon& daemon, v1::AuditEntry entry, std::shared_ptr<Sink<v1::DiagnoseJobUpdate>> sink)
+      : PassingSink(std::move(sink)), daemon_(daemon), entry_(std::move(entry)) {}
+
+  void Write(v1::DiagnoseJobUpdate update) override;
+
+ private:
+  Daemon& daemon_;
+  v1::AuditEntry entry_;
+};
+
 // The stream to give to the call; null: it was refused, and closed, as it is if the
 // request is too large (request_limits.h) or its caller has its share of streams (call_budget.h).
 template <typename Request, typename T>
@@ -160,7 +176,10 @@ std::shared_ptr<Sink<T>> Audited(Daemon& daemon, const AuditedCall& call, const 
     return nullptr;
   }
   sink = std::make_shared<HeldSink<T>>(std::move(sink), *std::move(hold));
-  if (!IsAudited(call) || !daemon.audit.IsKept()) return sink;
+  if (!daemon.audit.IsKept()) return sink;
+  if constexpr (std::is_same_v<T, v1::DiagnoseJobUpdate>)
+    return std::make_shared<LookSink>(daemon, EntryOf(call, caller, request), std::move(sink));
+  if (!IsAudited(call)) return sink;
   absl::StatusOr<Audit::Place> place = daemon.audit.Reserve();
   if (!place.ok()) {
     sink->Close(place.status());

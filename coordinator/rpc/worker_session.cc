@@ -11,7 +11,7 @@
 #include "common/text.h"
 #include "coordinator/core/decide.h"
 #include "coordinator/notify/notifier.h"
-#include "coordinator/rpc/diagnosis.h"
+#include "coordinator/rpc/diagnoses.h"
 #include "coordinator/rpc/part_bytes.h"
 #include "coordinator/stores/shortage.h"
 

@@ -15,7 +15,7 @@
 #include "common/status_wire.h"
 #include "common/version.h"
 #include "coordinator/rpc/code_gate.h"
-#include "coordinator/rpc/diagnosis.h"
+#include "coordinator/rpc/diagnoses.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/job_gate.h"
 #include "coordinator/rpc/resume_gate.h"

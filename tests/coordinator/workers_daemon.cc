@@ -16,7 +16,7 @@
 #include "coordinator/rpc/code_gate.h"
 #include "coordinator/rpc/code_uploads.h"
 #include "coordinator/rpc/curve_shelf.h"
-#include "coordinator/rpc/diagnosis.h"
+#include "coordinator/rpc/diagnoses.h"
 #include "coordinator/rpc/exec.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/job_gate.h"

@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 import harness
-from harness import SUCCEEDED, Case, wait_until
+from harness import RUNNING, SUCCEEDED, Case, wait_until
 
 COORDINATOR = os.path.join(harness.BIN, "muster-coordinator")
 WORKER = os.path.join(harness.BIN, "muster-worker")
@@ -56,16 +56,31 @@ class People(Case):
         cluster.wait_for(other, SUCCEEDED)
         self.assertEqual(cluster.jobctl("ls", "--project", "vision", "-o", "name").stdout.split(), [job])
         self.assertEqual(cluster.jobctl("ls", "--project", "default", "-o", "name").stdout.split(), [other])
+        self.looked_at(cluster)
         self.audited(cluster, job)
+
+    def looked_at(self, cluster):
+        """Of the test above: who asked for stacks, once per minute."""
+        job = cluster.submit("--", "sleep", "600")
+        cluster.wait_for(job, RUNNING)
+        for _ in range(2):
+            self.assertIn("nanosleep", cluster.jobctl("stack", job).stdout)
+        cluster.jobctl("cancel", job)
+
+        def recorded(what):
+            return [(entry["object"], entry["result"]) for entry in self.as_json(cluster, "audit")["items"]
+                    if entry["what"] == what]
+        wait_until(lambda: recorded("CancelJobs"), "what came later is recorded")
+        self.assertEqual(recorded("DiagnoseJob"), [(job, "ok")])
 
     def audited(self, cluster, job):
         """Of the test above: every change is there, and any change of the record is found."""
         def submits():
             return [entry for entry in self.as_json(cluster, "audit")["items"] if entry["what"] == "Submit"]
         # Submits are written a moment behind their answers.
-        wait_until(lambda: len(submits()) == 4, submits)
-        self.assertEqual([job in entry["object"] for entry in submits()], [False, False, True, False])
-        self.assertEqual([entry["result"].startswith("ok") for entry in submits()], [False, False, True, True])
+        wait_until(lambda: len(submits()) == 5, submits)
+        self.assertEqual([job in entry["object"] for entry in submits()], [False, False, True, False, False])
+        self.assertEqual([entry["result"].startswith("ok") for entry in submits()], [False, False, True, True, True])
         entries = self.as_json(cluster, "audit", "--user", "uid:0")["items"]
         self.assertIn(("SetUser", "ok", "admin", "unix"),
                       {(entry["what"], entry["result"], entry["role"], entry["from"]) for entry in entries})

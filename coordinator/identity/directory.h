@@ -114,6 +114,11 @@ class Directory {
   };
   // With changing_ held.
   void Publish(const std::function<void(View&)>& change);
+  // With changing_ held.
+  absl::StatusOr<std::vector<v1::Credential>> RevokeOne(
+      const IdentityStore::Revocation& revocation);
+  // The serials of what was renewed from a certificate, and from that.
+  absl::StatusOr<std::vector<std::string>> RenewedFrom(const std::string& serial);
   absl::Status CheckAdminRemains(const std::optional<v1::User>& after,
                                  const std::string& name) const;
   absl::Status CheckTokenRoom(int64_t now_ms);

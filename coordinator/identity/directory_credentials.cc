@@ -1,7 +1,10 @@
 // Tokens, certificates and secrets of the directory.
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <utility>
 
+#include "absl/strings/strip.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -15,6 +18,8 @@ using common::MakeProblem;
 using common::StrCat;
 
 // Lists show for a day which token was used, or was not.
+constexpr uint32_t kRenewalsPage = 1'000;
+constexpr absl::string_view kRenewalOf = "renewal of ";  // Credential.issued_for
 constexpr int64_t kTokensShownMs = 24 * 3'600'000;
 
 bool IsUsable(const v1::Token& token, int64_t now_ms) {
@@ -177,6 +182,44 @@ absl::StatusOr<std::vector<v1::Credential>> Directory::Credentials(
   return store_.Credentials(page);
 }
 
+absl::StatusOr<std::vector<v1::Credential>> Directory::RevokeOne(
+    const IdentityStore::Revocation& revocation) {
+  ASSIGN_OR_RETURN(std::vector<v1::Credential> revoked, store_.Revoke(revocation));
+  Publish([&](View& view) {
+    for (const v1::Credential& credential : revoked) view.revoked.insert(credential.serial());
+  });
+  return revoked;
+}
+
+// Whoever had the key may have renewed with it, and again with what that gave. Each renewal outlives
+// what it was made from, so that none is forgotten while the first is in the list.
+absl::StatusOr<std::vector<std::string>> Directory::RenewedFrom(const std::string& serial) {
+  std::vector<std::string> found;
+  if (serial.empty()) return found;
+  ASSIGN_OR_RETURN(const auto first, store_.FindCredential(serial));
+  if (!first.has_value()) return found;
+  std::multimap<std::string, std::string> renewals;
+  IdentityStore::CredentialPage page{
+      .subject = first->subject(), .after = "", .limit = kRenewalsPage};
+  while (true) {
+    ASSIGN_OR_RETURN(const std::vector<v1::Credential> some, store_.Credentials(page));
+    for (const v1::Credential& each : some) {
+      absl::string_view from = each.issued_for();
+      if (absl::ConsumePrefix(&from, kRenewalOf)) renewals.emplace(from, each.serial());
+    }
+    if (some.size() < kRenewalsPage) break;
+    page.after = some.back().serial();
+  }
+  found.push_back(serial);
+  for (size_t i = 0; i < found.size(); ++i) {
+    const auto [begin, end] = renewals.equal_range(found[i]);
+    for (auto at = begin; at != end; ++at) found.push_back(at->second);
+    renewals.erase(begin, end);  // a list that was damaged into a circle ends, too
+  }
+  found.erase(found.begin());
+  return found;
+}
+
 absl::StatusOr<std::vector<v1::Credential>> Directory::Revoke(
     const v1::RevokeCredentialsRequest& request, const std::string& by) {
   if (request.serial().empty() == request.subject().empty()) {
@@ -191,15 +234,18 @@ absl::StatusOr<std::vector<v1::Credential>> Directory::Revoke(
       return NoSuchEntry("certificate", request.serial(), "jobctl cert ls lists them");
     }
   }
-  ASSIGN_OR_RETURN(std::vector<v1::Credential> revoked,
-                   store_.Revoke({.serial = request.serial(),
-                                  .subject = request.subject(),
-                                  .at_ms = clock_.Read().wall_ms,
-                                  .by = by,
-                                  .reason = request.reason()}));
-  Publish([&](View& view) {
-    for (const v1::Credential& credential : revoked) view.revoked.insert(credential.serial());
-  });
+  IdentityStore::Revocation revocation{.serial = request.serial(),
+                                       .subject = request.subject(),
+                                       .at_ms = clock_.Read().wall_ms,
+                                       .by = by,
+                                       .reason = request.reason()};
+  ASSIGN_OR_RETURN(std::vector<v1::Credential> revoked, RevokeOne(revocation));
+  ASSIGN_OR_RETURN(const std::vector<std::string> renewals, RenewedFrom(request.serial()));
+  for (const std::string& serial : renewals) {
+    revocation.serial = serial;
+    ASSIGN_OR_RETURN(std::vector<v1::Credential> more, RevokeOne(revocation));
+    std::move(more.begin(), more.end(), std::back_inserter(revoked));
+  }
   return revoked;
 }
 

@@ -1,8 +1,12 @@
+#include <algorithm>
 #include <utility>
 
 #include "common/limits.h"
+#include "common/status.h"
 #include "coordinator/core/views.h"
 #include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/on_pool.h"
+#include "coordinator/rpc/revocation.h"
 
 namespace muster::coordinator {
 namespace {
@@ -16,6 +20,11 @@ void Change(Daemon& daemon, Input input, Answer<v1::BulkResponse> answer) {
     answer(std::move(response));
   });
   if (!queued.ok()) answer(queued);
+}
+
+bool AreAllDone(const v1::BulkResponse& response) {
+  return std::all_of(response.results().begin(), response.results().end(),
+                     [](const v1::BulkResult& result) { return result.status_code() == 0; });
 }
 
 }  // namespace
@@ -55,7 +64,18 @@ void DeclareNodeDead(Daemon& daemon, const Caller& caller,
 
 void RemoveNode(Daemon& daemon, const Caller& caller, const v1::RemoveNodeRequest& request,
                 Answer<v1::BulkResponse> answer) {
-  Change(daemon, RemoveNodeInput{caller, request.node(), request.reason()}, std::move(answer));
+  const auto removed = [&daemon, caller, node = request.node(),
+                        answer = std::move(answer)](absl::StatusOr<v1::BulkResponse> response) {
+    if (!response.ok() || !AreAllDone(*response)) return answer(std::move(response));
+    // Or the machine could come back under the name.
+    AnswerOnPool<v1::BulkResponse>(
+        daemon, answer,
+        [&daemon, caller, node, done = *std::move(response)]() -> absl::StatusOr<v1::BulkResponse> {
+          RETURN_IF_ERROR(RevokeNode(daemon, caller, node));
+          return done;
+        });
+  };
+  Change(daemon, RemoveNodeInput{caller, request.node(), request.reason()}, removed);
 }
 
 }  // namespace muster::coordinator

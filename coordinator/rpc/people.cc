@@ -1,5 +1,4 @@
 // Users, tokens and certificates: the calls.
-#include <chrono>
 #include <utility>
 
 #include "common/limits.h"
@@ -12,6 +11,7 @@
 #include "coordinator/identity/roles.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/on_pool.h"
+#include "coordinator/rpc/revocation.h"
 
 namespace muster::coordinator {
 namespace {
@@ -19,8 +19,6 @@ namespace {
 using common::StrCat;
 
 constexpr uint32_t kCredentialsPage = 1'000;
-// Until the answer to who ends its own certificate has left.
-constexpr std::chrono::seconds kAnswerLeavesWithin{1};
 
 absl::Status NeedsCluster(const Daemon& daemon, std::string_view what) {
   if (daemon.cluster != nullptr) return absl::OkStatus();
@@ -42,20 +40,6 @@ std::string AddressOf(const Daemon& daemon) {
   if (host == std::string::npos || port == std::string::npos || port < host) return http;
   const auto& names = daemon.cluster->host_names();
   return names.empty() ? http.substr(host + 2) : StrCat(names.front(), http.substr(port));
-}
-
-// Connections made with these certificates end now; the caller's own once the answer is out.
-uint32_t Cut(Daemon& daemon, const Caller& caller, const std::vector<v1::Credential>& revoked) {
-  std::vector<std::string> serials;
-  for (const v1::Credential& credential : revoked) {
-    if (credential.serial() != caller.serial) {
-      serials.push_back(credential.serial());
-    } else if (daemon.cut) {
-      daemon.pool.PostAfter(kAnswerLeavesWithin,
-                            [&daemon, serial = caller.serial] { daemon.cut({serial}); });
-    }
-  }
-  return daemon.cut && !serials.empty() ? daemon.cut(serials) : 0;
 }
 
 bool IsOfThisMachine(std::string_view name) { return name.starts_with("uid:"); }

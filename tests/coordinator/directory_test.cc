@@ -46,8 +46,10 @@ class DirectoryTest : public testing::Test {
     return directory.UseToken({.id = id, .secret_sha256 = hash, .kind = kind, .subject = subject})
         .status();
   }
-  void Certify(const std::string& serial, const std::string& subject) {
+  void Certify(const std::string& serial, const std::string& subject,
+               const std::string& issued_for = "") {
     v1::Credential credential;
+    credential.set_issued_for(issued_for);
     credential.set_serial(serial);
     credential.set_subject(subject);
     credential.set_expires_ms(clock.wall_ms + 1'000);
@@ -161,6 +163,30 @@ TEST_F(DirectoryTest, WhatHasEndedIsForgottenButNoRevocationIs) {
   EXPECT_FALSE(directory.FindCredential("01")->has_value());
   EXPECT_TRUE(directory.FindCredential("02")->has_value());
   EXPECT_TRUE(directory.IsRevoked("02"));
+}
+
+// Who had a key that was stolen may have renewed with it before it was revoked.
+TEST_F(DirectoryTest, WhatWasRenewedFromACertificateIsRevokedWithIt) {
+  Certify("01", "user/alice");
+  Certify("02", "user/alice", "renewal of 01");
+  Certify("03", "user/alice", "renewal of 02");
+  Certify("04", "user/alice", "renewal of 01");
+  Certify("05", "user/alice");
+  Certify("06", "user/bob", "renewal of 05");  // never made so: of another subject
+  v1::RevokeCredentialsRequest request;
+  request.set_serial("02");
+  ASSERT_EQ(directory.Revoke(request, "uid:0")->size(), 2u);
+  EXPECT_FALSE(directory.IsRevoked("01"));
+  EXPECT_FALSE(directory.IsRevoked("04"));
+  request.set_serial("01");
+  ASSERT_EQ(directory.Revoke(request, "uid:0")->size(), 2u);
+  for (const char* serial : {"01", "02", "03", "04"}) EXPECT_TRUE(directory.IsRevoked(serial));
+  // An attempt that broke off is made whole by the next.
+  Certify("07", "user/alice", "renewal of 03");
+  ASSERT_EQ(directory.Revoke(request, "uid:0")->size(), 1u);
+  EXPECT_TRUE(directory.IsRevoked("07"));
+  EXPECT_FALSE(directory.IsRevoked("05"));
+  EXPECT_FALSE(directory.IsRevoked("06"));
 }
 
 TEST_F(DirectoryTest, RevokingNamesOneThingThatExists) {

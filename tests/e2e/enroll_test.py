@@ -190,11 +190,20 @@ class Joining(EnrollCase):
         shutil.copytree(self.path("state-node1"), stolen)
         again = self.join(self.token(cluster, "worker", "node1"), "node1", "--again")
         self.assertEqual(again.returncode, 0, again.stderr)
-        self.start_worker(cluster, "node1")
+        owner = self.start_worker(cluster, "node1")
         thief = harness.Daemon([WORKER, "--state-dir", stolen, "--devices", "cpu:1", "--run-as", "worker"], dict(self.env), self.path("thief.out"))
         self.daemons.append(thief)
         thief.start()
         wait_until(lambda: "JC1324" in thief.output() or "revoked" in thief.output(), "the copied credentials are refused")
+        # Nor does a node come back that was removed.
+        owner.kill9()
+        wait_until(lambda: cluster.jobctl("nodes", "rm", "node1", check=False).returncode == 0, "it is removed")
+        self.assertIn("the node was removed", cluster.jobctl("cert", "ls", "-o", "json").stdout)
+        before = len(owner.output())
+        owner.start()
+        wait_until(lambda: "JC1324" in owner.output()[before:] or "revoked" in owner.output()[before:], "its certificate is refused")
+        later = self.join(self.token(cluster, "worker"), "node1", state=self.path("later"))
+        self.assertEqual(later.returncode, 0, later.stderr + " (the name is free)")
 
     def test_ranks_of_a_cluster_run_as_their_owners(self):
         need(os.geteuid() == 0, "only root may start ranks as another account")

@@ -1,0 +1,19 @@
+// What follows from certificates that are refused from now on. Any thread of the pool; blocks on the
+// disk.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "coordinator/rpc/daemon.h"
+
+namespace muster::coordinator {
+
+// Connections made with these certificates end now; the caller's own once the answer is out. How many.
+uint32_t Cut(Daemon& daemon, const Caller& caller, const std::vector<v1::Credential>& revoked);
+// The certificates of a node that was removed.
+absl::Status RevokeNode(Daemon& daemon, const Caller& caller, const std::string& node);
+
+}  // namespace muster::coordinator

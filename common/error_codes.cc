@@ -382,11 +382,15 @@ constexpr ErrorCode kCodes[] = {
      "nothing about the files: none is marked as damaged.",
      "Try again later; the message names the reason."},
     {"JC1508", "checkpoint was not uploaded",
-     "A worker announced a checkpoint, and the coordinator's store lacks one of its files. The "
-     "checkpoint does not count.",
+     "A worker announced a checkpoint, and has not sent the bytes of one of its files for this "
+     "attempt, "
+     "or the coordinator's store lacks them. The checkpoint does not count.",
      "The job continues, and its next checkpoint counts again. After a restore from a backup this "
-     "is expected for checkpoints that are younger than the backup; otherwise look for a damaged "
-     "data directory or a foreign program on that node."},
+     "is expected for checkpoints that are younger than the backup, and after an upgrade from "
+     "0.2.0 for "
+     "one that was being announced; otherwise look for a damaged data directory or a foreign "
+     "program "
+     "on that node."},
     {"JC1541", "nothing to compare",
      "The runs have no step, or no epoch, in common, so they cannot be compared.",
      "`--by epoch` compares runs that log at different steps; `jobctl metrics JOB` shows the "

@@ -38,9 +38,10 @@ absl::StatusOr<std::unique_ptr<BlobStore>> LocalBlobStore::Open(const Paths& pat
 
 LocalBlobStore::LocalBlobStore(const Paths& paths, const DiskGate* gate)
     : paths_(paths),
-      uploads_(paths, gate, [this](const std::string& path, const std::string& sha256) {
-        return Put(path, sha256);
-      }) {}
+      uploads_(
+          paths, gate,
+          [this](const std::string& path, const std::string& sha256) { return Put(path, sha256); }),
+      proofs_(paths) {}
 
 absl::StatusOr<bool> LocalBlobStore::Keep(const std::string& sha256, uint64_t size) {
   RETURN_IF_ERROR(CheckBlob(sha256, size));
@@ -77,6 +78,14 @@ void LocalBlobStore::RemovePartial(const std::string& owner, const std::string& 
   uploads_.Remove(owner, sha256);
 }
 
+absl::Status LocalBlobStore::Prove(const std::string& owner, const std::string& sha256) {
+  return proofs_.Add(owner, sha256);
+}
+
+bool LocalBlobStore::HasProven(const std::string& owner, const std::string& sha256) {
+  return proofs_.Has(owner, sha256);
+}
+
 absl::StatusOr<std::string> LocalBlobStore::Read(const std::string& sha256, uint64_t offset,
                                                  size_t max) const {
   RETURN_IF_ERROR(CheckBlobName(sha256));
@@ -109,6 +118,7 @@ bool LocalBlobStore::RemoveUnlessPromised(const std::string& sha256) {
 std::vector<std::string> LocalBlobStore::OldBlobs() {
   std::vector<std::string> old;
   uploads_.RemoveUnused(age_);
+  proofs_.RemoveUnused(age_);
   const auto directories = common::ListDirectory(paths_.BlobRoot());
   if (!directories.ok()) return old;
   for (const std::string& directory : *directories) {

@@ -9,6 +9,7 @@
 
 #include "coordinator/local/file_age.h"
 #include "coordinator/local/upload_area.h"
+#include "coordinator/local/upload_proofs.h"
 #include "coordinator/paths.h"
 #include "coordinator/stores/blob_promises.h"
 #include "coordinator/stores/blob_store.h"
@@ -27,6 +28,8 @@ class LocalBlobStore final : public BlobStore {
   uint64_t Arrived(const std::string& owner, const std::string& sha256) override;
   std::vector<Partial> Partials(const std::string& owner) override;
   void RemovePartial(const std::string& owner, const std::string& sha256) override;
+  absl::Status Prove(const std::string& owner, const std::string& sha256) override;
+  bool HasProven(const std::string& owner, const std::string& sha256) override;
   absl::StatusOr<std::string> Read(const std::string& sha256, uint64_t offset,
                                    size_t max) const override;
   absl::StatusOr<uint64_t> Size(const std::string& sha256) const override;
@@ -43,6 +46,7 @@ class LocalBlobStore final : public BlobStore {
   const Paths paths_;
   BlobPromises promises_;
   UploadArea uploads_;
+  const UploadProofs proofs_;
 };
 
 }  // namespace muster::coordinator

@@ -16,13 +16,14 @@ constexpr size_t kShownPathBytesMax = 200;
 
 }  // namespace
 
-absl::Status CheckPartBytes(BlobStore& blobs, const v1::CheckpointPartReady& part) {
+absl::Status CheckPartBytes(BlobStore& blobs, const std::string& owner,
+                            const v1::CheckpointPartReady& part) {
   // The core refuses such a list.
   if (part.files_size() > static_cast<int>(common::kPartFilesMax)) return absl::OkStatus();
   const bool is_outputs = part.step() == common::kOutputsStep;
   for (const v1::CheckpointFile& file : part.files()) {
     const absl::StatusOr<bool> is_here = blobs.Keep(file.sha256(), file.size());
-    if (is_here.ok() && *is_here) continue;
+    if (is_here.ok() && *is_here && blobs.HasProven(owner, file.sha256())) continue;
     if (IsShortage(is_here.status())) return is_here.status();
     return common::MakeProblem(
         absl::StatusCode::kFailedPrecondition,

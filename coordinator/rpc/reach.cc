@@ -5,6 +5,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/problem.h"
+#include "common/sha256.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "coordinator/rpc/daemon.h"
@@ -21,6 +22,14 @@ NodeIdentity NodeOf(const Caller& caller) {
   identity.node = std::string(name);
   identity.is_certified = true;
   return identity;
+}
+
+// Connections without certificates may come from several addresses of one node.
+std::string ProofOwner(const NodeIdentity& sender, uint64_t job, uint32_t attempt) {
+  constexpr size_t kNodeDigits = 16;
+  const std::string node =
+      sender.is_certified ? common::Sha256Hex(sender.node).substr(0, kNodeDigits) : "any";
+  return StrCat("+", job, ".", attempt, "+", node);
 }
 
 std::string Describe(const NodeIdentity& sender) {

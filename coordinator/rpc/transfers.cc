@@ -60,16 +60,21 @@ void SendIfResumed(Daemon& daemon, const NodeIdentity& sender,
                            });
 }
 
-void FindPlace(Daemon& daemon, const v1::BeginUploadRequest& request, const std::string& owner,
+void FindPlace(Daemon& daemon, const Caller& caller, const v1::BeginUploadRequest& request,
                const Answer<v1::BeginUploadResponse>& answer) {
-  const absl::StatusOr<bool> is_here = daemon.blobs.Keep(request.sha256(), request.size());
-  if (!is_here.ok()) return answer(is_here.status());
+  const absl::StatusOr<bool> is_kept = daemon.blobs.Keep(request.sha256(), request.size());
+  if (!is_kept.ok()) return answer(is_kept.status());
+  // Of bytes that it has not shown, who asks does not learn whether others have them.
+  const bool is_here = *is_kept && daemon.blobs.HasProven(
+                                       ProofOwner(NodeOf(caller), request.job(), request.attempt()),
+                                       request.sha256());
+  const std::string owner = UploadOwner(caller, request.job(), request.attempt());
   // What has arrived is of no use any more, or of no use at all.
-  if (*is_here || daemon.blobs.Arrived(owner, request.sha256()) > request.size())
+  if (is_here || daemon.blobs.Arrived(owner, request.sha256()) > request.size())
     daemon.blobs.RemovePartial(owner, request.sha256());
   v1::BeginUploadResponse response;
-  response.set_have(*is_here);
-  if (!*is_here) response.set_offset(daemon.blobs.Arrived(owner, request.sha256()));
+  response.set_have(is_here);
+  if (!is_here) response.set_offset(daemon.blobs.Arrived(owner, request.sha256()));
   answer(std::move(response));
 }
 
@@ -78,11 +83,10 @@ void FindPlace(Daemon& daemon, const v1::BeginUploadRequest& request, const std:
 void BeginUpload(Daemon& daemon, const Caller& caller, const v1::BeginUploadRequest& request,
                  Answer<v1::BeginUploadResponse> answer) {
   CheckTransfer(daemon, NodeOf(caller), request.job(), request.attempt(),
-                [&daemon, request, owner = UploadOwner(caller, request.job(), request.attempt()),
-                 answer = std::move(answer)](absl::Status may) {
+                [&daemon, caller, request, answer = std::move(answer)](absl::Status may) {
                   if (!may.ok()) return answer(may);
-                  daemon.files.Post([&daemon, request, owner, answer] {
-                    FindPlace(daemon, request, owner, answer);
+                  daemon.files.Post([&daemon, caller, request, answer] {
+                    FindPlace(daemon, caller, request, answer);
                   });
                 });
 }

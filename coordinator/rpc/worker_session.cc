@@ -29,10 +29,12 @@ bool HasParts(const v1::WorkerMessage& message) {
 
 // Why each part of the message cannot count, in order; empty texts: it may. An error: no verdict.
 absl::StatusOr<std::vector<std::string>> ProblemsOfParts(BlobStore& blobs,
+                                                         const NodeIdentity& sender,
                                                          const v1::WorkerMessage& message) {
   std::vector<std::string> problems;
   const auto look = [&](const v1::CheckpointPartReady& part) -> absl::Status {
-    const absl::Status status = CheckPartBytes(blobs, part);
+    const absl::Status status =
+        CheckPartBytes(blobs, ProofOwner(sender, part.job(), part.attempt()), part);
     if (IsShortage(status)) return status;
     problems.emplace_back(status.message());
     return absl::OkStatus();
@@ -195,7 +197,7 @@ void WorkerSession::TakeWaiting() {
       waiting_.pop_front();
     }
     absl::StatusOr<std::vector<std::string>> problems =
-        ProblemsOfParts(daemon_.blobs, said.message);
+        ProblemsOfParts(daemon_.blobs, caller_, said.message);
     std::unique_lock lock(mutex_);
     if (!problems.ok()) {
       waiting_.push_front(std::move(said));

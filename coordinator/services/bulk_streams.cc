@@ -252,6 +252,7 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
              .sha256 = chunk_.sha256(),
              .size = chunk_.size(),
              .offset = chunk_.offset()};
+    proof_owner_ = ProofOwner(NodeOf(caller_), chunk_.job(), chunk_.attempt());
     CheckTransfer(daemon_, NodeOf(caller_), chunk_.job(), chunk_.attempt(),
                   [this](absl::Status may) {
                     if (may.ok()) return Post([this] { Open(); });
@@ -261,7 +262,8 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
   void Open() {
     const absl::StatusOr<bool> is_here = daemon_.blobs.Keep(file_.sha256, file_.size);
     if (!is_here.ok()) return Close(is_here.status());
-    if (*is_here) return Write();
+    if (*is_here && daemon_.blobs.HasProven(proof_owner_, file_.sha256)) return Write();
+    // Also if others have uploaded the same: whoever sends it shows that it has the bytes.
     absl::StatusOr<std::unique_ptr<BlobStore::Upload>> opened = daemon_.blobs.OpenUpload(file_);
     // What had arrived is gone since the worker asked: it asks again.
     if (absl::IsOutOfRange(opened.status()))
@@ -296,6 +298,8 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
     const bool is_whole = upload_ == nullptr || file_.offset == file_.size;
     absl::Status kept;
     if (upload_ != nullptr) kept = is_whole ? upload_->Commit() : upload_->Sync();
+    if (upload_ != nullptr && is_whole && kept.ok())
+      kept = daemon_.blobs.Prove(proof_owner_, file_.sha256);
     response_->set_complete(is_whole);
     response_->set_durable_offset(is_whole ? file_.size : file_.offset);
     Close(kept);
@@ -316,6 +320,7 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
   v1::UploadBlobResponse* const response_;
   v1::BlobChunk chunk_;
   BlobStore::OpenedUpload file_;  // its offset: of the next byte
+  std::string proof_owner_;
   std::unique_ptr<BlobStore::Upload>
       upload_;  // null: the file is here already, and what arrives is dropped
 };

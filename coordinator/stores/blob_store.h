@@ -69,6 +69,11 @@ class BlobStore {
   // Unless it is being written.
   virtual void RemovePartial(const std::string& owner, const std::string& sha256) = 0;
 
+  // That a blob is here is no proof that an owner has it: hashes are seen by many. Remembers that this
+  // owner has shown all its bytes, for kUnusedKept after the last question.
+  virtual absl::Status Prove(const std::string& owner, const std::string& sha256) = 0;
+  virtual bool HasProven(const std::string& owner, const std::string& sha256) = 0;
+
   // At most `max` bytes; shorter only at the end. NOT_FOUND.
   virtual absl::StatusOr<std::string> Read(const std::string& sha256, uint64_t offset,
                                            size_t max) const = 0;

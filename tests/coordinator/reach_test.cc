@@ -586,8 +586,33 @@ TEST_F(ReachTest, WhatOneNodeUploadsAsAFileChangesNothingOfWhatAnotherUploadsAsT
   other.Send(5, "EIGHTS OF A MODEL");
   EXPECT_EQ(other.End().error_code(), grpc::StatusCode::DATA_LOSS);
   EXPECT_TRUE(daemon().blobs.Verify(sha256).ok());
+}
+
+// Everybody who sees a job sees its files' hashes, and nobody gets its bytes by them.
+TEST_F(ReachTest, AHashIsNoProofThatANodeHasTheBytes) {
+  const std::string sha256 = common::Sha256Hex(kBytes);
+  const uint64_t job1 = RunOnNode1();
+  RegisterNode2(1);
+  const uint64_t job2 = Submit();
+  StartOn(node2_, job2);
+  ASSERT_TRUE(node1_.Upload(job1, kBytes).ok());
+  ASSERT_FALSE(node1_.SayCheckpoint(job1, 10, sha256).refused());
   v1::BeginUploadResponse begun;
+  EXPECT_TRUE(node1_.BeginUpload(job1, sha256, &begun).ok() && begun.have()) << "its own, again";
+  EXPECT_TRUE(node2_.BeginUpload(job2, sha256, &begun).ok());
+  EXPECT_FALSE(begun.have()) << "who asks does not learn what others have";
+  const v1::CheckpointAck stolen = node2_.SayCheckpoint(job2, 10, sha256);
+  ExpectRefused("node2 announces node1's file as its checkpoint", stolen);
+  EXPECT_NE(stolen.reason().find("[JC1508]"), std::string::npos) << stolen.reason();
+  const grpc::Status guessed = node2_.Upload(job2, std::string(sizeof kBytes - 1, 'x'), sha256);
+  EXPECT_EQ(guessed.error_code(), grpc::StatusCode::DATA_LOSS);
+  ExpectRefused("… after it sent other bytes as that file", node2_.SayCheckpoint(job2, 10, sha256));
+  EXPECT_TRUE(daemon().blobs.Verify(sha256).ok());
+  EXPECT_EQ(RecordOf(job2).checkpoints_size(), 0);
+
+  ASSERT_TRUE(node2_.Upload(job2, kBytes).ok()) << "equal files of two jobs";
   EXPECT_TRUE(node2_.BeginUpload(job2, sha256, &begun).ok() && begun.have());
+  EXPECT_FALSE(node2_.SayCheckpoint(job2, 10, sha256).refused());
 }
 
 TEST_F(ReachTest, ANodesUploadHasOneWriterAndIsResumedWhenThatHasEnded) {

@@ -188,6 +188,19 @@ TEST_P(BlobStoreContract, OwnersUploadTheSameBytesWithoutKnowingOfEachOther) {
   EXPECT_FALSE(store->RemoveUnlessPromised(hash)) << "it is about to be referred to";
 }
 
+TEST_P(BlobStoreContract, WhatAnOwnerHasShownIsRememberedOfThatOwnerAlone) {
+  auto store = engine().OpenBlobStore();
+  const std::string hash = *PutBlob(*store, "weights");
+  EXPECT_FALSE(store->HasProven("+7.0+any", hash)) << "that it is here is no proof";
+  ASSERT_TRUE(store->Prove("+7.0+any", hash).ok());
+  ASSERT_TRUE(store->Prove("+7.0+any", hash).ok()) << "again";
+  EXPECT_FALSE(store->HasProven("+7.1+any", hash));
+  EXPECT_FALSE(store->HasProven("+7.0+any", common::Sha256Hex("other")));
+  store.reset();
+  store = engine().OpenBlobStore();
+  EXPECT_TRUE(store->HasProven("+7.0+any", hash)) << "after a restart";
+}
+
 TEST_P(BlobStoreContract, AnOwnersUploadGoesOnAndIsHashedFromItsBeginning) {
   auto store = engine().OpenBlobStore();
   const std::string bytes(3'000'000, 'x');

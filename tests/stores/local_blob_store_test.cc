@@ -1,9 +1,15 @@
 // Blobs on real files.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <string>
 
 #include "common/files.h"
 #include "common/sha256.h"
 #include "coordinator/local/blob_store.h"
+#include "coordinator/local/upload_proofs.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/put_blob.h"
 
@@ -31,6 +37,30 @@ TEST(LocalBlobStoreTest, AnUploadWithoutAnOwnerFromAnOlderVersionGoesAtTheStart)
   auto store = *LocalBlobStore::Open(paths);
   EXPECT_FALSE(common::Exists(older));
   EXPECT_EQ(store->Partials("vision").size(), 1u);
+}
+
+TEST(LocalBlobStoreTest, ProofsThatNobodyAskedForInADayGo) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  const UploadProofs proofs(paths);
+  const std::string hash = common::Sha256Hex("weights"), other = common::Sha256Hex("other");
+  for (const std::string& each : {hash, other}) ASSERT_TRUE(proofs.Add("+7.0+any", each).ok());
+  const std::string directory = paths.ProofRoot() + "/+7.0+any/";
+  const auto make_old = [&](const std::string& each) {
+    const timespec then[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    ASSERT_EQ(utimensat(AT_FDCWD, (directory + each).c_str(), then, 0), 0);
+  };
+  const FileAge age(FileAge::Steady::now() - FileAge::kFirstJudgedAfter - std::chrono::minutes(1));
+  make_old(hash);
+  EXPECT_TRUE(proofs.Has("+7.0+any", hash)) << "and it is young again";
+  make_old(other);
+  proofs.RemoveUnused(age);
+  EXPECT_TRUE(proofs.Has("+7.0+any", hash));
+  EXPECT_FALSE(proofs.Has("+7.0+any", other));
+  EXPECT_FALSE(proofs.Has("../proven/+7.0+any", hash));
+  make_old(hash);
+  proofs.RemoveUnused(age);
+  EXPECT_FALSE(common::Exists(directory)) << "nothing is left of the owner";
 }
 
 // A transfer longer than one call may last is not read again from its beginning at each: only then

@@ -131,4 +131,15 @@ bool MemoryBlobStore::RemoveUnlessPromised(const std::string& sha256) {
   });
 }
 
+absl::Status MemoryBlobStore::Prove(const std::string& owner, const std::string& sha256) {
+  std::lock_guard lock(blobs_->mutex);
+  blobs_->proven.emplace(owner, sha256);
+  return absl::OkStatus();
+}
+
+bool MemoryBlobStore::HasProven(const std::string& owner, const std::string& sha256) {
+  std::lock_guard lock(blobs_->mutex);
+  return blobs_->proven.contains({owner, sha256});
+}
+
 }  // namespace muster::coordinator

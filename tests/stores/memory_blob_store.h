@@ -21,6 +21,7 @@ struct MemoryBlobs {
   std::map<std::pair<std::string, std::string>, std::string> owned;  // by owner and hash
   std::set<std::pair<std::string, std::string>> written;             // by an upload that is open
   std::vector<std::pair<std::string, std::string>> opened;           // the newest last
+  std::set<std::pair<std::string, std::string>> proven;              // by owner and hash
 };
 
 class MemoryBlobStore final : public BlobStore {
@@ -32,6 +33,8 @@ class MemoryBlobStore final : public BlobStore {
   uint64_t Arrived(const std::string& owner, const std::string& sha256) override;
   std::vector<Partial> Partials(const std::string& owner) override;
   void RemovePartial(const std::string& owner, const std::string& sha256) override;
+  absl::Status Prove(const std::string& owner, const std::string& sha256) override;
+  bool HasProven(const std::string& owner, const std::string& sha256) override;
   absl::StatusOr<std::string> Read(const std::string& sha256, uint64_t offset,
                                    size_t max) const override;
   absl::StatusOr<uint64_t> Size(const std::string& sha256) const override;

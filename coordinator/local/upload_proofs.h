@@ -1,0 +1,28 @@
+// Who has shown which blob: an empty file in uploads/proven/OWNER for each. Touched when it is asked
+// for. Any thread; several may add and ask at once.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "coordinator/local/file_age.h"
+#include "coordinator/paths.h"
+
+namespace muster::coordinator {
+
+class UploadProofs {
+ public:
+  explicit UploadProofs(const Paths& paths) : root_(paths.ProofRoot()) {}
+
+  // It is there after a crash of this process. After one of the machine it may be missing: then the
+  // bytes are shown again.
+  absl::Status Add(const std::string& owner, const std::string& sha256) const;
+  bool Has(const std::string& owner, const std::string& sha256) const;
+  // Those that nobody has asked for in so long.
+  void RemoveUnused(const FileAge& age) const;
+
+ private:
+  const std::string root_;
+};
+
+}  // namespace muster::coordinator

@@ -65,6 +65,7 @@ class Paths {
   std::string Identity() const;
   std::string Contact() const;
   std::string AuditHeads() const;
+  std::string SecretsRootName() const;  // a file; see secret_files.h
   std::string Credentials() const;
   std::string Attempts() const;
 

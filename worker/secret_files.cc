@@ -10,9 +10,13 @@
 #include <cerrno>
 
 #include "common/files.h"
+#include "common/hex.h"
+#include "common/relative_path.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/text.h"
+#include "identity/keys.h"
 
 namespace muster::worker {
 namespace {
@@ -20,28 +24,52 @@ namespace {
 using common::StrCat;
 
 constexpr std::string_view kMemoryFiles = "/dev/shm";
+constexpr std::string_view kRootPrefix = "/muster-";
 constexpr size_t kHashDigits = 16;
+constexpr size_t kRandomBytes = 16;
+constexpr size_t kNameBytesMax = 64;
 constexpr size_t kValueBytesMax = 64 << 10;
 constexpr size_t kHiddenBytesLeast = 4;
 constexpr std::string_view kHiddenText = "(hidden)";
 // Ranks of another account pass through, and list nothing.
 constexpr mode_t kPassedThrough = 0711;
 
-std::string SecretsRoot(const Paths& paths) {
-  return StrCat(kMemoryFiles, "/muster-",
+// As workers up to 0.2.0 named it, whose attempts may run on: by the state directory.
+std::string OlderRoot(const Paths& paths) {
+  return StrCat(kMemoryFiles, kRootPrefix,
                 common::Sha256Hex(paths.StateDir()).substr(0, kHashDigits));
 }
 
+// Empty: nothing was written since there are such names.
+std::string NamedRoot(const Paths& paths) {
+  const auto name = common::ReadFile(paths.SecretsRootName(), kNameBytesMax);
+  return name.ok() && common::IsPathName(*name) ? StrCat(kMemoryFiles, kRootPrefix, *name) : "";
+}
+
+std::string SecretsRoot(const Paths& paths) {
+  const std::string named = NamedRoot(paths);
+  return named.empty() ? OlderRoot(paths) : named;
+}
+
+absl::Status NameRoot(const Paths& paths) {
+  if (!NamedRoot(paths).empty()) return absl::OkStatus();
+  return common::WriteFileDurably(paths.SecretsRootName(),
+                                  common::ToHex(identity::RandomBytes(kRandomBytes)));
+}
+
 std::string DirectoryName(const AttemptKey& key) { return StrCat(key.job, "-", key.attempt); }
+
+bool IsOurDirectory(const std::string& path) {
+  struct stat info {};
+  return lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+}
 
 // A directory of ours; /dev/shm is everybody's, so another user may have made one of that name.
 absl::Status MakeOwnDirectory(const std::string& path) {
   if (mkdir(path.c_str(), kPassedThrough) != 0 && errno != EEXIST) {
     return common::ErrnoStatus(StrCat("cannot create ", path));
   }
-  struct stat info {};
-  if (lstat(path.c_str(), &info) != 0) return common::ErrnoStatus(path);
-  if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
+  if (!IsOurDirectory(path)) {
     return absl::FailedPreconditionError(StrCat(path, " is another user's; fix: remove it"));
   }
   if (chmod(path.c_str(), kPassedThrough) != 0) return common::ErrnoStatus(path);
@@ -71,7 +99,15 @@ absl::Status WriteSecret(const std::string& path, const std::string& value,
 
 }  // namespace
 
+bool HoldsSecrets(std::string_view path) {
+  return common::IsWithin(kMemoryFiles, path) ||
+         path.starts_with(StrCat(kMemoryFiles, kRootPrefix));
+}
+
 std::string SecretsDir(const Paths& paths, const AttemptKey& key) {
+  // Of an attempt that an older worker launched.
+  const std::string older = StrCat(OlderRoot(paths), "/", DirectoryName(key));
+  if (IsOurDirectory(older)) return older;
   return StrCat(SecretsRoot(paths), "/", DirectoryName(key));
 }
 
@@ -79,6 +115,7 @@ absl::Status WriteSecrets(const Paths& paths, const AttemptKey& key,
                           const v1::LaunchAttempt& launch, const common::LaunchAccount& account) {
   if (launch.spec().secrets().empty()) return absl::OkStatus();
   RETURN_IF_ERROR(CheckMemory());
+  RETURN_IF_ERROR(NameRoot(paths));
   RETURN_IF_ERROR(MakeOwnDirectory(SecretsRoot(paths)));
   const std::string directory = SecretsDir(paths, key);
   RETURN_IF_ERROR(common::RemoveTree(directory));
@@ -98,19 +135,21 @@ absl::Status WriteSecrets(const Paths& paths, const AttemptKey& key,
 
 void RemoveSecrets(const Paths& paths, const AttemptKey& key) {
   common::RemoveTree(SecretsDir(paths, key)).IgnoreError();
-  rmdir(SecretsRoot(paths).c_str());  // if it was the last one
+  for (const std::string& root : {OlderRoot(paths), SecretsRoot(paths)})
+    rmdir(root.c_str());  // if it was the last one
 }
 
 void RemoveSecretsOfOthers(const Paths& paths, const std::set<AttemptKey>& running) {
-  const std::string root = SecretsRoot(paths);
-  const auto names = common::ListDirectory(root);
-  if (!names.ok()) return;
   std::set<std::string> kept;
   for (const AttemptKey& key : running) kept.insert(DirectoryName(key));
-  for (const std::string& name : *names) {
-    if (!kept.contains(name)) common::RemoveTree(StrCat(root, "/", name)).IgnoreError();
+  for (const std::string& root : {OlderRoot(paths), SecretsRoot(paths)}) {
+    if (!IsOurDirectory(root)) continue;
+    const auto names = common::ListDirectory(root);
+    for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
+      if (!kept.contains(name)) common::RemoveTree(StrCat(root, "/", name)).IgnoreError();
+    }
+    rmdir(root.c_str());
   }
-  rmdir(root.c_str());
 }
 
 std::vector<std::string> SecretValues(const Paths& paths, const AttemptKey& key) {

@@ -1,7 +1,8 @@
 // The secrets of an attempt's job, as files in memory (tmpfs) that only the ranks' account reads:
-// one directory per attempt below /dev/shm/muster-HASH, where HASH is of the worker's state
-// directory, so that several workers of a machine do not meet. The values are nowhere else: not in
-// launch.pb, so an adopted attempt has its files and nothing more. Any thread; tmpfs does not block.
+// one directory per attempt below /dev/shm/muster-RANDOM. The random name is kept in the worker's
+// state directory: everybody may create files in /dev/shm, and one who knew the name could take it
+// first. The values are nowhere else: not in launch.pb, so an adopted attempt has its files and
+// nothing more. Any thread; tmpfs does not block.
 #pragma once
 
 #include <set>
@@ -15,6 +16,9 @@
 #include "worker/paths.h"
 
 namespace muster::worker {
+
+// Whether what lies at this path, which has no link in it, holds secrets of a worker of this machine.
+bool HoldsSecrets(std::string_view path);
 
 // MUSTER_SECRETS_DIR.
 std::string SecretsDir(const Paths& paths, const AttemptKey& key);

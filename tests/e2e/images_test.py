@@ -288,6 +288,9 @@ class Images(Case):
         self.assertIn("a tag can mean another image on each node and tomorrow [JC1108]", done.stderr)
         for mount, words in (({"source": "/no/such"}, "No such file"),
                              ({"source": self.path("c"), "target": "/c"}, "which is the worker's own"),
+                             ({"source": "/dev/shm", "target": "/x"}, "other jobs get their secrets"),
+                             ({"source": "/dev", "target": "/x"}, "other jobs get their secrets"),
+                             ({"source": "/dev/shm/muster-1", "target": "/x"}, "other jobs get their secrets"),
                              ({"source": "/dev/null", "target": "/c"}, "neither a directory nor a regular file"),
                              ({"source": self.path("link"), "target": "/c"}, "leads through a symbolic link")):
             if not os.path.lexists(self.path("link")):

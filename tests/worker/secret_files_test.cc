@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <string>
+#include <vector>
 
 #include "common/files.h"
 
@@ -78,13 +79,39 @@ TEST_F(SecretFilesTest, AStartKeepsThoseOfAttemptsThatRunOn) {
   EXPECT_TRUE(common::Exists(SecretsDir(paths, kSecond) + "/b"));
 }
 
-TEST_F(SecretFilesTest, ALinkThatAnotherUserPutThereIsNotFollowed) {
-  const std::string directory = SecretsDir(paths, kFirst);
-  const std::string root = directory.substr(0, directory.rfind('/'));
+// Everybody may create files in /dev/shm.
+TEST_F(SecretFilesTest, NobodyCanTakeTheDirectoryFirst) {
+  const std::string guessed = SecretsDir(paths, kFirst);
+  const std::string root = guessed.substr(0, guessed.rfind('/'));
   ASSERT_EQ(symlink(state.c_str(), root.c_str()), 0);
-  EXPECT_FALSE(Write(kFirst, LaunchWith("a", "value-a")).ok());
+  ASSERT_TRUE(Write(kFirst, LaunchWith("a", "value-a")).ok());
   EXPECT_FALSE(common::Exists(state + "/1-0"));
+  EXPECT_NE(SecretsDir(paths, kFirst), guessed);
+  EXPECT_EQ(*common::ReadFile(SecretsDir(paths, kFirst) + "/a"), "value-a");
   ASSERT_EQ(unlink(root.c_str()), 0);
+}
+
+// Of an attempt that a worker of 0.2.0 launched and this one adopted.
+TEST_F(SecretFilesTest, WhatAnOlderWorkerWroteIsFoundAndRemoved) {
+  const std::string older = SecretsDir(paths, kFirst);
+  const std::string root = older.substr(0, older.rfind('/'));
+  ASSERT_TRUE(common::MakeDirectories(older).ok());
+  ASSERT_TRUE(common::WriteFileDurably(older + "/a", "value-a").ok());
+  ASSERT_TRUE(Write(kSecond, LaunchWith("b", "value-b")).ok());
+  EXPECT_EQ(SecretsDir(paths, kFirst), older);
+  EXPECT_EQ(SecretValues(paths, kFirst), std::vector<std::string>{"value-a"});
+  RemoveSecretsOfOthers(paths, {kFirst, kSecond});
+  EXPECT_TRUE(common::Exists(older + "/a"));
+  RemoveSecrets(paths, kFirst);
+  EXPECT_FALSE(common::Exists(root));
+  EXPECT_TRUE(common::Exists(SecretsDir(paths, kSecond) + "/b"));
+}
+
+TEST_F(SecretFilesTest, WhereSecretsLieIsKnown) {
+  for (const char* path : {"/", "/dev", "/dev/shm", "/dev/shm/muster-00", "/dev/shm/muster-0/1-0"})
+    EXPECT_TRUE(HoldsSecrets(path)) << path;
+  for (const char* path : {"/data", "/dev/shm/data", "/dev/shmem"})
+    EXPECT_FALSE(HoldsSecrets(path)) << path;
 }
 
 TEST_F(SecretFilesTest, ValuesAreHiddenInTexts) {

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string_view>
@@ -164,6 +165,10 @@ class Wrapping {
                                 ", which is the worker's own"),
                          "mount a directory beside it");
       }
+      if (HoldsSecrets(mount.source()))
+        return Refused(StrCat("the mount ", mount.source(),
+                              " would show the files in which other jobs get their secrets"),
+                       "mount a directory that is not in /dev/shm, or name one below it");
       if (auto problem = CheckSource(mount.source())) return problem;
     }
     return std::nullopt;
@@ -300,6 +305,13 @@ class Wrapping {
 std::vector<std::string> HiddenDirs(const Paths& paths) {
   std::vector<std::string> hidden = {paths.StateDir()};
   if (!IsWithin(paths.RuntimeDir(), paths.StateDir())) hidden.push_back(paths.RuntimeDir());
+  // A mount's source has no link in it.
+  for (const std::string& path : {paths.StateDir(), paths.RuntimeDir()}) {
+    std::error_code error;
+    const std::string real = std::filesystem::canonical(path, error).string();
+    if (!error && std::find(hidden.begin(), hidden.end(), real) == hidden.end())
+      hidden.push_back(real);
+  }
   return hidden;
 }
 

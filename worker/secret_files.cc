@@ -51,12 +51,6 @@ std::string SecretsRoot(const Paths& paths) {
   return named.empty() ? OlderRoot(paths) : named;
 }
 
-absl::Status NameRoot(const Paths& paths) {
-  if (!NamedRoot(paths).empty()) return absl::OkStatus();
-  return common::WriteFileDurably(paths.SecretsRootName(),
-                                  common::ToHex(identity::RandomBytes(kRandomBytes)));
-}
-
 std::string DirectoryName(const AttemptKey& key) { return StrCat(key.job, "-", key.attempt); }
 
 bool IsOurDirectory(const std::string& path) {
@@ -74,6 +68,15 @@ absl::Status MakeOwnDirectory(const std::string& path) {
   }
   if (chmod(path.c_str(), kPassedThrough) != 0) return common::ErrnoStatus(path);
   return absl::OkStatus();
+}
+
+// While it is there everybody can read its name, and take that once it is gone: then it gets another.
+absl::Status MakeRoot(const Paths& paths) {
+  const std::string named = NamedRoot(paths);
+  if (!named.empty() && MakeOwnDirectory(named).ok()) return absl::OkStatus();
+  RETURN_IF_ERROR(common::WriteFileDurably(paths.SecretsRootName(),
+                                           common::ToHex(identity::RandomBytes(kRandomBytes))));
+  return MakeOwnDirectory(NamedRoot(paths));
 }
 
 absl::Status CheckMemory() {
@@ -115,8 +118,7 @@ absl::Status WriteSecrets(const Paths& paths, const AttemptKey& key,
                           const v1::LaunchAttempt& launch, const common::LaunchAccount& account) {
   if (launch.spec().secrets().empty()) return absl::OkStatus();
   RETURN_IF_ERROR(CheckMemory());
-  RETURN_IF_ERROR(NameRoot(paths));
-  RETURN_IF_ERROR(MakeOwnDirectory(SecretsRoot(paths)));
+  RETURN_IF_ERROR(MakeRoot(paths));
   const std::string directory = SecretsDir(paths, key);
   RETURN_IF_ERROR(common::RemoveTree(directory));
   RETURN_IF_ERROR(MakeOwnDirectory(directory));

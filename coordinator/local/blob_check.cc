@@ -22,6 +22,9 @@ using common::StrCat;
 
 constexpr char kBlobs[] = "blobs";
 constexpr char kUploads[] = "uploads";
+
+// The others are proofs of uploads (upload_proofs.h).
+bool IsUnfinished(const TreeFile& file) { return file.path.ends_with(".part"); }
 constexpr char kHowToHeal[] =
     "copy the file back from a backup; without it jobs resume from an earlier checkpoint";
 constexpr char kHowToHealCode[] =
@@ -96,6 +99,7 @@ class BlobCheck {
     return WalkFiles(paths_.Root(), kUploads,
                      {.file =
                           [this](const TreeFile& file) {
+                            if (!IsUnfinished(file)) return absl::OkStatus();
                             ++totals_.uploads;
                             totals_.upload_bytes += file.size;
                             return absl::OkStatus();
@@ -139,7 +143,8 @@ absl::StatusOr<std::vector<std::string>> RemoveStaleUploads(const Paths& paths, 
                                  [&](const TreeFile& file) {
                                    if (wall_ms * kNsPerMs - file.modified_ns < kept_ns)
                                      return absl::OkStatus();
-                                   if (unlink(StrCat(paths.Root(), "/", file.path).c_str()) == 0) {
+                                   const std::string path = StrCat(paths.Root(), "/", file.path);
+                                   if (unlink(path.c_str()) == 0 && IsUnfinished(file)) {
                                      removed.push_back(file.path);
                                    }
                                    return absl::OkStatus();

@@ -111,12 +111,15 @@ TEST_F(SpecTest, AJobFileInPlaceOfACommandIsNamed) {
 }
 
 TEST_F(SpecTest, AJobFileThatNamesAnotherDirectoryIsAskedFor) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(directory_);
   const std::string file = File("command: [train]\nworkdir: /etc\nsync: true\n");
   const common::Problem problem = common::ProblemOf(BuildFor({"submit", file}).status());
   EXPECT_EQ(problem.code, "JC1009");
   EXPECT_NE(problem.what.find("The job file wants /etc sent with the job"), std::string::npos);
   EXPECT_TRUE(BuildFor({"submit", file, "--yes"}).ok());
   EXPECT_TRUE(BuildFor({"submit", file, "--sync=/etc"}).ok());
+  std::filesystem::current_path(before);
 }
 
 TEST_F(SpecTest, AGraceOfNothingIsTheShortestAndNotTheDefault) {

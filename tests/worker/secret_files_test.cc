@@ -87,8 +87,17 @@ TEST_F(SecretFilesTest, NobodyCanTakeTheDirectoryFirst) {
   ASSERT_TRUE(Write(kFirst, LaunchWith("a", "value-a")).ok());
   EXPECT_FALSE(common::Exists(state + "/1-0"));
   EXPECT_NE(SecretsDir(paths, kFirst), guessed);
-  EXPECT_EQ(*common::ReadFile(SecretsDir(paths, kFirst) + "/a"), "value-a");
+  const std::string first = SecretsDir(paths, kFirst);
+  EXPECT_EQ(*common::ReadFile(first + "/a"), "value-a");
   ASSERT_EQ(unlink(root.c_str()), 0);
+  // Nor by its last name, which everybody could read.
+  RemoveSecrets(paths, kFirst);
+  const std::string last = first.substr(0, first.rfind('/'));
+  ASSERT_EQ(symlink(state.c_str(), last.c_str()), 0);
+  ASSERT_TRUE(Write(kSecond, LaunchWith("b", "value-b")).ok());
+  EXPECT_EQ(*common::ReadFile(SecretsDir(paths, kSecond) + "/b"), "value-b");
+  EXPECT_FALSE(common::Exists(state + "/2-0"));
+  ASSERT_EQ(unlink(last.c_str()), 0);
 }
 
 // Of an attempt that a worker of 0.2.0 launched and this one adopted.

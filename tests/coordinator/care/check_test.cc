@@ -206,6 +206,18 @@ TEST_F(CheckTest, AnUploadThatNothingWasAddedToForADayIsRemoved) {
   EXPECT_TRUE(common::Exists(paths.UploadRoot() + "/new.part"));
 }
 
+TEST_F(CheckTest, AProofOfAnUploadIsNoUnfinishedOne) {
+  const std::string owner = paths.ProofRoot() + "/+7.0+any";
+  ASSERT_TRUE(common::MakeDirectories(owner).ok());
+  Put(paths.UploadRoot() + "/new.part", "2");
+  for (const char* name : {"/young", "/old"}) Put(owner + name, "");
+  Age(owner + "/old");
+  EXPECT_EQ(Check(paths).blobs.uploads, 1u);
+  EXPECT_EQ(Repair(), "") << "which is nothing to tell";
+  EXPECT_FALSE(common::Exists(owner + "/old"));
+  EXPECT_TRUE(common::Exists(owner + "/young"));
+}
+
 TEST_F(CheckTest, ARunningCoordinatorIsNamedWithItsPid) {
   const auto lock = LockDataDirectory(paths.Lock(), std::chrono::milliseconds(0));
   ExpectProblem(LockForCare(paths).status(), "JC1604", "(pid " + std::to_string(getpid()) + ")");

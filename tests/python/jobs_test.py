@@ -95,8 +95,9 @@ class Jobs(Case):
         self.assertGreater(waits[0], 0.02, waits)
         self.assertGreater(waits[0], 2 * waits[1], waits)
         shown = cluster.jobctl("show", job, "--ledger").stdout
-        share = {name: float(of) for name, of in re.findall(r"^  (communication|unknown) .* ([\d.]+) %$", shown, re.M)}
-        self.assertGreater(share["communication"], 10, shown)
+        share = {name: float(of) for name, of in re.findall(r"^  (compute|communication) .* ([\d.]+) %$", shown, re.M)}
+        # Rank 0 waits while rank 1 computes. Not of all device time: a busy machine's imports take most of that.
+        self.assertGreater(share["communication"], share["compute"] / 4, shown)
 
     def test_the_hugging_face_trainer_resumes_on_two_ranks(self):
         self.check_library("transformers", "hugging_face.py")

@@ -39,8 +39,7 @@ absl::StatusOr<std::string> ReadToken(const JoinOptions& options) {
   if (!options.token.empty() && options.token != "-") {
     std::fputs(
         "muster-worker join: others on this machine can read --token TOKEN in the list of "
-        "processes; "
-        "without it, the token is asked for\n",
+        "processes; without it, the token is asked for\n",
         stderr);
     return options.token;
   }

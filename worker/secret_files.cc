@@ -46,16 +46,21 @@ std::string NamedRoot(const Paths& paths) {
   return name.ok() && common::IsPathName(*name) ? StrCat(kMemoryFiles, kRootPrefix, *name) : "";
 }
 
-std::string SecretsRoot(const Paths& paths) {
-  const std::string named = NamedRoot(paths);
-  return named.empty() ? OlderRoot(paths) : named;
-}
-
 std::string DirectoryName(const AttemptKey& key) { return StrCat(key.job, "-", key.attempt); }
 
 bool IsOurDirectory(const std::string& path) {
   struct stat info {};
   return lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+}
+
+// Nothing is looked up or removed through another one, which may be a link to what the worker has
+// elsewhere.
+std::vector<std::string> OwnRoots(const Paths& paths) {
+  std::vector<std::string> roots;
+  for (const std::string& root : {OlderRoot(paths), NamedRoot(paths)}) {
+    if (!root.empty() && IsOurDirectory(root)) roots.push_back(root);
+  }
+  return roots;
 }
 
 // A directory of ours; /dev/shm is everybody's, so another user may have made one of that name.
@@ -108,10 +113,13 @@ bool HoldsSecrets(std::string_view path) {
 }
 
 std::string SecretsDir(const Paths& paths, const AttemptKey& key) {
-  // Of an attempt that an older worker launched.
-  const std::string older = StrCat(OlderRoot(paths), "/", DirectoryName(key));
-  if (IsOurDirectory(older)) return older;
-  return StrCat(SecretsRoot(paths), "/", DirectoryName(key));
+  // The first of them holds those of attempts that an older worker launched.
+  for (const std::string& root : OwnRoots(paths)) {
+    const std::string directory = StrCat(root, "/", DirectoryName(key));
+    if (IsOurDirectory(directory)) return directory;
+  }
+  const std::string named = NamedRoot(paths);
+  return StrCat(named.empty() ? OlderRoot(paths) : named, "/", DirectoryName(key));
 }
 
 absl::Status WriteSecrets(const Paths& paths, const AttemptKey& key,
@@ -136,16 +144,16 @@ absl::Status WriteSecrets(const Paths& paths, const AttemptKey& key,
 }
 
 void RemoveSecrets(const Paths& paths, const AttemptKey& key) {
-  common::RemoveTree(SecretsDir(paths, key)).IgnoreError();
-  for (const std::string& root : {OlderRoot(paths), SecretsRoot(paths)})
+  for (const std::string& root : OwnRoots(paths)) {
+    common::RemoveTree(StrCat(root, "/", DirectoryName(key))).IgnoreError();
     rmdir(root.c_str());  // if it was the last one
+  }
 }
 
 void RemoveSecretsOfOthers(const Paths& paths, const std::set<AttemptKey>& running) {
   std::set<std::string> kept;
   for (const AttemptKey& key : running) kept.insert(DirectoryName(key));
-  for (const std::string& root : {OlderRoot(paths), SecretsRoot(paths)}) {
-    if (!IsOurDirectory(root)) continue;
+  for (const std::string& root : OwnRoots(paths)) {
     const auto names = common::ListDirectory(root);
     for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
       if (!kept.contains(name)) common::RemoveTree(StrCat(root, "/", name)).IgnoreError();

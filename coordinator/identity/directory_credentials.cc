@@ -4,12 +4,12 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/strip.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/identity/directory.h"
 #include "coordinator/identity/directory_checks.h"
+#include "coordinator/identity/enrolment.h"
 
 namespace muster::coordinator {
 namespace {
@@ -17,9 +17,8 @@ namespace {
 using common::MakeProblem;
 using common::StrCat;
 
+constexpr uint32_t kCredentialsAtOnce = 1'000;
 // Lists show for a day which token was used, or was not.
-constexpr uint32_t kRenewalsPage = 1'000;
-constexpr absl::string_view kRenewalOf = "renewal of ";  // Credential.issued_for
 constexpr int64_t kTokensShownMs = 24 * 3'600'000;
 
 bool IsUsable(const v1::Token& token, int64_t now_ms) {
@@ -182,6 +181,17 @@ absl::StatusOr<std::vector<v1::Credential>> Directory::Credentials(
   return store_.Credentials(page);
 }
 
+absl::Status Directory::ForEachCredential(const std::string& subject,
+                                          const std::function<void(const v1::Credential&)>& each) {
+  IdentityStore::CredentialPage page{.subject = subject, .after = "", .limit = kCredentialsAtOnce};
+  while (true) {
+    ASSIGN_OR_RETURN(const std::vector<v1::Credential> credentials, store_.Credentials(page));
+    for (const v1::Credential& credential : credentials) each(credential);
+    if (credentials.size() < kCredentialsAtOnce) return absl::OkStatus();
+    page.after = credentials.back().serial();
+  }
+}
+
 absl::StatusOr<std::vector<v1::Credential>> Directory::RevokeOne(
     const IdentityStore::Revocation& revocation) {
   ASSIGN_OR_RETURN(std::vector<v1::Credential> revoked, store_.Revoke(revocation));
@@ -199,17 +209,11 @@ absl::StatusOr<std::vector<std::string>> Directory::RenewedFrom(const std::strin
   ASSIGN_OR_RETURN(const auto first, store_.FindCredential(serial));
   if (!first.has_value()) return found;
   std::multimap<std::string, std::string> renewals;
-  IdentityStore::CredentialPage page{
-      .subject = first->subject(), .after = "", .limit = kRenewalsPage};
-  while (true) {
-    ASSIGN_OR_RETURN(const std::vector<v1::Credential> some, store_.Credentials(page));
-    for (const v1::Credential& each : some) {
-      absl::string_view from = each.issued_for();
-      if (absl::ConsumePrefix(&from, kRenewalOf)) renewals.emplace(from, each.serial());
-    }
-    if (some.size() < kRenewalsPage) break;
-    page.after = some.back().serial();
-  }
+  RETURN_IF_ERROR(ForEachCredential(first->subject(), [&](const v1::Credential& each) {
+    const std::string& from = each.issued_for();
+    if (from.starts_with(kRenewalOf))
+      renewals.emplace(from.substr(kRenewalOf.size()), each.serial());
+  }));
   found.push_back(serial);
   for (size_t i = 0; i < found.size(); ++i) {
     const auto [begin, end] = renewals.equal_range(found[i]);

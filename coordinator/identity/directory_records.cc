@@ -7,11 +7,6 @@
 #include "common/status.h"
 
 namespace muster::coordinator {
-namespace {
-
-constexpr uint32_t kPage = 500;
-
-}  // namespace
 
 absl::StatusOr<std::optional<v1::Token>> DirectoryRecords::FindToken(const std::string& id) {
   ASSIGN_OR_RETURN(std::vector<v1::Token> tokens, directory_.Tokens());
@@ -38,17 +33,11 @@ std::optional<v1::User> DirectoryRecords::FindUserByOidc(const std::string& subj
 }
 
 absl::StatusOr<size_t> DirectoryRecords::CountValid(const std::string& subject, int64_t now_ms) {
-  IdentityStore::CredentialPage page{.subject = subject, .after = "", .limit = kPage};
   size_t valid = 0;
-  while (true) {
-    ASSIGN_OR_RETURN(const std::vector<v1::Credential> credentials, directory_.Credentials(page));
-    valid += static_cast<size_t>(
-        std::count_if(credentials.begin(), credentials.end(), [&](const v1::Credential& each) {
-          return each.revoked_ms() == 0 && each.expires_ms() > now_ms;
-        }));
-    if (credentials.size() < kPage) return valid;
-    page.after = credentials.back().serial();
-  }
+  RETURN_IF_ERROR(directory_.ForEachCredential(subject, [&](const v1::Credential& each) {
+    valid += each.revoked_ms() == 0 && each.expires_ms() > now_ms ? 1 : 0;
+  }));
+  return valid;
 }
 
 absl::StatusOr<std::optional<v1::Credential>> DirectoryRecords::FindCredential(

@@ -273,11 +273,10 @@ absl::StatusOr<v1::Enrolled> Enrolment::RenewFrom(const identity::CertificateFac
   ASSIGN_OR_RETURN(identity::KeyHandle key, KeyOfRequest(request.csr_pem()));
   const std::lock_guard lock(issuing_);
   RETURN_IF_ERROR(CheckMayRenew(old, now_ms));
-  absl::StatusOr<v1::Enrolled> enrolled =
-      IssueLocked({.subject = old.subject,
-                   .key = std::move(key),
-                   .issued_for = StrCat("renewal of ", old.serial),
-                   .now_ms = now_ms});
+  absl::StatusOr<v1::Enrolled> enrolled = IssueLocked({.subject = old.subject,
+                                                       .key = std::move(key),
+                                                       .issued_for = StrCat(kRenewalOf, old.serial),
+                                                       .now_ms = now_ms});
   // A revocation may have come between, which has not seen the new one: nobody gets that.
   if (enrolled.ok() && records_.IsRevoked(old.serial)) return NotThisRenewal("it was revoked");
   return enrolled;

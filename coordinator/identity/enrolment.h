@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,6 +16,10 @@
 #include "muster/v1/identity.pb.h"
 
 namespace muster::coordinator {
+
+// How Credential.issued_for begins where a certificate was renewed; the serial of the older one
+// follows.
+inline constexpr std::string_view kRenewalOf = "renewal of ";
 
 // What enrolment needs of the directory. Changes are durable when their call returns.
 class EnrolmentRecords {

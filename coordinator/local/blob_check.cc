@@ -22,9 +22,6 @@ using common::StrCat;
 
 constexpr char kBlobs[] = "blobs";
 constexpr char kUploads[] = "uploads";
-
-// The others are proofs of uploads (upload_proofs.h).
-bool IsUnfinished(const TreeFile& file) { return file.path.ends_with(".part"); }
 constexpr char kHowToHeal[] =
     "copy the file back from a backup; without it jobs resume from an earlier checkpoint";
 constexpr char kHowToHealCode[] =
@@ -34,6 +31,9 @@ constexpr char kHowToRepair[] =
     "muster-coordinator repair sets it aside, so that the same bytes can be uploaded again; or "
     "copy the file back from a backup";
 constexpr int64_t kNsPerMs = 1'000'000;
+
+// The others are proofs of uploads (upload_proofs.h).
+bool IsUnfinished(const TreeFile& file) { return file.path.ends_with(".part"); }
 
 class BlobCheck {
  public:

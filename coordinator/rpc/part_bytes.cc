@@ -22,8 +22,8 @@ absl::Status CheckPartBytes(BlobStore& blobs, const std::string& owner,
   if (part.files_size() > static_cast<int>(common::kPartFilesMax)) return absl::OkStatus();
   const bool is_outputs = part.step() == common::kOutputsStep;
   for (const v1::CheckpointFile& file : part.files()) {
-    const absl::StatusOr<bool> is_here = blobs.Keep(file.sha256(), file.size());
-    if (is_here.ok() && *is_here && blobs.HasProven(owner, file.sha256())) continue;
+    const absl::StatusOr<bool> is_here = KeepProven(blobs, owner, file.sha256(), file.size());
+    if (is_here.ok() && *is_here) continue;
     if (IsShortage(is_here.status())) return is_here.status();
     return common::MakeProblem(
         absl::StatusCode::kFailedPrecondition,

@@ -50,16 +50,11 @@ absl::Status CutUser(Daemon& daemon, const Caller& caller, const std::string& na
     if (daemon.cut_local && name != caller.principal) daemon.cut_local(name);
     return absl::OkStatus();
   }
-  std::string after;
-  while (true) {
-    ASSIGN_OR_RETURN(
-        const std::vector<v1::Credential> page,
-        daemon.directory.Credentials(
-            {.subject = StrCat("user/", name), .after = after, .limit = kCredentialsPage}));
-    Cut(daemon, caller, page);
-    if (page.size() < kCredentialsPage) return absl::OkStatus();
-    after = page.back().serial();
-  }
+  std::vector<v1::Credential> credentials;
+  RETURN_IF_ERROR(daemon.directory.ForEachCredential(
+      StrCat("user/", name), [&](const v1::Credential& each) { credentials.push_back(each); }));
+  Cut(daemon, caller, credentials);
+  return absl::OkStatus();
 }
 
 // An administrator anybody's, everybody their own. Who may not learns nothing of others' serials.

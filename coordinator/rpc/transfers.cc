@@ -62,19 +62,17 @@ void SendIfResumed(Daemon& daemon, const NodeIdentity& sender,
 
 void FindPlace(Daemon& daemon, const Caller& caller, const v1::BeginUploadRequest& request,
                const Answer<v1::BeginUploadResponse>& answer) {
-  const absl::StatusOr<bool> is_kept = daemon.blobs.Keep(request.sha256(), request.size());
-  if (!is_kept.ok()) return answer(is_kept.status());
-  // Of bytes that it has not shown, who asks does not learn whether others have them.
-  const bool is_here = *is_kept && daemon.blobs.HasProven(
-                                       ProofOwner(NodeOf(caller), request.job(), request.attempt()),
-                                       request.sha256());
+  const absl::StatusOr<bool> is_here =
+      KeepProven(daemon.blobs, ProofOwner(NodeOf(caller), request.job(), request.attempt()),
+                 request.sha256(), request.size());
+  if (!is_here.ok()) return answer(is_here.status());
   const std::string owner = UploadOwner(caller, request.job(), request.attempt());
   // What has arrived is of no use any more, or of no use at all.
-  if (is_here || daemon.blobs.Arrived(owner, request.sha256()) > request.size())
+  if (*is_here || daemon.blobs.Arrived(owner, request.sha256()) > request.size())
     daemon.blobs.RemovePartial(owner, request.sha256());
   v1::BeginUploadResponse response;
-  response.set_have(is_here);
-  if (!is_here) response.set_offset(daemon.blobs.Arrived(owner, request.sha256()));
+  response.set_have(*is_here);
+  if (!*is_here) response.set_offset(daemon.blobs.Arrived(owner, request.sha256()));
   answer(std::move(response));
 }
 

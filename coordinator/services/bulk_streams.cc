@@ -260,9 +260,10 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
                   });
   }
   void Open() {
-    const absl::StatusOr<bool> is_here = daemon_.blobs.Keep(file_.sha256, file_.size);
+    const absl::StatusOr<bool> is_here =
+        KeepProven(daemon_.blobs, proof_owner_, file_.sha256, file_.size);
     if (!is_here.ok()) return Close(is_here.status());
-    if (*is_here && daemon_.blobs.HasProven(proof_owner_, file_.sha256)) return Write();
+    if (*is_here) return Write();
     // Also if others have uploaded the same: whoever sends it shows that it has the bytes.
     absl::StatusOr<std::unique_ptr<BlobStore::Upload>> opened = daemon_.blobs.OpenUpload(file_);
     // What had arrived is gone since the worker asked: it asks again.

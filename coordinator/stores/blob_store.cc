@@ -26,4 +26,11 @@ absl::Status CheckBlob(const std::string& sha256, uint64_t size) {
        .fix = "look for a program that is not Muster's"});
 }
 
+absl::StatusOr<bool> KeepProven(BlobStore& blobs, const std::string& owner,
+                                const std::string& sha256, uint64_t size) {
+  RETURN_IF_ERROR(CheckBlob(sha256, size));
+  if (!blobs.HasProven(owner, sha256)) return false;
+  return blobs.Keep(sha256, size);
+}
+
 }  // namespace muster::coordinator

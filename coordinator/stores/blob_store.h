@@ -90,6 +90,12 @@ class BlobStore {
   virtual std::vector<std::string> OldBlobs() = 0;
 };
 
+// Whether the blob is here and this owner has shown its bytes; if so, it is not removed in the
+// next minutes. Of a blob that it has not shown nothing is looked up: neither the answer nor its
+// time tells whether others have it. INVALID_ARGUMENT, as Keep says.
+absl::StatusOr<bool> KeepProven(BlobStore& blobs, const std::string& owner,
+                                const std::string& sha256, uint64_t size);
+
 // INVALID_ARGUMENT, as Keep says.
 absl::Status CheckBlobName(const std::string& sha256);
 absl::Status CheckBlob(const std::string& sha256, uint64_t size);

@@ -3,16 +3,11 @@ import resource
 import socket
 
 import harness
-from harness import Case, wait_until
+from harness import Case, free_port, wait_until
 
 
 def limited(descriptors):
     return ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"]
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 class Descriptors(Case):

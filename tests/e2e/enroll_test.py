@@ -13,8 +13,7 @@ import threading
 import time
 
 import harness
-from harness import Case, need, wait_until
-from identity_test import free_port
+from harness import Case, free_port, need, wait_until
 
 WORKER = os.path.join(harness.BIN, "muster-worker")
 COORDINATOR = os.path.join(harness.BIN, "muster-coordinator")

@@ -8,6 +8,7 @@ killed by their pid. Nothing here sleeps without a deadline.
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -98,6 +99,12 @@ def children_of(pid):
 def rss_bytes(pid):
     with open(f"/proc/{pid}/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def free_port():
+    """Of this host, at this moment."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
 
 
 def kill9(pid):

@@ -7,13 +7,7 @@ import time
 import grpc
 
 import harness
-from harness import SUCCEEDED, Case, protos
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from harness import SUCCEEDED, Case, free_port, protos
 
 
 class Identities(Case):

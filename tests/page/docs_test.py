@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import unittest
@@ -68,11 +67,6 @@ def page_text(page):
 def names_of(page, block):
     """The entries of NOT_TYPED that it is."""
     return [start for start in NOT_TYPED[page] if block.startswith(start)]
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 class EveryBlock(unittest.TestCase):
@@ -170,7 +164,7 @@ class Operating(Page):
         self.machines += 1
         self.root = f"{self.place}/{self.machines}"
         os.mkdir(self.root)
-        self.ports, self.tokens, self.node = (free_port(), free_port()), {}, os.uname().nodename
+        self.ports, self.tokens, self.node = (harness.free_port(), harness.free_port()), {}, os.uname().nodename
         self.config = self.root + "/config.yaml"
         self.shell = self.open_shell(self.work, JOBCTL_CONFIG=self.config)
 

@@ -100,6 +100,21 @@ TEST_F(SecretFilesTest, NobodyCanTakeTheDirectoryFirst) {
   ASSERT_EQ(unlink(last.c_str()), 0);
 }
 
+// The worker, as root, would write to and remove what it has itself.
+TEST_F(SecretFilesTest, NothingIsReachedThroughALinkInPlaceOfTheDirectory) {
+  const std::string guessed = SecretsDir(paths, kFirst);
+  const std::string root = guessed.substr(0, guessed.rfind('/'));
+  ASSERT_TRUE(common::MakeDirectories(state + "/1-0").ok());
+  ASSERT_TRUE(common::WriteFileDurably(state + "/1-0/launch.pb", "an attempt").ok());
+  ASSERT_EQ(symlink(state.c_str(), root.c_str()), 0);
+  ASSERT_TRUE(Write(kFirst, LaunchWith("a", "value-a")).ok());
+  EXPECT_EQ(SecretValues(paths, kFirst), std::vector<std::string>{"value-a"});
+  RemoveSecrets(paths, kFirst);
+  RemoveSecretsOfOthers(paths, {});
+  EXPECT_EQ(*common::ReadFile(state + "/1-0/launch.pb"), "an attempt");
+  ASSERT_EQ(unlink(root.c_str()), 0);
+}
+
 // Of an attempt that a worker of 0.2.0 launched and this one adopted.
 TEST_F(SecretFilesTest, WhatAnOlderWorkerWroteIsFoundAndRemoved) {
   const std::string older = SecretsDir(paths, kFirst);

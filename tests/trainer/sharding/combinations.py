@@ -6,20 +6,17 @@ combinations_ranks on two ranks, and on four of which two shard a copy.
 import argparse
 import os
 import random
-import socket
 import subprocess
 import sys
 import time
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(HERE)), "e2e"))
+from harness import free_port  # noqa: E402
+
 PROGRAM = os.path.join(os.environ.get("MUSTER_BUILD", "build"), "bin", "tests", "trainer_combinations_ranks")
 CELLS_AT_ONCE = 40
 DEADLINE_S = 600
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def run(world, cells):

@@ -2,7 +2,7 @@
 // of the table trains a small model for a few steps, and must give the norms, the weights and the
 // scale that the same options give without sharding.
 //
-//   combinations_ranks few | all | CELL… | list
+//   combinations_ranks few | CELL… | list
 //
 // "few": the fewest cells, nearly, in which any three options occur together. Rank 0 prints a line
 // for each cell that differs or is refused, and a summary.
@@ -406,8 +406,7 @@ std::vector<Cell> chosen_cells(int argc, char** argv, int world) {
   const std::set<std::string> wanted(argv + 1, argv + argc);
   if (wanted.contains("few")) return fewest_cells(world);
   std::vector<Cell> cells = every_cell();
-  if (!wanted.contains("all"))
-    std::erase_if(cells, [&](const Cell& cell) { return !wanted.contains(name_of(cell)); });
+  std::erase_if(cells, [&](const Cell& cell) { return !wanted.contains(name_of(cell)); });
   return cells;
 }
 

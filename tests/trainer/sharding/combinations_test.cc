@@ -1,9 +1,10 @@
 // Options combined: any three of precision, stage, clipping, accumulation, optimizers, models and an
 // overflow give the norms, the weights and the scale that they give without sharding; where two ranks
-// of four shard a copy, any two with a stage. MUSTER_COMBINATIONS=all runs every cell of the table.
+// of four shard a copy, any two with a stage. combinations.py runs every cell of the table.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <chrono>
+#include <cstdio>
 #include <sstream>
 #include <string>
 
@@ -16,11 +17,9 @@ namespace {
 class CombinationsTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(CombinationsTest, GiveWhatTheyGiveWithoutSharding) {
-  const char* wanted = std::getenv("MUSTER_COMBINATIONS");
-  const auto ranks = run_ranks({.argv = {TestBuild("bin/tests/trainer_combinations_ranks"),
-                                         wanted == nullptr ? "few" : wanted},
+  const auto ranks = run_ranks({.argv = {TestBuild("bin/tests/trainer_combinations_ranks"), "few"},
                                 .world_size = GetParam(),
-                                .deadline = std::chrono::seconds(wanted == nullptr ? 120 : 900)});
+                                .deadline = std::chrono::seconds(120)});
   for (const ChildResult& rank : ranks) ASSERT_EQ(rank.exit_code, 0) << rank.output;
   std::istringstream lines(ranks[0].output);
   for (std::string line; std::getline(lines, line);) {

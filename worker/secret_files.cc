@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
 #include "common/files.h"
 #include "common/hex.h"
@@ -63,6 +64,15 @@ std::vector<std::string> OwnRoots(const Paths& paths) {
   return roots;
 }
 
+// Where the attempt's are; those of attempts that an older worker launched in the first of the roots.
+std::optional<std::string> FindSecrets(const Paths& paths, const AttemptKey& key) {
+  for (const std::string& root : OwnRoots(paths)) {
+    const std::string directory = StrCat(root, "/", DirectoryName(key));
+    if (IsOurDirectory(directory)) return directory;
+  }
+  return std::nullopt;
+}
+
 // A directory of ours; /dev/shm is everybody's, so another user may have made one of that name.
 absl::Status MakeOwnDirectory(const std::string& path) {
   if (mkdir(path.c_str(), kPassedThrough) != 0 && errno != EEXIST) {
@@ -113,11 +123,7 @@ bool HoldsSecrets(std::string_view path) {
 }
 
 std::string SecretsDir(const Paths& paths, const AttemptKey& key) {
-  // The first of them holds those of attempts that an older worker launched.
-  for (const std::string& root : OwnRoots(paths)) {
-    const std::string directory = StrCat(root, "/", DirectoryName(key));
-    if (IsOurDirectory(directory)) return directory;
-  }
+  if (const std::optional<std::string> found = FindSecrets(paths, key)) return *found;
   const std::string named = NamedRoot(paths);
   return StrCat(named.empty() ? OlderRoot(paths) : named, "/", DirectoryName(key));
 }
@@ -164,11 +170,12 @@ void RemoveSecretsOfOthers(const Paths& paths, const std::set<AttemptKey>& runni
 
 std::vector<std::string> SecretValues(const Paths& paths, const AttemptKey& key) {
   std::vector<std::string> values;
-  const std::string directory = SecretsDir(paths, key);
-  const auto names = common::ListDirectory(directory);
+  const std::optional<std::string> directory = FindSecrets(paths, key);
+  if (!directory.has_value()) return values;
+  const auto names = common::ListDirectory(*directory);
   if (!names.ok()) return values;
   for (const std::string& name : *names) {
-    auto value = common::ReadFile(StrCat(directory, "/", name), kValueBytesMax);
+    auto value = common::ReadFile(StrCat(*directory, "/", name), kValueBytesMax);
     if (value.ok()) values.push_back(*std::move(value));
   }
   // The longest first: one value may be part of another.

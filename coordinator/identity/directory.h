@@ -87,7 +87,7 @@ class Directory {
   absl::StatusOr<std::optional<v1::Credential>> FindCredential(const std::string& serial);
   absl::StatusOr<std::vector<v1::Credential>> Credentials(
       const IdentityStore::CredentialPage& page);
-  // Each of a subject's ("user/alice"), a page at a time.
+  // Each of a subject's ("user/alice"), a page at a time; before an error, each that could be read.
   absl::Status ForEachCredential(const std::string& subject,
                                  const std::function<void(const v1::Credential&)>& each);
   absl::StatusOr<std::vector<v1::Credential>> Revoke(const v1::RevokeCredentialsRequest& request,

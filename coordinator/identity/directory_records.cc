@@ -35,7 +35,7 @@ std::optional<v1::User> DirectoryRecords::FindUserByOidc(const std::string& subj
 absl::StatusOr<size_t> DirectoryRecords::CountValid(const std::string& subject, int64_t now_ms) {
   size_t valid = 0;
   RETURN_IF_ERROR(directory_.ForEachCredential(subject, [&](const v1::Credential& each) {
-    valid += each.revoked_ms() == 0 && each.expires_ms() > now_ms ? 1 : 0;
+    if (each.revoked_ms() == 0 && each.expires_ms() > now_ms) ++valid;
   }));
   return valid;
 }

@@ -51,10 +51,11 @@ absl::Status CutUser(Daemon& daemon, const Caller& caller, const std::string& na
     return absl::OkStatus();
   }
   std::vector<v1::Credential> credentials;
-  RETURN_IF_ERROR(daemon.directory.ForEachCredential(
-      StrCat("user/", name), [&](const v1::Credential& each) { credentials.push_back(each); }));
+  const absl::Status read = daemon.directory.ForEachCredential(
+      StrCat("user/", name), [&](const v1::Credential& each) { credentials.push_back(each); });
+  // Also if the others cannot be read.
   Cut(daemon, caller, credentials);
-  return absl::OkStatus();
+  return read;
 }
 
 // An administrator anybody's, everybody their own. Who may not learns nothing of others' serials.

@@ -6,14 +6,13 @@ the caller's share, and another caller is served meanwhile. Prints a row for eac
 """
 import argparse
 import itertools
-import socket
 import sys
 import threading
 import time
 
 import grpc
 import harness
-from harness import Case, wait_until
+from harness import Case, free_port, wait_until
 
 CALLS = 200
 # A caller's share is 512 MiB by its rows (coordinator/rpc/calls.h). What gRPC and the allocator need besides is in it.
@@ -26,8 +25,7 @@ LINES = 200_000
 class Greedy(Case):
     def setUp(self):
         super().setUp()
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            address = f"127.0.0.1:{server.getsockname()[1]}"
+        address = f"127.0.0.1:{free_port()}"
         self.one = self.cluster(coordinator_args=("--listen", address, "--insecure-plaintext"))
         self.addCleanup(self.close_channels)
         self.service = self.one.api.service

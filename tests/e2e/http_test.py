@@ -17,7 +17,7 @@ import time
 
 import harness
 from descriptors_test import limited
-from harness import Case, need, python_line, wait_until
+from harness import Case, free_port, need, python_line, wait_until
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -649,8 +649,7 @@ class Metrics(HttpCase):
                            "job_name": "muster",
                            "authorization": {"credentials_file": os.path.join(self.data, "HTTP-METRICS-TOKEN")},
                            "static_configs": [{"targets": [self.address[len("http://"):]]}]}]}, file)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         scraper = harness.Daemon(["prometheus", f"--config.file={config}", f"--storage.tsdb.path={self.path('tsdb')}",
                                   f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"], self.env,
                                  self.path("prometheus.out"))

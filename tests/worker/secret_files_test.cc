@@ -107,6 +107,7 @@ TEST_F(SecretFilesTest, NothingIsReachedThroughALinkInPlaceOfTheDirectory) {
   ASSERT_TRUE(common::MakeDirectories(state + "/1-0").ok());
   ASSERT_TRUE(common::WriteFileDurably(state + "/1-0/launch.pb", "an attempt").ok());
   ASSERT_EQ(symlink(state.c_str(), root.c_str()), 0);
+  EXPECT_TRUE(SecretValues(paths, kFirst).empty());
   ASSERT_TRUE(Write(kFirst, LaunchWith("a", "value-a")).ok());
   EXPECT_EQ(SecretValues(paths, kFirst), std::vector<std::string>{"value-a"});
   RemoveSecrets(paths, kFirst);

@@ -66,6 +66,17 @@ class Alone(Directories):
         self.assertEqual(out, "step-7\n")
         self.assertEqual(tree(self.checkpoints), ["step-7/inner/state.txt"])
 
+    def test_another_state_under_a_saved_step_is_named(self):
+        self.worker()
+        os.makedirs(os.path.join(self.checkpoints, "step-7"))
+        save = WRITER + "for step in (7, 8, 8):\n    muster.save_checkpoint(write, step)"
+        self.assertIn("step-7 was saved already, and what is there now stays", self.inside(save)[1])
+        self.assertEqual(tree(self.checkpoints), ["step-8/inner/state.txt"])
+        _, err = self.inside(WRITER + "step = 7\nmuster.save_checkpoint(write, 7)", MUSTER_RESUME_FROM="/x/step-7")
+        self.assertEqual(err, "", "it is what the attempt resumed from")
+        _, err = self.inside(WRITER + "step = 9\nfor _ in range(2):\n    muster.save_checkpoint(write, 9)")
+        self.assertEqual(err, "", "the last save once more")
+
     def test_a_step_that_is_none_is_refused(self):
         self.worker()
         out, _ = self.inside("""

@@ -24,6 +24,8 @@ STEP_NAME = re.compile(r"step-(0|[1-9][0-9]{0,18})")
 
 StrPath = Union[str, "os.PathLike[str]"]
 
+_last_saved = -1  # the step of the last save_checkpoint
+
 
 def save_checkpoint(
     state: Mapping[str, Any] | Callable[[Path], object],
@@ -40,7 +42,8 @@ def save_checkpoint(
 
     `state` is a mapping, which torch.save writes to `state.pt`, or a function that writes files into the directory it
     is given. The files are written to `step-N.tmp`, made durable, and the directory is renamed: a process that dies
-    midway leaves no half checkpoint. A step that is saved already is not saved again.
+    midway leaves no half checkpoint. A step that is saved already is not saved again; a warning tells if it was neither
+    this call's last step nor the one that the attempt resumes from, as then another state may be lost.
 
     Without `together` every rank may call it and rank 0 alone writes. With it every rank has to call it, each writes
     its own files, whose names must be unique over all ranks, and the ranks wait for each other; if one fails, all
@@ -56,6 +59,7 @@ def save_checkpoint(
     number = whole(step)
     if number is None or number < 0:
         raise ValueError(f"the step of a checkpoint is {step!r}; pass a whole number from 0")
+    global _last_saved
     root = _root(directory)
     if root is None or (not together and _process.rank() != 0):
         return None
@@ -64,7 +68,11 @@ def save_checkpoint(
     began = time.monotonic()
     if together:
         check_together(number)
-    saved = _save_together(write, final) if together else _save_alone(write, final)
+    is_there = not any_rank(not final.exists()) if together else final.exists()
+    if is_there:
+        _warn_repeated(number)
+    saved = not is_there and (_save_together(write, final) if together else _save_alone(write, final))
+    _last_saved = number
     if saved:
         if (reporter := _process.decide()) is not None:
             reporter.hint(number)
@@ -156,9 +164,14 @@ def _torch_writer(state: Mapping[str, Any]) -> Callable[[Path], object]:
     return write
 
 
+def _warn_repeated(step: int) -> None:
+    if step != resumed_step() and step != _last_saved:
+        _process.warn(
+            "again", f"step-{step} was saved already, and what is there now stays; count steps on over phases and restarts"
+        )
+
+
 def _save_alone(write: Callable[[Path], object], final: Path) -> bool:
-    if final.exists():
-        return False
     draft = final.with_name(final.name + ".tmp")
     shutil.rmtree(draft, ignore_errors=True)
     try:
@@ -173,8 +186,6 @@ def _save_alone(write: Callable[[Path], object], final: Path) -> bool:
 
 def _save_together(write: Callable[[Path], object], final: Path) -> bool:
     """Every stage ends with an agreement, so that no rank waits for one that failed. True on the rank that renames."""
-    if not any_rank(not final.exists()):
-        return False
     draft = final.with_name(final.name + ".tmp")
     is_first = os.environ.get("LOCAL_RANK", "0") == "0"  # with virtual local ranks, each is
 

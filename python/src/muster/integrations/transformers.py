@@ -79,6 +79,8 @@ class MusterCallback(TrainerCallback):
         any_rank(False)  # every rank has written its files
         if state.is_world_process_zero and saved.is_dir():
             muster.save_checkpoint(lambda target: link_tree(saved, target), state.global_step)
+        elif state.is_world_process_zero:
+            _process.warn("elsewhere", f"the Trainer saved, but not to {saved}: Muster has no checkpoint of it")
         any_rank(False)  # the Trainer may now remove it
         self._restart()
 

@@ -104,6 +104,7 @@ void WriteSettings(const JobDraft& draft, Writer& out) {
   if (!draft.role.empty()) out.Key("role", YamlWord(draft.role));
   if (!draft.run_id.empty()) out.Key("run_id", YamlWord(draft.run_id));
   if (draft.virtual_local_rank) out.Key("virtual_local_rank", "true");
+  if (draft.env_from_shell) out.Key("env_from", "shell", "all of the submitter's environment");
   if (draft.env.empty()) return;
   out.Section("env");
   for (const auto& [name, value] : draft.env)

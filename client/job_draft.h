@@ -38,6 +38,7 @@ struct JobDraft {
   std::optional<uint32_t> grace_ms;
   uint64_t max_duration_ms = 0;
   std::map<std::string, std::string> env;
+  bool env_from_shell = false;
   std::string role;
   std::string run_id;
   std::string log_dir;

@@ -116,6 +116,7 @@ class Reader {
     KeyValue value;
     if (!ReadValue(key, node, &value)) return;
     if (key.path == "clean_env") file_->clean_env = value.number != 0;
+    if (key.path == "env_from") file_->env_from_shell = true;
     if (key.path == "sync") file_->sync = value.number != 0;
     if (key.apply != nullptr) key.apply(value, spec_);
   }

@@ -63,6 +63,7 @@ std::string_view PeerKey(std::string_view key);
 
 struct JobFile {
   bool clean_env = false;
+  bool env_from_shell = false;
   std::optional<bool> sync;   // whether the directory is sent with the job
   uint32_t device_total = 0;  // the number in `devices: h100:8`; settled when the ranks are known
 };

@@ -89,8 +89,8 @@ constexpr JobKey kKeys[] = {
      }},
     {"env",
      KeyType::kStringMap,
-     "Variables added to the environment of jobctl, which is sent with the job unless that has an "
-     "image",
+     "Variables added to the environment of jobctl ([which of it is "
+     "sent](operating.md#environment))",
      0,
      0,
      {},
@@ -99,6 +99,9 @@ constexpr JobKey kKeys[] = {
      }},
     {"clean_env", KeyType::kBoolean,
      "true: send only PATH, HOME, USER, SHELL, LANG, TZ and `env`. Default: false"},
+    {"env_from", KeyType::kChoice,
+     "`shell`: send all of the environment of jobctl, also to a coordinator on another host", 0, 0,
+     "shell", nullptr},
     {"labels",
      KeyType::kStringMap,
      "Your own labels, for `jobctl ls -l`: up to 32 pairs with keys and values as in Kubernetes",

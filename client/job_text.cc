@@ -10,12 +10,12 @@
 #include "client/record_json.h"
 #include "client/record_text.h"
 #include "client/version_text.h"
+#include "common/job/notify.h"
 #include "common/job/shape.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
-#include "common/url.h"
 
 namespace muster::client {
 namespace {
@@ -166,14 +166,7 @@ void AddAgain(const v1::JobRecord& record, Sheet* sheet) {
 }  // namespace
 
 void HideSecrets(v1::JobSpec* spec) {
-  // Whoever knows the path of a webhook can use it.
-  for (v1::Notify& notify : *spec->mutable_notify()) {
-    const auto url = common::ParseHttpUrl(notify.webhook());
-    if (url.ok() && url->target != "/") {
-      notify.set_webhook(
-          StrCat(url->is_https ? "https://" : "http://", url->Authority(), "/(hidden)"));
-    }
-  }
+  job::HideWebhooks(*spec);
   for (auto& [name, value] : *spec->mutable_env()) {
     if (common::LooksSecret(name) && !value.empty()) value = "(hidden)";
   }

@@ -296,7 +296,9 @@ void ExportsOf(const BatchOptions& options, JobDraft* draft) {
     const std::vector<std::string> pair = absl::StrSplit(each, absl::MaxSplits('=', 1));
     if (pair.size() == 2 && !pair[0].empty()) {
       draft->env[pair[0]] = pair[1];
-    } else if (each != "ALL") {
+    } else if (each == "ALL") {
+      draft->env_from_shell = true;
+    } else {
       LeaveOutOption("export", StrCat("--export=", options.exported), draft);
       return;
     }

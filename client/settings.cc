@@ -45,15 +45,32 @@ bool IsMap(const YamlNode& node, std::string_view what, std::vector<YamlProblem>
   return false;
 }
 
+std::vector<std::string> ReadEnvPass(const YamlNode& node, std::vector<YamlProblem>* problems) {
+  std::vector<std::string> names;
+  bool is_list = node.kind == YamlNode::Kind::kList;
+  for (const YamlNode& item : node.items) {
+    is_list = is_list && item.kind == YamlNode::Kind::kScalar && !item.text.empty();
+    names.push_back(item.text);
+  }
+  if (!is_list) {
+    problems->push_back(
+        {node.line, node.column, "env_pass is a list of variables: [HTTPS_PROXY, \"WANDB_*\"]"});
+  }
+  return names;
+}
+
 void ReadContexts(const YamlNode& node, ConfigFile* config, std::vector<YamlProblem>* problems) {
   for (const YamlNode::Entry& context : node.entries) {
     const YamlNode* server = context.value.Find("server");
-    if (server == nullptr || server->text.empty() || context.value.entries.size() != 1) {
-      problems->push_back(
-          {context.line, context.column, "a context has exactly one key: server: HOST:PORT"});
+    const YamlNode* passed = context.value.Find("env_pass");
+    const size_t known = passed == nullptr ? 1 : 2;
+    if (server == nullptr || server->text.empty() || context.value.entries.size() != known) {
+      problems->push_back({context.line, context.column,
+                           "a context has server: HOST:PORT, and may have env_pass: [NAME, …]"});
       continue;
     }
     config->contexts[context.key] = server->text;
+    if (passed != nullptr) config->env_pass[context.key] = ReadEnvPass(*passed, problems);
   }
 }
 
@@ -150,6 +167,12 @@ absl::Status ConfigFile::Write() const {
   if (!contexts.empty()) text += "contexts:\n";
   for (const auto& [name, server] : contexts) {
     common::StrAppend(&text, "  ", YamlQuote(name), ":\n    server: ", YamlQuote(server), "\n");
+    const auto passed = env_pass.find(name);
+    if (passed == env_pass.end()) continue;
+    text += "    env_pass: [";
+    for (const std::string& each : passed->second)
+      common::StrAppend(&text, text.ends_with('[') ? "" : ", ", YamlQuote(each));
+    text += "]\n";
   }
   if (!defaults.empty()) text += "defaults:\n";
   for (const auto& [name, value] : defaults)
@@ -283,6 +306,18 @@ absl::Status Settings::Check(const Arguments& arguments) {
   }
   timeout_ms_ = *timeout;
   return absl::OkStatus();
+}
+
+bool Settings::IsLocal() const { return server().empty() || server().starts_with("unix:"); }
+
+std::vector<std::string> Settings::EnvPass() const {
+  std::vector<std::string> names;
+  for (const auto& [context, passed] : file_.env_pass) {
+    const auto found = file_.contexts.find(context);
+    if (found == file_.contexts.end() || found->second != server()) continue;
+    names.insert(names.end(), passed.begin(), passed.end());
+  }
+  return names;
 }
 
 std::string Settings::Get(std::string_view name) const {

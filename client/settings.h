@@ -3,7 +3,7 @@
 //
 // $XDG_CONFIG_HOME/muster/config.yaml (or ~/.config/muster, or JOBCTL_CONFIG):
 //   current: lab
-//   contexts: {lab: {server: "head:7700"}}
+//   contexts: {lab: {server: "head:7700", env_pass: [HTTPS_PROXY, "WANDB_*"]}}
 //   defaults: {output: wide, color: auto}
 #pragma once
 
@@ -33,6 +33,8 @@ struct ConfigFile {
   std::string path;
   std::string current;                          // empty: private
   std::map<std::string, std::string> contexts;  // name -> HOST:PORT
+  // name of a context -> more variables that jobs sent to it get: names, or NAME*
+  std::map<std::string, std::vector<std::string>> env_pass;
   std::map<std::string, std::string> defaults;
 
   static absl::StatusOr<ConfigFile> Read();
@@ -47,6 +49,10 @@ class Settings {
   const std::vector<Setting>& all() const { return all_; }
   // Empty: the private coordinator of this user.
   std::string server() const { return Get("server"); }
+  // Whether it runs on this machine: a private one, or one that is reached by its socket.
+  bool IsLocal() const;
+  // Of the context whose server that is.
+  std::vector<std::string> EnvPass() const;
   int64_t timeout_ms() const { return timeout_ms_; }
   const ConfigFile& file() const { return file_; }
 

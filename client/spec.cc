@@ -377,6 +377,14 @@ absl::StatusOr<JobFile> LoadFile(Session& session, const Arguments& arguments, v
   return ParseJobFile(name, content, arguments.All("set"), spec);
 }
 
+// A flag overrides the file.
+EnvironmentSent SentWith(const Arguments& arguments, const JobFile& file, const Session& session) {
+  if (arguments.Has("clean-env")) return EnvironmentSent::kLeast;
+  if (arguments.Has("env-from")) return EnvironmentSent::kAll;
+  if (file.clean_env) return EnvironmentSent::kLeast;
+  return file.env_from_shell ? EnvironmentSent::kAll : UsualOf(session);
+}
+
 absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, bool asks_context) {
   Submission result;
   v1::JobSpec& spec = result.spec;
@@ -392,7 +400,7 @@ absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, b
   uint32_t device_total = file.device_total;
   // An image is another system: of this one's environment it gets what is named for the job.
   if (!from_file.has_container() && !arguments.Has("image"))
-    AddEnvironment(file.clean_env || arguments.Has("clean-env"), session, &spec);
+    AddEnvironment(SentWith(arguments, file, session), session, &spec);
   spec.MergeFrom(from_file);
   if (arguments.has_rest() && !is_script) RETURN_IF_ERROR(ApplyCommand(session, arguments, &spec));
   RETURN_IF_ERROR(ApplyShapeFlags(session, arguments, &spec, &device_total));

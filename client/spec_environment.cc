@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
+#include <iterator>
 
 #include "client/errors.h"
 #include "client/session.h"
@@ -17,6 +18,7 @@ extern char** environ;
 
 namespace muster::client {
 
+using common::StrAppend;
 using common::StrCat;
 
 std::string Variable(std::string_view name) {
@@ -37,31 +39,81 @@ std::string WorkingDirectory() {
   return getcwd(path, sizeof(path)) == nullptr ? "" : path;
 }
 
-// The whole environment, or the few variables that programs need.
-void AddEnvironment(bool clean, Session& session, v1::JobSpec* spec) {
-  constexpr std::string_view kAlways[] = {"PATH",  "HOME", "USER", "LOGNAME",
-                                          "SHELL", "LANG", "TZ",   "TMPDIR"};
+namespace {
+
+constexpr std::string_view kLeast[] = {"PATH",  "HOME", "USER", "LOGNAME",
+                                       "SHELL", "LANG", "TZ",   "TMPDIR"};
+constexpr std::string_view kUsual[] = {
+    "ASCEND_*", "CONDA_*", "CUDA_*",   "GLOO_*",         "HCCL_*",          "HF_HOME",
+    "LC_*",     "MKL_*",   "MUSTER_*", "NCCL_*",         "LD_LIBRARY_PATH", "OMP_*",
+    "PYTHON*",  "TERM",    "TORCH*",   "TRANSFORMERS_*", "VIRTUAL_ENV"};
+
+// By its name, or by "NAME*", which takes no name that looks like a secret.
+bool IsNamed(std::string_view name, std::string_view pattern) {
+  if (!pattern.ends_with('*')) return name == pattern;
+  return name.starts_with(pattern.substr(0, pattern.size() - 1)) && !common::LooksSecret(name);
+}
+
+template <typename List>
+bool IsAmong(std::string_view name, const List& patterns) {
+  return std::any_of(std::begin(patterns), std::end(patterns),
+                     [&](std::string_view pattern) { return IsNamed(name, pattern); });
+}
+
+// Functions exported by bash have control characters in their values; they are still valid UTF-8.
+bool CanBeSent(std::string_view name, std::string value) {
+  std::replace_if(
+      value.begin(), value.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+  return common::IsCleanUtf8(name) && common::IsUtf8Text(value);
+}
+
+void NoteLeftOut(Session& session, const std::vector<std::string>& names) {
+  constexpr size_t kShown = 5;
+  if (names.empty()) return;
+  std::vector<std::string> secrets;
+  std::copy_if(names.begin(), names.end(), std::back_inserter(secrets), common::LooksSecret);
+  std::sort(secrets.begin(), secrets.end());
+  std::string text = StrCat("note: of this shell ", common::Counted(names.size(), "variable"),
+                            names.size() == 1 ? " was" : " were", " not sent");
+  for (size_t i = 0; i < std::min(secrets.size(), kShown); ++i)
+    StrAppend(&text, i == 0 ? ", among them " : ", ", common::Printable(secrets[i]));
+  if (secrets.size() > kShown) StrAppend(&text, " and ", secrets.size() - kShown, " more");
+  if (!secrets.empty())
+    text += secrets.size() == 1 ? ", which looks like a secret" : ", which look like secrets";
+  session.Note(StrCat(text, "; -e NAME sends one, --env-from shell all"));
+}
+
+}  // namespace
+
+EnvironmentSent UsualOf(const Session& session) {
+  return session.settings().IsLocal() ? EnvironmentSent::kAll : EnvironmentSent::kUsual;
+}
+
+void AddEnvironment(EnvironmentSent sent, Session& session, v1::JobSpec* spec) {
+  const std::vector<std::string> passed = session.settings().EnvPass();
   std::string skipped;
+  std::vector<std::string> left_out;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const size_t equals = text.find('=');
     if (equals == 0 || equals == std::string_view::npos) continue;
     const std::string name(text.substr(0, equals));
-    const std::string value(text.substr(equals + 1));
-    if (clean && std::find(std::begin(kAlways), std::end(kAlways), name) == std::end(kAlways))
+    const bool is_usual =
+        IsAmong(name, kLeast) ||
+        (sent == EnvironmentSent::kUsual && (IsAmong(name, kUsual) || IsAmong(name, passed)));
+    if (sent != EnvironmentSent::kAll && !is_usual) {
+      left_out.push_back(name);
       continue;
-    // Functions exported by bash have control characters in their values; they are still valid
-    // UTF-8.
-    std::string flat = value;
-    std::replace_if(
-        flat.begin(), flat.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
-    if (!common::IsCleanUtf8(name) || !common::IsUtf8Text(flat)) {
-      common::StrAppend(&skipped, skipped.empty() ? "" : ", ", common::Printable(name));
+    }
+    const std::string value(text.substr(equals + 1));
+    if (!CanBeSent(name, value)) {
+      StrAppend(&skipped, skipped.empty() ? "" : ", ", common::Printable(name));
       continue;
     }
     spec->mutable_env()->insert({name, value});
   }
   if (!skipped.empty()) session.Note(StrCat("not sent because they are not UTF-8: ", skipped));
+  if (sent == EnvironmentSent::kUsual) NoteLeftOut(session, left_out);
 }
 
 absl::Status AddVariables(const std::vector<std::string>& settings, v1::JobSpec* spec) {

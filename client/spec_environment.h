@@ -19,9 +19,15 @@ class Session;
 std::string Variable(std::string_view name);
 // $PWD if it is this directory: it keeps the name that people know.
 std::string WorkingDirectory();
-// The whole environment, or (`clean`) the few variables that programs need. What cannot be sent is
-// listed on stderr.
-void AddEnvironment(bool clean, Session& session, v1::JobSpec* spec);
+enum class EnvironmentSent {
+  kAll,
+  kUsual,  // what programs and training need, and what the context's env_pass names
+  kLeast,  // PATH, HOME and the like
+};
+// On this machine all of it, unless the person says which: to another host no token goes by chance.
+EnvironmentSent UsualOf(const Session& session);
+// What cannot be sent is listed on stderr, and what kUsual leaves out is counted there.
+void AddEnvironment(EnvironmentSent sent, Session& session, v1::JobSpec* spec);
 // The values of -e NAME=VALUE; NAME alone takes the value from the current environment. Errors:
 // JC1004.
 absl::Status AddVariables(const std::vector<std::string>& settings, v1::JobSpec* spec);

@@ -330,7 +330,8 @@ constexpr ErrorCode kCodes[] = {
      "`jobctl nodes drain NODE`, or stop its worker first."},
     {"JC1404", "node name taken", "Another worker with this name is connected.",
      "Start this one with another --name and --state-dir, or stop the other."},
-    {"JC1405", "too many nodes", "The coordinator is at its limit of nodes.",
+    {"JC1405", "too many nodes",
+     "The coordinator is at its limit of nodes, or of what all nodes report of themselves.",
      "Run `jobctl nodes rm NODE` for nodes that are gone for good, or use a second coordinator."},
     {"JC1407", "bad node name",
      "A node's name is 1 to 100 bytes of UTF-8 without control characters.",
@@ -358,10 +359,11 @@ constexpr ErrorCode kCodes[] = {
      "worker finds.",
      "Make the account on the node, or give the owner another one: `jobctl user set USER --account "
      "NAME`; or start that worker with --run-as ACCOUNT (docs/security.md)."},
-    {"JC1415", "ranks may not be root",
-     "The account that the ranks would run as is uid 0 on that node.",
-     "Give the job's owner another account: `jobctl user set USER --account NAME`; or start that "
-     "worker with --allow-root."},
+    {"JC1415", "ranks may not be root, nor a service",
+     "The account that the ranks would run as is uid 0 on that node, or below UID_MIN of its "
+     "/etc/login.defs, as accounts of services are.",
+     "Give the job's owner another account: `jobctl user set USER --account NAME`; or, for root, "
+     "start that worker with --allow-root."},
     {"JC1501", "no such checkpoint", "The job has no committed checkpoint of this step.",
      "`jobctl ckpt ls JOB`."},
     {"JC1502", "checkpoint is damaged",

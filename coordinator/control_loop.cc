@@ -18,6 +18,21 @@ namespace muster::coordinator {
 
 using common::Now;
 
+namespace {
+
+// Whose turn the request waits for.
+std::string CallerOf(const Input& input) {
+  const std::string* caller = std::visit(
+      [](const auto& request) -> const std::string* {
+        if constexpr (requires { request.caller.principal; }) return &request.caller.principal;
+        return nullptr;
+      },
+      input);
+  return caller == nullptr || caller->empty() ? "the coordinator" : *caller;
+}
+
+}  // namespace
+
 ControlLoop::ControlLoop(Journal& journal, const common::Clock& clock, Settings settings)
     : journal_(journal), clock_(clock) {
   state_.settings = settings;
@@ -91,23 +106,34 @@ absl::Status ControlLoop::MaySubmit() const {
 
 absl::Status ControlLoop::Submit(Input input, Done done) {
   if (std::holds_alternative<SubmitInput>(input)) RETURN_IF_ERROR(MaySubmit());
-  Entry entry{.what = std::move(input), .done = std::move(done), .is_request = true};
+  const std::string caller = CallerOf(input);
+  Entry entry{.what = std::move(input), .done = std::move(done)};
   {
     std::lock_guard lock(mutex_);
-    if (queued_requests_ >= kQueuedRequestsMax ||
-        journal_.PendingBytes() > kPendingJournalBytesMax) {
-      return common::MakeProblem(
-          absl::StatusCode::kResourceExhausted,
-          {.code = "JC1308",
-           .what = common::StrCat("the coordinator is overloaded: ", queued_requests_,
-                                  " requests are queued (the limit is ", kQueuedRequestsMax, ")"),
-           .fix = "try again in a moment"});
-    }
-    ++queued_requests_;
-    queue_.push_back(std::move(entry));
+    RETURN_IF_ERROR(MayQueue(caller));
+    queued_requests_.Take(caller);
+    queue_.Push(caller, std::move(entry));
   }
   wake_.notify_one();
   return absl::OkStatus();
+}
+
+absl::Status ControlLoop::MayQueue(const std::string& caller) const {
+  const auto refused = [](std::string what) {
+    return common::MakeProblem(
+        absl::StatusCode::kResourceExhausted,
+        {.code = "JC1308", .what = std::move(what), .fix = "try again in a moment"});
+  };
+  const FairShare::Verdict verdict = queued_requests_.Ask(caller);
+  if (verdict == FairShare::Verdict::kOverShare) {
+    return refused(common::StrCat(queued_requests_.Of(caller), " requests of ", caller,
+                                  " are queued, which is its share (of ", kQueuedRequests.most,
+                                  " for all callers)"));
+  }
+  if (verdict == FairShare::Verdict::kRoom && journal_.PendingBytes() <= kPendingJournalBytesMax)
+    return absl::OkStatus();
+  return refused(common::StrCat("the coordinator is overloaded: ", queued_requests_.taken(),
+                                " requests are queued (the limit is ", kQueuedRequests.most, ")"));
 }
 
 void ControlLoop::Say(Input input, std::function<void()> taken) {
@@ -145,7 +171,7 @@ void ControlLoop::RewriteRow(Rewrite rewrite) {
 void ControlLoop::Push(Entry entry) {
   {
     std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(entry));
+    queue_.Push({}, std::move(entry));
   }
   wake_.notify_one();
 }
@@ -221,9 +247,9 @@ bool ControlLoop::TakeEntries(std::vector<Entry>& entries) {
   }
   if (stopping_ && queue_.empty()) return false;
   while (!queue_.empty() && entries.size() < kInputsPerTurn) {
-    if (queue_.front().is_request) --queued_requests_;
-    entries.push_back(std::move(queue_.front()));
-    queue_.pop_front();
+    auto next = *queue_.Take();
+    if (!next.owner.empty()) queued_requests_.Release(next.owner);
+    entries.push_back(std::move(next.item));
   }
   return true;
 }

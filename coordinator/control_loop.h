@@ -26,7 +26,9 @@
 #include "coordinator/core/input.h"
 #include "coordinator/core/state.h"
 #include "coordinator/core/turn.h"
+#include "coordinator/fair_share.h"
 #include "coordinator/stores/journal.h"
+#include "coordinator/turn_queue.h"
 #include "coordinator/watch_hub.h"
 
 namespace muster::coordinator {
@@ -62,7 +64,8 @@ struct LoopCallbacks {
 class ControlLoop {
  public:
   static constexpr size_t kInputsPerTurn = 256;
-  static constexpr size_t kQueuedRequestsMax = 16'384;  // clients' requests; more are refused
+  static constexpr FairShare::Limits kQueuedRequests{
+      .most = 16'384, .of_one = 4'096};  // of clients, of one caller; more are refused
   static constexpr size_t kPendingJournalBytesMax = 64 << 20;  // beyond it new requests are refused
   static constexpr uint64_t kEventsPerSnapshot = 10'000;
 
@@ -80,7 +83,8 @@ class ControlLoop {
   // Waits until everything taken is durable, writes a snapshot, ends the thread.
   void Stop();
 
-  // A client's request. RESOURCE_EXHAUSTED at once if the queue or the disk is full.
+  // A client's request: callers take turns. RESOURCE_EXHAUSTED at once if the disk or the queue is
+  // full, or the caller has its share of it.
   absl::Status Submit(Input input, Done done);
   // A fact that may not be refused: from a worker (whose stream sends one at a time) or from the
   // coordinator itself. `taken` runs once the loop has taken it (not once it is durable).
@@ -120,7 +124,6 @@ class ControlLoop {
     std::function<void()> taken;
     std::optional<Registrant> registrant;
     Refused refused;
-    bool is_request = false;
   };
   struct Release {
     uint64_t turn = 0;
@@ -152,6 +155,8 @@ class ControlLoop {
   void ReleaseDurable();
   void RefuseWhatIsStuck();
   void Push(Entry entry);
+  // With the lock held: whether another request of the caller has room.
+  absl::Status MayQueue(const std::string& caller) const;
 
   // Set once.
   Journal& journal_;
@@ -176,8 +181,8 @@ class ControlLoop {
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
-  std::deque<Entry> queue_;
-  size_t queued_requests_ = 0;
+  TurnQueue<Entry> queue_;  // requests by their callers
+  FairShare queued_requests_{kQueuedRequests};
   uint64_t durable_turn_ = 0;
   absl::Status why_stuck_;
   uint64_t stuck_tries_ = 0;  // commits that failed since it is stuck

@@ -12,6 +12,7 @@
 
 #include "common/log.h"
 #include "common/private_directory.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/assessor.h"
@@ -181,6 +182,12 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   rules.job_outputs_bytes_max = config.job_outputs.Of(stores.disk_bytes);
   loop = std::make_unique<ControlLoop>(*stores.journal, clock, rules);
   RETURN_IF_ERROR(loop->Recover());
+  stores.stream_failures->OnFirst([this](const StreamFailures::Failure& failure) {
+    StreamFailedInput input{.job = failure.job, .attempt = failure.attempt};
+    common::CopyDetail(common::MakeProblem(absl::StatusCode::kUnavailable, failure.problem),
+                       &input.error);
+    loop->Say(std::move(input));
+  });
   curves = std::make_unique<CurveShelf>(*stores.metrics);
   assessor = std::make_unique<Assessor>(*stores.metrics, *stores.samples, config.findings_floor_ms);
   notifier = std::make_unique<Notifier>(
@@ -229,6 +236,7 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .directory = *directory,
                           .audit = *audit,
                           .execs = execs,
+                          .stream_failures = *stores.stream_failures,
                           .cluster = cluster.get(),
                           .code_quota_bytes = config.code_quota.Of(stores.disk_bytes),
                           .epoch = stores.journal->Epoch(),

@@ -33,11 +33,13 @@ absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& sha
   Stores stores;
   stores.disk_bytes = DiskBytes(config.data_dir);
   stores.gate = std::make_unique<DiskGate>();
+  stores.stream_failures = std::make_unique<StreamFailures>();
   stores.logs = std::make_unique<LocalLogStore>(
-      paths, DiskUse{shares.log_streams, config.job_logs.Of(stores.disk_bytes), stores.gate.get()});
+      paths, DiskUse{shares.log_streams, config.job_logs.Of(stores.disk_bytes), stores.gate.get(),
+                     stores.stream_failures.get()});
   stores.metrics = std::make_unique<LocalMetricStore>(
-      paths,
-      DiskUse{shares.metric_segments, config.job_metrics.Of(stores.disk_bytes), stores.gate.get()});
+      paths, DiskUse{shares.metric_segments, config.job_metrics.Of(stores.disk_bytes),
+                     stores.gate.get(), stores.stream_failures.get()});
   stores.samples = std::make_unique<LocalSampleStore>(paths);
   ASSIGN_OR_RETURN(stores.blobs, LocalBlobStore::Open(paths, stores.gate.get()));
   const auto turns = std::make_shared<WriteTurns>();

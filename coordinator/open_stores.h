@@ -20,6 +20,7 @@
 #include "coordinator/stores/log_store.h"
 #include "coordinator/stores/metric_store.h"
 #include "coordinator/stores/sample_store.h"
+#include "coordinator/stores/stream_failures.h"
 
 namespace muster::coordinator {
 
@@ -27,6 +28,7 @@ namespace muster::coordinator {
 struct Stores {
   uint64_t disk_bytes = 0;  // of the data directory's disk, at the start
   std::unique_ptr<DiskGate> gate;
+  std::unique_ptr<StreamFailures> stream_failures;
   std::unique_ptr<LogStore> logs;
   std::unique_ptr<MetricStore> metrics;
   std::unique_ptr<SampleStore> samples;

@@ -53,28 +53,8 @@ void WorkPool::TakeDue() {
   while (!delayed_.empty() && delayed_.top().due <= now) {
     Item item = delayed_.top();
     delayed_.pop();
-    Line& line = lines_[item.owner];
-    if (line.work.empty()) turns_.push_back(item.owner);
-    line.work.push_back(std::move(item.work));
+    due_.Push(item.owner, std::move(item.work));
   }
-}
-
-std::optional<std::string> WorkPool::Next() {
-  const auto may = [&](const std::string& owner) {
-    return owner.empty() || lines_.at(owner).running < of_one_;
-  };
-  auto turn = std::find(turns_.begin(), turns_.end(), std::string());
-  if (was_own_ || turn == turns_.end()) {
-    const auto other = std::find_if(turns_.begin(), turns_.end(), [&](const std::string& owner) {
-      return !owner.empty() && may(owner);
-    });
-    if (other != turns_.end()) turn = other;
-  }
-  if (turn == turns_.end()) return std::nullopt;
-  std::string owner = std::move(*turn);
-  turns_.erase(turn);
-  was_own_ = owner.empty();
-  return owner;
 }
 
 void WorkPool::Run(int niceness) {
@@ -82,8 +62,11 @@ void WorkPool::Run(int niceness) {
   std::unique_lock lock(mutex_);
   while (true) {
     TakeDue();
-    const std::optional<std::string> owner = Next();
-    if (!owner.has_value()) {
+    auto next = due_.Take([this](const std::string& owner) {
+      const auto running = running_.find(owner);
+      return running == running_.end() || running->second < of_one_;
+    });
+    if (!next.has_value()) {
       // Delayed work is dropped; what waits for another thread's end is begun by that thread.
       if (stopping_) return;
       if (delayed_.empty()) {
@@ -94,18 +77,14 @@ void WorkPool::Run(int niceness) {
       }
       continue;
     }
-    Line& line = lines_.at(*owner);
-    std::function<void()> work = std::move(line.work.front());
-    line.work.pop_front();
-    if (!line.work.empty()) turns_.push_back(*owner);
-    ++line.running;
+    ++running_[next->owner];
     lock.unlock();
-    work();
-    work = nullptr;
+    next->item();
+    next->item = nullptr;
     lock.lock();
-    if (--line.running == 0 && line.work.empty()) lines_.erase(*owner);
+    if (--running_.at(next->owner) == 0) running_.erase(next->owner);
     // This owner may have a turn again, and this thread may take another's.
-    if (!turns_.empty()) wake_.notify_one();
+    if (!due_.empty()) wake_.notify_one();
   }
 }
 

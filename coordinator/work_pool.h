@@ -8,15 +8,15 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <queue>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "coordinator/turn_queue.h"
 
 namespace muster::coordinator {
 
@@ -49,24 +49,16 @@ class WorkPool {
       return due != other.due ? due > other.due : number > other.number;
     }
   };
-  // Work that is due.
-  struct Line {
-    std::deque<std::function<void()>> work;
-    int running = 0;
-  };
   void Run(int niceness);
-  // With the lock held: what is due joins its owner's line.
+  // With the lock held: what is due waits for its owner's turn.
   void TakeDue();
-  // With the lock held: the line whose turn it is; empty: nothing may begin.
-  std::optional<std::string> Next();
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
   std::priority_queue<Item> delayed_;
   uint64_t next_number_ = 0;
-  std::map<std::string, Line> lines_;  // by owner; without work and without a thread: none
-  std::deque<std::string> turns_;      // owners with work, in the order of their turns
-  bool was_own_ = false;               // the daemon's own work had the last turn
+  TurnQueue<std::function<void()>> due_;
+  std::map<std::string, int> running_;  // threads, by owner; none: absent
   bool stopping_ = false;
   const int of_one_;  // threads
   std::vector<std::thread> threads_;

@@ -140,8 +140,8 @@ function showConnection(state) {
 
 async function readAlarm() {
   try {
-    const { alarm: ofNodes = "", diskWarning = "" } = await call("ListNodes", {});
-    alarm.textContent = printable(`${ofNodes} ${diskWarning}`).trim();
+    const said = await call("ListNodes", {});
+    alarm.textContent = printable([said.alarm, said.diskWarning, ...(said.warnings ?? []).map(({ what }) => what)].join(" ").trim());
     alarm.hidden = !alarm.textContent;
   } catch {
     // The next change or connection asks again.

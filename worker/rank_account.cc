@@ -85,6 +85,21 @@ RankAccount Powerless() {
   return account;
 }
 
+// The least uid of people on this node; below it are the accounts of services.
+uint32_t FirstPersonsUid() {
+  constexpr uint32_t kUsual = 1'000;
+  constexpr size_t kBytesMax = 256 << 10;
+  const absl::StatusOr<std::string> settings = common::ReadFileOrPipe("/etc/login.defs", kBytesMax);
+  if (!settings.ok()) return kUsual;
+  for (const absl::string_view line : absl::StrSplit(*settings, '\n')) {
+    const std::vector<absl::string_view> words =
+        absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+    uint32_t uid = 0;
+    if (words.size() == 2 && words[0] == "UID_MIN" && absl::SimpleAtoi(words[1], &uid)) return uid;
+  }
+  return kUsual;
+}
+
 }  // namespace
 
 absl::StatusOr<RankAccount> FindAccount(const AccountName& wanted) {
@@ -137,6 +152,18 @@ absl::StatusOr<RankAccount> AccountFor(const RunAs& run_as, std::string_view nod
                                 ", which is root's: refused"),
          .fix = "give the job's owner another account (jobctl user set USER --account NAME), or "
                 "start that worker with --allow-root"});
+  }
+  // An account that the node's operator names, for all jobs, may be a service's.
+  const uint32_t first = run_as.kind == RunAs::Kind::kOwner ? FirstPersonsUid() : 0;
+  if (found->ids.uid != 0 && found->ids.uid < first) {
+    return common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1415",
+         .what = common::StrCat("node ", node, ": ranks are to run as account ", name->Text(),
+                                ", uid ", found->ids.uid, ", which is a service's: refused"),
+         .why =
+             common::StrCat("people's accounts begin at ", first, " (UID_MIN in /etc/login.defs)"),
+         .fix = "give the job's owner another account: jobctl user set USER --account NAME"});
   }
   return found;
 }

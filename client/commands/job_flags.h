@@ -5,6 +5,9 @@
 
 namespace muster::client {
 
+inline constexpr Flag kEnvFromFlag = {
+    "env-from", 0, "shell",
+    "send all of the current environment, also to a coordinator on another host", "shell"};
 inline constexpr Flag kSyncFlag = {
     "sync", 0, "=DIR",
     "send a directory with the job (default: the working directory) and start the ranks in it; "

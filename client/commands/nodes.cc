@@ -11,6 +11,7 @@
 #include "client/record_text.h"
 #include "client/session.h"
 #include "common/device_kinds.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -85,6 +86,9 @@ absl::StatusOr<int> ListNodes(Session& session, const Arguments& arguments) {
     if (text.empty()) continue;
     session.Note(StrCat("! ", common::Printable(text)));
   }
+  for (const v1::ErrorDetail& each : response.warnings())
+    session.Note(StrCat("! ", common::Printable(Sentence(common::StatusOf(
+                                  absl::StatusCode::kUnavailable, each.what(), each)))));
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   if (none && session.terminal().out_is_tty) {
     session.Note(

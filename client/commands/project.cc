@@ -17,11 +17,13 @@ using common::StrCat;
 
 constexpr Flag kProjectCreateFlags[] = {
     {"description", 0, "TEXT", "what it is for"},
-    {"member", 0, "USER", "who may submit to it (repeatable); none: every user"},
+    {"member", 0, "USER", "who may submit to it (repeatable); none: nobody yet"},
+    {"open", 0, "", "every user may submit to it; it has no members"},
 };
 
 std::string Members(const v1::Project& project) {
-  return project.members().empty() ? "every user" : absl::StrJoin(project.members(), ", ");
+  if (!project.members().empty()) return absl::StrJoin(project.members(), ", ");
+  return project.closed() ? "nobody yet" : "every user";
 }
 
 absl::StatusOr<int> ListProjects(Session& session, const Arguments& arguments) {
@@ -65,6 +67,7 @@ absl::StatusOr<int> CreateProject(Session& session, const Arguments& arguments) 
   request.set_name(arguments.words()[0]);
   if (arguments.Has("description")) request.set_description(arguments.Get("description"));
   for (const std::string& member : arguments.All("member")) request.add_add_members(member);
+  if (arguments.Has("open")) request.set_open(true);
   return SendProject(session, request);
 }
 
@@ -111,7 +114,9 @@ const Command kProjectCreateCommand = {
     .least = 1,
     .most = 1,
     .flags = kProjectCreateFlags,
-    .examples = "jobctl project create vision --member alice\tonly alice submits to it",
+    .examples =
+        "jobctl project create vision --member alice\tonly alice submits to it\n"
+        "jobctl project create shared --open\tevery user does",
     .run = CreateProject};
 const Command kProjectAddCommand = {
     .name = "project add",
@@ -120,9 +125,7 @@ const Command kProjectAddCommand = {
     .least = 2,
     .most = -1,
     .examples = "jobctl project add vision bob\tand the members that it has",
-    .notes =
-        "A project without members is open to every user; the first member closes it to\n"
-        "the others.",
+    .notes = "The first member of a project that is open to every user closes it to others.",
     .run = AddMembers};
 const Command kProjectRemoveCommand = {
     .name = "project remove",

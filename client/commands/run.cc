@@ -47,6 +47,7 @@ constexpr Flag kRunFlags[] = {
     kSetupFlag,
     kOutputsFlag,
     kImageFlag,
+    kEnvFromFlag,
     {"clean-env", 0, "",
      "do not send the current environment, only PATH, HOME and the like, and -e"},
     {"accelerate-config", 0, "FILE",

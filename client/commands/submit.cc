@@ -53,6 +53,7 @@ constexpr Flag kSubmitFlags[] = {
     kSetupFlag,
     kOutputsFlag,
     kImageFlag,
+    kEnvFromFlag,
     {"clean-env", 0, "", "do not send the current environment"},
     {"accelerate-config", 0, "FILE",
      "take shape and settings from accelerate's default_config.yaml"},

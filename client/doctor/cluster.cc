@@ -5,8 +5,10 @@
 #include <map>
 #include <utility>
 
+#include "client/errors.h"
 #include "client/record_text.h"
 #include "common/device_kinds.h"
+#include "common/problem.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
@@ -125,6 +127,12 @@ std::vector<NodeVerdict> JudgeCluster(const v1::GetServerResponse& server,
     verdicts.push_back({"cluster", {Grade::kBroken, nodes.alarm(), "jobctl nodes ls"}});
   }
   JudgeCoordinatorDisk(server, &verdicts);
+  for (const v1::ErrorDetail& each : nodes.warnings())
+    verdicts.push_back(
+        {"cluster",
+         {Grade::kWarning,
+          Sentence(common::StatusOf(absl::StatusCode::kUnavailable, each.what(), each)),
+          each.fix()}});
   if (nodes.nodes().empty()) {
     verdicts.push_back({"cluster",
                         {Grade::kBroken, "no node is registered",

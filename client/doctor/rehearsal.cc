@@ -81,7 +81,7 @@ absl::StatusOr<v1::SubmitRequest> TwoRanks(Session& session) {
   if (length <= 0) return common::ErrnoStatus("cannot read /proc/self/exe");
   v1::SubmitRequest request;
   v1::JobSpec& spec = *request.mutable_spec();
-  AddEnvironment(true, session, &spec);
+  AddEnvironment(EnvironmentSent::kLeast, session, &spec);
   spec.set_name("doctor");
   spec.add_command(std::string(self, static_cast<size_t>(length)));
   spec.add_command("__all_reduce");

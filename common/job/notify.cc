@@ -73,4 +73,14 @@ absl::Status CheckNotify(const v1::JobSpec& spec) {
   return absl::OkStatus();
 }
 
+void HideWebhooks(v1::JobSpec& spec) {
+  for (v1::Notify& notify : *spec.mutable_notify()) {
+    if (notify.webhook().empty()) continue;
+    const absl::StatusOr<common::HttpUrl> url = common::ParseHttpUrl(notify.webhook());
+    if (url.ok() && url->target == "/") continue;
+    const char* const scheme = url.ok() && url->is_https ? "https://" : "http://";
+    notify.set_webhook(url.ok() ? StrCat(scheme, url->Authority(), "/(hidden)") : "(hidden)");
+  }
+}
+
 }  // namespace muster::job

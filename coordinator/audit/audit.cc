@@ -1,9 +1,11 @@
 #include "coordinator/audit/audit.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "common/audit_chain.h"
@@ -241,8 +243,33 @@ void Audit::KeepRoom() {
     room_until_ = size_ + kRoomBytes;
 }
 
+bool Audit::IsTouched() const {
+  struct stat own {
+  }, there{};
+  if (!file_.valid() || fstat(file_.get(), &own) != 0) return false;
+  if (lstat(path_.c_str(), &there) != 0) return errno == ENOENT;
+  return own.st_dev != there.st_dev || own.st_ino != there.st_ino ||
+         static_cast<uint64_t>(own.st_size) != size_;
+}
+
+absl::Status Audit::LeaveTouched(std::vector<Item>& batch) {
+  common::Problem touched{
+      .code = "JC1337",
+      .what = StrCat("the audit's file ", path_, " was removed, replaced or changed"),
+      .fix = "jobctl audit --verify, with a head that was kept elsewhere"};
+  RETURN_IF_ERROR(OpenNext(last_.number() + 1));
+  common::LogError(StrCat(common::Readable(touched), "; the audit goes on in ", path_));
+  v1::AuditEntry entry;
+  entry.set_who("coordinator");
+  entry.set_what("audit");
+  entry.set_result(std::move(touched.what));
+  batch.insert(batch.begin(), {std::move(entry), nullptr, nullptr});
+  return absl::OkStatus();
+}
+
 absl::Status Audit::Write(std::vector<Item>& batch) {
   RETURN_IF_ERROR(CutRest());
+  if (IsTouched()) RETURN_IF_ERROR(LeaveTouched(batch));
   if (!file_.valid() || size_ >= kAuditFileBytes) {
     RETURN_IF_ERROR(OpenNext(last_.number() + 1));
   }

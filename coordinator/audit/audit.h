@@ -78,6 +78,11 @@ class Audit {
   // False: stop.
   bool Next(std::vector<Item>& batch);
   absl::Status Write(std::vector<Item>& batch);
+  // Whether somebody has removed, replaced or changed the newest file: what is written into that now,
+  // nobody finds.
+  bool IsTouched() const;
+  // Goes on in a new file, and says so in an entry and in the log.
+  absl::Status LeaveTouched(std::vector<Item>& batch);
   absl::Status OpenNext(uint64_t first);
   // Cuts what a write that failed has left behind the last entry.
   absl::Status CutRest();

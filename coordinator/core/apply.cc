@@ -124,6 +124,11 @@ void ApplyRankExited(ClusterState& state, const v1::Event& event) {
   if (exited.first_failure()) *NewestAttempt(job).mutable_culprit() = exited.exit();
 }
 
+void ApplyCheckpointFailed(v1::NodePart& part, const v1::CheckpointFailed& failed) {
+  part.set_checkpoint_error(failed.why());
+  part.set_checkpoint_errors(part.checkpoint_errors() + 1);
+}
+
 // A later exit may be caused by this signal.
 void ApplySignalSent(ClusterState& state, const v1::Event& event) {
   v1::JobRecord& job = JobOf(state, event);
@@ -449,7 +454,7 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
                        [](v1::Checkpoint& known) { known.set_flagged_corrupt(true); });
       break;
     case v1::Event::kCheckpointFailed:
-      PartOf(JobOf(state, event), event).set_checkpoint_error(event.checkpoint_failed().why());
+      ApplyCheckpointFailed(PartOf(JobOf(state, event), event), event.checkpoint_failed());
       break;
     case v1::Event::kNodeRegistered:
       ApplyNodeRegistered(state, event, now);
@@ -486,6 +491,7 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
       break;
     case v1::Event::kPartSilence:
     case v1::Event::kNotified:
+    case v1::Event::kStreamFailed:
       break;  // facts for the history; nothing in the state depends on them
     case v1::Event::WHAT_NOT_SET:
       break;  // of a newer version; the replay refuses those that may not be skipped

@@ -275,6 +275,18 @@ Decision DecideOn(const ClusterState& state, const DiskSpaceInput& input, Now no
   return decision;
 }
 
+Decision DecideOn(const ClusterState& state, const StreamFailedInput& input, Now now) {
+  Decision decision;
+  if (!state.jobs.contains(input.job)) return decision;
+  v1::Event& event = decision.facts.emplace_back();
+  event.set_job(input.job);
+  event.set_attempt(input.attempt);
+  event.set_at_ms(now.wall_ms);
+  event.set_skippable(true);
+  *event.mutable_stream_failed()->mutable_error() = input.error;
+  return decision;
+}
+
 }  // namespace
 
 void SetStatus(const absl::Status& status, v1::BulkResult* result) {

@@ -168,7 +168,7 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
   }
   const std::string checkpoint_error =
       common::Printable(status.checkpoint_error().substr(0, kCheckpointErrorBytesMax));
-  if (!checkpoint_error.empty() && checkpoint_error != part->checkpoint_error()) {
+  if (!checkpoint_error.empty() && IsNewCheckpointError(*part, checkpoint_error)) {
     v1::Event event = PartEvent(job, *attempt, node, now);
     event.set_skippable(true);
     event.mutable_checkpoint_failed()->set_why(checkpoint_error);

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "muster/v1/error.pb.h"
 #include "muster/v1/event.pb.h"
 #include "muster/v1/identity.pb.h"
 #include "muster/v1/job.pb.h"
@@ -146,6 +147,13 @@ struct DiskSpaceInput {
   v1::DiskSpace space;
 };
 
+// A file of the job's output or metrics cannot be written.
+struct StreamFailedInput {
+  uint64_t job = 0;
+  uint32_t attempt = 0;
+  v1::ErrorDetail error;
+};
+
 // Time has passed. The loop sends one when NextDeadline is due.
 struct TickInput {};
 
@@ -153,6 +161,6 @@ using Input =
     std::variant<TickInput, SubmitInput, CancelInput, SignalInput, ReleaseInput, RemoveInput,
                  RemoveCheckpointInput, FlagCheckpointInput, DrainInput, DeclareDeadInput,
                  RemoveNodeInput, WorkerRegisteredInput, WorkerSaidInput, WorkerGoneInput,
-                 FindingInput, NotifiedInput, DiskSpaceInput>;
+                 FindingInput, NotifiedInput, DiskSpaceInput, StreamFailedInput>;
 
 }  // namespace muster::coordinator

@@ -53,7 +53,7 @@ void AddPartProblem(const ClusterState& state, const std::string& node,
                                          : absl::StrCat("checkpoint step-", part.step()),
                                      ": ", problem)
                             .substr(0, kPartProblemBytesMax));
-  if (FindPart(attempt, node)->checkpoint_error() == why) return;
+  if (!IsNewCheckpointError(*FindPart(attempt, node), why)) return;
   v1::Event event = PartEvent(job, attempt, node, now);
   event.set_skippable(true);
   event.mutable_checkpoint_failed()->set_why(why);
@@ -70,6 +70,11 @@ bool IsOfLiveAttempt(const ClusterState& state, const PartSender& sender,
 }
 
 }  // namespace
+
+bool IsNewCheckpointError(const v1::NodePart& part, std::string_view why) {
+  constexpr uint32_t kRecordedMax = 100;
+  return part.checkpoint_error() != why && part.checkpoint_errors() < kRecordedMax;
+}
 
 void AddCheckpointPart(const ClusterState& state, const PartSender& sender,
                        const v1::CheckpointPartReady& part, const std::string& problem, Now now,

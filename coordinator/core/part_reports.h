@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "coordinator/core/checkpoint_rules.h"
 #include "coordinator/core/decide.h"
@@ -14,5 +15,9 @@ namespace muster::coordinator {
 void AddCheckpointPart(const ClusterState& state, const PartSender& sender,
                        const v1::CheckpointPartReady& part, const std::string& problem, Now now,
                        Decision& decision);
+
+// Whether what a node says of a checkpoint that it could not take, or that was refused, becomes an
+// event: of a node that says something else each time only the first hundred of an attempt do.
+bool IsNewCheckpointError(const v1::NodePart& part, std::string_view why);
 
 }  // namespace muster::coordinator

@@ -18,6 +18,7 @@ Premise PremiseOf(const v1::Event& event) {
     case v1::Event::kNodeRegistered:
     case v1::Event::kJobRemoved:
     case v1::Event::kDiskSpace:
+    case v1::Event::kStreamFailed:
     case v1::Event::kPartSilence:
     case v1::Event::kNotified:
     case v1::Event::WHAT_NOT_SET:

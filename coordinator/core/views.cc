@@ -124,7 +124,6 @@ std::string DescribeNodeChange(const v1::Event& event) {
   return absl::StrCat(event.node(), " is ", NodeStateName(change.state()), ": ", change.reason());
 }
 
-// "torch 2.11.0+cu130, built for CUDA 13.0; driver 535.104.05, for CUDA up to 12.2"
 std::string DescribeDisk(const v1::DiskSpace& disk) {
   return absl::StrCat(
       "the coordinator's disk ",
@@ -132,6 +131,7 @@ std::string DescribeDisk(const v1::DiskSpace& disk) {
       " of ", common::HumanBytes(disk.total_bytes()), " are free");
 }
 
+// "torch 2.11.0+cu130, built for CUDA 13.0; driver 535.104.05, for CUDA up to 12.2"
 std::string DescribeVersions(const v1::Versions& versions) {
   std::string text = versions.framework();
   if (versions.toolkit() == "cpu") {
@@ -407,6 +407,10 @@ std::string DescribeEvent(const v1::Event& event) {
     }
     case v1::Event::kDiskSpace:
       return DescribeDisk(event.disk_space());
+    case v1::Event::kStreamFailed: {
+      const v1::ErrorDetail& error = event.stream_failed().error();
+      return absl::StrCat(error.what(), error.why().empty() ? "" : ": ", error.why());
+    }
     case v1::Event::kPartSilence:
       return DescribeSilence(event);
     case v1::Event::kPartVersions:

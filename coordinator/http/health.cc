@@ -1,14 +1,14 @@
 #include "coordinator/http/health.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "common/problem.h"
 #include "common/strings.h"
-#include "common/units.h"
 #include "coordinator/http/answers.h"
-#include "coordinator/identity/cluster.h"
 #include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/warnings.h"
 
 namespace muster::coordinator::http {
 namespace {
@@ -29,16 +29,10 @@ void RefuseAfter(Daemon& daemon, std::chrono::milliseconds within, std::string w
   });
 }
 
-// What works still, but needs somebody. Strangers read it: no paths.
 std::string WarningOf(const Daemon& daemon) {
-  if (daemon.cluster == nullptr) return "";
-  const Cluster::CertificateState certificate = daemon.cluster->Certificate();
-  if (certificate.why.ok()) return "";
-  const int64_t left_ms = certificate.not_after_ms - daemon.clock.Read().wall_ms;
-  return StrCat("warning: [", common::CodeOf(certificate.why),
-                "] the coordinator's certificate cannot be renewed and ",
-                left_ms > 0 ? StrCat("ends in ", common::HumanDuration(left_ms)) : "has ended",
-                "\n");
+  const std::optional<common::Problem> certificate = CertificateWarning(daemon);
+  if (!certificate) return "";
+  return StrCat("warning: [", certificate->code, "] ", certificate->what, "\n");
 }
 
 }  // namespace

@@ -93,8 +93,8 @@ std::string Sessions::MakeTicket(Holder holder, MonoTime now) {
   return ticket;
 }
 
-absl::StatusOr<std::string> Sessions::Redeem(std::string_view ticket, MonoTime now,
-                                             int64_t unix_s) {
+absl::StatusOr<std::string> Sessions::Redeem(std::string_view ticket, MonoTime now, int64_t unix_s,
+                                             std::string* principal) {
   Holder holder;
   {
     std::lock_guard lock(mutex_);
@@ -107,6 +107,7 @@ absl::StatusOr<std::string> Sessions::Redeem(std::string_view ticket, MonoTime n
     const bool is_late = found->until <= now;
     holder = std::move(found->holder);
     tickets_.erase(found);
+    if (principal != nullptr) *principal = holder.principal;
     if (is_late) return NotSignedIn("the sign-in link is too old");
   }
   int64_t lives_s = holder.serial.empty() ? kCookieLivesS : kMemberCookieLivesS;

@@ -53,8 +53,9 @@ class Sessions {
   // The ticket of a new sign-in link.
   std::string MakeTicket(Holder holder, MonoTime now);
   // The value of Set-Cookie for a ticket that was made within kLinkLives and not used yet, otherwise
-  // UNAUTHENTICATED.
-  absl::StatusOr<std::string> Redeem(std::string_view ticket, MonoTime now, int64_t unix_s);
+  // UNAUTHENTICATED. `principal`: whose link it was, also of one that is too old; null: of no interest.
+  absl::StatusOr<std::string> Redeem(std::string_view ticket, MonoTime now, int64_t unix_s,
+                                     std::string* principal = nullptr);
 
   // The cookie of a sign-in at the identity provider that this browser has begun: its secret, which no
   // other site's link is sent along with. `lives_s` 0: it is over.

@@ -9,6 +9,8 @@
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/text.h"
+#include "coordinator/audit/audit.h"
 #include "coordinator/http/api.h"
 #include "coordinator/http/page_files.h"
 #include "coordinator/http/target.h"
@@ -100,12 +102,15 @@ void SignInDesk::Answer(const Request& request, Respond respond) {
   const std::string pasted(absl::StripAsciiWhitespace(common::ToAbsl(form->Get("token"))));
   if (const size_t link = pasted.find(kTicket); link != std::string::npos) {
     const std::string ticket = pasted.substr(link + kTicket.size());
-    return respond(Redeem(ticket.substr(0, ticket.find('&')), next));
+    return respond(Redeem(ticket.substr(0, ticket.find('&')), request.head.peer, next));
   }
   if (const auto ticket = TicketOfToken(request, pasted); ticket.ok())
-    return respond(Redeem(*ticket, next));
-  if (enroll_ == nullptr || pasted.empty())
+    return respond(Redeem(*ticket, request.head.peer, next));
+  if (enroll_ == nullptr || pasted.empty()) {
+    if (!pasted.empty())
+      RecordSignIn(daemon_, kSignInPath, "", request.head.peer, NoSuchToken()).IgnoreError();
     return respond(SignedOutPage({.problem = NoSuchToken(), .next = next}));
+  }
   EnrollPerson(request, pasted, next, std::move(respond));
 }
 
@@ -132,12 +137,13 @@ void SignInDesk::EnrollPerson(const Request& request, std::string token, std::st
   if (const auto refused = enroll_->Check(enrolment.head, target); refused.has_value())
     return respond(refuse(*refused));
   enroll_->Answer(std::move(enrolment), target,
-                  [this, next, refuse, respond = std::move(respond)](const Response& answer) {
+                  [this, next, refuse, peer = request.head.peer,
+                   respond = std::move(respond)](const Response& answer) {
                     if (answer.status != 200) return respond(refuse(answer));
                     const absl::StatusOr<Sessions::Holder> holder = HolderOf(answer.body);
                     if (!holder.ok())
                       return respond(SignedOutPage({.problem = holder.status(), .next = next}));
-                    respond(Redeem(sessions_.MakeTicket(*holder, steady_clock::now()), next));
+                    respond(Redeem(sessions_.MakeTicket(*holder, steady_clock::now()), peer, next));
                   });
 }
 
@@ -194,17 +200,16 @@ void SignInDesk::LookAtProvider(const Request& request, const std::string& next,
   // Not through the check's pace: this page asks no more often than the provider wants.
   enroll_->Answer(EnrolmentOf(request, kDevicePoll, poll),
                   {.path = std::string(kDevicePoll), .query = {}},
-                  [this, handle, next, respond = std::move(respond)](const Response& answer) {
-                    respond(TakeLook(answer, handle, next));
-                  });
+                  [this, handle, next, peer = request.head.peer, respond = std::move(respond)](
+                      const Response& answer) { respond(TakeLook(answer, peer, handle, next)); });
 }
 
-Response SignInDesk::TakeLook(const Response& answer, const std::string& handle,
+Response SignInDesk::TakeLook(const Response& answer, const Peer& peer, const std::string& handle,
                               const std::string& next) {
   if (answer.status == 200) {
     const absl::StatusOr<Sessions::Holder> holder = HolderOf(answer.body);
     if (!holder.ok()) return EndAtProvider(holder.status(), next);
-    Response response = Redeem(sessions_.MakeTicket(*holder, steady_clock::now()), next);
+    Response response = Redeem(sessions_.MakeTicket(*holder, steady_clock::now()), peer, next);
     response.fields.emplace_back("Set-Cookie", sessions_.ProviderCookie("", 0));
     return response;
   }
@@ -229,11 +234,33 @@ Response SignInDesk::EndAtProvider(const absl::Status& why, const std::string& n
   return response;
 }
 
-Response SignInDesk::Redeem(std::string_view ticket, const std::string& next) {
-  absl::StatusOr<std::string> cookie =
-      sessions_.Redeem(ticket, steady_clock::now(), daemon_.clock.Read().wall_ms / 1'000);
+absl::Status RecordSignIn(Daemon& daemon, std::string_view path, std::string_view who,
+                          const Peer& peer, const absl::Status& result) {
+  if (!daemon.audit.IsKept()) return absl::OkStatus();
+  v1::AuditEntry entry;
+  entry.set_who(who.empty() ? peer.principal : std::string(who));
+  entry.set_from(peer.principal);
+  entry.set_way("http");
+  entry.set_what(common::Printable(path.substr(0, Audit::kTextBytesMax)));
+  entry.set_result(result.ok() ? "ok" : common::Readable(common::ProblemOf(result)));
+  if (!result.ok()) {
+    daemon.audit.RecordRefused(std::move(entry));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(Audit::Place place, daemon.audit.Reserve());
+  daemon.audit.Record(std::move(entry), std::move(place), nullptr);
+  return absl::OkStatus();
+}
+
+Response SignInDesk::Redeem(std::string_view ticket, const Peer& peer, const std::string& next) {
+  std::string principal;
+  absl::StatusOr<std::string> cookie = sessions_.Redeem(
+      ticket, steady_clock::now(), daemon_.clock.Read().wall_ms / 1'000, &principal);
+  const absl::Status recorded =
+      RecordSignIn(daemon_, kSignInPath, cookie.ok() ? principal : "", peer, cookie.status());
+  if (cookie.ok() && !recorded.ok()) cookie = recorded;
   if (!cookie.ok()) return SignedOutPage({.problem = cookie.status(), .next = next});
-  Response response = SignedInPage(IsLocalPath(next) ? next : "/");
+  Response response = SignedInPage(LocalOr(next));
   response.fields.emplace_back("Set-Cookie", *std::move(cookie));
   return response;
 }

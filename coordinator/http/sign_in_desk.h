@@ -24,8 +24,15 @@ struct Daemon;
 
 namespace muster::coordinator::http {
 
+inline constexpr std::string_view kSignInPath = "/sign-in";
+
 // A body of "token=…&next=…" as forms send it.
 bool IsSignInForm(const RequestHead& head);
+
+// Has the audit record who signed in at `path` (`who` empty: nobody, the address tried), or why not.
+// An error: there is no place for it, and so nobody signs in.
+absl::Status RecordSignIn(Daemon& daemon, std::string_view path, std::string_view who,
+                          const Peer& peer, const absl::Status& result);
 
 // The server's thread; what has to be looked up in the directory is answered from the daemon's pool.
 class SignInDesk {
@@ -37,6 +44,8 @@ class SignInDesk {
   // After Site's checks. Answers with a page that has the cookie, or the form again with what is wrong.
   void Answer(const Request& request, Respond respond);
   void AnswerAtProvider(const Request& request, const Target& target, Respond respond);
+  // A link's ticket for a cookie, and on to `next`.
+  Response Redeem(std::string_view ticket, const Peer& peer, const std::string& next);
   // With the provider's button, where there is one.
   Response SignedOutPage(SignedOut why) const;
 
@@ -44,12 +53,12 @@ class SignInDesk {
   void BeginAtProvider(const Request& request, Respond respond);
   void LookAtProvider(const Request& request, const std::string& next, Respond respond);
   // What a look at the provider has answered.
-  Response TakeLook(const Response& answer, const std::string& handle, const std::string& next);
+  Response TakeLook(const Response& answer, const Peer& peer, const std::string& handle,
+                    const std::string& next);
   // Back to the form; the browser forgets the sign-in.
   Response EndAtProvider(const absl::Status& why, const std::string& next) const;
   void EnrollPerson(const Request& request, std::string token, std::string next, Respond respond);
   absl::StatusOr<std::string> TicketOfToken(const Request& request, std::string_view token);
-  Response Redeem(std::string_view ticket, const std::string& next);
   DeviceDesk* provider() const { return enroll_ == nullptr ? nullptr : enroll_->device(); }
 
   Daemon& daemon_;

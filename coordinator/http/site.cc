@@ -1,6 +1,5 @@
 #include "coordinator/http/site.h"
 
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -22,10 +21,8 @@ namespace muster::coordinator::http {
 namespace {
 
 using common::StrCat;
-using std::chrono::steady_clock;
 
 constexpr unsigned kMisdirected = 421;
-constexpr std::string_view kSignInPath = "/sign-in";
 constexpr std::string_view kScraper = "metrics";  // whoever has the token for them
 
 bool NeedsNoSession(std::string_view path) {
@@ -119,6 +116,9 @@ std::optional<Response> Site::CheckSession(const RequestHead& head, const Target
                              : proof == Sessions::Proof::kMetricsToken ? absl::OkStatus()
                                                                        : CallerOf(head).status();
     if (!why.ok()) {
+      // Without a token somebody only came by, or has been away for long.
+      if (!FieldOf(head.fields, "authorization").empty())
+        RecordSignIn(daemon_, target.path, "", head.peer, why).IgnoreError();
       if (IsPage(target.path)) return sign_in_.SignedOutPage({.next = head.target});
       Response response = ErrorResponse(why);
       response.fields.emplace_back("WWW-Authenticate", "Bearer realm=\"muster\"");
@@ -167,7 +167,7 @@ void Site::Handle(Request request, Respond respond) {
     if (path == kProviderPath)
       return sign_in_.AnswerAtProvider(request, *target, std::move(counted));
     if (request.head.method == "POST") return sign_in_.Answer(request, std::move(counted));
-    return counted(SignIn(*target));
+    return counted(SignIn(*target, request.head.peer));
   }
   if (path == "/metrics" || IsStream(path)) {
     CallPlace taken = TakeCallPlace(desk_.places, ShareOf(request.head));
@@ -229,16 +229,11 @@ void Site::AnswerEvents(const Request& request, const Target& target, Respond re
           });
 }
 
-Response Site::SignIn(const Target& target) {
+Response Site::SignIn(const Target& target, const Peer& peer) {
   const std::string_view next = target.Get("next");
   const std::string to = IsLocalPath(next) ? std::string(next) : "/";
   if (target.Get("ticket").empty()) return sign_in_.SignedOutPage({.next = to});
-  absl::StatusOr<std::string> cookie = sessions_.Redeem(target.Get("ticket"), steady_clock::now(),
-                                                        daemon_.clock.Read().wall_ms / 1'000);
-  if (!cookie.ok()) return sign_in_.SignedOutPage({.problem = cookie.status(), .next = to});
-  Response response = SignedInPage(to);
-  response.fields.emplace_back("Set-Cookie", *std::move(cookie));
-  return response;
+  return sign_in_.Redeem(target.Get("ticket"), peer, to);
 }
 
 void Site::Count(unsigned status) {

@@ -55,7 +55,7 @@ class Site {
   absl::StatusOr<Caller> CallerOf(const RequestHead& head) const;
   std::optional<Response> CheckSession(const RequestHead& head, const Target& target);
   std::optional<Response> CheckRoute(const RequestHead& head, const Target& target) const;
-  Response SignIn(const Target& target);
+  Response SignIn(const Target& target, const Peer& peer);
   void AnswerEvents(const Request& request, const Target& target, Respond respond);
   void Count(unsigned status);
 

@@ -46,9 +46,10 @@ v1::Project ImplicitProject() {
   return project;
 }
 
-// `project` with the changes; its members stay sorted.
+// `project` with the changes; its members stay sorted. The first one closes it.
 absl::Status MergeMembers(const v1::SetProjectRequest& request, v1::Project& project) {
   std::vector<std::string> members(project.members().begin(), project.members().end());
+  const bool had_members = !members.empty();
   for (const std::string& member : request.add_members()) {
     RETURN_IF_ERROR(CheckUserName(member));
     members.push_back(member);
@@ -59,13 +60,13 @@ absl::Status MergeMembers(const v1::SetProjectRequest& request, v1::Project& pro
     const auto& removed = request.remove_members();
     return std::find(removed.begin(), removed.end(), member) != removed.end();
   });
-  // A project without members is open to all, which nobody who removes the last one means.
-  if (members.empty() && !request.remove_members().empty() && !project.members().empty()) {
-    return BadIdentity(StrCat("project ", project.name(),
-                              " would be left without members, which "
-                              "opens it to every user"),
-                       "add the members that it is to have first, or remove the project");
+  if (request.has_open()) project.set_closed(!request.open());
+  if (request.open() && !members.empty()) {
+    return BadIdentity(StrCat("project ", project.name(), " cannot be open to every user: it has ",
+                              common::Counted(members.size(), "member")),
+                       "leave out the members, or remove them first");
   }
+  if (!request.open() && (had_members || !members.empty())) project.set_closed(true);
   if (members.size() > Directory::kMembersMax) {
     return TooManyEntries("members of the project", Directory::kMembersMax, "remove some first");
   }
@@ -144,8 +145,9 @@ absl::Status Directory::CheckProject(std::string_view project, std::string_view 
                        "project create");
   }
   const auto& members = found->second.members();
+  const bool is_open = members.empty() && !found->second.closed();
   const std::string_view user = UserOf(principal);
-  if (members.empty() || std::find(members.begin(), members.end(), user) != members.end()) {
+  if (is_open || std::find(members.begin(), members.end(), user) != members.end()) {
     return absl::OkStatus();
   }
   return MakeProblem(absl::StatusCode::kPermissionDenied,
@@ -249,6 +251,7 @@ absl::StatusOr<v1::Project> Directory::SetProject(const v1::SetProjectRequest& r
     project.set_name(request.name());
     project.set_created_ms(clock_.Read().wall_ms);
     project.set_created_by(by);
+    project.set_closed(request.name() != kDefaultProject);
   }
   if (request.has_description()) project.set_description(request.description());
   RETURN_IF_ERROR(MergeMembers(request, project));

@@ -1,7 +1,9 @@
 #include "coordinator/identity/ownership.h"
 
 #include <string>
+#include <utility>
 
+#include "common/job/notify.h"
 #include "common/problem.h"
 #include "common/strings.h"
 #include "coordinator/identity/roles.h"
@@ -39,12 +41,16 @@ absl::Status CheckMayRunCommands(const Caller& caller, uint32_t own_uid, const v
 void HideFromOthers(const Caller& caller, v1::JobRecord& job) {
   if (IsOwner(caller, job.owner()) || !job.has_spec()) return;
   for (auto& [name, value] : *job.mutable_spec()->mutable_env()) value = kHiddenValue;
+  job::HideWebhooks(*job.mutable_spec());
 }
 
-void HideFromOthers(const Caller& caller, v1::Event& event) {
-  if (event.has_job_submitted()) {
-    HideFromOthers(caller, *event.mutable_job_submitted()->mutable_record());
-  }
+void HideCode(v1::JobRecord& job) {
+  if (!job.spec().has_code()) return;
+  v1::CodeTree& code = *job.mutable_spec()->mutable_code();
+  v1::CodeTree shown;
+  shown.set_files(code.files());
+  shown.set_bytes(code.bytes());
+  code = std::move(shown);
 }
 
 }  // namespace muster::coordinator

@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "coordinator/core/input.h"
-#include "muster/v1/event.pb.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::coordinator {
@@ -22,10 +21,10 @@ absl::Status CheckMayChange(const Caller& caller, const v1::JobRecord& job);
 // environment. Where there is nothing to tell people apart by (a plaintext port), everybody may; so
 // may root and the coordinator's account on this machine, which can read those values anyway.
 absl::Status CheckMayRunCommands(const Caller& caller, uint32_t own_uid, const v1::JobRecord& job);
-// Hides what others than the owner may not see: values of the environment, and what signs or
-// addresses its webhooks.
+// Hides what others than the owner may not see: values of the environment, and the paths of
+// webhooks.
 void HideFromOthers(const Caller& caller, v1::JobRecord& job);
-// The same in an event's copy of a job.
-void HideFromOthers(const Caller& caller, v1::Event& event);
+// Hides what nobody outside its project may see of a job's code: all but its size.
+void HideCode(v1::JobRecord& job);
 
 }  // namespace muster::coordinator

@@ -82,7 +82,8 @@ absl::Status LocalBlobStore::Prove(const std::string& owner, const std::string& 
   return proofs_.Add(owner, sha256);
 }
 
-bool LocalBlobStore::HasProven(const std::string& owner, const std::string& sha256) {
+absl::StatusOr<bool> LocalBlobStore::HasProven(const std::string& owner,
+                                               const std::string& sha256) {
   return proofs_.Has(owner, sha256);
 }
 

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "common/problem.h"
 #include "common/strings.h"
+#include "coordinator/stores/stream_failures.h"
 
 namespace muster::coordinator {
 
@@ -37,6 +38,9 @@ class FailingStreams {
   static constexpr int64_t kPauseMaxMs = 64'000;
   static constexpr int64_t kForgivenAfterMs = 10'000;
 
+  // `failures`: told of every stream that waits; null: nobody.
+  explicit FailingStreams(StreamFailures* failures = nullptr) : failures_(failures) {}
+
   // Its file failed, too, after an earlier failure: it is tried again after a pause that doubles.
   // Returns the pause: 0 the first time.
   int64_t Failed(const Key& key, int64_t now_ms);
@@ -44,6 +48,11 @@ class FailingStreams {
   void Owe(const Key& key, const std::weak_ptr<Uploader>& uploader);
   // Whether the store may take of the stream what this sender sends. False: it is owed.
   bool Takes(const Key& key, const std::weak_ptr<Uploader>& uploader, int64_t now_ms);
+  // That it waits for `pause_ms`, as Failed returned.
+  void Tell(const StreamFailures::Failure& failure, int64_t pause_ms) const {
+    if (failures_ != nullptr && pause_ms > 0)
+      failures_->Failed(failure, 2 * pause_ms + kForgivenAfterMs);
+  }
   // Who has to send again now.
   std::vector<std::shared_ptr<Uploader>> TakeDue(int64_t now_ms);
   int64_t DueMs() const { return due_ms_; }  // 0: nobody waits
@@ -63,6 +72,7 @@ class FailingStreams {
   }
   void DueBy(int64_t at_ms) { due_ms_ = due_ms_ == 0 ? at_ms : std::min(due_ms_, at_ms); }
 
+  StreamFailures* const failures_;
   std::map<Key, Failing> failing_;
   int64_t due_ms_ = 0;
 };

@@ -32,6 +32,7 @@ LocalLogStore::LocalLogStore(const Paths& paths, DiskUse use)
                 .failed = [this](const LogKey& key, Stream* stream,
                                  const absl::Status& why) { StreamFailed(key, stream, why); }},
                use.open_max, kKnownStreamsMax),
+      failing_(use.failures),
       quota_(paths, use.quota_bytes),
       thread_([this] { Run(); }) {}
 
@@ -139,7 +140,9 @@ void LocalLogStore::StreamFailed(const LogKey& key, Stream* stream, const absl::
     stream->uploaders.clear();
     if (!progress_.IsRemoved(key.job)) progress_.Wrote(key, false);
   }
-  refusals_.Warn(FileFailed(Named(key), why, pause_ms));
+  const common::Problem problem = FileFailed(Named(key), why, pause_ms);
+  failing_.Tell({key.job, key.attempt, problem}, pause_ms);
+  refusals_.Warn(problem);
 }
 
 void LocalLogStore::Answer(const LogKey& key, Stream& stream, const v1::LogChunk& chunk) {

@@ -28,6 +28,7 @@ LocalMetricStore::LocalMetricStore(const Paths& paths, DiskUse use)
            .failed = [this](const StreamKey& key, Stream* stream,
                             const absl::Status& why) { StreamFailed(key, stream, why); }},
           use.open_max, kKnownStreamsMax),
+      failing_(use.failures),
       quota_(paths, use.quota_bytes),
       thread_([this] { Run(); }) {}
 
@@ -74,8 +75,10 @@ void LocalMetricStore::StreamFailed(const StreamKey& key, Stream* stream, const 
     for (const auto& [ack, uploader] : stream->acks) failing_.Owe(key, uploader);
     stream->acks.clear();
   }
-  refusals_.Warn(
-      FileFailed(StrCat("the metrics of job ", key.first, " attempt ", key.second), why, pause_ms));
+  const common::Problem problem =
+      FileFailed(StrCat("the metrics of job ", key.first, " attempt ", key.second), why, pause_ms);
+  failing_.Tell({key.first, key.second, problem}, pause_ms);
+  refusals_.Warn(problem);
 }
 
 absl::Status LocalMetricStore::Write(Queued& queued) {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <vector>
 
 #include "common/files.h"
@@ -16,25 +17,37 @@ namespace muster::coordinator {
 
 using common::StrCat;
 
-absl::Status UploadProofs::Add(const std::string& owner, const std::string& sha256) const {
+namespace {
+
+absl::Status CheckNames(const std::string& owner, const std::string& sha256) {
   if (!common::IsPathName(owner)) return absl::InvalidArgumentError("not a name for an owner");
-  RETURN_IF_ERROR(CheckBlobName(sha256));
-  const std::string path = StrCat(root_, "/", owner, "/", sha256);
+  return CheckBlobName(sha256);
+}
+
+}  // namespace
+
+absl::Status UploadProofs::Add(const std::string& owner, const std::string& sha256) const {
+  RETURN_IF_ERROR(CheckNames(owner, sha256));
+  const std::string directory = StrCat(root_, "/", owner);
+  const std::string path = StrCat(directory, "/", sha256);
   constexpr int kNew = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
   common::UniqueFd file(open(path.c_str(), kNew, 0600));
   if (!file.valid()) {
     // The first of its owner, or all others of it were just removed.
-    RETURN_IF_ERROR(common::MakeDirectories(StrCat(root_, "/", owner)));
+    RETURN_IF_ERROR(common::MakeDirectories(directory));
     file = common::UniqueFd(open(path.c_str(), kNew, 0600));
+    if (!file.valid()) return common::ErrnoStatus(StrCat("cannot create ", path));
+    RETURN_IF_ERROR(common::SyncDirectory(root_));
   }
-  if (file.valid()) return absl::OkStatus();
-  return common::ErrnoStatus(StrCat("cannot create ", path));
+  return common::SyncDirectory(directory);
 }
 
-bool UploadProofs::Has(const std::string& owner, const std::string& sha256) const {
-  if (!common::IsPathName(owner) || !common::IsSha256Hex(sha256)) return false;
+absl::StatusOr<bool> UploadProofs::Has(const std::string& owner, const std::string& sha256) const {
+  RETURN_IF_ERROR(CheckNames(owner, sha256));
   const std::string path = StrCat(root_, "/", owner, "/", sha256);
-  return utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW) == 0;
+  if (utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW) == 0) return true;
+  if (errno == ENOENT) return false;
+  return common::ErrnoStatus(StrCat("cannot use ", path));
 }
 
 void UploadProofs::RemoveUnused(const FileAge& age) const {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "coordinator/local/file_age.h"
 #include "coordinator/paths.h"
 
@@ -14,10 +15,10 @@ class UploadProofs {
  public:
   explicit UploadProofs(const Paths& paths) : root_(paths.ProofRoot()) {}
 
-  // It is there after a crash of this process. After one of the machine it may be missing: then the
-  // bytes are shown again.
+  // Durable: a worker that reports a part does not show its bytes again.
   absl::Status Add(const std::string& owner, const std::string& sha256) const;
-  bool Has(const std::string& owner, const std::string& sha256) const;
+  // INVALID_ARGUMENT: not a name or not a hash.
+  absl::StatusOr<bool> Has(const std::string& owner, const std::string& sha256) const;
   // Those that nobody has asked for in so long.
   void RemoveUnused(const FileAge& age) const;
 

@@ -13,10 +13,10 @@
 #include "common/strings.h"
 #include "common/text.h"
 #include "coordinator/identity/directory.h"
-#include "coordinator/identity/ownership.h"
 #include "coordinator/rpc/code_gate.h"
 #include "coordinator/rpc/code_push.h"
 #include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/hiding.h"
 #include "coordinator/rpc/lookup.h"
 
 namespace muster::coordinator {
@@ -82,9 +82,7 @@ absl::Status NotItsCode(const v1::JobRecord& job, const std::string& sha256) {
 }
 
 absl::Status CheckMaySeeCode(Daemon& daemon, const Caller& caller, const v1::JobRecord& job) {
-  if (IsOwner(caller, job.owner()) || caller.role == v1::ROLE_ADMIN) return absl::OkStatus();
-  if (daemon.directory.CheckProject(job.spec().project(), caller.principal).ok())
-    return absl::OkStatus();
+  if (MaySeeCode(daemon, caller, job)) return absl::OkStatus();
   return MakeProblem(absl::StatusCode::kPermissionDenied,
                      {.code = "JC1706",
                       .what = StrCat("the code of job ", job.name(), " is for project ",

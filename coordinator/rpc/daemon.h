@@ -45,6 +45,7 @@ class Lifetime;
 class Notifier;
 class ResumeGate;
 class SampleGate;
+class StreamFailures;
 
 struct Daemon {
   const Paths& paths;
@@ -77,6 +78,7 @@ struct Daemon {
   Directory& directory;
   Audit& audit;
   ExecBroker& execs;
+  StreamFailures& stream_failures;
 
   // Null: a coordinator without identities.
   const Cluster* cluster = nullptr;

@@ -6,8 +6,8 @@
 #include "common/problem.h"
 #include "common/text.h"
 #include "coordinator/core/views.h"
-#include "coordinator/identity/ownership.h"
 #include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/hiding.h"
 #include "coordinator/rpc/lookup.h"
 
 namespace muster::coordinator {
@@ -78,7 +78,8 @@ std::string TextOf(const v1::Event& event) {
 }
 
 // Splits them into as many batches as needed.
-std::vector<v1::EventBatch> BatchesOf(const Caller& caller, std::vector<v1::Event> events) {
+std::vector<v1::EventBatch> BatchesOf(const Daemon& daemon, const Caller& caller,
+                                      std::vector<v1::Event> events) {
   std::vector<v1::EventBatch> batches;
   size_t bytes = common::kAnswerBytesMax;
   for (v1::Event& event : events) {
@@ -88,7 +89,7 @@ std::vector<v1::EventBatch> BatchesOf(const Caller& caller, std::vector<v1::Even
     }
     batches.back().add_texts(TextOf(event));
     v1::Event& shown = *batches.back().add_events() = Fitting(EventForPeople(std::move(event)));
-    HideFromOthers(caller, shown);
+    HideFromCaller(daemon, caller, shown);
     bytes += shown.ByteSizeLong() + batches.back().texts().rbegin()->size();
   }
   return batches;
@@ -136,7 +137,7 @@ void EventFeed::SayPast() {
   if (!piece.ok()) return sink_->Close(piece.status());
   const bool is_last = piece->empty() || piece->back().seq() >= past_.until;
   if (!piece->empty()) past_.after = piece->back().seq();
-  for (v1::EventBatch& batch : BatchesOf(caller_, *std::move(piece)))
+  for (v1::EventBatch& batch : BatchesOf(daemon_, caller_, *std::move(piece)))
     sink_->Write(std::move(batch));
   if (is_last && !request_.follow()) return sink_->Close(absl::OkStatus());
   std::lock_guard lock(mutex_);
@@ -164,7 +165,7 @@ void EventFeed::OnEvents(const std::vector<v1::Event>& events) {
                              .what = "events arrive faster than this follower reads them",
                              .fix = "follow again from the last one seen"}));
   }
-  for (v1::EventBatch& batch : BatchesOf(caller_, std::move(wanted)))
+  for (v1::EventBatch& batch : BatchesOf(daemon_, caller_, std::move(wanted)))
     waiting_.push_back(std::move(batch));
   Flush();
 }

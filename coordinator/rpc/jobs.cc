@@ -12,8 +12,8 @@
 #include "coordinator/core/state.h"
 #include "coordinator/core/views.h"
 #include "coordinator/identity/directory.h"
-#include "coordinator/identity/ownership.h"
 #include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/hiding.h"
 #include "coordinator/rpc/lookup.h"
 #include "coordinator/rpc/secrets.h"
 
@@ -150,7 +150,7 @@ void GetJob(Daemon& daemon, const Caller& caller, const v1::JobReference& reques
             if (!found.ok()) return answer(found.status());
             v1::GetJobResponse response;
             *response.mutable_record() = RecordForPeople(*found->record);
-            HideFromOthers(caller, *response.mutable_record());
+            HideFromCaller(daemon, caller, *response.mutable_record());
             v1::JobSummary& summary = *response.mutable_summary();
             summary = Summarize(*found->record);
             found->live ? daemon.metrics.Decorate(summary)

@@ -2,11 +2,13 @@
 #include <utility>
 
 #include "common/limits.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "coordinator/core/views.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/on_pool.h"
 #include "coordinator/rpc/revocation.h"
+#include "coordinator/rpc/warnings.h"
 
 namespace muster::coordinator {
 namespace {
@@ -32,8 +34,11 @@ bool AreAllDone(const v1::BulkResponse& response) {
 void ListNodes(Daemon& daemon, const Caller&, const v1::ListNodesRequest& request,
                Answer<v1::ListNodesResponse> answer) {
   daemon.loop.Ask(
-      [after = request.after(), answer](const LoopView& view) {
+      [&daemon, after = request.after(), answer](const LoopView& view) {
         v1::ListNodesResponse response;
+        for (const common::Problem& each : Warnings(daemon))
+          common::CopyDetail(common::MakeProblem(absl::StatusCode::kUnavailable, each),
+                             response.add_warnings());
         response.set_alarm(ClusterAlarm(view.state));
         response.set_disk_warning(DiskWarning(view.state));
         const Usage usage = UsageOf(view.state);

@@ -24,12 +24,10 @@ NodeIdentity NodeOf(const Caller& caller) {
   return identity;
 }
 
-// Connections without certificates may come from several addresses of one node.
 std::string ProofOwner(const NodeIdentity& sender, uint64_t job, uint32_t attempt) {
   constexpr size_t kNodeDigits = 16;
-  const std::string node =
-      sender.is_certified ? common::Sha256Hex(sender.node).substr(0, kNodeDigits) : "any";
-  return StrCat("+", job, ".", attempt, "+", node);
+  if (!sender.is_certified) return "";
+  return StrCat("+", job, ".", attempt, "+", common::Sha256Hex(sender.node).substr(0, kNodeDigits));
 }
 
 std::string Describe(const NodeIdentity& sender) {

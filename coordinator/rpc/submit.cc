@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -47,14 +48,21 @@ absl::StatusOr<v1::Checkpoint> CheckpointToResume(const v1::JobRecord& job,
        .fix = StrCat("list them with jobctl ckpt ls ", job.name())});
 }
 
+// What HideFromOthers hides would be in the caller's own job.
+bool IsTheOwners(const v1::JobSpec& spec) {
+  return !spec.env().empty() ||
+         std::any_of(spec.notify().begin(), spec.notify().end(),
+                     [](const auto& each) { return !each.webhook().empty(); });
+}
+
 absl::StatusOr<SubmitInput> RerunInput(const Caller& caller, const v1::RerunJobRequest& request,
                                        const v1::JobRecord& job) {
-  if (!IsOwner(caller, job.owner()) && !job.spec().env().empty()) {
+  if (!IsOwner(caller, job.owner()) && IsTheOwners(job.spec())) {
     return common::MakeProblem(
         absl::StatusCode::kPermissionDenied,
         {.code = "JC1320",
          .what = StrCat("job ", job.name(), " cannot be rerun by ", caller.principal),
-         .why = StrCat("its environment is known to ", job.owner(), " alone"),
+         .why = StrCat("its environment or webhooks are known to ", job.owner(), " alone"),
          .fix = "submit a job of your own; jobctl show prints its command"});
   }
   SubmitInput input{.caller = caller};

@@ -60,11 +60,16 @@ void SendIfResumed(Daemon& daemon, const NodeIdentity& sender,
                            });
 }
 
+// `may_read`: the attempt may download the file, which is as good as having it.
 void FindPlace(Daemon& daemon, const Caller& caller, const v1::BeginUploadRequest& request,
-               const Answer<v1::BeginUploadResponse>& answer) {
+               bool may_read, const Answer<v1::BeginUploadResponse>& answer) {
+  const std::string prover = ProofOwner(NodeOf(caller), request.job(), request.attempt());
+  if (may_read && !prover.empty()) {
+    if (absl::Status proven = daemon.blobs.Prove(prover, request.sha256()); !proven.ok())
+      return answer(proven);
+  }
   const absl::StatusOr<bool> is_here =
-      KeepProven(daemon.blobs, ProofOwner(NodeOf(caller), request.job(), request.attempt()),
-                 request.sha256(), request.size());
+      KeepProven(daemon.blobs, prover, request.sha256(), request.size());
   if (!is_here.ok()) return answer(is_here.status());
   const std::string owner = UploadOwner(caller, request.job(), request.attempt());
   // What has arrived is of no use any more, or of no use at all.
@@ -83,9 +88,13 @@ void BeginUpload(Daemon& daemon, const Caller& caller, const v1::BeginUploadRequ
   CheckTransfer(daemon, NodeOf(caller), request.job(), request.attempt(),
                 [&daemon, caller, request, answer = std::move(answer)](absl::Status may) {
                   if (!may.ok()) return answer(may);
-                  daemon.files.Post([&daemon, caller, request, answer] {
-                    FindPlace(daemon, caller, request, answer);
-                  });
+                  daemon.resume_gate.Check(
+                      daemon, request.job(), request.attempt(), request.sha256(),
+                      [&daemon, caller, request, answer](bool is_resumed) {
+                        daemon.files.Post([&daemon, caller, request, is_resumed, answer] {
+                          FindPlace(daemon, caller, request, is_resumed, answer);
+                        });
+                      });
                 });
 }
 

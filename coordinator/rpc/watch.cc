@@ -9,9 +9,9 @@
 #include "coordinator/core/state.h"
 #include "coordinator/core/views.h"
 #include "coordinator/identity/directory.h"
-#include "coordinator/identity/ownership.h"
 #include "coordinator/rpc/attached_runs.h"
 #include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/hiding.h"
 #include "coordinator/rpc/lifetime.h"
 #include "coordinator/rpc/lookup.h"
 #include "coordinator/rpc/secrets.h"
@@ -139,13 +139,13 @@ void JobFeed::OnChange(const JobChange& change) {
 }
 
 void JobFeed::WriteInPieces(v1::JobUpdate update) {
-  HideFromOthers(caller_, *update.mutable_record());
+  HideFromCaller(daemon_, caller_, *update.mutable_record());
   v1::JobUpdate piece;
   *piece.mutable_record() = update.record();
   size_t bytes = 0;
   for (v1::Event& event : *update.mutable_events()) {
     v1::Event& shown = *piece.add_events() = EventForPeople(std::move(event));
-    HideFromOthers(caller_, shown);
+    HideFromCaller(daemon_, caller_, shown);
     bytes += shown.ByteSizeLong();
     if (bytes < kEventBytesPerUpdate) continue;
     sink_->Write(std::exchange(piece, {}));

@@ -299,7 +299,7 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
     const bool is_whole = upload_ == nullptr || file_.offset == file_.size;
     absl::Status kept;
     if (upload_ != nullptr) kept = is_whole ? upload_->Commit() : upload_->Sync();
-    if (upload_ != nullptr && is_whole && kept.ok())
+    if (upload_ != nullptr && is_whole && kept.ok() && !proof_owner_.empty())
       kept = daemon_.blobs.Prove(proof_owner_, file_.sha256);
     response_->set_complete(is_whole);
     response_->set_durable_offset(is_whole ? file_.size : file_.offset);

@@ -29,7 +29,10 @@ absl::Status CheckBlob(const std::string& sha256, uint64_t size) {
 absl::StatusOr<bool> KeepProven(BlobStore& blobs, const std::string& owner,
                                 const std::string& sha256, uint64_t size) {
   RETURN_IF_ERROR(CheckBlob(sha256, size));
-  if (!blobs.HasProven(owner, sha256)) return false;
+  if (!owner.empty()) {
+    ASSIGN_OR_RETURN(const bool is_proven, blobs.HasProven(owner, sha256));
+    if (!is_proven) return false;
+  }
   return blobs.Keep(sha256, size);
 }
 

@@ -69,10 +69,10 @@ class BlobStore {
   // Unless it is being written.
   virtual void RemovePartial(const std::string& owner, const std::string& sha256) = 0;
 
-  // That a blob is here is no proof that an owner has it: hashes are seen by many. Remembers that this
-  // owner has shown all its bytes, for kUnusedKept after the last question.
+  // That a blob is here is no proof that an owner has it: hashes are seen by many. Remembers durably
+  // that this owner has shown all its bytes, for kUnusedKept after the last question.
   virtual absl::Status Prove(const std::string& owner, const std::string& sha256) = 0;
-  virtual bool HasProven(const std::string& owner, const std::string& sha256) = 0;
+  virtual absl::StatusOr<bool> HasProven(const std::string& owner, const std::string& sha256) = 0;
 
   // At most `max` bytes; shorter only at the end. NOT_FOUND.
   virtual absl::StatusOr<std::string> Read(const std::string& sha256, uint64_t offset,
@@ -92,7 +92,8 @@ class BlobStore {
 
 // Whether the blob is here and this owner has shown its bytes; if so, it is not removed in the
 // next minutes. Of a blob that it has not shown nothing is looked up: neither the answer nor its
-// time tells whether others have it. INVALID_ARGUMENT, as Keep says.
+// time tells whether others have it. No owner (""): of callers that are not told apart nothing is
+// asked. INVALID_ARGUMENT, as Keep says.
 absl::StatusOr<bool> KeepProven(BlobStore& blobs, const std::string& owner,
                                 const std::string& sha256, uint64_t size);
 

@@ -10,6 +10,8 @@
 
 namespace muster::coordinator {
 
+class StreamFailures;
+
 class DiskGate {
  public:
   // Any thread.
@@ -30,6 +32,7 @@ struct DiskUse {
   size_t open_max = 256;     // streams with open files
   uint64_t quota_bytes = 0;  // of one job; 0: no limit
   const DiskGate* gate = nullptr;
+  StreamFailures* failures = nullptr;  // who is told of files that fail; null: nobody
 };
 
 }  // namespace muster::coordinator

@@ -97,8 +97,27 @@ TEST_F(SettingsTest, WrongSettingsAreNamed) {
   EXPECT_NE(errors.find(":2:1: unknown key \"context\"; did you mean \"contexts\"?"),
             std::string::npos)
       << errors;
-  EXPECT_NE(errors.find(":3:12: a context has exactly one key: server: HOST:PORT"),
+  EXPECT_NE(errors.find(":3:12: a context has server: HOST:PORT, and may have env_pass"),
             std::string::npos);
+}
+
+TEST_F(SettingsTest, AContextNamesVariablesThatJobsGet) {
+  Write(
+      "current: lab\ncontexts:\n  lab: {server: 'head:7700', env_pass: [HTTPS_PROXY, 'WANDB_*']}\n"
+      "  other: {server: 'head:7701', env_pass: [X]}\n");
+  const std::vector<std::string> named = {"HTTPS_PROXY", "WANDB_*"};
+  EXPECT_EQ(Resolve({"ls"})->EnvPass(), named);
+  EXPECT_EQ(Resolve({"ls", "-s", "head:7700"})->EnvPass(), named);
+  EXPECT_FALSE(Resolve({"ls"})->IsLocal());
+  EXPECT_TRUE(Resolve({"ls", "-c", "private"})->EnvPass().empty());
+  EXPECT_TRUE(Resolve({"ls", "-c", "private"})->IsLocal());
+  EXPECT_TRUE(Resolve({"ls", "-s", "unix:/run/c.sock"})->IsLocal());
+  ASSERT_TRUE(Resolve({"ls"})->file().Write().ok());
+  EXPECT_EQ(Resolve({"ls"})->EnvPass(), named) << "as it was written";
+  Write("contexts: {lab: {server: 'head:7700', env_pass: WANDB_API_KEY}}\n");
+  EXPECT_NE(
+      common::ProblemOf(Resolve({"ls"}).status()).what.find("env_pass is a list of variables"),
+      std::string::npos);
 }
 
 TEST_F(SettingsTest, AContextThatIsGoneCanBeLeft) {

@@ -207,6 +207,51 @@ TEST_F(SpecTest, TheEnvironmentComesAlongUnlessItIsToBeClean) {
       0u);
 }
 
+TEST_F(SpecTest, ToAnotherHostOnlyWhatTrainingNeedsIsSent) {
+  const std::vector<std::pair<const char*, const char*>> variables = {
+      {"MUSTER_SPEC_TEST", "usual"},
+      {"PYTHONPATH", "/lib"},
+      {"CUDA_TOKEN", "by a wildcard"},
+      {"HF_TOKEN", "hf_1"},
+      {"WANDB_API_KEY", "w_1"},
+      {"MY_LR", "1"},
+      {"MY_OTHER", "2"}};
+  for (const auto& [name, value] : variables) setenv(name, value, 1);
+  const auto has = [](const absl::StatusOr<v1::JobSpec>& spec, const char* name) {
+    return spec->env().count(name) == 1;
+  };
+  auto spec = Build({"run", "-s", "head:7700", "x"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  for (const char* sent : {"PATH", "MUSTER_SPEC_TEST", "PYTHONPATH"})
+    EXPECT_TRUE(has(spec, sent)) << sent;
+  for (const char* kept : {"CUDA_TOKEN", "HF_TOKEN", "WANDB_API_KEY", "MY_LR"})
+    EXPECT_FALSE(has(spec, kept)) << kept;
+  EXPECT_NE(notes_.find("were not sent, among them CUDA_TOKEN, HF_TOKEN"), std::string::npos)
+      << notes_;
+  EXPECT_NE(notes_.find("-e NAME sends one, --env-from shell all"), std::string::npos) << notes_;
+
+  EXPECT_TRUE(has(Build({"run", "-s", "head:7700", "-e", "HF_TOKEN", "x"}), "HF_TOKEN"));
+  EXPECT_TRUE(has(Build({"run", "-s", "unix:/run/c.sock", "x"}), "HF_TOKEN"));
+  EXPECT_EQ(notes_, "");
+  EXPECT_TRUE(has(Build({"run", "-s", "head:7700", "--env-from", "shell", "x"}), "HF_TOKEN"));
+  EXPECT_EQ(notes_, "");
+  const std::string file = File("command: [x]\nenv_from: shell\n");
+  EXPECT_TRUE(has(Build({"submit", "-s", "head:7700", file}), "HF_TOKEN"));
+  EXPECT_FALSE(has(Build({"submit", "-s", "head:7700", "--clean-env", file}), "HF_TOKEN"));
+  const auto other = Arguments::Parse({"run", "-s", "head:7700", "--env-from", "all", "x"});
+  EXPECT_EQ(common::ProblemOf(other.status()).what, "--env-from takes shell, not \"all\"");
+
+  setenv("JOBCTL_CONFIG", (directory_ + "/config.yaml").c_str(), 1);
+  std::ofstream(directory_ + "/config.yaml")
+      << "current: lab\ncontexts: {lab: {server: 'head:7700', env_pass: [WANDB_API_KEY, "
+         "'MY_*']}}\n";
+  spec = Build({"run", "x"});
+  for (const char* sent : {"WANDB_API_KEY", "MY_LR", "MY_OTHER"})
+    EXPECT_TRUE(has(spec, sent)) << sent;
+  EXPECT_FALSE(has(spec, "HF_TOKEN"));
+  for (const auto& [name, value] : variables) unsetenv(name);
+}
+
 TEST_F(SpecTest, AVariableThatCannotBeSentIsNamedAndLeftOut) {
   setenv("MUSTER_SPEC_BYTES", "\xff", 1);
   const auto spec = Build({"run", "x"});

@@ -158,23 +158,37 @@ TEST(OwnershipTest, AJobIsChangedByItsOwnerOrAnOperator) {
             "job train-7 is user:alice's, and user:bob (user) may not change it");
 }
 
-TEST(OwnershipTest, TheEnvironmentsValuesAreTheOwnersAlone) {
+TEST(OwnershipTest, TheEnvironmentsValuesAndTheWebhooksPathsAreTheOwnersAlone) {
   v1::JobRecord job;
   job.set_owner("user:alice");
   (*job.mutable_spec()->mutable_env())["HF_TOKEN"] = "hf_1";
-  v1::Event event;
-  *event.mutable_job_submitted()->mutable_record() = job;
+  job.mutable_spec()->add_notify()->set_webhook("https://hooks.example:8443/T0/B0/token");
+  job.mutable_spec()->add_notify()->add_command("echo");
   for (const v1::Role role : {v1::ROLE_VIEWER, v1::ROLE_OPERATOR, v1::ROLE_ADMIN}) {
     v1::JobRecord seen = job;
     HideFromOthers({"user:carol", role, "", ""}, seen);
     EXPECT_EQ(seen.spec().env().at("HF_TOKEN"), kHiddenValue);
-    v1::Event told = event;
-    HideFromOthers({"user:carol", role, "", ""}, told);
-    EXPECT_EQ(told.ShortDebugString().find("hf_1"), std::string::npos);
+    EXPECT_EQ(seen.spec().notify(0).webhook(), "https://hooks.example:8443/(hidden)");
+    EXPECT_EQ(seen.spec().notify(1).command(0), "echo");
   }
   v1::JobRecord seen = job;
   HideFromOthers({"user:alice", v1::ROLE_USER, "", ""}, seen);
-  EXPECT_EQ(seen.spec().env().at("HF_TOKEN"), "hf_1");
+  EXPECT_EQ(seen.ShortDebugString(), job.ShortDebugString());
+}
+
+TEST(OwnershipTest, OfHiddenCodeTheSizeAloneIsLeft) {
+  v1::JobRecord job;
+  HideCode(job);
+  EXPECT_FALSE(job.spec().has_code()) << "there is none";
+  v1::CodeTree& code = *job.mutable_spec()->mutable_code();
+  code.set_tree("aa");
+  code.set_placement("bb");
+  code.set_git_commit("cc");
+  code.set_from("laptop:/home/alice/vit");
+  code.set_files(3);
+  code.set_bytes(10);
+  HideCode(job);
+  EXPECT_EQ(job.spec().code().ShortDebugString(), "files: 3 bytes: 10");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <future>
 #include <thread>
 #include <utility>
@@ -133,6 +134,32 @@ TEST_F(AuditTest, AChangedLineIsFound) {
   ASSERT_TRUE(common::WriteFileDurably(Newest(), text).ok());
   ASSERT_EQ(Findings().size(), 1u);
   EXPECT_NE(Findings()[0].find("entry 1 was changed"), std::string::npos);
+}
+
+TEST_F(AuditTest, AFileThatIsTakenAwayOrChangedUnderItIsNoticedAndLeft) {
+  const auto touches = std::vector<std::function<void(const std::string&)>>{
+      [](const std::string& file) { ASSERT_EQ(unlink(file.c_str()), 0); },
+      [](const std::string& file) { ASSERT_EQ(truncate(file.c_str(), 1), 0); },
+      [](const std::string& file) {
+        const std::string other = file + ".other";
+        ASSERT_TRUE(common::WriteFileDurably(other, *common::ReadFile(file)).ok());
+        ASSERT_EQ(rename(other.c_str(), file.c_str()), 0);
+      }};
+  ASSERT_TRUE(RecordAndWait("user:first").ok());
+  for (const auto& touch : touches) {
+    const std::string touched = Newest();
+    touch(touched);
+    ASSERT_TRUE(RecordAndWait("user:next").ok());
+    EXPECT_NE(Newest(), touched) << "what is written there nobody finds";
+    const std::vector<v1::AuditEntry> entries =
+        ReadAuditFile(ListAuditFiles(directory)->back())->entries;
+    ASSERT_EQ(entries.size(), 2u);
+    EXPECT_EQ(entries[0].who(), "coordinator");
+    EXPECT_NE(entries[0].result().find("was removed, replaced or changed"), std::string::npos);
+    EXPECT_EQ(entries[1].who(), "user:next");
+    ASSERT_TRUE(RecordAndWait("user:again").ok());
+    EXPECT_EQ(ReadAuditFile(ListAuditFiles(directory)->back())->entries.size(), 3u) << "once";
+  }
 }
 
 TEST_F(AuditTest, WithoutAPlaceInTheQueueAChangeIsRefused) {

@@ -7,8 +7,11 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "common/problem.h"
 #include "coordinator/core/decide.h"
 
 namespace muster::coordinator {
@@ -107,6 +110,36 @@ TEST_F(ControlLoopTest, WithAFullDiskAQuestionThatNeedsNothingOfItIsAnswered) {
   loop_.OnDurable(UINT64_MAX);
   loop_.OnStuck(kFull);
   EXPECT_EQ(Ask().get(), absl::OkStatus());
+}
+
+TEST_F(ControlLoopTest, WhoAsksForThousandsOfChangesHasAShareAndOneTurnForEachOfAnother) {
+  std::promise<void> begin;
+  std::atomic<bool> holds = false;
+  loop_.Ask([&](const LoopView&) -> std::function<void()> {
+    holds = true;
+    begin.get_future().wait();
+    return nullptr;
+  });
+  while (!holds) std::this_thread::yield();
+  std::vector<std::string> order;  // the loop's thread writes it
+  const auto submit = [&](const std::string& who) {
+    ReleaseInput input;
+    input.caller.principal = who;
+    return loop_.Submit(std::move(input), [&, who](const Reply&) { order.push_back(who); });
+  };
+  const size_t share = ControlLoop::kQueuedRequests.of_one;
+  for (size_t i = 0; i < share; ++i) ASSERT_TRUE(submit("user:greedy").ok());
+  const absl::Status refused = submit("user:greedy");
+  EXPECT_EQ(common::CodeOf(refused), "JC1308");
+  EXPECT_NE(common::ProblemOf(refused).what.find("user:greedy are queued, which is its share"),
+            std::string::npos);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(submit("user:other").ok());
+  begin.set_value();
+  loop_.OnDurable(UINT64_MAX);
+  loop_.Stop();
+  ASSERT_EQ(order.size(), share + 3);
+  const auto last = std::find(order.rbegin(), order.rend(), "user:other").base() - order.begin();
+  EXPECT_LE(last, 6);
 }
 
 // What one turn does not finish, the next ones do, without anything else that happens.

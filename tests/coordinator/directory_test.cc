@@ -196,11 +196,11 @@ TEST_F(DirectoryTest, RevokingNamesOneThingThatExists) {
   EXPECT_EQ(common::CodeOf(directory.Revoke(request, "uid:0").status()), "JC1332");
 }
 
-TEST_F(DirectoryTest, OnlyMembersUseAProjectThatHasSome) {
+TEST_F(DirectoryTest, OnlyMembersUseAProjectUnlessItIsOpen) {
   v1::SetProjectRequest request;
   request.set_name("vision");
   ASSERT_TRUE(directory.SetProject(request, "uid:0").ok());
-  EXPECT_TRUE(directory.CheckProject("vision", "user:bob").ok()) << "no members: for all";
+  EXPECT_EQ(common::CodeOf(directory.CheckProject("vision", "user:bob")), "JC1338") << "nobody yet";
   request.add_add_members("alice");
   request.add_add_members("uid:1000");
   ASSERT_TRUE(directory.SetProject(request, "uid:0").ok());
@@ -211,19 +211,55 @@ TEST_F(DirectoryTest, OnlyMembersUseAProjectThatHasSome) {
   EXPECT_EQ(common::CodeOf(directory.CheckProject("audio", "user:alice")), "JC1332");
   EXPECT_TRUE(directory.CheckProject("", "user:bob").ok());
   EXPECT_TRUE(directory.CheckProject("default", "user:bob").ok());
+  request.set_open(true);
+  EXPECT_EQ(common::CodeOf(directory.SetProject(request, "uid:0").status()), "JC1331");
+  EXPECT_FALSE(directory.CheckProject("vision", "user:bob").ok()) << "it has members";
+  v1::SetProjectRequest open;
+  open.set_name("audio");
+  open.set_open(true);
+  ASSERT_TRUE(directory.SetProject(open, "uid:0").ok());
+  EXPECT_TRUE(directory.CheckProject("audio", "user:bob").ok());
+  open.set_open(false);
+  ASSERT_TRUE(directory.SetProject(open, "uid:0").ok());
+  EXPECT_FALSE(directory.CheckProject("audio", "user:bob").ok());
 }
 
 TEST_F(DirectoryTest, RemovingTheLastMemberDoesNotOpenAProject) {
+  v1::Project older;  // of 0.2.0, which did not close them
+  older.set_name("older");
+  older.add_members("alice");
+  ASSERT_TRUE(store.PutProject(older).ok());
+  ASSERT_TRUE(directory.Load().ok());
   v1::SetProjectRequest request;
-  request.set_name("vision");
-  request.add_add_members("alice");
-  ASSERT_TRUE(directory.SetProject(request, "uid:0").ok());
-  v1::SetProjectRequest remove;
-  remove.set_name("vision");
-  remove.add_remove_members("alice");
-  EXPECT_EQ(common::CodeOf(directory.SetProject(remove, "uid:0").status()), "JC1331");
+  for (const char* name : {"vision", "default"}) {
+    request.set_name(name);
+    request.add_add_members("alice");
+    ASSERT_TRUE(directory.SetProject(request, "uid:0").ok());
+  }
+  for (const char* name : {"vision", "default", "older"}) {
+    EXPECT_TRUE(directory.CheckProject(name, "user:alice").ok());
+    v1::SetProjectRequest remove;
+    remove.set_name(name);
+    remove.add_remove_members("alice");
+    EXPECT_TRUE(directory.SetProject(remove, "uid:0").ok());
+    for (const char* user : {"user:alice", "user:bob"})
+      EXPECT_FALSE(directory.CheckProject(name, user).ok()) << name;
+  }
   EXPECT_EQ(common::CodeOf(directory.RemoveProject("default")), "JC1331");
   EXPECT_TRUE(directory.RemoveProject("vision").ok());
+}
+
+TEST_F(DirectoryTest, AProjectOfAnOlderReleaseWithoutMembersStaysOpen) {
+  v1::Project older;
+  older.set_name("older");
+  ASSERT_TRUE(store.PutProject(older).ok());
+  ASSERT_TRUE(directory.Load().ok());
+  EXPECT_TRUE(directory.CheckProject("older", "user:bob").ok());
+  v1::SetProjectRequest described;
+  described.set_name("older");
+  described.set_description("for all");
+  ASSERT_TRUE(directory.SetProject(described, "uid:0").ok());
+  EXPECT_TRUE(directory.CheckProject("older", "user:bob").ok());
 }
 
 TEST_F(DirectoryTest, AMissingSecretIsNamed) {

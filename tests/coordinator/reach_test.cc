@@ -2,6 +2,7 @@
 // job runs on node1. Each attack is printed with its answer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <future>
 #include <memory>
@@ -193,13 +194,14 @@ class Node {
     return upload->Finish();
   }
   grpc::Status BeginUpload(uint64_t job, const std::string& sha256,
-                           v1::BeginUploadResponse* response = nullptr) {
+                           v1::BeginUploadResponse* response = nullptr, uint32_t attempt = 0) {
     grpc::ClientContext context;
     Name(context);
     v1::BeginUploadRequest request;
     request.set_sha256(sha256);
     request.set_size(sizeof kBytes - 1);
     request.set_job(job);
+    request.set_attempt(attempt);
     v1::BeginUploadResponse unread;
     return stub_->BeginUpload(&context, request, response == nullptr ? &unread : response);
   }
@@ -518,6 +520,18 @@ TEST_F(ReachTest, ACheckpointCountsOnlyFromItsNodeAndOnlyOnceItsBytesAreHere) {
   EXPECT_EQ(RecordOf(job).checkpoints(0).state(), v1::CHECKPOINT_STATE_COMMITTED);
 }
 
+TEST_F(ReachTest, ANodeThatAnnouncesThousandsOfPartsWithoutBytesFillsNoHistory) {
+  const uint64_t job = RunOnNode1();
+  for (int64_t step = 1; step <= 130; ++step)
+    EXPECT_TRUE(node1_.SayCheckpoint(job, step, common::Sha256Hex("nobody has it")).refused());
+  node1_.AwaitHeartbeat();
+  const auto events = daemon().index.Events({.job = job, .until = 10'000, .newest = 10'000});
+  ASSERT_TRUE(events.ok());
+  EXPECT_EQ(std::count_if(events->begin(), events->end(),
+                          [](const v1::Event& event) { return event.has_checkpoint_failed(); }),
+            100);
+}
+
 TEST_F(ReachTest, APartThatIsBeingLookedUpIsTakenBeforeTheEndThatFollowsIt) {
   const uint64_t job = RunOnNode1();
   EXPECT_TRUE(node1_.Upload(job, kBytes).ok());
@@ -652,6 +666,11 @@ TEST_F(ReachTest, AnAttemptGetsTheFilesThatItResumesFromAndNoOthers) {
   EXPECT_TRUE(node1_.Download(job, 1, sha256, &bytes).ok());
   EXPECT_EQ(bytes, kBytes);
   EXPECT_TRUE(node1_.ListResumeFiles(job, 1, 10).ok());
+  v1::BeginUploadResponse begun;
+  EXPECT_TRUE(node1_.BeginUpload(job, sha256, &begun, 1).ok());
+  EXPECT_TRUE(begun.have()) << "it may download it: nothing is sent again";
+  EXPECT_TRUE(node1_.BeginUpload(job, common::Sha256Hex("another file"), &begun, 1).ok());
+  EXPECT_FALSE(begun.have());
   ExpectDenied("node1 downloads a file that is not of that checkpoint",
                node1_.Download(job, 1, common::Sha256Hex("another file")), "JC1341");
   ExpectDenied("downloads what node1's attempt resumes from", node2_.Download(job, 1, sha256),

@@ -16,10 +16,8 @@
 #include "common/status_wire.h"
 #include "common/version.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/local/upload_proofs.h"
 #include "coordinator/paths.h"
 #include "coordinator/rpc/code_uploads.h"
-#include "coordinator/rpc/reach.h"
 #include "muster/v1/job_service.grpc.pb.h"
 #include "muster/v1/worker_service.grpc.pb.h"
 #include "tests/coordinator/temp_dir.h"
@@ -479,7 +477,6 @@ TEST_F(ServiceTest, ADamagedCheckpointOfAFinishedJobIsFlaggedAndNoJobIsStartedFr
   const Paths paths(dir_.path() + "/data");
   ASSERT_TRUE(common::MakeDirectories(paths.BlobDirectory(sha256)).ok());
   ASSERT_TRUE(common::WriteFileDurably(paths.BlobFile(sha256), "x").ok());
-  ASSERT_TRUE(UploadProofs(paths).Add(ProofOwner({}, job, 0), sha256).ok());
   worker.RunJob(job, sha256);
   ASSERT_EQ(unlink(paths.BlobFile(sha256).c_str()), 0);
   v1::CheckpointReference reference;
@@ -511,7 +508,6 @@ TEST_F(ServiceTest, ACheckpointThatCannotBeReadNowIsNotFlagged) {
   const Paths paths(dir_.path() + "/data");
   ASSERT_TRUE(common::MakeDirectories(paths.BlobDirectory(sha256)).ok());
   ASSERT_TRUE(common::WriteFileDurably(paths.BlobFile(sha256), "x").ok());
-  ASSERT_TRUE(UploadProofs(paths).Add(ProofOwner({}, job, 0), sha256).ok());
   worker.RunJob(job, sha256);
   v1::CheckpointReference reference;
   reference.set_job(std::to_string(job));

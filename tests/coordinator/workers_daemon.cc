@@ -190,6 +190,7 @@ void WorkersDaemon::Parts::Open() {
                           .directory = *directory,
                           .audit = audit,
                           .execs = execs,
+                          .stream_failures = *stores.stream_failures,
                           .epoch = stores.journal->Epoch()});
   stores.journal->Start({.durable = [this](uint64_t turn) { loop->OnDurable(turn); },
                          .disk_full = [](bool) {},

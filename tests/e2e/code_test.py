@@ -85,7 +85,7 @@ class Sending(CodeCase):
     def test_another_project_has_to_send_it_too(self):
         cluster = self.make_cluster()
         self.send(cluster)
-        cluster.jobctl("project", "create", "vision", check=False)
+        cluster.jobctl("project", "create", "vision", "--open", check=False)
         done = cluster.jobctl("submit", "--sync=" + self.root, "--project", "vision", *NEVER, "--", "true", check=False)
         self.assertIn("sent 1.5 MB", self.code_line(done))
 

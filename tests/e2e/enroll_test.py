@@ -219,9 +219,11 @@ class Joining(EnrollCase):
         cluster.jobctl("user", "set", "alice", "--account", "root")
         self.assertIn("JC1415", cluster.wait_for(alice.jobctl(*submit).stdout.strip(), harness.FAILED).reason)
         cluster.jobctl("user", "set", "alice", "--account", "daemon")
+        self.assertIn("which is a service's", cluster.wait_for(alice.jobctl(*submit).stdout.strip(), harness.FAILED).reason)
+        cluster.jobctl("user", "set", "alice", "--account", "nobody")
         job = alice.jobctl(*submit).stdout.strip()
         cluster.wait_for(job, harness.SUCCEEDED)
-        self.assertEqual(cluster.api.logs(job)[0][(0, 0, 1)], b"daemon\n")
+        self.assertEqual(cluster.api.logs(job)[0][(0, 0, 1)], b"nobody\n")
 
     def test_a_worker_cannot_pose_as_the_coordinator_to_those_who_join(self):
         cluster = self.secured()
@@ -431,7 +433,9 @@ class SigningIn(EnrollCase):
         def sign_in(person):
             link = person.jobctl("ui", "--no-open").stdout.strip()
             self.assertTrue(link.startswith(f"https://{self.address}/sign-in?ticket="), link)
-            answer = self.ask("GET", link[len(f"https://{self.address}"):])
+            path = link[len(f"https://{self.address}"):]
+            answer = self.ask("GET", path)
+            self.assertEqual(self.ask("GET", path).status, 401, "a link works once")
             cookie = answer.headers["Set-Cookie"]
             self.assertTrue(cookie.startswith("__Host-muster_"), cookie)
             self.assertIn("; Secure; ", cookie)
@@ -457,6 +461,16 @@ class SigningIn(EnrollCase):
         self.assertNotIn(later.encode(), stream.read(), "the stream has ended, and nothing more was told")
         self.assertEqual(self.ask("GET", "/api/v1/ListJobs", hers).status, 401)
         self.assertEqual(self.ask("GET", "/api/v1/ListJobs", his).status, 200)
+        self.assertEqual(self.ask("GET", "/api/v1/ListJobs", {"Authorization": "Bearer wrong"}).status, 401)
+
+        def doors():
+            entries = json.loads(cluster.jobctl("audit", "-o", "json").stdout)["items"]
+            return [(entry["who"], entry["what"], entry["result"][:9]) for entry in entries if entry["what"][0] == "/"
+                    and not entry["what"].startswith("/enroll/")]
+        wait_until(lambda: len(doors()) == 5, doors)
+        self.assertEqual(doors(), [("user:alice", "/sign-in", "ok"), ("peer:127.0.0.1", "/sign-in", "[JC1313] "),
+                                   ("user:bob", "/sign-in", "ok"), ("peer:127.0.0.1", "/sign-in", "[JC1313] "),
+                                   ("peer:127.0.0.1", "/api/v1/ListJobs", "[JC1313] ")])
 
 
 if __name__ == "__main__":

@@ -254,16 +254,18 @@ class RunAs(Case):
 
     def test_ranks_get_the_account_of_the_one_who_submits(self):
         need(shutil.which("setpriv"), "needs setpriv")
-        person = ["setpriv", f"--reuid={self.user.pw_uid}", f"--regid={self.user.pw_gid}", "--init-groups"]
-        os.chown(self.directory, self.user.pw_uid, self.user.pw_gid)
+        user = pwd.getpwnam("nobody")  # not a service's
+        person = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--init-groups"]
+        os.chown(self.directory, user.pw_uid, user.pw_gid)
+        os.chown(self.work, user.pw_uid, user.pw_gid)
         cluster = harness.Cluster(self, prefix=person)
         for name in (cluster.directory, cluster.directory + "/s"):
-            os.chown(name, self.user.pw_uid, self.user.pw_gid)
+            os.chown(name, user.pw_uid, user.pw_gid)
         cluster.start()
         cluster.add_worker("n1", args=("--run-as", "owner"))
         job = self.jobctl_as(cluster, person, "submit", "-o", "name", "--workdir", self.work, "--", "id")
         cluster.wait_for(job, harness.SUCCEEDED)
-        self.assertTrue(self.output(cluster, job).startswith(f"uid={self.user.pw_uid}({ACCOUNT})"))
+        self.assertTrue(self.output(cluster, job).startswith(f"uid={user.pw_uid}(nobody)"))
 
     def jobctl_as(self, cluster, person, *args):
         done = subprocess.run([*person, harness.JOBCTL, *args], env=cluster.env, stdin=subprocess.DEVNULL,

@@ -53,7 +53,7 @@ TYPED = {"docs/python.md", "docs/operating.md"}
 TRAIN = """import os
 print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], flush=True)
 """
-ACCOUNT = "daemon"  # on every Debian
+ACCOUNT = "nobody"  # on every Debian, and not a service's
 # Commands that stay until they are stopped.
 SERVES = re.compile(r"muster-coordinator --data-dir")
 WORKS = re.compile(r"muster-worker --")

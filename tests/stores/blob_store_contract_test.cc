@@ -191,19 +191,21 @@ TEST_P(BlobStoreContract, OwnersUploadTheSameBytesWithoutKnowingOfEachOther) {
 TEST_P(BlobStoreContract, WhatAnOwnerHasShownIsRememberedOfThatOwnerAlone) {
   auto store = engine().OpenBlobStore();
   const std::string hash = *PutBlob(*store, "weights");
-  EXPECT_FALSE(store->HasProven("+7.0+any", hash)) << "that it is here is no proof";
+  EXPECT_FALSE(*store->HasProven("+7.0+any", hash)) << "that it is here is no proof";
   ASSERT_TRUE(store->Prove("+7.0+any", hash).ok());
   ASSERT_TRUE(store->Prove("+7.0+any", hash).ok()) << "again";
-  EXPECT_FALSE(store->HasProven("+7.1+any", hash));
+  EXPECT_FALSE(*store->HasProven("+7.1+any", hash));
   EXPECT_TRUE(*KeepProven(*store, "+7.0+any", hash, 7));
   EXPECT_FALSE(*KeepProven(*store, "+7.1+any", hash, 7));
   EXPECT_FALSE(*KeepProven(*store, "+7.0+any", hash, 6)) << "of another size";
+  EXPECT_TRUE(*KeepProven(*store, "", hash, 7)) << "nobody is told apart";
+  EXPECT_FALSE(store->HasProven("../x", hash).ok());
   EXPECT_EQ(KeepProven(*store, "+7.1+any", "../x", 1).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_FALSE(store->HasProven("+7.0+any", common::Sha256Hex("other")));
+  EXPECT_FALSE(*store->HasProven("+7.0+any", common::Sha256Hex("other")));
   store.reset();
   store = engine().OpenBlobStore();
-  EXPECT_TRUE(store->HasProven("+7.0+any", hash)) << "after a restart";
+  EXPECT_TRUE(*store->HasProven("+7.0+any", hash)) << "after a restart";
 }
 
 TEST_P(BlobStoreContract, AnOwnersUploadGoesOnAndIsHashedFromItsBeginning) {

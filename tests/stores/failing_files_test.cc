@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "coordinator/local/failing_streams.h"
 #include "coordinator/local/log_store.h"
 #include "coordinator/local/metric_store.h"
+#include "coordinator/stores/stream_failures.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/failing_sync.h"
 #include "tests/stores/log_sender.h"
@@ -116,7 +118,10 @@ constexpr WrongFile::Kind kWrongKinds[] = {WrongFile::Kind::kFifo, WrongFile::Ki
 TEST_F(FailingLogTest, WhatLiesInPlaceOfAFileHoldsUpItsStreamAloneUntilItIsGone) {
   for (const WrongFile::Kind kind : kWrongKinds) {
     WrongFile wrong(kind, FileOf(0));
-    LocalLogStore store(paths_);
+    StreamFailures failures;
+    std::atomic<int> told = 0;
+    failures.OnFirst([&](const StreamFailures::Failure&) { ++told; });
+    LocalLogStore store(paths_, {.failures = &failures});
     auto sender = std::make_shared<LogSender>();
     store.Append(Chunk(0, 0, "x\n"), sender);
     EXPECT_TRUE(sender->WaitToSendAgain());
@@ -130,6 +135,15 @@ TEST_F(FailingLogTest, WhatLiesInPlaceOfAFileHoldsUpItsStreamAloneUntilItIsGone)
     chunk.set_job(2);
     store.Append(chunk, other);
     EXPECT_EQ(other->WaitFor(2).durable_offset(), 2u);
+    const std::vector<StreamFailures::Failure> now = failures.Now();
+    ASSERT_EQ(now.size(), fails_again ? 1u : 0u);
+    EXPECT_EQ(told, fails_again ? 1 : 0);
+    if (fails_again) {
+      EXPECT_EQ(now[0].job, 1u);
+      EXPECT_EQ(now[0].problem.code, "JC1626");
+      EXPECT_EQ(now[0].problem.what,
+                "the output of job 1 attempt 0 rank 0 waits up to 1 s: its file failed");
+    }
     wrong.Remove();
     if (fails_again) EXPECT_TRUE(sender->WaitToSendAgain());
     sender = std::make_shared<LogSender>();
@@ -190,6 +204,26 @@ TEST(FailingMetricTest, WhatLiesInPlaceOfAFileHoldsUpItsJobAloneUntilItIsGone) {
     store.Append(Batch(1, 10, 0.5), again);
     EXPECT_EQ(again->WaitForCount(1).durable_seq(), 1u);
   }
+}
+
+TEST(StreamFailuresTest, AJobIsToldOnceUntilItIsOver) {
+  StreamFailures failures;
+  std::vector<uint64_t> told;
+  failures.OnFirst([&](const auto& failure) { told.push_back(failure.job); });
+  failures.Failed({7, 0, {.what = "first"}}, 60'000);
+  failures.Failed({7, 1, {.what = "second"}}, 1);
+  failures.Failed({3, 0, {.what = "other"}}, 0);
+  EXPECT_EQ(told, (std::vector<uint64_t>{7, 3}));
+  const auto now = failures.Now();
+  ASSERT_EQ(now.size(), 1u) << "job 3's is over already";
+  EXPECT_EQ(now[0].problem.what, "second");
+  failures.Failed({3, 0, {}}, 60'000);
+  EXPECT_EQ(told.back(), 3u) << "anew";
+  EXPECT_EQ(told.size(), 3u);
+  for (uint64_t job = 100; failures.Now().size() < StreamFailures::kJobsMax; ++job)
+    failures.Failed({job, 0, {}}, 60'000);
+  failures.Failed({5, 0, {}}, 60'000);
+  EXPECT_EQ(failures.Now().size(), StreamFailures::kJobsMax);
 }
 
 using Failing = FailingStreams<int, LogUploader>;

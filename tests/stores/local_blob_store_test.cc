@@ -52,12 +52,12 @@ TEST(LocalBlobStoreTest, ProofsThatNobodyAskedForInADayGo) {
   };
   const FileAge age(FileAge::Steady::now() - FileAge::kFirstJudgedAfter - std::chrono::minutes(1));
   make_old(hash);
-  EXPECT_TRUE(proofs.Has("+7.0+any", hash)) << "and it is young again";
+  EXPECT_TRUE(*proofs.Has("+7.0+any", hash)) << "and it is young again";
   make_old(other);
   proofs.RemoveUnused(age);
-  EXPECT_TRUE(proofs.Has("+7.0+any", hash));
-  EXPECT_FALSE(proofs.Has("+7.0+any", other));
-  EXPECT_FALSE(proofs.Has("../proven/+7.0+any", hash));
+  EXPECT_TRUE(*proofs.Has("+7.0+any", hash));
+  EXPECT_FALSE(*proofs.Has("+7.0+any", other));
+  EXPECT_FALSE(proofs.Has("../proven/+7.0+any", hash).ok());
   make_old(hash);
   proofs.RemoveUnused(age);
   EXPECT_FALSE(common::Exists(directory)) << "nothing is left of the owner";

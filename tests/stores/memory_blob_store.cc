@@ -137,7 +137,9 @@ absl::Status MemoryBlobStore::Prove(const std::string& owner, const std::string&
   return absl::OkStatus();
 }
 
-bool MemoryBlobStore::HasProven(const std::string& owner, const std::string& sha256) {
+absl::StatusOr<bool> MemoryBlobStore::HasProven(const std::string& owner,
+                                                const std::string& sha256) {
+  if (!common::IsPathName(owner)) return absl::InvalidArgumentError("not a name for an owner");
   std::lock_guard lock(blobs_->mutex);
   return blobs_->proven.contains({owner, sha256});
 }

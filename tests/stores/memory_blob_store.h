@@ -34,7 +34,7 @@ class MemoryBlobStore final : public BlobStore {
   std::vector<Partial> Partials(const std::string& owner) override;
   void RemovePartial(const std::string& owner, const std::string& sha256) override;
   absl::Status Prove(const std::string& owner, const std::string& sha256) override;
-  bool HasProven(const std::string& owner, const std::string& sha256) override;
+  absl::StatusOr<bool> HasProven(const std::string& owner, const std::string& sha256) override;
   absl::StatusOr<std::string> Read(const std::string& sha256, uint64_t offset,
                                    size_t max) const override;
   absl::StatusOr<uint64_t> Size(const std::string& sha256) const override;

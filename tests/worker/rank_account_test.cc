@@ -79,6 +79,19 @@ TEST(RankAccount, RootIsRefusedUnlessAllowed) {
   EXPECT_TRUE(root->ids.is_other);
 }
 
+TEST(RankAccount, AnAccountOfAServiceIsRefusedUnlessTheWorkersOperatorNamesIt) {
+  for (const auto& [owner, account] : {std::pair("user:daemon", ""), std::pair("uid:1", ""),
+                                       std::pair("user:a", "daemon"), std::pair("user:a", "1")}) {
+    const auto refused = AccountFor(Owner(), "n1", owner, account);
+    EXPECT_EQ(common::CodeOf(refused.status()), "JC1415") << owner << account;
+    EXPECT_NE(refused.status().message().find("uid 1, which is a service's: refused"),
+              std::string_view::npos)
+        << refused.status();
+  }
+  EXPECT_TRUE(AccountFor(Owner(), "n1", "user:nobody", "").ok());
+  EXPECT_TRUE(AccountFor(ParseRunAs("daemon"), "n1", "user:alice", "").ok());
+}
+
 TEST(RankAccount, AnAccountThatTheNodeLacksIsNamed) {
   const auto missing = AccountFor(Owner(), "n1", "user:no-such-person", "");
   EXPECT_EQ(common::CodeOf(missing.status()), "JC1414");

@@ -1,4 +1,5 @@
-// Findings that a job's `notify` tells: each once per attempt, and never of a job that did not ask.
+// Findings that a job's `notify` tells: each once per attempt, and never of a job that did not ask;
+// files of its streams that fail.
 #include "coordinator/core/notices.h"
 
 #include <gtest/gtest.h>
@@ -56,6 +57,18 @@ TEST_F(NoticesTest, EachCodeIsAFactOncePerAttempt) {
   EXPECT_TRUE(Take(FindingInput{kJob, Found("idle-devices", 1)}).empty());
   EXPECT_EQ(Take(FindingInput{kJob, Found("idle-devices", 2)}).size(), 1u);
   EXPECT_EQ(Take(FindingInput{kJob, Found("slow-rank", 2)}).size(), 1u);
+}
+
+TEST_F(NoticesTest, AFileThatFailsIsAnEventOfALiveJobAlone) {
+  v1::ErrorDetail error;
+  error.set_what("the output of job 7 attempt 0 rank 1 waits up to 1 s");
+  error.set_why("cannot write");
+  const auto events = Take(StreamFailedInput{.job = kJob, .error = error});
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_TRUE(events[0].skippable());
+  EXPECT_EQ(DescribeEvent(events[0]),
+            "the output of job 7 attempt 0 rank 1 waits up to 1 s: cannot write");
+  EXPECT_TRUE(Take(StreamFailedInput{.job = kJob + 1, .error = error}).empty());
 }
 
 TEST_F(NoticesTest, ARestartDoesNotRepeatThem) {

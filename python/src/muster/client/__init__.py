@@ -23,6 +23,7 @@ from muster.client._errors import MusterError
 try:
     from muster.client import _api
     from muster.client._connection import SLOW_REQUEST_S, Connection, from_detail
+    from muster.client._environment import job_environment
     from muster.client._logs import lines_of
     from muster.client._settings import resolve
     from muster.client._spec import Nodes, StrPath, shape, spec, whole
@@ -54,7 +55,8 @@ class Client:
     """
 
     def __init__(self, server: str | None = None, *, context: str | None = None, timeout: float = 10.0) -> None:
-        self._connection = Connection(resolve(server, context), timeout)
+        self._target = resolve(server, context)
+        self._connection = Connection(self._target, timeout)
 
     def __enter__(self) -> Client:
         return self
@@ -82,6 +84,7 @@ class Client:
         name: str | None = None,
         env: Mapping[str, str] | None = None,
         clean_env: bool = False,
+        env_from: str | None = None,
         workdir: StrPath | None = None,
         labels: Mapping[str, str] | None = None,
         project: str | None = None,
@@ -97,15 +100,15 @@ class Client:
 
         `command` is each rank's argument list. Ranks: `processes` in total, or `per_node` on each of `nodes` (a number,
         or (least, most)); one by default. `devices`: a kind ("gpu"), or "gpu:2" for two per rank. The job gets this
-        process's environment with `env` on top (`clean_env`: only PATH, HOME and the like) and the current directory
-        unless `workdir` names another. `grace` and `time_limit` are seconds. Two submits with one `idempotency_key` are
+        process's environment with `env` on top and the current directory unless `workdir` names another. To a
+        coordinator on another host only what training needs is sent of the environment, and a warning names what may be
+        secrets (`env_from="shell"`: all of it; `clean_env`: only PATH, HOME and the like, to any host). `grace` and `time_limit` are seconds. Two submits with one `idempotency_key` are
         one job; by default each call has a key of its own. `queue_anyway` accepts what no registered nodes could hold.
         """
         built = spec(
             command,
             shape(processes, nodes, per_node, devices),
-            env=env,
-            clean_env=clean_env,
+            env={**job_environment(self._target, clean=clean_env, env_from=env_from), **(env or {})},
             workdir=workdir,
             labels=labels,
             secrets=secrets,

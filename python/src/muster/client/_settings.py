@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from muster.client._errors import MusterError
@@ -40,6 +40,12 @@ class Target:
     endpoint: str
     is_private: bool
     credentials: Credentials | None
+    env_pass: tuple[str, ...] = ()  # more variables that jobs get, of the contexts with this server
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it runs on this machine."""
+        return self.is_private or self.endpoint.startswith("unix:")
 
 
 def resolve(server: str | None, context: str | None) -> Target:
@@ -47,7 +53,13 @@ def resolve(server: str | None, context: str | None) -> Target:
     if server is not None and context is not None:
         raise MusterError("server and context both select a coordinator", code="JC1004", fix="give only one of them")
     config = _config_path()
-    contexts, current = _read_config(config)
+    contexts, current, passed = _read_config(config)
+    target = _find(server, context, config, contexts, current)
+    names = [name for each, address in contexts.items() if address == target.endpoint for name in passed.get(each, ())]
+    return replace(target, env_pass=tuple(names))
+
+
+def _find(server: str | None, context: str | None, config: Path, contexts: dict[str, str], current: str) -> Target:
     if server is None and context is None:
         server = os.environ.get("JOBCTL_SERVER") or None
         if server is not None:
@@ -88,13 +100,13 @@ def _config_path() -> Path:
     return Path(named) if named else _xdg("XDG_CONFIG_HOME", ".config") / "muster" / "config.yaml"
 
 
-def _read_config(path: Path) -> tuple[dict[str, str], str]:
-    """({context: server}, current)."""
+def _read_config(path: Path) -> tuple[dict[str, str], str, dict[str, list[str]]]:
+    """({context: server}, current, {context: env_pass})."""
     try:
         with path.open("rb") as file:
             content = file.read(CONFIG_BYTES_MAX)
     except FileNotFoundError:
-        return {}, ""
+        return {}, "", {}
     except OSError as error:
         raise MusterError(
             "the configuration cannot be read", code="JC1006", why=str(error), fix=f"ls -l {path}"
@@ -104,7 +116,11 @@ def _read_config(path: Path) -> tuple[dict[str, str], str]:
     try:
         root = yaml.safe_load(content) or {}
         contexts = {str(name): str(entry["server"]) for name, entry in (root.get("contexts") or {}).items()}
-        return contexts, str(root.get("current") or "")
+        passed = {
+            str(name): [str(each) for each in entry.get("env_pass") or ()]
+            for name, entry in (root.get("contexts") or {}).items()
+        }
+        return contexts, str(root.get("current") or ""), passed
     except (yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
         raise MusterError(
             f"the configuration {path} has errors", code="JC1006", why=repr(error), fix="jobctl config view names them"
@@ -182,18 +198,3 @@ def _read_credentials(path: Path) -> Credentials | None:
         certificate=certificates[0].encode(),
         authority=certificates[1].encode(),
     )
-
-
-def job_environment(clean: bool) -> dict[str, str]:
-    """This process's environment as a job gets it; what is not UTF-8 is left out."""
-    always = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR")
-    kept = {}
-    for name, value in os.environ.items():
-        if clean and name not in always:
-            continue
-        try:
-            (name + value).encode()
-        except UnicodeEncodeError:
-            continue
-        kept[name] = value
-    return kept

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Union
 
 from muster.client import _api
-from muster.client._settings import job_environment
 
 Nodes = Union[int, "tuple[int, int]"]
 StrPath = Union[str, "os.PathLike[str]"]
@@ -63,8 +62,7 @@ def spec(
     command: Sequence[str],
     shaped: Any,
     *,
-    env: Mapping[str, str] | None,
-    clean_env: bool,
+    env: Mapping[str, str],
     workdir: StrPath | None,
     labels: Mapping[str, str] | None,
     secrets: Sequence[str],
@@ -79,10 +77,10 @@ def spec(
     built.command.extend(os.fspath(word) for word in command)
     built.shape.CopyFrom(shaped)
     built.workdir = str(Path(workdir or ".").absolute())
-    for name, text in (env or {}).items():
+    for name, text in env.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise TypeError(f"env has {name!r}: {text!r}; pass strings")
-    built.env.update({**job_environment(clean_env), **(env or {})})
+    built.env.update(env)
     built.labels.update(labels or {})
     built.secrets.extend(secrets)
     if grace is not None:

@@ -1,0 +1,24 @@
+#include "coordinator/rpc/hiding.h"
+
+#include "coordinator/identity/directory.h"
+#include "coordinator/identity/ownership.h"
+#include "coordinator/rpc/daemon.h"
+
+namespace muster::coordinator {
+
+bool MaySeeCode(const Daemon& daemon, const Caller& caller, const v1::JobRecord& job) {
+  return IsOwner(caller, job.owner()) || caller.role == v1::ROLE_ADMIN ||
+         daemon.directory.CheckProject(job.spec().project(), caller.principal).ok();
+}
+
+void HideFromCaller(const Daemon& daemon, const Caller& caller, v1::JobRecord& job) {
+  HideFromOthers(caller, job);
+  if (job.spec().has_code() && !MaySeeCode(daemon, caller, job)) HideCode(job);
+}
+
+void HideFromCaller(const Daemon& daemon, const Caller& caller, v1::Event& event) {
+  if (event.has_job_submitted())
+    HideFromCaller(daemon, caller, *event.mutable_job_submitted()->mutable_record());
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,44 @@
+#include "coordinator/rpc/warnings.h"
+
+#include <string>
+
+#include "common/clock.h"
+#include "common/strings.h"
+#include "common/units.h"
+#include "coordinator/identity/cluster.h"
+#include "coordinator/rpc/daemon.h"
+#include "coordinator/stores/stream_failures.h"
+
+namespace muster::coordinator {
+
+using common::StrCat;
+
+std::optional<common::Problem> CertificateWarning(const Daemon& daemon) {
+  if (daemon.cluster == nullptr) return std::nullopt;
+  const Cluster::CertificateState certificate = daemon.cluster->Certificate();
+  if (certificate.why.ok()) return std::nullopt;
+  const int64_t left_ms = certificate.not_after_ms - daemon.clock.Read().wall_ms;
+  return common::Problem{
+      .code = std::string(common::CodeOf(certificate.why)),
+      .what =
+          StrCat("the coordinator's certificate cannot be renewed and ",
+                 left_ms > 0 ? StrCat("ends in ", common::HumanDuration(left_ms)) : "has ended"),
+      .fix = "the coordinator's log tells why; its keys' directory must be writable for it"};
+}
+
+std::vector<common::Problem> Warnings(const Daemon& daemon) {
+  constexpr size_t kJobsShown = 5;
+  std::vector<common::Problem> warnings;
+  if (std::optional<common::Problem> certificate = CertificateWarning(daemon))
+    warnings.push_back(*std::move(certificate));
+  const std::vector<StreamFailures::Failure> failures = daemon.stream_failures.Now();
+  for (const StreamFailures::Failure& failure : failures) {
+    if (&failure - failures.data() == kJobsShown) break;
+    warnings.push_back(failure.problem);
+  }
+  if (failures.size() > kJobsShown)
+    warnings.back().what += StrCat("; and files of ", failures.size() - kJobsShown, " more jobs");
+  return warnings;
+}
+
+}  // namespace muster::coordinator

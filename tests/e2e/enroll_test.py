@@ -52,9 +52,9 @@ class EnrollCase(Case):
         done.state = state
         return done
 
-    def start_worker(self, cluster, name, args=("--run-as", "worker")):
+    def start_worker(self, cluster, name, args=("--run-as", "worker"), devices="cpu:2"):
         """Of a node that has joined: its state directory is all it needs. The tests' people have no accounts."""
-        worker = harness.Daemon([WORKER, "--state-dir", self.path(f"state-{name}"), "--devices", "cpu:2", *args],
+        worker = harness.Daemon([WORKER, "--state-dir", self.path(f"state-{name}"), "--devices", devices, *args],
                                 dict(self.env), self.path(f"{name}.out"))
         self.daemons.append(worker)
         cluster.workers[name] = worker

@@ -2,17 +2,19 @@
 WorkerService to a real coordinator, while a job runs on an honest node. The coordinator must live, must not grow, and
 the honest job must end with exactly the output that it wrote.
 
-The liar has its own name and its own jobs: without identities, whoever reaches the coordinator's socket may speak for
-any node, so what it says about the honest node's jobs would prove nothing.
+Without identities whoever reaches the coordinator's socket may speak for any node, so that there the liar speaks of its
+own name and jobs alone. In a cluster with identities it has joined, and speaks of the honest node and its job, too.
 
 usage: worker.py --seconds N [--seed S]     as many seeds from S on as fit into N seconds
        worker.py --seeds N [--seed S]       N seeds
 Each seed is one life of the liar, against the same coordinator. Exits with 1 and the seed when a promise is broken.
 """
 import argparse
+import hashlib
 import os
 import queue
 import random
+import re
 import sys
 import threading
 import time
@@ -20,6 +22,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
 import harness  # noqa: E402
+from enroll_test import EnrollCase  # noqa: E402
 from harness import RUNNING, SUCCEEDED, Case, wait_until  # noqa: E402
 
 MESSAGES = 60           # of each call in one life
@@ -41,10 +44,12 @@ def is_repeated(field):
 class Liar:
     """One life: a seed, the coordinator's channel, and the jobs that it may lie about."""
 
-    def __init__(self, seed, channel, jobs):
+    def __init__(self, seed, channel, jobs, nodes=("liar",), hashes=()):
         self.choose = random.Random(seed)
         self.channel = channel
         self.jobs = jobs
+        self.nodes = nodes
+        self.hashes = hashes  # of files that are not its own
         _, self.worker, _ = harness.protos()
         from muster.v1 import sample_pb2
         self.sample = sample_pb2
@@ -72,7 +77,11 @@ class Liar:
         if field.type == field.TYPE_BYTES:
             return self.choose.randbytes(self.choose.choice((0, 1, 100, 70_000)))
         if field.type == field.TYPE_STRING:
-            return "liar" if field.name == "node" else self.choose.choice(TEXTS)
+            if field.name == "node":
+                return self.choose.choice(self.nodes)
+            if field.name == "sha256" and self.hashes and self.choose.random() < 0.8:
+                return self.choose.choice(self.hashes)
+            return self.choose.choice(TEXTS)
         if field.type == field.TYPE_BOOL:
             return self.choose.random() < 0.5
         if field.type == field.TYPE_ENUM:
@@ -139,7 +148,7 @@ class Liar:
         child.SetInParent()
         self.fill(child)
         if kind == "register":
-            child.facts.name = "liar"  # not the honest one, whose name is as free as any
+            child.facts.name = self.choose.choice(self.nodes)
         return message
 
     # ------------------------------------------------------------ how it is said
@@ -233,19 +242,20 @@ class Liar:
         self.blobs()
 
 
-class HostileWorker(Case):
+class Promises:
+    """What a cluster keeps to whatever a node says. `one`, `channel` and `go` are the test's."""
     options = None
-
-    def setUp(self):
-        super().setUp()
-        self.one = self.cluster(workers=("honest",), devices="cpu:1")
-        self.go = self.path("go")
+    nodes = ("liar",)
 
     def honest_job(self):
+        # A checkpoint of its own, whose hash the liar is told.
         script = (f"i=0; while [ $i -lt {LINES} ]; do echo line $i; i=$((i+1)); done; "
+                  "mkdir $MUSTER_CHECKPOINT_DIR/step-1.tmp; echo weights >$MUSTER_CHECKPOINT_DIR/step-1.tmp/model; "
+                  "mv $MUSTER_CHECKPOINT_DIR/step-1.tmp $MUSTER_CHECKPOINT_DIR/step-1; "
                   f"while ! [ -e {self.go} ]; do sleep 0.05; done; echo over")
         job = self.one.submit("-n", "1", "--", "sh", "-c", script)
         self.one.wait_for(job, RUNNING)
+        wait_until(lambda: self.one.api.record(job).checkpoints, "its checkpoint is committed")
         return job
 
     def check_alive(self, seed):
@@ -263,14 +273,18 @@ class HostileWorker(Case):
             yield seed
             seed += 1
 
-    def test_what_a_worker_says_hurts_nobody_else(self):
+    def keeps_its_promises(self, foreign=False):
         honest = self.honest_job()
         # Three ranks do not fit on the honest node, so the liar gets them.
         own = [self.one.submit("-n", "3", "--queue-anyway", "--", "true") for _ in range(2)]
         jobs = [self.one.api.record(job).id for job in own] + [999]
+        hashes = ()
+        if foreign:
+            jobs += 2 * [self.one.api.record(honest).id]
+            hashes = (hashlib.sha256(b"weights\n").hexdigest(),)
         grown_from = None
         for seed in self.seeds():
-            liar = Liar(seed, self.one.api.channel, jobs)
+            liar = Liar(seed, self.channel, jobs, self.nodes, hashes)
             lives = threading.Thread(target=liar.live, daemon=True)
             lives.start()
             lives.join(timeout=12 * CALL_S)
@@ -280,13 +294,50 @@ class HostileWorker(Case):
             rss = harness.rss_bytes(self.one.coordinator.pid)
             grown_from = grown_from or rss
             self.assertLess(rss - grown_from, GROWTH_MAX, f"seed {seed}: the coordinator grows")
-        told = [attempt.parts[0] for job in own for attempt in self.one.api.record(job).attempts]
+        records = [self.one.api.record(job) for job in own]
+        told = [attempt.parts[0] for record in records for attempt in record.attempts]
         self.assertTrue(any(part.node == "liar" and part.launched for part in told), "the liar ran a job of its own")
+        taken = [file.sha256 for record in records for checkpoint in record.checkpoints for file in checkpoint.files]
+        self.assertFalse(set(taken) & set(hashes), "nothing that it has not sent became its checkpoint")
         open(self.go, "w").close()
         self.one.wait_for(honest, SUCCEEDED)
         wait_until(lambda: self.one.jobctl("logs", "--raw", honest).stdout ==
                    "".join(f"line {i}\n" for i in range(LINES)) + "over\n", "the honest job's output, exactly")
-        self.assertEqual(self.one.api.record(honest).next_attempt, 1)
+        record = self.one.api.record(honest)
+        self.assertEqual(record.next_attempt, 1)
+        self.assertEqual([checkpoint.step for checkpoint in record.checkpoints], [1])
+        self.assertEqual([part.node for part in record.attempts[0].parts], ["honest"])
+
+
+class HostileWorker(Promises, Case):
+    def test_what_a_worker_says_hurts_nobody_else(self):
+        self.one = self.cluster(workers=("honest",), devices="cpu:1")
+        self.go = self.path("go")
+        self.channel = self.one.api.channel
+        self.keeps_its_promises()
+
+
+class HostileMember(Promises, EnrollCase):
+    nodes = ("liar", "liar", "honest")
+
+    def test_what_a_worker_with_a_certificate_says_reaches_its_own_jobs_alone(self):
+        import grpc
+        self.one = self.secured()
+        self.go = self.path("go")
+        for name in ("honest", "liar"):
+            self.assertEqual(self.join(self.token(self.one, "worker"), name).returncode, 0)
+        self.start_worker(self.one, "honest", devices="cpu:1")
+        with open(self.path("state-liar") + "/credentials") as file:
+            pem = file.read()
+        parts = {kind: re.findall(f"-----BEGIN {kind}-----.*?-----END {kind}-----\n", pem, re.DOTALL)
+                 for kind in ("PRIVATE KEY", "CERTIFICATE")}
+        proof = grpc.ssl_channel_credentials(root_certificates=parts["CERTIFICATE"][1].encode(),
+                                             private_key=parts["PRIVATE KEY"][0].encode(),
+                                             certificate_chain=parts["CERTIFICATE"][0].encode())
+        endpoint = re.search(r" tcp=(\S+)", self.one.coordinator.output()).group(1)
+        self.channel = grpc.secure_channel(endpoint, proof, (("grpc.ssl_target_name_override", "muster-coordinator"),))
+        self.addCleanup(self.channel.close)
+        self.keeps_its_promises(foreign=True)
 
 
 def main():
@@ -295,7 +346,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hostile", action="store_true", help="it always is; ./dev chaos tells all its tools")
-    HostileWorker.options = parser.parse_args()
+    Promises.options = parser.parse_args()
     sys.argv[1:] = []
     harness.main()
 

@@ -134,6 +134,44 @@ TEST_F(StandstillTest, WhatWasPreparedBeforeItIsNotStartedAfterIt) {
   EXPECT_EQ(StatusOf(state_.attempts[kKey]).failure_cause(), v1::STOP_CAUSE_NODE_LOST);
 }
 
+TEST_F(StandstillTest, WhatWasOrderedLongAgoWaitsUntilTheCoordinatorAnswersAgain) {
+  Connect();
+  Command(Launch(kKey));
+  now_ms_ += kHeartbeatsFresh * 5'000;  // another worker may have this node's name by now
+  const Actions late = Say(PreparedInput{kKey});
+  EXPECT_TRUE(Of<SpawnAction>(late).empty());
+  EXPECT_EQ(Of<NoteAction>(late).size(), 1u);
+  const Actions asked = Say(TickInput{});
+  ASSERT_EQ(Of<SendAction>(asked).size(), 1u) << "at once";
+  // A new connection gives up what it has to give up before it answers a heartbeat.
+  Say(LinkDownInput{});
+  Connect();
+  EXPECT_FALSE(state_.attempts[kKey].spawned);
+  now_ms_ += 5'000;
+  const Actions again = Say(TickInput{});
+  ASSERT_EQ(Of<SendAction>(again).size(), 1u);
+  v1::CoordinatorMessage reply;
+  reply.mutable_heartbeat_reply()->set_number(
+      Of<SendAction>(again)[0].message.heartbeat().number());
+  EXPECT_EQ(Of<SpawnAction>(Command(reply)).size(), 1u);
+  EXPECT_TRUE(Of<SpawnAction>(Command(reply)).empty()) << "once";
+}
+
+TEST_F(StandstillTest, WhatWaitsForAnAnswerCanBeStopped) {
+  Connect();
+  Command(Launch(kKey));
+  now_ms_ += 60'000;
+  Say(PreparedInput{kKey});
+  Command(StopOf(kKey));
+  EXPECT_FALSE(IsLive(state_.attempts[kKey]));
+  const Actions asked = Say(TickInput{});
+  for (const SendAction& send : Of<SendAction>(asked)) {
+    v1::CoordinatorMessage reply;
+    reply.mutable_heartbeat_reply()->set_number(send.message.heartbeat().number());
+    EXPECT_TRUE(Of<SpawnAction>(Command(reply)).empty());
+  }
+}
+
 TEST_F(StandstillTest, AnUploadIsNotAbandonedForTheTimeInWhichNothingRan) {
   RunFenced();
   Say(CheckpointFoundInput{kKey, 5, 0, 0});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -211,6 +212,20 @@ void OnRegistered(Step& step, const v1::Registered& registered) {
   BeginClearing(step, registered.clear());
 }
 
+bool IsContactFresh(const WorkerState& state, Now now) {
+  const Contact& contact = state.contact;
+  return now.mono_ms - contact.lease_mono_ms < int64_t{contact.heartbeat_ms} * kHeartbeatsFresh;
+}
+
+void WaitForContact(Step& step, Attempt& attempt) {
+  if (std::exchange(attempt.spawn_waits, true)) return;
+  Contact& contact = step.state.contact;
+  if (contact.link == LinkStage::kUp) contact.next_heartbeat_mono_ms = step.now.mono_ms;
+  step.Do(NoteAction{absl::StrCat(
+      "start waits for contact job=", attempt.status.job(), " attempt=", attempt.status.attempt(),
+      " last_contact_ms_ago=", step.now.mono_ms - contact.lease_mono_ms)});
+}
+
 void OnHeartbeatReply(Step& step, const v1::HeartbeatReply& reply) {
   Contact& contact = step.state.contact;
   const auto sent = contact.heartbeats_sent_mono_ms.find(reply.number());
@@ -220,6 +235,11 @@ void OnHeartbeatReply(Step& step, const v1::HeartbeatReply& reply) {
   if (reply.wall_ms() > 0 && round_trip_ms <= kClockRoundTripMsMax)
     contact.clock_ahead_ms = step.now.wall_ms - round_trip_ms / 2 - reply.wall_ms();
   contact.heartbeats_sent_mono_ms.erase(contact.heartbeats_sent_mono_ms.begin(), std::next(sent));
+  // Not at the registration's answer: what it gives up is told after that.
+  for (const AttemptKey& key : Keys(step.state)) {
+    Attempt* attempt = step.Find(key);
+    if (attempt != nullptr && attempt->spawn_waits && IsLive(*attempt)) SpawnNow(step, *attempt);
+  }
 }
 
 std::optional<int64_t> NextDeadlineMonoMs(const WorkerState& state) {

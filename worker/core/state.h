@@ -77,6 +77,7 @@ struct Attempt {
   v1::LaunchAttempt launch;  // empty until launched
   bool prepares = false;     // HoldPorts brought a spec: code, setup or a container
   bool spawned = false;      // a shim was started: output and checkpoints need handling
+  bool spawn_waits = false;  // nothing is missing but fresh contact with the coordinator
   v1::AttemptStatus status;  // as reported to the coordinator; phase follows stage
   bool stop_wanted = false;
   uint32_t stop_grace_ms = 0;
@@ -145,7 +146,10 @@ inline constexpr int64_t kClockJumpMs = 1'000;   // less is slewing, or a leap s
 inline constexpr int64_t kStandstillMs = 2'000;  // a tick this late: the node stood still
 inline constexpr int kHeartbeatsMissed = 3;  // silent for this many heartbeats: the link is dead
 inline constexpr int64_t kLinkSilenceMinMs = 2'000;  // … but never sooner than this
-inline constexpr size_t kDeferredMax = 4'096;        // the coordinator resends what is left out
+// Not heard for this many heartbeats, a node's name may be another worker's, and its attempts run
+// there (the coordinator's JudgeRegistration): what was ordered before must not start now.
+inline constexpr int kHeartbeatsFresh = 2;
+inline constexpr size_t kDeferredMax = 4'096;  // the coordinator resends what is left out
 inline constexpr size_t kForgottenMax =
     4'096;  // tombstones; the lowest job numbers are dropped first
 inline constexpr size_t kCommittedStepsKept =

@@ -131,6 +131,8 @@ void PrepareOrWait(Step& step, Attempt& attempt) {
 void SpawnNow(Step& step, Attempt& attempt) {
   // What was prepared may have waited for this worker for long, as when the node stood still.
   if (FenceIfDue(step, attempt)) return;
+  if (!IsContactFresh(step.state, step.now)) return WaitForContact(step, attempt);
+  attempt.spawn_waits = false;
   Move(attempt, Change::kSpawn);
   attempt.spawned = true;
   attempt.upload_progress_mono_ms = step.now.mono_ms;

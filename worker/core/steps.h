@@ -91,6 +91,10 @@ void OnLinkDown(Step& step);
 std::optional<int64_t> FenceDeadlineMs(const WorkerState& state, const Attempt& attempt);
 // Stops the attempt if that time has come. False: not yet.
 bool FenceIfDue(Step& step, Attempt& attempt);
+// Whether no other worker can have taken over this node's name since the newest answer was asked for.
+bool IsContactFresh(const WorkerState& state, Now now);
+// Until the next heartbeat's answer, which starts it.
+void WaitForContact(Step& step, Attempt& attempt);
 void OnHeartbeatReply(Step& step, const v1::HeartbeatReply& reply);
 void OnRegistered(Step& step, const v1::Registered& registered);
 

@@ -1,8 +1,10 @@
 #include "common/files.h"
 
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,6 +53,15 @@ absl::Status ErrnoStatus(std::string_view what) {
     default:
       return absl::InternalError(text);
   }
+}
+
+absl::StatusOr<UniqueFd> OpenInRoot(int root, const std::string& path) {
+  open_how how{};
+  how.flags = O_PATH | O_CLOEXEC;
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+  const long fd = syscall(SYS_openat2, root, path.c_str(), &how, sizeof how);
+  if (fd < 0) return ErrnoStatus(path);
+  return UniqueFd(static_cast<int>(fd));
 }
 
 absl::StatusOr<UniqueFd> OpenRegular(const std::string& path, int flags, int mode) {

@@ -40,6 +40,9 @@ absl::Status ErrnoStatus(std::string_view what);
 // file. Can still hang on a network file system, so never call it on a control loop. `mode` matters
 // with O_CREAT.
 absl::StatusOr<UniqueFd> OpenRegular(const std::string& path, int flags, int mode = 0600);
+// O_PATH, as the kernel would find it for a process whose root that directory is: links stay inside.
+// An errno's status if there is no such file.
+absl::StatusOr<UniqueFd> OpenInRoot(int root, const std::string& path);
 
 // Reads a regular file.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes = 64 << 20);

@@ -140,7 +140,7 @@ void IoThread::OnDiagnosis(const AttemptKey& key, uint32_t rank, uint64_t number
 
 void IoThread::StartLook(const AttemptKey& key, const LookTarget& target) {
   threads_->Post(key, Work::kLook, [this, key, target] {
-    std::string record = LookFromOutside(target);
+    std::string record = LookFromOutside(target, ReadAccount(paths_.Account(key)));
     mailbox_.Post([this, key, rank = target.rank, record = std::move(record)] {
       OnLookedAt(key, rank, record);
     });
@@ -330,7 +330,8 @@ void IoThread::OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
   copies_.Open(key, launch);
   logs_.Add(key, first, ranks);
   metrics_.Add(key, first, ranks);
-  samples_.Open(key, launch.part(), launch.world_size() > 1 ? launch.master_port() : 0);
+  samples_.Open(key, launch.part(), launch.world_size() > 1 ? launch.master_port() : 0,
+                paths_.Account(key));
   watched.scanner = MakeScanner(key, launch);
   watched.roots = EventRoots(paths_, key, launch);
   MeetRivals(key, watched);

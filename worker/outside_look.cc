@@ -16,6 +16,7 @@
 #include "common/text.h"
 #include "worker/bounded_command.h"
 #include "worker/config.h"
+#include "worker/confined_command.h"
 #include "worker/json_lines.h"
 #include "worker/process_facts.h"
 #include "worker/py_spy.h"
@@ -80,7 +81,26 @@ LookStack PythonStack(const json& thread) {
   return stack;
 }
 
-Stacks PythonStacks(pid_t process) {
+// Yama's "ptrace_scope" above 0 leaves tracing to parents, and to CAP_SYS_PTRACE.
+bool MayTraceItsOwn() {
+  std::string scope;
+  if (!common::ReadSmallFile("/proc/sys/kernel/yama/ptrace_scope", &scope, 16)) return true;
+  return scope.starts_with('0');
+}
+
+// A program that looks into a process, whose memory and files are the job's: as its account.
+CommandOutput RunTool(const std::vector<std::string>& argv, const RankAccount& account,
+                      int timeout_ms) {
+  const absl::StatusOr<std::string> shim = FindHelper("muster-shim");
+  if (!account.ids.is_other || !shim.ok() || !MayTraceItsOwn())
+    return RunBounded(argv, timeout_ms, kToolBytesMax);
+  common::RankLaunch command{.program = argv[0], .argv = argv, .workdir = "/"};
+  if (const char* path = getenv("PATH")) command.env.push_back(StrCat("PATH=", path));
+  return RunConfined({.shim_binary = *shim, .no_new_privs = true}, account, command,
+                     {.timeout_ms = timeout_ms, .bytes_max = kToolBytesMax});
+}
+
+Stacks PythonStacks(pid_t process, const RankAccount& account) {
   Stacks stacks;
   const PySpy py_spy = FindPySpy(process);
   if (py_spy.path.empty()) {
@@ -89,8 +109,8 @@ Stacks PythonStacks(pid_t process) {
   }
   // Without pausing it: a py-spy that is killed in the middle would leave it stopped.
   const CommandOutput output =
-      RunBounded({py_spy.path, "dump", "--json", "--nonblocking", "--pid", std::to_string(process)},
-                 kPySpyMs, kToolBytesMax);
+      RunTool({py_spy.path, "dump", "--json", "--nonblocking", "--pid", std::to_string(process)},
+              account, kPySpyMs);
   const json threads = common::NestsDeeper(output.out, common::kJsonDepthMax)
                            ? json()
                            : json::parse(output.out, nullptr, /*allow_exceptions=*/false);
@@ -113,7 +133,7 @@ Stacks PythonStacks(pid_t process) {
 
 // ---- native frames ----
 
-Stacks NativeStacks(pid_t process, int64_t timeout_ms) {
+Stacks NativeStacks(pid_t process, const RankAccount& account, int64_t timeout_ms) {
   Stacks stacks;
   const absl::StatusOr<std::string> program = FindHelper("muster-unwind");
   if (!program.ok()) {
@@ -121,7 +141,7 @@ Stacks NativeStacks(pid_t process, int64_t timeout_ms) {
     return stacks;
   }
   const CommandOutput output =
-      RunBounded({*program, std::to_string(process)}, static_cast<int>(timeout_ms), kToolBytesMax);
+      RunTool({*program, std::to_string(process)}, account, static_cast<int>(timeout_ms));
   LookStack* current = nullptr;
   for (const absl::string_view line : absl::StrSplit(output.out, '\n')) {
     const std::vector<std::string> fields = absl::StrSplit(line, '\t');
@@ -273,16 +293,17 @@ bool IsStillThere(const LookTarget& target) {
 
 }  // namespace
 
-std::string LookFromOutside(const LookTarget& target) {
+std::string LookFromOutside(const LookTarget& target, const RankAccount& account) {
   if (!IsStillThere(target)) return "";
   const int64_t deadline_ms = common::MonotonicMs() + kOneLookMs;
   const pid_t process = WorkingProcess(target.pid);
   const ProcessFacts facts = ReadProcessFacts(process);
   Stacks stacks;
-  if (facts.is_python) stacks = PythonStacks(process);
+  if (facts.is_python) stacks = PythonStacks(process, account);
   if (stacks.how.empty()) {
     const std::string before = stacks.problem;
-    stacks = NativeStacks(process, std::max<int64_t>(deadline_ms - common::MonotonicMs(), 200));
+    stacks =
+        NativeStacks(process, account, std::max<int64_t>(deadline_ms - common::MonotonicMs(), 200));
     if (!before.empty()) {
       stacks.problem = StrCat(before, stacks.problem.empty() ? "" : "; ", stacks.problem);
     }

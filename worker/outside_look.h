@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "worker/rank_account.h"
+
 namespace muster::worker {
 
 struct LookTarget {
@@ -16,7 +18,8 @@ struct LookTarget {
   std::string reason;
 };
 
-// A rank's record (docs/profiling.md), at most 64 KiB; empty if the process is gone.
-std::string LookFromOutside(const LookTarget& target);
+// A rank's record (docs/profiling.md), at most 64 KiB; empty if the process is gone. What reads its
+// memory and its files runs as the ranks' account, where the node lets that trace its own processes.
+std::string LookFromOutside(const LookTarget& target, const RankAccount& account);
 
 }  // namespace muster::worker

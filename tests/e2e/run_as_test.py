@@ -232,6 +232,26 @@ class RunAs(Case):
         self.assertNotEqual(done.returncode, 0, done.stdout)
         self.assertEqual(os.listdir(target), [])
 
+    def test_what_looks_into_a_rank_has_the_ranks_account(self):
+        try:
+            with open("/proc/sys/kernel/yama/ptrace_scope") as file:
+                need(file.read().strip() == "0", "this node lets only parents trace")
+        except FileNotFoundError:
+            pass
+        tools = self.path("tools")
+        os.makedirs(tools)
+        with open(tools + "/py-spy", "w") as file:
+            file.write("#!/bin/sh\necho I am $(id -u) with $(grep CapEff /proc/self/status) >&2\nexit 1\n")
+        os.chmod(tools + "/py-spy", 0o755)
+        self.env["PATH"] = tools + ":" + self.env["PATH"]
+        cluster = self.cluster("--run-as", ACCOUNT)
+        job = self.submit(cluster, "--", "/usr/bin/python3", "-S", "-c", "import time; time.sleep(600)")
+        cluster.wait_for(job, harness.RUNNING)
+        done = cluster.jobctl("stack", job)
+        told = done.stdout + done.stderr
+        self.assertIn(f"I am {self.user.pw_uid} with CapEff: 0000000000000000", " ".join(told.split()))
+        self.assertIn("nanosleep", told, "muster-unwind sees the native frames")
+
     def test_root_and_unknown_accounts_are_refused_before_a_rank_starts(self):
         cluster = self.cluster("--run-as", "owner")
         ran = self.work + "/ran"

@@ -72,18 +72,38 @@ class FakeProc : public ::testing::Test {
 
 TEST_F(FakeProc, AProcessIsReadThroughItsOwnRoot) {
   std::ofstream(version_py_) << kVersionPy;
-  EXPECT_EQ(ProbeFramework(7, proc_), (FrameworkVersions{"torch 2.11.0+cu130", "13.0"}));
-  EXPECT_FALSE(ProbeFramework(8, proc_).has_value()) << "it is gone";
+  EXPECT_EQ(ProbeFramework(7, RankAccount(), proc_),
+            (FrameworkVersions{"torch 2.11.0+cu130", "13.0"}));
+  EXPECT_FALSE(ProbeFramework(8, RankAccount(), proc_).has_value()) << "it is gone";
+}
+
+TEST_F(FakeProc, ALinkLeadsToWhatTheProcessSees) {
+  const std::string secret = proc_ + "/secret";
+  std::ofstream(secret) << "__version__ = '9.9.secret'\n";
+  std::filesystem::create_symlink(secret, version_py_);
+  EXPECT_EQ(ProbeFramework(7, RankAccount(), proc_)->framework, "torch") << "not in its root";
+  std::filesystem::create_directories(process_ + "/root" + proc_);
+  std::ofstream(process_ + "/root" + secret) << kVersionPy;
+  EXPECT_EQ(ProbeFramework(7, RankAccount(), proc_)->framework, "torch 2.11.0+cu130");
+}
+
+TEST_F(FakeProc, WhatTheRanksAccountMayNotReadIsNotRead) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may act as another account";
+  std::ofstream(version_py_) << kVersionPy;
+  std::filesystem::permissions(version_py_, std::filesystem::perms::owner_read);
+  RankAccount account;
+  account.ids = {.is_other = true, .uid = 65'534, .gid = 65'534, .groups = {65'534}};
+  EXPECT_EQ(ProbeFramework(7, account, proc_)->framework, "torch");
 }
 
 TEST_F(FakeProc, AnythingButAFileIsPassedOver) {
   ASSERT_EQ(mkfifo(version_py_.c_str(), 0600), 0);
-  EXPECT_EQ(ProbeFramework(7, proc_), (FrameworkVersions{"torch", "12"}))
+  EXPECT_EQ(ProbeFramework(7, RankAccount(), proc_), (FrameworkVersions{"torch", "12"}))
       << "without its file of versions, from the name of CUDA's library";
 }
 
 TEST_F(FakeProc, AProcessWithoutTorchHasNoFramework) {
-  EXPECT_FALSE(ProbeFramework(getpid()).has_value());
+  EXPECT_FALSE(ProbeFramework(getpid(), RankAccount()).has_value());
 }
 
 }  // namespace

@@ -222,7 +222,7 @@ TEST_F(SamplingTest, ABatchNamesItsAttemptAndItsDevices) {
   part.set_local_world_size(1);
   part.set_device_kind("npu");
   part.add_device_indexes(5);
-  AttemptSampler sampler({7, 1}, "node9", part, 0, std::make_shared<DeviceMeters>(),
+  AttemptSampler sampler({7, 1}, "node9", part, 0, "", std::make_shared<DeviceMeters>(),
                          ProcessFiles(proc_));
   Put({.pid = 100});
   EXPECT_FALSE(sampler.Take({.started = {{2, 100, 0}}, .steps = {}}, {.mono_ms = 1'000}));
@@ -245,7 +245,7 @@ TEST_F(SamplingTest, CpuSlotsAreNotMeasuredAsDevices) {
   v1::NodePart part;
   part.set_device_kind("cpu");
   part.add_device_indexes(0);
-  AttemptSampler sampler({7, 1}, "node9", part, 0, std::make_shared<DeviceMeters>(),
+  AttemptSampler sampler({7, 1}, "node9", part, 0, "", std::make_shared<DeviceMeters>(),
                          ProcessFiles(proc_));
   Put({.pid = 100});
   sampler.Take({.started = {{0, 100, 0}}, .steps = {}}, {.mono_ms = 1'000});

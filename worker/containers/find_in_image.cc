@@ -1,10 +1,7 @@
 #include "worker/containers/find_in_image.h"
 
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cerrno>
 
@@ -15,7 +12,7 @@ namespace muster::worker {
 namespace {
 
 bool IsProgram(int root, const std::string& path) {
-  const auto file = OpenInRoot(root, path);
+  const auto file = common::OpenInRoot(root, path);
   struct stat info {};
   return file.ok() && fstat(file->get(), &info) == 0 && S_ISREG(info.st_mode) &&
          (info.st_mode & 0111) != 0;
@@ -27,17 +24,8 @@ std::string From(const std::string& workdir, const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<common::UniqueFd> OpenInRoot(int root, const std::string& path) {
-  open_how how{};
-  how.flags = O_PATH | O_CLOEXEC;
-  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-  const long fd = syscall(SYS_openat2, root, path.c_str(), &how, sizeof how);
-  if (fd < 0) return common::ErrnoStatus(path);
-  return common::UniqueFd(static_cast<int>(fd));
-}
-
 bool IsDirectoryIn(int root, const std::string& path) {
-  const auto file = OpenInRoot(root, path);
+  const auto file = common::OpenInRoot(root, path);
   struct stat info {};
   return file.ok() && fstat(file->get(), &info) == 0 && S_ISDIR(info.st_mode);
 }

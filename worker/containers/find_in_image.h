@@ -10,9 +10,6 @@
 
 namespace muster::worker {
 
-// O_PATH. An errno's status if there is no such file; `path` is absolute in there.
-absl::StatusOr<common::UniqueFd> OpenInRoot(int root, const std::string& path);
-
 bool IsDirectoryIn(int root, const std::string& path);
 
 // Which of /dev, /proc and /sys is there and is not a directory itself; empty: none. The runtime joins

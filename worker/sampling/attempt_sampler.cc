@@ -17,11 +17,12 @@ std::shared_ptr<DeviceMeter> DeviceMeters::Get(std::string_view kind) {
 }
 
 AttemptSampler::AttemptSampler(const AttemptKey& key, std::string node, const v1::NodePart& part,
-                               uint32_t master_port, std::shared_ptr<DeviceMeters> meters,
-                               ProcessFiles files)
+                               uint32_t master_port, std::string account_path,
+                               std::shared_ptr<DeviceMeters> meters, ProcessFiles files)
     : key_(key),
       node_(std::move(node)),
       part_(part),
+      account_path_(std::move(account_path)),
       meters_(std::move(meters)),
       processes_(std::move(files), MemoryLimitBytes, [&part, this] {
         const DeviceMetering* row = FindDeviceMetering(part.device_kind());
@@ -78,8 +79,9 @@ std::optional<v1::SampleBatch> AttemptSampler::Take(const SampleOrder& order,
 void AttemptSampler::MaybeProbe() {
   if (next_probe_ == 0 || ++samples_ < next_probe_) return;
   next_probe_ = next_probe_ >= kLastProbe ? 0 : next_probe_ * 2;
+  const RankAccount account = ReadAccount(account_path_);
   for (const pid_t pid : processes_.SomePids(kProbedMax)) {
-    framework_ = ProbeFramework(pid);
+    framework_ = ProbeFramework(pid, account);
     if (!framework_.has_value()) continue;
     next_probe_ = 0;
     return;

@@ -55,10 +55,10 @@ class AttemptSampler {
   // Of one attempt on a node; further ranks are not measured.
   static constexpr uint32_t kRanksMax = 2'048;
 
-  // `master_port`: of an attempt with several ranks, otherwise 0.
+  // `master_port`: of an attempt with several ranks, otherwise 0. `account_path`: the record of its account.
   AttemptSampler(const AttemptKey& key, std::string node, const v1::NodePart& part,
-                 uint32_t master_port, std::shared_ptr<DeviceMeters> meters,
-                 ProcessFiles files = ProcessFiles());
+                 uint32_t master_port, std::string account_path,
+                 std::shared_ptr<DeviceMeters> meters, ProcessFiles files = ProcessFiles());
 
   // Empty if there is nothing to report yet.
   std::optional<v1::SampleBatch> Take(const SampleOrder& order, const common::Now& now);
@@ -74,6 +74,7 @@ class AttemptSampler {
   const AttemptKey key_;
   const std::string node_;
   const v1::NodePart part_;
+  const std::string account_path_;
   const std::shared_ptr<DeviceMeters> meters_;
   std::shared_ptr<DeviceMeter> meter_;
   RankProcesses processes_;

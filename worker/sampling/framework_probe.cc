@@ -20,24 +20,28 @@ constexpr size_t kVersionFileBytesMax = 4'096;
 constexpr size_t kVersionBytesMax = 32;
 constexpr size_t kDirectoryBytesMax = 1'024;
 
-// The beginning of a regular file; empty if it is none. Never waits for a FIFO's writer.
-std::string ReadBeginning(const std::string& path, size_t bytes_max) {
-  // Looked at before it is opened: the path is the job's, and opening some devices does something.
-  const common::UniqueFd found(open(path.c_str(), O_PATH | O_CLOEXEC));
-  struct stat info {};
-  if (!found.valid() || fstat(found.get(), &info) != 0 || !S_ISREG(info.st_mode)) return "";
-  const common::UniqueFd file(
-      open(StrCat("/proc/self/fd/", found.get()).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.valid()) return "";
+// The beginning of a regular file; empty if it is none.
+std::string ReadBeginning(const common::UniqueFd& file, size_t bytes_max) {
   std::string text(bytes_max, '\0');
   size_t size = 0;
-  while (size < bytes_max) {
+  while (file.valid() && size < bytes_max) {
     const ssize_t count = read(file.get(), text.data() + size, bytes_max - size);
     if (count <= 0) break;
     size += static_cast<size_t>(count);
   }
   text.resize(size);
   return text;
+}
+
+// A small file of the framework, where the process sees it. Never waits for a FIFO's writer.
+std::string ReadInstalled(int root, const std::string& path) {
+  // Looked at before it is opened: the path is the job's, and opening some devices does something.
+  const absl::StatusOr<common::UniqueFd> found = common::OpenInRoot(root, path);
+  struct stat info {};
+  if (!found.ok() || fstat(found->get(), &info) != 0 || !S_ISREG(info.st_mode)) return "";
+  const common::UniqueFd file(
+      open(StrCat("/proc/self/fd/", found->get()).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  return ReadBeginning(file, kVersionFileBytesMax);
 }
 
 bool IsVersion(std::string_view text) {
@@ -133,17 +137,21 @@ FrameworkVersions ParseBuildVersion(std::string_view text) {
   return {StrCat("torch ", version), ToolkitOf(version)};
 }
 
-std::optional<FrameworkVersions> ProbeFramework(pid_t pid, const std::string& proc) {
+std::optional<FrameworkVersions> ProbeFramework(pid_t pid, const RankAccount& account,
+                                                const std::string& proc) {
   const std::string process = StrCat(proc, "/", pid);
-  const MappedFramework mapped = FindMapped(ReadBeginning(StrCat(process, "/maps"), kMapsBytesMax));
+  const common::UniqueFd maps(open(StrCat(process, "/maps").c_str(), O_RDONLY | O_CLOEXEC));
+  const MappedFramework mapped = FindMapped(ReadBeginning(maps, kMapsBytesMax));
   if (mapped.directory.empty()) return std::nullopt;
-  // As the process sees it: it may have another root.
-  const std::string installed = StrCat(process, "/root", mapped.directory);
+  const common::UniqueFd root(open(StrCat(process, "/root").c_str(), O_PATH | O_CLOEXEC));
+  if (!root.valid()) return std::nullopt;
+  // The name in the map is the job's: behind it may be a link to what only this process may read.
+  const ActAs acting(account);
   FrameworkVersions versions =
-      ParseVersionPy(ReadBeginning(StrCat(installed, "/version.py"), kVersionFileBytesMax));
+      ParseVersionPy(ReadInstalled(root.get(), StrCat(mapped.directory, "/version.py")));
   if (versions.framework.empty()) {
     versions =
-        ParseBuildVersion(ReadBeginning(StrCat(installed, "/build-version"), kVersionFileBytesMax));
+        ParseBuildVersion(ReadInstalled(root.get(), StrCat(mapped.directory, "/build-version")));
   }
   if (versions.framework.empty()) versions.framework = "torch";
   if (versions.toolkit.empty()) versions.toolkit = mapped.cudart;

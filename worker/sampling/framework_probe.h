@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "worker/rank_account.h"
+
 namespace muster::worker {
 
 struct FrameworkVersions {
@@ -29,7 +31,9 @@ FrameworkVersions ParseVersionPy(std::string_view text);
 // From the file build-version of a LibTorch archive: "2.4.0+cu124".
 FrameworkVersions ParseBuildVersion(std::string_view text);
 
-// Empty: it has loaded none, or is gone. `proc`: tests pass their own.
-std::optional<FrameworkVersions> ProbeFramework(pid_t pid, const std::string& proc = "/proc");
+// Empty: it has loaded none, or is gone. The framework's files are read as the ranks' account, in the
+// process' own root. `proc`: tests pass their own.
+std::optional<FrameworkVersions> ProbeFramework(pid_t pid, const RankAccount& account,
+                                                const std::string& proc = "/proc");
 
 }  // namespace muster::worker

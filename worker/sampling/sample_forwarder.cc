@@ -21,9 +21,11 @@ int64_t ThreadCpuUs() {
 SampleForwarder::SampleForwarder(std::string node, JobThreads* threads, Callbacks callbacks)
     : node_(std::move(node)), threads_(threads), callbacks_(std::move(callbacks)) {}
 
-void SampleForwarder::Open(const AttemptKey& key, const v1::NodePart& part, uint32_t master_port) {
+void SampleForwarder::Open(const AttemptKey& key, const v1::NodePart& part, uint32_t master_port,
+                           const std::string& account_path) {
   Watched& watched = attempts_[key];
-  watched.sampler = std::make_shared<AttemptSampler>(key, node_, part, master_port, meters_);
+  watched.sampler =
+      std::make_shared<AttemptSampler>(key, node_, part, master_port, account_path, meters_);
 }
 
 void SampleForwarder::RankStarted(const AttemptKey& key, const SampleOrder::Process& process) {

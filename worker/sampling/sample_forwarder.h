@@ -36,7 +36,8 @@ class SampleForwarder {
   SampleForwarder(std::string node, JobThreads* threads, Callbacks callbacks);
 
   // `master_port`: as for AttemptSampler.
-  void Open(const AttemptKey& key, const v1::NodePart& part, uint32_t master_port);
+  void Open(const AttemptKey& key, const v1::NodePart& part, uint32_t master_port,
+            const std::string& account_path = {});
   void RankStarted(const AttemptKey& key, const SampleOrder::Process& process);
   // A rank's trainer has reached this step.
   void NoteStep(const AttemptKey& key, uint32_t rank, int64_t step, int64_t now_ms);

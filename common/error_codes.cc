@@ -243,6 +243,10 @@ constexpr ErrorCode kCodes[] = {
      "the entry and writes it as soon as the disk takes it; until then it makes no other changes.",
      "Look at the disk of the coordinator's data directory, then at what the change has come to; a "
      "token or certificate that it made was not handed out."},
+    {"JC1345", "job's environment unreadable",
+     "The environment of a job is stored encrypted with the cluster's secrets key, and the "
+     "coordinator runs with another one, as after a restore without the keys.",
+     "Start the coordinator with the keys that it had (--keys-dir), or submit the job again."},
     {"JC1351", "node name belongs to another",
      "A node of this name is known. A token for any node cannot take its place.",
      "Join with another --name, or with a token for this node: `jobctl token create worker NAME`."},

@@ -45,6 +45,7 @@
 #include "coordinator/rpc/reach.h"
 #include "coordinator/rpc/resume_gate.h"
 #include "coordinator/rpc/sample_gate.h"
+#include "coordinator/rpc/sealed_environment.h"
 #include "coordinator/services/server.h"
 #include "coordinator/stores/shortage.h"
 
@@ -191,11 +192,14 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   curves = std::make_unique<CurveShelf>(*stores.metrics);
   assessor = std::make_unique<Assessor>(*stores.metrics, *stores.samples, config.findings_floor_ms);
   notifier = std::make_unique<Notifier>(
-      Notifier::Options{.path = paths.Notify(),
-                        .cluster_id = rules.cluster_id,
-                        .allowed = MayBeNotified(config),
-                        .first_pause_ms = config.settings.backoff_first_ms,
-                        .denied = [this](const Denial& denial) { TellDenied(*daemon, denial); }},
+      Notifier::Options{
+          .path = paths.Notify(),
+          .cluster_id = rules.cluster_id,
+          .allowed = MayBeNotified(config),
+          .first_pause_ms = config.settings.backoff_first_ms,
+          .denied = [this](const Denial& denial) { TellDenied(*daemon, denial); },
+          .open_environment =
+              [this](v1::JobSpec& spec) { return OpenEnvironment(cluster.get(), &spec); }},
       *stores.index, clock);
   directory = std::make_unique<Directory>(*stores.identities, clock);
   RETURN_IF_ERROR(directory->Load());

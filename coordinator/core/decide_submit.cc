@@ -128,7 +128,7 @@ Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now n
   const v1::JobSpec& spec = input.request.spec();
   reply.status = job::Validate(spec);
   if (!reply.status.ok()) return decision;
-  const uint64_t hash = HashSpec(spec);
+  const uint64_t hash = input.spec_hash != 0 ? input.spec_hash : HashSpec(spec);
   if (std::optional<Reply> known = AnswerKnownKey(state, input, hash)) {
     reply = *std::move(known);
     return decision;

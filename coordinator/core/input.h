@@ -35,6 +35,8 @@ struct SubmitInput {
   // rerun: the checkpoint of another job that the first attempt resumes from. Its blobs then belong
   // to this job too.
   std::optional<v1::Checkpoint> resume_from;
+  // HashSpec of what the client sent, whose environment was sealed since; 0: nothing was.
+  uint64_t spec_hash = 0;
 };
 
 // Several jobs in one request. Names are already resolved to numbers.

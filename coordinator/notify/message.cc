@@ -107,6 +107,7 @@ v1::JobRecord FactsToTell(const v1::JobRecord& job) {
   facts.set_finished_ms(job.finished_ms());
   facts.mutable_spec()->set_workdir(NotifyWorkdir(job.spec()));
   *facts.mutable_spec()->mutable_env() = job.spec().env();
+  facts.mutable_spec()->set_sealed_env(job.spec().sealed_env());
   *facts.mutable_spec()->mutable_notify() = job.spec().notify();
   *facts.mutable_noticed() = job.noticed();
   if (job.attempts().empty()) return facts;

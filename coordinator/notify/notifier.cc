@@ -242,11 +242,15 @@ void Notifier::TryFinished(const Delivery& delivery) {
   TryWith(delivery, FactsToTell(**record));
 }
 
-void Notifier::TryWith(const Delivery& delivery, const v1::JobRecord& job) {
+void Notifier::TryWith(const Delivery& delivery, v1::JobRecord job) {
   pending_.SetOwner(delivery, job.owner());
   const Pending* pending = pending_.Find(delivery);
   if (pending == nullptr || pending->reported) return;
   if (static_cast<uint32_t>(job.spec().notify_size()) <= delivery.entry) return Drop(delivery);
+  if (options_.open_environment) {
+    const absl::Status opened = options_.open_environment(*job.mutable_spec());
+    if (!opened.ok()) return Report(delivery, common::MessageOf(opened));
+  }
   const bool is_command = !job.spec().notify(static_cast<int>(delivery.entry)).command().empty();
   is_command ? TryRun(delivery, job) : TryPost(delivery, job);
 }

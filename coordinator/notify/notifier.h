@@ -40,6 +40,8 @@ class Notifier {
     std::vector<Network> allowed;  // besides public addresses
     int64_t first_pause_ms = 1'000;
     std::function<void(const Denial&)> denied = nullptr;  // an answer of a node that was not asked
+    // Opens the environment of the job's spec; null: it is in clear.
+    std::function<absl::Status(v1::JobSpec&)> open_environment = nullptr;
   };
   Notifier(Options options, JobIndex& index, const common::Clock& clock);
   ~Notifier() { Stop(); }
@@ -74,7 +76,7 @@ class Notifier {
   void Add(const Delivery& delivery, const std::string& owner);
   void Try(const Delivery& delivery);
   void TryFinished(const Delivery& delivery);
-  void TryWith(const Delivery& delivery, const v1::JobRecord& job);
+  void TryWith(const Delivery& delivery, v1::JobRecord job);
   void TryPost(const Delivery& delivery, const v1::JobRecord& job);
   // Calls receivers as long as there are threads for them.
   void Post();

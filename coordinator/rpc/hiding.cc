@@ -3,6 +3,7 @@
 #include "coordinator/identity/directory.h"
 #include "coordinator/identity/ownership.h"
 #include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/sealed_environment.h"
 
 namespace muster::coordinator {
 
@@ -12,6 +13,9 @@ bool MaySeeCode(const Daemon& daemon, const Caller& caller, const v1::JobRecord&
 }
 
 void HideFromCaller(const Daemon& daemon, const Caller& caller, v1::JobRecord& job) {
+  // What cannot be opened is not there; the launch says why.
+  if (!job.spec().sealed_env().empty())
+    OpenEnvironment(daemon.cluster, job.mutable_spec()).IgnoreError();
   HideFromOthers(caller, job);
   if (job.spec().has_code() && !MaySeeCode(daemon, caller, job)) HideCode(job);
 }

@@ -16,6 +16,7 @@
 #include "coordinator/rpc/code_check.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
+#include "coordinator/rpc/sealed_environment.h"
 #include "coordinator/rpc/secrets.h"
 
 namespace muster::coordinator {
@@ -50,7 +51,7 @@ absl::StatusOr<v1::Checkpoint> CheckpointToResume(const v1::JobRecord& job,
 
 // What HideFromOthers hides would be in the caller's own job.
 bool IsTheOwners(const v1::JobSpec& spec) {
-  return !spec.env().empty() ||
+  return !spec.env().empty() || !spec.sealed_env().empty() ||
          std::any_of(spec.notify().begin(), spec.notify().end(),
                      [](const auto& each) { return !each.webhook().empty(); });
 }
@@ -106,6 +107,8 @@ void EnqueueSubmit(Daemon& daemon, SubmitInput input, Answer<v1::SubmitResponse>
   v1::JobSpec wishes;
   wishes.set_metric(input.request.spec().metric());
   wishes.set_logs_keep_bytes(input.request.spec().logs_keep_bytes());
+  if (const absl::Status sealed = SealEnvironment(daemon.cluster, &input); !sealed.ok())
+    return answer(sealed);
   const absl::Status queued =
       daemon.loop.Submit(std::move(input), [&daemon, wishes, answer](const Reply& reply) {
         if (!reply.status.ok()) return answer(reply.status);
@@ -150,6 +153,7 @@ void Submit(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& reque
   if (const absl::Status size = job::CheckSize(request.spec()); !size.ok()) return answer(size);
   const auto input =
       std::make_shared<SubmitInput>(SubmitInput{.caller = caller, .request = request});
+  input->request.mutable_spec()->clear_sealed_env();
   input->account = daemon.directory.AccountOf(caller.principal);
   CheckMayUse(daemon, caller, request.spec(), [&daemon, input, answer](const absl::Status& may) {
     if (!may.ok()) return answer(may);

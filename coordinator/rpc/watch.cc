@@ -14,6 +14,7 @@
 #include "coordinator/rpc/hiding.h"
 #include "coordinator/rpc/lifetime.h"
 #include "coordinator/rpc/lookup.h"
+#include "coordinator/rpc/sealed_environment.h"
 #include "coordinator/rpc/secrets.h"
 
 namespace muster::coordinator {
@@ -213,13 +214,14 @@ void Run(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& request,
   daemon.lifetime.ClientCame();
   const auto input = std::make_shared<SubmitInput>(
       SubmitInput{.caller = caller, .request = request, .attached = true});
+  input->request.mutable_spec()->clear_sealed_env();
   input->account = daemon.directory.AccountOf(caller.principal);
-  CheckMayUse(daemon, caller, request.spec(),
-              [&daemon, caller, sink, input](const absl::Status& may) {
-                if (may.ok()) return BeginRun(daemon, caller, std::move(*input), sink);
-                sink->Observe(nullptr, [&daemon] { daemon.lifetime.ClientLeft(); });
-                sink->Close(may);
-              });
+  CheckMayUse(daemon, caller, request.spec(), [&daemon, caller, sink, input](absl::Status may) {
+    if (may.ok()) may = SealEnvironment(daemon.cluster, input.get());
+    if (may.ok()) return BeginRun(daemon, caller, std::move(*input), sink);
+    sink->Observe(nullptr, [&daemon] { daemon.lifetime.ClientLeft(); });
+    sink->Close(may);
+  });
 }
 
 void WatchJob(Daemon& daemon, const Caller& caller, const v1::WatchJobRequest& request,

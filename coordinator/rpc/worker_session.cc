@@ -225,8 +225,15 @@ void WorkerSession::Say(Waiting said, std::vector<std::string> part_problems) {
 
 void WorkerSession::OnTooLarge(const v1::CoordinatorMessage& order) {
   const size_t bytes = order.ByteSizeLong();
-  common::LogError(StrCat("an order for node ", node_, " was not sent: it has ", bytes,
-                          " bytes, of ", common::kControlMessageBytesMax, " that a worker takes"));
+  // Only an older worker gets a checkpoint's files within the order.
+  OnUnsendable(order, absl::InvalidArgumentError(
+                          StrCat("the order to start ranks on ", node_, " has ", bytes,
+                                 " bytes, of ", common::kControlMessageBytesMax,
+                                 " that a worker takes; fix: update muster-worker there")));
+}
+
+void WorkerSession::OnUnsendable(const v1::CoordinatorMessage& order, const absl::Status& why) {
+  common::LogError(StrCat("an order for node ", node_, " was not sent: ", common::MessageOf(why)));
   const bool starts = order.has_launch() || order.has_hold_ports();
   if (!starts) return;
   v1::WorkerMessage message;
@@ -236,10 +243,7 @@ void WorkerSession::OnTooLarge(const v1::CoordinatorMessage& order) {
   status.set_phase(v1::ATTEMPT_PHASE_ENDED);
   status.set_how_ended("never launched");
   status.set_failure_cause(v1::STOP_CAUSE_LAUNCH_FAILED);
-  // Only an older worker gets a checkpoint's files within the order.
-  status.set_failure(StrCat("the order to start ranks on ", node_, " has ", bytes, " bytes, of ",
-                            common::kControlMessageBytesMax,
-                            " that a worker takes; fix: update muster-worker there"));
+  status.set_failure(std::string(why.message()));
   daemon_.loop.Say(WorkerSaidInput{session_, node_, std::move(message)});
 }
 

@@ -33,6 +33,8 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   // An order for this worker is larger than what a worker takes, and was not sent: the part that it would have
   // started is over.
   void OnTooLarge(const v1::CoordinatorMessage& order);
+  // The same for another reason.
+  void OnUnsendable(const v1::CoordinatorMessage& order, const absl::Status& why);
   // The stream is over.
   void OnGone();
   bool IsRegistered() const { return registered_; }

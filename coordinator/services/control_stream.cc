@@ -7,6 +7,7 @@
 #include "common/limits.h"
 #include "common/problem.h"
 #include "coordinator/audit/audit.h"
+#include "coordinator/rpc/sealed_environment.h"
 #include "coordinator/rpc/secrets.h"
 #include "coordinator/rpc/worker_session.h"
 #include "coordinator/services/streams.h"
@@ -70,8 +71,17 @@ class ControlStream final : public ControlDuplex, public CommandSink {
                         Deliver(std::move(message));
                       });
   }
+  // The environment of the ranks that the order is about.
+  absl::Status OpenFor(v1::CoordinatorMessage& order) const {
+    if (order.has_launch())
+      return OpenEnvironment(daemon_.cluster, order.mutable_launch()->mutable_spec());
+    if (!order.has_hold_ports() || !order.hold_ports().has_spec()) return absl::OkStatus();
+    return OpenEnvironment(daemon_.cluster, order.mutable_hold_ports()->mutable_spec());
+  }
   // What the worker would not take ends the job that it is for, and nothing else.
   void Deliver(v1::CoordinatorMessage message) {
+    if (const absl::Status opened = OpenFor(message); !opened.ok())
+      return session_->OnUnsendable(message, opened);
     if (message.ByteSizeLong() > common::kControlMessageBytesMax) {
       return session_->OnTooLarge(message);
     }

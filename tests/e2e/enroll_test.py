@@ -225,6 +225,50 @@ class Joining(EnrollCase):
         cluster.wait_for(job, harness.SUCCEEDED)
         self.assertEqual(cluster.api.logs(job)[0][(0, 0, 1)], b"nobody\n")
 
+    def test_the_environment_of_a_job_is_stored_encrypted(self):
+        cluster = self.secured()
+        self.assertEqual(self.join(self.token(cluster, "worker"), "node1").returncode, 0)
+        self.start_worker(cluster, "node1")
+        alice = self.person(cluster, "alice", "--role", "user")
+        told = self.path("told")
+        with open(self.path("notify.yaml"), "w") as file:
+            json.dump({"command": ["sh", "-c", "echo ${#MY_LR}"], "workdir": "/", "env": {"MY_LR": "lr-881277"},
+                       "notify": [{"command": ["sh", "-c", "echo ${#MY_LR} >" + told]}]}, file)
+        job = alice.jobctl("submit", "-o", "name", self.path("notify.yaml")).stdout.strip()
+        again = alice.jobctl("rerun", "-o", "name", job).stdout.strip()
+        attached = alice.jobctl("run", "--workdir", "/", "-e", "MY_LR=lr-881277", "--", "sh", "-c", "echo of ${#MY_LR}")
+        self.assertIn("of 9", attached.stdout)
+        for each in (job, again):
+            cluster.wait_for(each, harness.SUCCEEDED)
+            self.assertEqual(cluster.api.logs(each)[0][(0, 0, 1)], b"9\n")
+        wait_until(lambda: os.path.exists(told) and os.path.getsize(told) > 0, "the command of notify has run")
+        with open(told) as file:
+            self.assertEqual(file.read(), "9\n", "it has the environment, too")
+
+        def shown(person):
+            return json.loads(person.jobctl("show", job, "-o", "json").stdout)["spec"]["env"]["MY_LR"]
+        self.assertEqual((shown(alice), shown(cluster)), ("lr-881277", "(hidden)"))
+        self.assertNotEqual(cluster.jobctl("rerun", job, check=False).returncode, 0, "it is alice's")
+        cluster.workers["node1"].stop()
+        waits = alice.jobctl("submit", "-o", "name", self.path("notify.yaml")).stdout.strip()
+        subprocess.run([COORDINATOR, "backup", "--data-dir", self.data, "--to", self.path("backup")], env=self.env, check=True,
+                       capture_output=True)
+        cluster.coordinator.stop()
+        for root in (self.data, self.path("backup")):
+            for where, _, names in os.walk(root):
+                for name in names:
+                    with open(os.path.join(where, name), "rb") as file:
+                        self.assertNotIn(b"lr-881277", file.read(), name)
+        # As after a restore without the keys.
+        with open(f"{self.data}-keys/secrets.key", "r+") as file:
+            file.write("0" * 64)
+        cluster.restart_coordinator()
+        port = re.findall(r" tcp=(\S+)", cluster.coordinator.output())[-1]
+        self.start_worker(cluster, "node1", args=("--run-as", "worker", "--coordinator", port))
+        reason = cluster.wait_for(waits, harness.FAILED).reason
+        self.assertIn("JC1345", reason)
+        self.assertIn("the keys that it had", reason)
+
     def test_a_worker_cannot_pose_as_the_coordinator_to_those_who_join(self):
         cluster = self.secured()
         joined = self.join(self.token(cluster, "worker"), "node1")

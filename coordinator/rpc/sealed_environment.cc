@@ -1,0 +1,62 @@
+#include "coordinator/rpc/sealed_environment.h"
+
+#include <string>
+#include <utility>
+
+#include "common/job/validate.h"
+#include "common/problem.h"
+#include "common/status.h"
+#include "coordinator/core/decide.h"
+#include "coordinator/identity/cluster.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr char kPurpose[] = "environment of a job";
+constexpr char kInClear[] = "PATH";
+
+absl::Status Unreadable(const std::string& why) {
+  return common::MakeProblem(
+      absl::StatusCode::kDataLoss,
+      {.code = "JC1345",
+       .what = "the job's environment cannot be decrypted",
+       .why = why,
+       .fix = "start the coordinator with the keys that it had when the job was submitted, or "
+              "submit it again"});
+}
+
+}  // namespace
+
+absl::Status SealEnvironment(const Cluster* cluster, SubmitInput* input) {
+  v1::JobSpec& spec = *input->request.mutable_spec();
+  if (cluster == nullptr || spec.env().empty()) return absl::OkStatus();
+  if (!spec.sealed_env().empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(job::Validate(spec));
+  // Of what was sent: the same again is the same job.
+  input->spec_hash = HashSpec(spec);
+  v1::JobSpec sealed;
+  sealed.mutable_env()->swap(*spec.mutable_env());
+  if (const auto path = sealed.env().find(kInClear); path != sealed.env().end()) {
+    (*spec.mutable_env())[kInClear] = path->second;
+    sealed.mutable_env()->erase(kInClear);
+  }
+  if (!sealed.env().empty())
+    spec.set_sealed_env(cluster->Seal(kPurpose, sealed.SerializeAsString()));
+  return absl::OkStatus();
+}
+
+absl::Status OpenEnvironment(const Cluster* cluster, v1::JobSpec* spec) {
+  if (spec->sealed_env().empty()) return absl::OkStatus();
+  const std::string sealed = std::move(*spec->mutable_sealed_env());
+  spec->clear_sealed_env();
+  if (cluster == nullptr) return Unreadable("this coordinator has no keys");
+  const absl::StatusOr<std::string> bytes = cluster->Unseal(kPurpose, sealed);
+  if (!bytes.ok()) return Unreadable(std::string(bytes.status().message()));
+  v1::JobSpec opened;
+  if (!opened.ParseFromString(*bytes)) return Unreadable("it is damaged");
+  for (auto& [name, value] : *opened.mutable_env())
+    spec->mutable_env()->insert({name, std::move(value)});
+  return absl::OkStatus();
+}
+
+}  // namespace muster::coordinator

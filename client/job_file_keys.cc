@@ -89,8 +89,8 @@ constexpr JobKey kKeys[] = {
      }},
     {"env",
      KeyType::kStringMap,
-     "Variables added to the environment of jobctl ([which of it is "
-     "sent](operating.md#environment))",
+     "Variables added to the environment of jobctl; which of that is sent: docs/operating.md, "
+     "Environment",
      0,
      0,
      {},

@@ -158,7 +158,7 @@ void LeaveOut(const ScriptLine& line, JobDraft* draft) {
     draft->refused.push_back({.name = "lines",
                               .what = StrCat(text, ": it would not run"),
                               .fix =
-                                  "--setup COMMAND runs once on each node before the ranks; or "
+                                  "with --sync, --setup COMMAND runs once on each node before the ranks; or "
                                   "submit the script itself: jobctl submit -n N -- bash SCRIPT"});
   }
 }
@@ -336,6 +336,16 @@ void RunInShell(const Before& before, const std::vector<ScriptLine>& lines,
   draft->command = BehindLines(shell, all, draft->command);
 }
 
+// "srun" in "for i in 1 2; do srun …"; empty: there is none.
+std::string LauncherWithin(const std::string& text) {
+  for (const char* launcher : {"srun", "torchrun", "accelerate"}) {
+    for (const absl::string_view word : absl::StrSplit(text, absl::ByAnyChar(" \t;&|("))) {
+      if (word == launcher) return launcher;
+    }
+  }
+  return {};
+}
+
 // The one line that starts ranks.
 absl::StatusOr<size_t> FindStart(const std::vector<ScriptLine>& lines) {
   std::vector<size_t> found;
@@ -349,6 +359,15 @@ absl::StatusOr<size_t> FindStart(const std::vector<ScriptLine>& lines) {
     if (each == what) found.push_back(i);
   }
   if (found.empty()) {
+    for (const ScriptLine& line : lines) {
+      const std::string launcher = LauncherWithin(line.text);
+      if (launcher.empty()) continue;
+      return Usage("JC1010",
+                   StrCat("line ", line.number, " starts ", launcher,
+                          " within a loop, a condition or another command, and a job is one command"),
+                   "submit each command as a job; or the script itself: jobctl submit -n N -- bash "
+                   "SCRIPT");
+    }
     return Usage("JC1010", "no line starts with srun, torchrun, accelerate, python or ./PROGRAM",
                  "give the command itself: jobctl init -n N -- python train.py");
   }

@@ -399,8 +399,9 @@ absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, b
   }
   uint32_t device_total = file.device_total;
   // An image is another system: of this one's environment it gets what is named for the job.
+  std::vector<std::string> left_out;
   if (!from_file.has_container() && !arguments.Has("image"))
-    AddEnvironment(SentWith(arguments, file, session), session, &spec);
+    left_out = AddEnvironment(SentWith(arguments, file, session), session, &spec);
   spec.MergeFrom(from_file);
   if (arguments.has_rest() && !is_script) RETURN_IF_ERROR(ApplyCommand(session, arguments, &spec));
   RETURN_IF_ERROR(ApplyShapeFlags(session, arguments, &spec, &device_total));
@@ -412,6 +413,7 @@ absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, b
   ApplyWorkdir(wishes, result.code, &spec);
   RETURN_IF_ERROR(ValidateWithCode(result.code, spec));
   NoteInnerLauncher(session, arguments, spec);
+  if (asks_context) NoteLeftOut(session, left_out, spec);
   return result;
 }
 

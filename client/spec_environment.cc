@@ -67,8 +67,45 @@ bool CanBeSent(std::string_view name, std::string value) {
   return common::IsCleanUtf8(name) && common::IsUtf8Text(value);
 }
 
-void NoteLeftOut(Session& session, const std::vector<std::string>& names) {
+}  // namespace
+
+EnvironmentSent UsualOf(const Session& session) {
+  return session.settings().IsLocal() ? EnvironmentSent::kAll : EnvironmentSent::kUsual;
+}
+
+std::vector<std::string> AddEnvironment(EnvironmentSent sent, Session& session, v1::JobSpec* spec) {
+  const std::vector<std::string> passed = session.settings().EnvPass();
+  std::string skipped;
+  std::vector<std::string> left_out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const size_t equals = text.find('=');
+    if (equals == 0 || equals == std::string_view::npos) continue;
+    const std::string name(text.substr(0, equals));
+    const bool is_usual =
+        IsAmong(name, kLeast) ||
+        (sent == EnvironmentSent::kUsual && (IsAmong(name, kUsual) || IsAmong(name, passed)));
+    if (sent != EnvironmentSent::kAll && !is_usual) {
+      if (sent == EnvironmentSent::kUsual) left_out.push_back(name);
+      continue;
+    }
+    const std::string value(text.substr(equals + 1));
+    if (!CanBeSent(name, value)) {
+      StrAppend(&skipped, skipped.empty() ? "" : ", ", common::Printable(name));
+      continue;
+    }
+    spec->mutable_env()->insert({name, value});
+  }
+  if (!skipped.empty()) session.Note(StrCat("not sent because they are not UTF-8: ", skipped));
+  return left_out;
+}
+
+void NoteLeftOut(Session& session, const std::vector<std::string>& left_out,
+                 const v1::JobSpec& spec) {
   constexpr size_t kShown = 5;
+  std::vector<std::string> names;
+  std::copy_if(left_out.begin(), left_out.end(), std::back_inserter(names),
+               [&](const std::string& name) { return !spec.env().contains(name); });
   if (names.empty()) return;
   std::vector<std::string> secrets;
   std::copy_if(names.begin(), names.end(), std::back_inserter(secrets), common::LooksSecret);
@@ -83,47 +120,19 @@ void NoteLeftOut(Session& session, const std::vector<std::string>& names) {
   session.Note(StrCat(text, "; -e NAME sends one, --env-from shell all"));
 }
 
-}  // namespace
-
-EnvironmentSent UsualOf(const Session& session) {
-  return session.settings().IsLocal() ? EnvironmentSent::kAll : EnvironmentSent::kUsual;
-}
-
-void AddEnvironment(EnvironmentSent sent, Session& session, v1::JobSpec* spec) {
-  const std::vector<std::string> passed = session.settings().EnvPass();
-  std::string skipped;
-  std::vector<std::string> left_out;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const size_t equals = text.find('=');
-    if (equals == 0 || equals == std::string_view::npos) continue;
-    const std::string name(text.substr(0, equals));
-    const bool is_usual =
-        IsAmong(name, kLeast) ||
-        (sent == EnvironmentSent::kUsual && (IsAmong(name, kUsual) || IsAmong(name, passed)));
-    if (sent != EnvironmentSent::kAll && !is_usual) {
-      left_out.push_back(name);
-      continue;
-    }
-    const std::string value(text.substr(equals + 1));
-    if (!CanBeSent(name, value)) {
-      StrAppend(&skipped, skipped.empty() ? "" : ", ", common::Printable(name));
-      continue;
-    }
-    spec->mutable_env()->insert({name, value});
-  }
-  if (!skipped.empty()) session.Note(StrCat("not sent because they are not UTF-8: ", skipped));
-  if (sent == EnvironmentSent::kUsual) NoteLeftOut(session, left_out);
-}
-
 absl::Status AddVariables(const std::vector<std::string>& settings, v1::JobSpec* spec) {
   for (const std::string& setting : settings) {
     const size_t equals = setting.find('=');
     const std::string name = setting.substr(0, equals);
-    if (name.empty() || !common::IsCleanUtf8(name)) {
-      return Usage("JC1004", StrCat("-e ", setting, " is not NAME=VALUE"), "-e NAME=VALUE");
+    if (name.empty() || !common::IsCleanUtf8(name) || name.find(' ') != std::string::npos) {
+      return Usage("JC1004", StrCat("-e ", common::Printable(setting), " is not NAME=VALUE"),
+                   "-e NAME=VALUE");
     }
     // `-e NAME` alone takes the value from the current environment, like docker.
+    if (equals == std::string::npos && getenv(name.c_str()) == nullptr) {
+      return Usage("JC1004", StrCat("-e ", name, ": the variable is not set here"),
+                   StrCat("export it, or give its value: -e ", name, "=VALUE"));
+    }
     (*spec->mutable_env())[name] =
         equals == std::string::npos ? Variable(name) : setting.substr(equals + 1);
   }

@@ -26,8 +26,11 @@ enum class EnvironmentSent {
 };
 // On this machine all of it, unless the person says which: to another host no token goes by chance.
 EnvironmentSent UsualOf(const Session& session);
-// What cannot be sent is listed on stderr, and what kUsual leaves out is counted there.
-void AddEnvironment(EnvironmentSent sent, Session& session, v1::JobSpec* spec);
+// What kUsual leaves out, by name. What cannot be sent is listed on stderr.
+std::vector<std::string> AddEnvironment(EnvironmentSent sent, Session& session, v1::JobSpec* spec);
+// Counts on stderr what of that was not named for the job either.
+void NoteLeftOut(Session& session, const std::vector<std::string>& left_out,
+                 const v1::JobSpec& spec);
 // The values of -e NAME=VALUE; NAME alone takes the value from the current environment. Errors:
 // JC1004.
 absl::Status AddVariables(const std::vector<std::string>& settings, v1::JobSpec* spec);

@@ -146,7 +146,10 @@ std::string_view Nearest(std::string_view word, std::span<const std::string_view
   if (word.empty() || word.size() > 64) return best;
   for (std::string_view candidate : candidates) {
     const size_t distance = EditDistance(word, candidate);
-    if (distance < best_distance && distance < std::max(word.size(), candidate.size())) {
+    const size_t longer = std::max(word.size(), candidate.size());
+    const bool is_alike =
+        2 * distance < longer || (distance == 1 && word.size() > 1 && candidate.size() > 1);
+    if (distance < best_distance && is_alike) {
       best = candidate;
       best_distance = distance;
     }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <map>
 #include <string_view>
@@ -113,7 +114,33 @@ LaunchProblem Missing(const std::string& node, const std::string& what, std::str
                          "; fix: correct the command, or install it on that node")};
 }
 
+// The directory on the way to `path`, and to what it is a link to, that this thread's account may not
+// pass; empty: none.
+std::string ClosedDirectoryOn(std::string path) {
+  constexpr int kLinksMax = 16;
+  for (int links = 0; links < kLinksMax; ++links) {
+    for (size_t slash = path.find('/', 1); slash != std::string::npos;
+         slash = path.find('/', slash + 1)) {
+      const std::string directory = path.substr(0, slash);
+      const bool passes = faccessat(AT_FDCWD, directory.c_str(), X_OK, AT_EACCESS) == 0;
+      if (!passes && errno == EACCES) return directory;
+    }
+    char target[PATH_MAX];
+    const ssize_t size = readlink(path.c_str(), target, sizeof target);
+    if (size <= 0) return {};
+    path = Absolute(path.substr(0, path.rfind('/')), std::string_view(target, static_cast<size_t>(size)));
+  }
+  return {};
+}
+
 LaunchProblem NotExecutable(const std::string& node, const std::string& path, int error) {
+  const std::string closed = error == EACCES ? ClosedDirectoryOn(path) : "";
+  if (!closed.empty()) {
+    return {error, kCheckExitNotExecutable,
+            common::StrCat("node ", node, ": command ", path, " cannot be executed: the directory ",
+                           closed, " lets the ranks' account not through; fix: put the program where "
+                           "that account can reach it, or chmod o+x ", closed)};
+  }
   const std::string fix = error == EISDIR       ? "give a program in it"
                           : !IsPythonFile(path) ? common::StrCat("chmod +x ", path)
                           : HasFirstLine(path)

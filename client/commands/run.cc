@@ -33,7 +33,7 @@ constexpr Flag kRunFlags[] = {
      "enforce it"},
     {"memory", 0, "SIZE",
      "memory that each rank may use at most, e.g. 512MiB or 4GB; it is killed beyond that"},
-    {"env", 'e', "NAME=VALUE", "set an environment variable for the ranks; may be repeated"},
+    {"env", 'e', "NAME[=VALUE]", "set a variable for the ranks, without a value to the one here; may be repeated"},
     {"name", 0, "NAME", "name of the job; the coordinator appends its number"},
     {"label", 'l', "K=V", "a label of the job, for ls -l; may be repeated"},
     {"project", 0, "NAME", "project that the job belongs to (default)"},

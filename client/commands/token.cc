@@ -74,7 +74,9 @@ absl::StatusOr<int> CreateToken(Session& session, const Arguments& arguments) {
                       common::Counted(token.uses_left(), "use"), ", as ", token.id()));
   session.Note(
       token.kind() == v1::TOKEN_KIND_JOIN
-          ? StrCat("on the node: muster-worker join ", made.address(), "   which asks for it")
+          ? StrCat("on the node: muster-worker join ", made.address(),
+                   token.subject().empty() ? "" : StrCat(" --name ", token.subject()),
+                   "   which asks for it")
           : StrCat(token.subject(), " types: jobctl login ", made.address(), "   and pastes it"));
   return kExitOk;
 }

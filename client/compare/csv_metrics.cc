@@ -68,16 +68,22 @@ absl::StatusOr<CsvMetrics> CsvMetrics::FromHeader(const std::vector<std::string>
         "the first line has no column \"step\" (or global_step, iteration, epoch)");
   }
   csv.rank_ = ColumnNamed(header, {"rank"});
+  csv.job_ = ColumnNamed(header, {"job"});
   csv.name_ = ColumnNamed(header, {"name", "metric", "key", "tag"});
   csv.value_ = ColumnNamed(header, {"value"});
   if (csv.name_ >= 0 && csv.value_ >= 0) return csv;
   csv.name_ = csv.value_ = -1;
   csv.metrics_ = header;
-  for (const int other : {csv.step_, csv.rank_, ColumnNamed(header, {"wall time"}),
+  for (const int other : {csv.step_, csv.rank_, csv.job_, ColumnNamed(header, {"wall time"}),
                           ColumnNamed(header, {"time_ms"}), ColumnNamed(header, {"attempt"})}) {
     if (other >= 0) csv.metrics_[other].clear();
   }
   return csv;
+}
+
+std::string CsvMetrics::JobOf(const std::vector<std::string>& fields) const {
+  const std::string* job = FieldAt(fields, job_);
+  return job == nullptr ? "" : *job;
 }
 
 absl::Status CsvMetrics::AddRow(const std::vector<std::string>& fields, const WantedMetrics& wanted,

@@ -18,6 +18,8 @@ class CsvMetrics {
   // INVALID_ARGUMENT, without a code, if a step or a wanted value is malformed.
   absl::Status AddRow(const std::vector<std::string>& fields, const WantedMetrics& wanted,
                       RunBuilder* run) const;
+  // The job that the row is of, as `jobctl export` writes it; empty: the file does not say.
+  std::string JobOf(const std::vector<std::string>& fields) const;
   // By column, if each column is a metric; otherwise empty.
   const std::vector<std::string>& metrics() const { return metrics_; }
 
@@ -25,6 +27,7 @@ class CsvMetrics {
   std::vector<std::string> metrics_;  // by column; empty: not a metric
   int step_ = -1;                     // columns; -1: there is none
   int rank_ = -1;
+  int job_ = -1;
   int name_ = -1;
   int value_ = -1;
 };

@@ -10,9 +10,12 @@
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/text.h"
 
 namespace muster::client {
 namespace {
+
+using common::StrCat;
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr size_t kCsvPieceBytes = 1 << 20;
@@ -32,6 +35,7 @@ class CsvFile {
 
   absl::Status AddRow(const std::vector<std::string>& fields, size_t line) {
     if (metrics_) {
+      RETURN_IF_ERROR(CheckOneJob(fields, line));
       const absl::Status added = metrics_->AddRow(fields, wanted_, &builder_);
       return added.ok() ? added : BadCsv(path_, added, line);
     }
@@ -50,10 +54,25 @@ class CsvFile {
   }
 
  private:
+  // What several jobs have measured is no run.
+  absl::Status CheckOneJob(const std::vector<std::string>& fields, size_t line) {
+    const std::string job = metrics_->JobOf(fields);
+    if (job.empty() || job == job_) return absl::OkStatus();
+    if (job_.empty()) {
+      job_ = job;
+      return absl::OkStatus();
+    }
+    return NotMetrics(StrCat(path_, ":", line, ": the file has metrics of several jobs: ",
+                             common::Printable(job_), " and ", common::Printable(job)),
+                      StrCat("one file for each: jobctl export ", common::Printable(job),
+                             " --to csv --out ", common::Printable(job), ".csv"));
+  }
+
   const std::string path_;
   const WantedMetrics& wanted_;
   RunBuilder builder_;
   std::optional<CsvMetrics> metrics_;
+  std::string job_;
 };
 
 }  // namespace

@@ -75,7 +75,9 @@ std::optional<int> RunCareCommand(int argc, char** argv) {
 }
 
 std::string CareCommandsHelp() {
-  std::string text = "Commands (without one, the coordinator serves; each has --help):\n";
+  std::string text =
+      "Commands (without one, the coordinator serves; each has --help):\n"
+      "  init     make a cluster whose members are known: authority, keys, first token\n";
   for (const CareCommand& command : kCareCommands) {
     absl::StrAppendFormat(&text, "  %-8s %s\n", command.name, command.summary);
   }

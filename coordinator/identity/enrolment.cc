@@ -20,10 +20,12 @@ using common::StrCat;
 
 constexpr size_t kPemMax = 16 * 1024;
 
-absl::Status NotThisToken(std::string why) {
-  return MakeProblem(
-      absl::StatusCode::kPermissionDenied,
-      {.code = "JC1335", .what = "the token is not accepted", .why = std::move(why)});
+absl::Status NotThisToken(std::string why, std::string fix = "") {
+  return MakeProblem(absl::StatusCode::kPermissionDenied,
+                     {.code = "JC1335",
+                      .what = "the token is not accepted",
+                      .why = std::move(why),
+                      .fix = std::move(fix)});
 }
 
 absl::Status NotThisRenewal(std::string why) {
@@ -108,7 +110,9 @@ absl::Status Enrolment::CheckNodeName(const v1::Token& token, const std::string&
   RETURN_IF_ERROR(identity::CheckName("the node", node));
   if (!token.subject().empty()) {
     if (token.subject() == node) return absl::OkStatus();
-    return NotThisToken(StrCat("it is for the node ", token.subject(), ", not for ", node));
+    return NotThisToken(StrCat("it is for the node ", token.subject(), ", not for ", node),
+                        StrCat("join under that name: --name ", token.subject(),
+                               "; or ask an administrator for another one"));
   }
   const identity::Subject subject{.kind = identity::Kind::kWorker, .name = node};
   ASSIGN_OR_RETURN(const size_t valid,

@@ -197,9 +197,12 @@ TEST_F(SpecTest, PwdIsBelievedOnlyWhenItIsThisDirectory) {
 TEST_F(SpecTest, TheEnvironmentComesAlongUnlessItIsToBeClean) {
   setenv("MUSTER_SPEC_TEST", "here", 1);
   EXPECT_EQ(Build({"run", "x"})->env().at("MUSTER_SPEC_TEST"), "here");
-  const auto clean = Build({"run", "--clean-env", "-e", "MUSTER_SPEC_TEST", "-e", "EMPTY", "x"});
+  const auto clean = Build({"run", "--clean-env", "-e", "MUSTER_SPEC_TEST", "-e", "EMPTY=", "x"});
   EXPECT_EQ(clean->env().at("MUSTER_SPEC_TEST"), "here") << "-e NAME takes the value from here";
   EXPECT_EQ(clean->env().at("EMPTY"), "");
+  EXPECT_EQ(Refusal({"run", "-e", "MUSTER_SPEC_UNSET", "x"}),
+            "JC1004 -e MUSTER_SPEC_UNSET: the variable is not set here");
+  EXPECT_EQ(Refusal({"run", "-e", "A B=1", "x"}), "JC1004 -e A B=1 is not NAME=VALUE");
   EXPECT_EQ(Build({"run", "--clean-env", "x"})->env().count("MUSTER_SPEC_TEST"), 0u);
   EXPECT_EQ(Build({"run", "--clean-env", "x"})->env().count("PATH"), 1u);
   EXPECT_EQ(

@@ -327,6 +327,9 @@ TEST(CsvMetricsTest, WhatIsNotMetricsIsAnError) {
   EXPECT_NE(LossOf("step,loss\n1.5,2\n").find("not a whole number"), std::string::npos);
   EXPECT_NE(LossOf("step,loss\n1,abc\n").find("not a number"), std::string::npos);
   EXPECT_NE(LossOf("step,name,value\n1\n").find("no name or no value"), std::string::npos);
+  const auto two = CsvMetrics::FromHeader({"job", "step", "loss"});
+  EXPECT_EQ(two->JobOf({"lr-low-1", "1", "2"}), "lr-low-1");
+  EXPECT_TRUE(two->metrics()[0].empty()) << "a job is no metric";
 }
 
 TEST(JUnitTest, TextIsEscapedForXml) {

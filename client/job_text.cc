@@ -189,9 +189,12 @@ std::string ReproduceLine(const v1::JobSpec& spec) {
   }
   if (shape.limits().cpu_millis() > 0)
     StrAppend(&line, " --cpus ", shape.limits().cpu_millis() / 1'000.0);
-  if (shape.limits().memory_bytes() > 0) StrAppend(&line, " --memory ", shape.limits().memory_bytes());
+  if (shape.limits().memory_bytes() > 0)
+    StrAppend(&line, " --memory ", shape.limits().memory_bytes());
   if (spec.max_duration_ms() > 0)
-    StrAppend(&line, " --time ", spec.max_duration_ms() % 1'000 == 0 ? StrCat(spec.max_duration_ms() / 1'000, "s") : StrCat(spec.max_duration_ms(), "ms"));
+    StrAppend(&line, " --time ",
+              spec.max_duration_ms() % 1'000 == 0 ? StrCat(spec.max_duration_ms() / 1'000, "s")
+                                                  : StrCat(spec.max_duration_ms(), "ms"));
   if (spec.restarts() > 0) StrAppend(&line, " --restarts ", spec.restarts());
   for (const auto& [key, value] : SortedLabels(spec.labels()))
     StrAppend(&line, " -l ", ShellQuote(StrCat(key, "=", value)));

@@ -155,11 +155,11 @@ void LeaveOut(const ScriptLine& line, JobDraft* draft) {
   } else if (DoesNothingThatLasts(line.text)) {
     draft->left_out.push_back(text);
   } else {
-    draft->refused.push_back({.name = "lines",
-                              .what = StrCat(text, ": it would not run"),
-                              .fix =
-                                  "with --sync, --setup COMMAND runs once on each node before the ranks; or "
-                                  "submit the script itself: jobctl submit -n N -- bash SCRIPT"});
+    draft->refused.push_back(
+        {.name = "lines",
+         .what = StrCat(text, ": it would not run"),
+         .fix = "with --sync, --setup COMMAND runs once on each node before the ranks; or "
+                "submit the script itself: jobctl submit -n N -- bash SCRIPT"});
   }
 }
 
@@ -362,11 +362,12 @@ absl::StatusOr<size_t> FindStart(const std::vector<ScriptLine>& lines) {
     for (const ScriptLine& line : lines) {
       const std::string launcher = LauncherWithin(line.text);
       if (launcher.empty()) continue;
-      return Usage("JC1010",
-                   StrCat("line ", line.number, " starts ", launcher,
-                          " within a loop, a condition or another command, and a job is one command"),
-                   "submit each command as a job; or the script itself: jobctl submit -n N -- bash "
-                   "SCRIPT");
+      return Usage(
+          "JC1010",
+          StrCat("line ", line.number, " starts ", launcher,
+                 " within a loop, a condition or another command, and a job is one command"),
+          "submit each command as a job; or the script itself: jobctl submit -n N -- bash "
+          "SCRIPT");
     }
     return Usage("JC1010", "no line starts with srun, torchrun, accelerate, python or ./PROGRAM",
                  "give the command itself: jobctl init -n N -- python train.py");

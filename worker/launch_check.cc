@@ -128,7 +128,8 @@ std::string ClosedDirectoryOn(std::string path) {
     char target[PATH_MAX];
     const ssize_t size = readlink(path.c_str(), target, sizeof target);
     if (size <= 0) return {};
-    path = Absolute(path.substr(0, path.rfind('/')), std::string_view(target, static_cast<size_t>(size)));
+    path = Absolute(path.substr(0, path.rfind('/')),
+                    std::string_view(target, static_cast<size_t>(size)));
   }
   return {};
 }
@@ -138,8 +139,10 @@ LaunchProblem NotExecutable(const std::string& node, const std::string& path, in
   if (!closed.empty()) {
     return {error, kCheckExitNotExecutable,
             common::StrCat("node ", node, ": command ", path, " cannot be executed: the directory ",
-                           closed, " lets the ranks' account not through; fix: put the program where "
-                           "that account can reach it, or chmod o+x ", closed)};
+                           closed,
+                           " lets the ranks' account not through; fix: put the program where "
+                           "that account can reach it, or chmod o+x ",
+                           closed)};
   }
   const std::string fix = error == EISDIR       ? "give a program in it"
                           : !IsPythonFile(path) ? common::StrCat("chmod +x ", path)

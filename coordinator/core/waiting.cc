@@ -182,9 +182,9 @@ std::string NeverFits(const ClusterState& state, const Demand& demand) {
   }
   const auto least = static_cast<size_t>(demand.shape.min_nodes());
   if (least > state.nodes.size()) {
-    return absl::StrCat("it would not fit even if all registered nodes were free: there ",
-                        state.nodes.size() == 1 ? "is 1 node"
-                                                : absl::StrCat("are ", state.nodes.size(), " nodes"));
+    return absl::StrCat(
+        "it would not fit even if all registered nodes were free: there ",
+        state.nodes.size() == 1 ? "is 1 node" : absl::StrCat("are ", state.nodes.size(), " nodes"));
   }
   return absl::StrCat("it would not fit even if all registered nodes were free; they can hold: ",
                       capacities);

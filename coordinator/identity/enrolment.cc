@@ -21,11 +21,10 @@ using common::StrCat;
 constexpr size_t kPemMax = 16 * 1024;
 
 absl::Status NotThisToken(std::string why, std::string fix = "") {
-  return MakeProblem(absl::StatusCode::kPermissionDenied,
-                     {.code = "JC1335",
-                      .what = "the token is not accepted",
-                      .why = std::move(why),
-                      .fix = std::move(fix)});
+  return MakeProblem(absl::StatusCode::kPermissionDenied, {.code = "JC1335",
+                                                           .what = "the token is not accepted",
+                                                           .why = std::move(why),
+                                                           .fix = std::move(fix)});
 }
 
 absl::Status NotThisRenewal(std::string why) {

@@ -1,8 +1,8 @@
 """What every end-to-end test uses: its own daemons in a temporary directory with a short path, jobctl, a
 third-party gRPC client (grpcio), waits with deadlines, and a scan for leftover processes.
 
-Every process of a test has MUSTER_TEST_MARK in its environment (ranks too: the client's environment is sent with the
-job, also to a coordinator on another host where it begins with MUSTER_), so that the whole machine can be searched for
+Every process of a test has TORCH_TEST_MARK in its environment (ranks too: the client's environment is sent with the
+job, also to a coordinator on another host where it begins with TORCH), so that the whole machine can be searched for
 survivors. Processes are only ever killed by their pid. Nothing here sleeps without a deadline.
 """
 import os
@@ -391,7 +391,7 @@ class Case(unittest.TestCase):
 
     def setUp(self):
         self.directory = tempfile.mkdtemp(prefix="mt", dir="/tmp")
-        self.mark = f"MUSTER_TEST_MARK={uuid.uuid4().hex}"
+        self.mark = f"TORCH_TEST_MARK={uuid.uuid4().hex}"
         self.daemons = []
         name, value = self.mark.split("=")
         self.env = {key: text for key, text in os.environ.items()

@@ -60,8 +60,12 @@ absl::StatusOr<int> SetUser(Session& session, const Arguments& arguments) {
   if (arguments.Has("comment")) request.set_comment(arguments.Get("comment"));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::User user, connection->SetUser(request));
-  session.Print(StrCat("✓ user ", user.name(), " is ", RoleWord(user.role()),
-                       user.disabled() ? ", disabled" : "", "\n"));
+  session.Print(StrCat(
+      "✓ user ", user.name(), " is ", RoleWord(user.role()), user.disabled() ? ", disabled" : "",
+      user.account().empty()
+          ? ""
+          : StrCat("; its ranks have the account ", common::Printable(user.account())),
+      "\n"));
   return kExitOk;
 }
 

@@ -33,12 +33,13 @@ bool AreAllDone(const v1::BulkResponse& response) {
 
 void ListNodes(Daemon& daemon, const Caller&, const v1::ListNodesRequest& request,
                Answer<v1::ListNodesResponse> answer) {
+  v1::ListNodesResponse begun;
+  for (const common::Problem& each : Warnings(daemon))
+    common::CopyDetail(common::MakeProblem(absl::StatusCode::kUnavailable, each),
+                       begun.add_warnings());
   daemon.loop.Ask(
-      [&daemon, after = request.after(), answer](const LoopView& view) {
-        v1::ListNodesResponse response;
-        for (const common::Problem& each : Warnings(daemon))
-          common::CopyDetail(common::MakeProblem(absl::StatusCode::kUnavailable, each),
-                             response.add_warnings());
+      [after = request.after(), begun = std::move(begun), answer](const LoopView& view) {
+        v1::ListNodesResponse response = begun;
         response.set_alarm(ClusterAlarm(view.state));
         response.set_disk_warning(DiskWarning(view.state));
         const Usage usage = UsageOf(view.state);

@@ -9,6 +9,7 @@
 #include "client/session.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/text.h"
 
 namespace muster::client {
 namespace {

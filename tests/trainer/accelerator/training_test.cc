@@ -220,6 +220,33 @@ TEST(AccelerateCompat, UpdatesTheScaleAtEachOptimizersStep) {
   EXPECT_EQ(second->weight[7].item<double>(), -2.0);
 }
 
+TEST(AccelerateCompat, AOneCycleScheduleStaysAtItsEnd) {
+  for (const bool compat : {true, false}) {
+    Accelerator accelerator(compat ? accelerate_compat({}) : AcceleratorOptions{});
+    Line net;
+    PreparedModel<Line> model = accelerator.prepare(net);
+    PreparedOptimizer steps =
+        accelerator.prepare(SGD(net->parameters(), {.lr = 1.0, .momentum = 0.9}));
+    PreparedScheduler rate =
+        accelerator.prepare(one_cycle_schedule({.total_steps = 3, .max_lr = 0.1}));
+    const auto step = [&] {
+      accelerator.backward(model(torch::ones({1})));
+      steps.step();
+      rate.step();
+      steps.zero_grad();
+    };
+    for (int i = 0; i < 3; ++i) step();
+    const double last = rate.unwrap().get_last_lr()[0];
+    if (!compat) {
+      EXPECT_THROW(step(), Error);
+      continue;
+    }
+    for (int i = 0; i < 3; ++i) step();
+    EXPECT_EQ(rate.unwrap().last_step(), 3);
+    EXPECT_EQ(rate.unwrap().get_last_lr()[0], last);
+  }
+}
+
 // Trains one step per sample and saves; the steps that the step times were logged with.
 std::vector<int64_t> logged_steps(const std::filesystem::path& directory, bool resumes) {
   const std::string file = directory / (resumes ? "second.jsonl" : "first.jsonl");

@@ -250,8 +250,12 @@ TEST(Schedules, MisuseNamesTheFix) {
   EXPECT_THROW(plateau.step(), std::invalid_argument);
   LrScheduler cycle(make_optimizer("SGD"), one_cycle_schedule({.total_steps = 2}));
   cycle.step();
+  EXPECT_FALSE(cycle.at_end());
   cycle.step();
+  EXPECT_TRUE(cycle.at_end());
   EXPECT_THROW(cycle.step(), Error);
+  EXPECT_FALSE(cosine.at_end());
+  EXPECT_EQ(with_warmup(3, one_cycle_schedule({.total_steps = 2}), 0.1).last_step(), 5);
   EXPECT_THROW(cosine_schedule({}), std::invalid_argument);
   EXPECT_THROW(linear_schedule({.total_steps = 5, .warmup_steps = 6}), std::invalid_argument);
   EXPECT_THROW(step_schedule({}), std::invalid_argument);

@@ -60,6 +60,8 @@ std::shared_ptr<GradientState> make_gradient_state(const AcceleratorOptions& opt
   if (options.step_scheduler_per_process && !options.dataloader_config.split_batches) {
     state->scheduler_steps = topology.world_size;
   }
+  state->stop_schedule_at_end =
+      options.stop_schedule_at_end && !options.dataloader_config.split_batches;
   if (precision == Precision::fp16 && options.grad_scaler.enabled) {
     state->scaler.emplace(options.grad_scaler);
   }
@@ -74,6 +76,7 @@ AcceleratorOptions accelerate_compat(AcceleratorOptions options) {
   options.dataloader_config.accelerate_last_step = true;
   options.data_parallel.broadcast_buffers_in_evaluation = true;
   options.update_scale_at_each_step = true;
+  options.stop_schedule_at_end = true;
   return options;
 }
 

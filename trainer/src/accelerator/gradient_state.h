@@ -25,6 +25,7 @@ struct GradientState {
   GradientAccumulationPlugin accumulation;
   bool step_scheduler_with_optimizer = true;
   bool update_scale_at_each_step = false;
+  bool stop_schedule_at_end = false;
   int scheduler_steps = 1;           // per optimizer step
   std::function<void()> after_step;  // called after an optimizer step
   // Throws if the optimizer is about to step on gradients that no prepared model averages.

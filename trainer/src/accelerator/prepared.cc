@@ -120,7 +120,12 @@ int PreparedScheduler::steps_due() const {
 }
 
 void PreparedScheduler::step() const {
-  for (int i = steps_due(); i > 0; --i) scheduler_->step();
+  const bool may_end =
+      gradient_state_->step_scheduler_with_optimizer && gradient_state_->stop_schedule_at_end;
+  for (int i = steps_due(); i > 0; --i) {
+    if (may_end && scheduler_->at_end()) return;
+    scheduler_->step();
+  }
 }
 
 void PreparedScheduler::step(double metric) const {

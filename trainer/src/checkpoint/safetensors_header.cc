@@ -47,13 +47,14 @@ class HeaderEvents : public nlohmann::json_sax<Json> {
   HeaderEvents(SafetensorsHeader& header, const std::string& where)
       : header_(header), where_(where) {}
 
-  bool null() override { misplaced(); }
-  bool boolean(bool) override { misplaced(); }
-  bool number_integer(int64_t) override { misplaced(); }
-  bool number_float(double, const std::string&) override { misplaced(); }
-  bool binary(Json::binary_t&) override { misplaced(); }
+  bool null() override { return other_value(); }
+  bool boolean(bool) override { return other_value(); }
+  bool number_integer(int64_t) override { return other_value(); }
+  bool number_float(double, const std::string&) override { return other_value(); }
+  bool binary(Json::binary_t&) override { return other_value(); }
 
   bool number_unsigned(uint64_t number) override {
+    if (passes_over()) return true;
     if (place_ == Place::shape) {
       if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
         throw FormatError(what() + " has a shape whose size overflows");
@@ -68,6 +69,7 @@ class HeaderEvents : public nlohmann::json_sax<Json> {
   }
 
   bool string(std::string& text) override {
+    if (passes_over()) return true;
     if (place_ == Place::dtype) {
       entry_.dtype = std::move(text);
       place_ = Place::entry;
@@ -80,6 +82,7 @@ class HeaderEvents : public nlohmann::json_sax<Json> {
   }
 
   bool start_object(size_t) override {
+    if (goes_deeper()) return true;
     if (place_ == Place::start) {
       place_ = Place::names;
     } else if (place_ == Place::before_entry) {
@@ -94,6 +97,7 @@ class HeaderEvents : public nlohmann::json_sax<Json> {
   }
 
   bool key(std::string& name) override {
+    if (place_ == Place::unknown) return true;
     key_ = std::move(name);
     if (place_ == Place::names) {
       top_level_key();
@@ -106,18 +110,21 @@ class HeaderEvents : public nlohmann::json_sax<Json> {
     } else if (key_ == "data_offsets") {
       field(seen_.offsets, Place::before_offsets);
     } else {
-      wrong_fields();
+      place_ = Place::unknown;  // Python's reader passes over it, too
+      depth_ = 0;
     }
     return true;
   }
 
   bool end_object() override {
+    if (comes_back()) return true;
     if (place_ == Place::entry) finish_entry();
     place_ = place_ == Place::names ? Place::end : Place::names;
     return true;
   }
 
   bool start_array(size_t) override {
+    if (goes_deeper()) return true;
     if (place_ == Place::before_shape) {
       place_ = Place::shape;
     } else if (place_ == Place::before_offsets) {
@@ -130,6 +137,7 @@ class HeaderEvents : public nlohmann::json_sax<Json> {
   }
 
   bool end_array() override {
+    if (comes_back()) return true;
     if (place_ == Place::offsets && offsets_ != 2) misplaced();
     place_ = Place::entry;
     return true;
@@ -151,6 +159,7 @@ class HeaderEvents : public nlohmann::json_sax<Json> {
     shape,
     before_offsets,
     offsets,
+    unknown,  // the value of a key of an entry that this reader does not know, depth_ levels into it
     before_metadata,
     metadata,
     end,
@@ -167,7 +176,27 @@ class HeaderEvents : public nlohmann::json_sax<Json> {
   }
 
   [[noreturn]] void wrong_fields() const {
-    throw FormatError(what() + " must have exactly dtype, shape and data_offsets");
+    throw FormatError(what() + " must have dtype, shape and data_offsets");
+  }
+
+  bool passes_over() {
+    if (place_ != Place::unknown) return false;
+    if (depth_ == 0) place_ = Place::entry;
+    return true;
+  }
+  bool goes_deeper() {
+    if (place_ != Place::unknown) return false;
+    ++depth_;
+    return true;
+  }
+  bool comes_back() {
+    if (place_ != Place::unknown) return false;
+    --depth_;
+    return passes_over();
+  }
+  bool other_value() {
+    if (!passes_over()) misplaced();
+    return true;
   }
 
   // A value of the wrong kind.
@@ -221,6 +250,7 @@ class HeaderEvents : public nlohmann::json_sax<Json> {
   std::string key_;
   TensorEntry entry_;
   int offsets_ = 0;
+  uint64_t depth_ = 0;
   Seen seen_;
   bool has_metadata_ = false;
 };

@@ -184,6 +184,7 @@ Schedule with_warmup(int64_t steps, Schedule schedule, double start_factor) {
     }
     return out;
   });
+  if (schedule.last_step_) warmed.last_step_ = *schedule.last_step_ + steps;
   warmed.plateau_ = schedule.plateau_;
   warmed.plateau_warmup_steps_ = schedule.plateau_warmup_steps_;
   if (schedule.plateau_) warmed.plateau_warmup_steps_ += steps;
@@ -224,7 +225,7 @@ Schedule one_cycle_schedule(const OneCycleOptions& options) {
   require(options.total_steps > 0, "total_steps", real(options.total_steps), "1 or more");
   require(options.pct_start >= 0 && options.pct_start <= 1, "pct_start", options.pct_start,
           "between 0 and 1");
-  return Schedule([=](const ScheduleInput& in) -> ScheduleOutput {
+  Schedule schedule([=](const ScheduleInput& in) -> ScheduleOutput {
     if (in.step > options.total_steps) {
       throw Error("the one-cycle schedule was called for step " + std::to_string(in.step) +
                   ", but has " + std::to_string(options.total_steps) +
@@ -244,6 +245,8 @@ Schedule one_cycle_schedule(const OneCycleOptions& options) {
     }
     return out;
   });
+  schedule.last_step_ = options.total_steps;
+  return schedule;
 }
 
 }  // namespace muster

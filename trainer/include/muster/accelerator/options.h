@@ -84,6 +84,9 @@ struct AcceleratorOptions {
   // Accelerate does, so that a schedule written for one process ends at the same epoch. False: once
   // per optimizer step.
   bool step_scheduler_per_process = false;
+  // True: a one_cycle_schedule past its total_steps stays where it is, as Accelerate's does unless
+  // split_batches. False: the step that is too many throws.
+  bool stop_schedule_at_end = false;
 
   std::chrono::milliseconds process_group_timeout = std::chrono::minutes(30);  // per collective
   std::chrono::milliseconds init_timeout = std::chrono::minutes(5);            // for the rendezvous
@@ -126,8 +129,8 @@ struct AcceleratorOptions {
 
 // The options with Accelerate's exact behavior wherever the SDK's default differs: a short last
 // accumulation window is divided by num_steps, the schedule steps once per process, a short last
-// step is split in runs of batch_size, buffers are broadcast before evaluation forwards too, and
-// each of several optimizers updates the fp16 scale.
+// step is split in runs of batch_size, buffers are broadcast before evaluation forwards too, each of
+// several optimizers updates the fp16 scale, and a one-cycle schedule stops at its end.
 AcceleratorOptions accelerate_compat(AcceleratorOptions options = {});
 
 }  // namespace muster

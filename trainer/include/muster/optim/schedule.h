@@ -46,6 +46,8 @@ struct ReduceOnPlateauOptions {
   double eps = 1e-8;  // smaller reductions are skipped
 };
 
+struct OneCycleOptions;
+
 class Schedule {
  public:
   using Function = std::function<ScheduleOutput(const ScheduleInput&)>;
@@ -57,15 +59,20 @@ class Schedule {
   // Whether at() also gives a momentum.
   bool cycles_momentum() const { return at({}).momentum.has_value(); }
 
+  // The last step that at() takes; none: any.
+  const std::optional<int64_t>& last_step() const { return last_step_; }
+
   // For reduce_on_plateau_schedule: its options; at() then applies to the warm-up before it.
   const std::optional<ReduceOnPlateauOptions>& plateau() const { return plateau_; }
   int64_t plateau_warmup_steps() const { return plateau_warmup_steps_; }
 
  private:
+  friend Schedule one_cycle_schedule(const OneCycleOptions& options);
   friend Schedule reduce_on_plateau_schedule(const ReduceOnPlateauOptions& options);
   friend Schedule with_warmup(int64_t steps, Schedule schedule, double start_factor);
 
   Function function_;
+  std::optional<int64_t> last_step_;
   std::optional<ReduceOnPlateauOptions> plateau_;
   int64_t plateau_warmup_steps_ = 0;
 };

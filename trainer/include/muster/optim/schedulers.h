@@ -39,6 +39,8 @@ class LrScheduler {
   torch::optim::Optimizer& optimizer() const { return *optimizer_; }
   // Steps since the start; 0 at first.
   int64_t last_step() const { return last_step_; }
+  // The schedule has no further step: step() would throw.
+  bool at_end() const { return last_step_ >= schedule_.last_step().value_or(INT64_MAX); }
 
   // CPU tensors: last_step (int64, 0-d), base_lrs and last_lr (float64, [groups]), default_lr
   // (float64, 0-d); with a plateau also best (float64), num_bad_epochs and cooldown_counter

@@ -122,6 +122,7 @@ absl::Status Arguments::ReadRest(std::vector<std::string> left) {
   if (end == left.end()) return absl::OkStatus();
   if (!command_->rest) return NothingToStart();
   has_rest_ = true;
+  rest_is_bare_ = bare;
   rest_.assign(bare ? end : end + 1, left.end());
   return absl::OkStatus();
 }

@@ -320,6 +320,19 @@ void NoteInnerLauncher(Session& session, const Arguments& arguments, const v1::J
                       verb, understood ? StrCat(" -- ", launcher, " …") : " -n N -- PROGRAM …"));
 }
 
+// "jobctl run python train.py -n 2": without "--" all of that is the program's.
+void NoteFlagsBehindProgram(Session& session, const Arguments& arguments) {
+  if (!arguments.rest_is_bare() || arguments.Has("processes") || arguments.Has("nodes")) return;
+  for (size_t i = 1; i < arguments.rest().size(); ++i) {
+    const std::string& word = arguments.rest()[i];
+    if (word != "-n" && !word.starts_with("--processes") && !word.starts_with("--nodes")) continue;
+    return session.Note(StrCat("note: ", common::Printable(word),
+                               " stands behind the program, which gets it; for jobctl: jobctl ",
+                               std::string(arguments.command().name), " -n N -- ",
+                               common::Printable(arguments.rest()[0]), " …"));
+  }
+}
+
 // A limit is never silently ignored.
 absl::Status CheckEnforced(const Connection& connection) {
   const v1::GetServerResponse& server = connection.server();
@@ -413,6 +426,7 @@ absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, b
   ApplyWorkdir(wishes, result.code, &spec);
   RETURN_IF_ERROR(ValidateWithCode(result.code, spec));
   NoteInnerLauncher(session, arguments, spec);
+  NoteFlagsBehindProgram(session, arguments);
   if (asks_context) NoteLeftOut(session, left_out, spec);
   return result;
 }

@@ -210,6 +210,17 @@ TEST_F(SpecTest, TheEnvironmentComesAlongUnlessItIsToBeClean) {
       0u);
 }
 
+TEST_F(SpecTest, AFlagBehindTheProgramIsNamed) {
+  EXPECT_EQ(Build({"run", "python", "train.py", "-n", "2"})->shape().processes(), 1u);
+  EXPECT_EQ(notes_,
+            "note: -n stands behind the program, which gets it; for jobctl: jobctl run -n N -- "
+            "python …\n");
+  EXPECT_TRUE(Build({"run", "--", "python", "train.py", "-n", "2"}).ok());
+  EXPECT_EQ(notes_, "") << "the person has said where the program begins";
+  EXPECT_TRUE(Build({"run", "-n", "2", "python", "train.py", "-n", "2"}).ok());
+  EXPECT_EQ(notes_, "");
+}
+
 TEST_F(SpecTest, ToAnotherHostOnlyWhatTrainingNeedsIsSent) {
   const std::vector<std::pair<const char*, const char*>> variables = {
       {"MUSTER_SPEC_TEST", "usual"},

@@ -115,10 +115,10 @@ const Command kRunCommand = {
         "unchanged\n"
         "jobctl run --sync -n 8 -- python train.py\tsend this directory to the nodes first",
     .notes =
-        "Returns the first failing rank's exit code, or 128 + its signal. Ctrl-C, a closed\n"
-        "terminal or a dropped ssh connection stop the job; Ctrl-C twice kills it. With\n"
-        "--detach it keeps running. Without a configured context the job runs on a private\n"
-        "coordinator on this machine, started on demand.",
+        "Returns the first failing rank's exit code, or 128 + its signal. Ctrl-C, a\n"
+        "closed terminal or a dropped ssh connection stop the job; Ctrl-C twice kills it.\n"
+        "With --detach it keeps running. Without a configured context the job runs on a\n"
+        "private coordinator on this machine, started on demand.",
     .run = Run};
 
 }  // namespace muster::client

@@ -504,7 +504,10 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
 
 v1::Snapshot MakeSnapshot(const ClusterState& state) {
   v1::Snapshot snapshot;
-  snapshot.set_format(kSnapshotFormat);
+  const bool is_sealed = std::any_of(state.jobs.begin(), state.jobs.end(), [](const auto& job) {
+    return !job.second.spec().sealed_env().empty();
+  });
+  snapshot.set_format(is_sealed ? 2 : 1);
   snapshot.set_seq(state.next_seq - 1);
   snapshot.set_next_job_id(state.next_job_id);
   for (const auto& [id, job] : state.jobs) {
@@ -518,7 +521,8 @@ v1::Snapshot MakeSnapshot(const ClusterState& state) {
 }
 
 void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now) {
-  CHECK(snapshot.format() == kSnapshotFormat);  // ReplaySnapshot refuses any other
+  // ReplaySnapshot refuses any other.
+  CHECK(snapshot.format() >= 1 && snapshot.format() <= kSnapshotFormat);
   state.next_seq = snapshot.seq() + 1;
   state.next_job_id = snapshot.next_job_id();
   for (const v1::JobRecord& job : snapshot.jobs()) {

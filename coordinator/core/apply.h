@@ -5,8 +5,9 @@
 
 namespace muster::coordinator {
 
-// Of snapshots.
-inline constexpr uint32_t kSnapshotFormat = 1;
+// Of snapshots: the newest that this version reads. 2: the environment of a live job is sealed, of which
+// 0.2.0, which reads format 1 alone, would start the ranks without it. Otherwise 1 is written.
+inline constexpr uint32_t kSnapshotFormat = 2;
 
 // `now` arms the timers that the event starts; on replay it is the time of the restart.
 void Apply(ClusterState& state, const v1::Event& event, Now now);

@@ -131,12 +131,12 @@ absl::Status CheckNode(const ClusterState& state, const v1::Event& event) {
 }
 
 absl::Status CheckSnapshot(const v1::Snapshot& snapshot) {
-  if (snapshot.format() != kSnapshotFormat) {
+  if (snapshot.format() == 0 || snapshot.format() > kSnapshotFormat) {
     return common::MakeProblem(
         absl::StatusCode::kFailedPrecondition,
         {.code = "JC1603",
          .what = absl::StrCat("the journal holds a snapshot of format ", snapshot.format(),
-                              "; this version reads format ", kSnapshotFormat),
+                              "; this version reads formats up to ", kSnapshotFormat),
          .fix = "start the version of muster-coordinator that wrote it"});
   }
   for (const v1::JobRecord& job : snapshot.jobs()) {

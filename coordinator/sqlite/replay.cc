@@ -71,7 +71,7 @@ class Replayer {
       return Damaged(StrCat("the snapshot at event ", seq, " cannot be read"));
     }
     if (snapshot.format() > kSnapshotFormat) return Newer(snapshot.format());
-    if (snapshot.format() != kSnapshotFormat)
+    if (snapshot.format() == 0)
       return Damaged(StrCat("the snapshot at event ", seq, " has no format"));
     RETURN_IF_ERROR(sink_.snapshot(snapshot));
     return seq;

@@ -95,13 +95,13 @@ TEST(SqliteJournalTest, ASnapshotOfANewerFormatIsRefused) {
     opened.Start();
     JournalRecord record = RecordOf(1, {ReasonEvent(1, 7, "a")});
     v1::Snapshot snapshot;
-    snapshot.set_format(2);
+    snapshot.set_format(3);
     snapshot.set_seq(1);
     record.snapshot = std::make_shared<const v1::Snapshot>(snapshot);
     opened.journal->Append(std::move(record));
     ASSERT_TRUE(opened.WaitFor(1).ok());
   }
-  ExpectRefused(paths, "snapshot format 2");
+  ExpectRefused(paths, "snapshot format 3");
 }
 
 TEST(SqliteJournalTest, AnEventOfAnUnknownKindIsRefusedUnlessItMayBeSkipped) {

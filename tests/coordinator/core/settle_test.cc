@@ -265,13 +265,23 @@ TEST_F(SettleTest, NoFlippedBitOfAJournalAbortsTheCoordinator) {
   EXPECT_GT(taken, 100);
 }
 
+TEST_F(SettleTest, OnlyASnapshotWithASealedEnvironmentIsOneThatOlderReleasesRefuse) {
+  EXPECT_EQ(MakeSnapshot(state_).format(), 1u);
+  state_.jobs.begin()->second.mutable_spec()->set_sealed_env("sealed");
+  const v1::Snapshot snapshot = MakeSnapshot(state_);
+  EXPECT_EQ(snapshot.format(), 2u);
+  ClusterState state;
+  EXPECT_TRUE(ReplaySnapshot(state, snapshot, now_).ok());
+  EXPECT_EQ(state.jobs.begin()->second.spec().sealed_env(), "sealed");
+}
+
 TEST_F(SettleTest, ASnapshotThatContradictsItselfOrIsOfANewerFormatIsRefused) {
   v1::Snapshot snapshot = MakeSnapshot(state_);
   ClusterState state;
   EXPECT_TRUE(ReplaySnapshot(state, snapshot, now_).ok());
   snapshot.mutable_jobs(0)->clear_attempts();
   EXPECT_TRUE(absl::IsDataLoss(ReplaySnapshot(state, snapshot, now_)));
-  snapshot.set_format(2);
+  snapshot.set_format(3);
   EXPECT_TRUE(absl::IsFailedPrecondition(ReplaySnapshot(state, snapshot, now_)));
 }
 

@@ -5,6 +5,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import warnings
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
@@ -166,6 +167,30 @@ class Settings(ClientCase):
         del os.environ["JOBCTL_CONTEXT"]
         self.config("contexts: [lab\n")
         self.assertEqual(self.error(self.muster.Client).code, "JC1006")
+
+    def test_to_another_host_only_what_training_needs_is_sent(self):
+        from muster.client._environment import job_environment
+        from muster.client._settings import resolve
+        os.environ["JOBCTL_CONFIG"] = self.path("config.yaml")
+        with open(os.environ["JOBCTL_CONFIG"], "w") as file:
+            file.write("current: lab\ncontexts:\n  lab: {server: 'head:7700', env_pass: ['MY_*', WANDB_API_KEY]}\n")
+        os.environ.update(MY_LR="1", MY_TOKEN="t", HF_TOKEN="h", WANDB_API_KEY="w", PYTHONHASHSEED="0", OTHER="o")
+
+        def names(target, clean=False, env_from=None):
+            sent = job_environment(target, clean=clean, env_from=env_from)
+            return {name for name in ("PATH", "MY_LR", "MY_TOKEN", "HF_TOKEN", "WANDB_API_KEY", "PYTHONHASHSEED", "OTHER")
+                    if name in sent}
+        far = resolve(None, None)
+        with self.assertWarnsRegex(UserWarning, "among them HF_TOKEN, MY_TOKEN"):
+            self.assertEqual(names(far), {"PATH", "MY_LR", "WANDB_API_KEY", "PYTHONHASHSEED"})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.assertEqual(len(names(far, env_from="shell")), 7)
+            self.assertEqual(len(names(resolve("unix:" + self.cluster(workers=()).socket, None))), 7)
+            self.assertEqual(names(far, clean=True), {"PATH"})
+        for wrong in ({"env_from": "all"}, {"env_from": "shell", "clean": True}):
+            with self.assertRaises(ValueError):
+                names(far, **wrong)
 
     def test_the_private_coordinator_stays_while_a_client_is_there(self):
         away = self.error(self.muster.Client)

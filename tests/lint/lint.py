@@ -13,6 +13,7 @@ import sys
 
 import explained_checks
 import local_names
+import named_tests
 import sdk_layers
 import standard_headers
 
@@ -226,6 +227,10 @@ class Lint:
                                  *standard_headers.findings(sources)):
             self.report(path, line, text)
 
+    def check_pages(self, pages, tests):
+        for path, line, text in named_tests.findings(pages, tests):
+            self.report(path, line, text)
+
     def check_error_codes(self, paths):
         """Each code that is made has a row that explains it, each row is made somewhere, and no code is prose."""
         def positions(text, pattern):
@@ -286,7 +291,7 @@ def main():
         print("\n".join(os.path.join(ROOT, path) for path in cpp))
         return 0
     lint = Lint()
-    sources = []
+    sources, pages, tests = [], [], []
     for path in paths:
         if not path.endswith((".cc", ".h", ".py", ".proto", ".cmake", "CMakeLists.txt", "dev", ".sh", ".md")):
             continue
@@ -296,12 +301,17 @@ def main():
             lint.check_text(path, lines)
         if path.endswith("CMakeLists.txt"):
             sources.append((path, lines))
+        if path.startswith("tests/") and path.endswith((".py", "CMakeLists.txt")):
+            tests.append((path, lines))
+        if path.endswith(".md"):
+            pages.append((path, lines))
         if path in cpp:
             lint.check_includes(path, lines)
             lint.check_banned(path, lines)
             lint.check_head_comment(path, lines)
             sources.append((path, lines))
     lint.check_across_files(sources)
+    lint.check_pages(pages, tests)
     lint.check_format(cpp)
     lint.check_orphans(paths)
     lint.check_error_codes(paths)

@@ -12,6 +12,7 @@
 #include "client/arguments.h"
 #include "client/batch_file.h"
 #include "client/code_sync.h"
+#include "client/command_notes.h"
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/job_file.h"
@@ -306,33 +307,6 @@ absl::Status ValidateWithCode(const CodeChoice& choice, const v1::JobSpec& spec)
   return job::Validate(complete);
 }
 
-// A launcher that Muster does not recognize starts its own processes, which is rarely intended.
-void NoteInnerLauncher(Session& session, const Arguments& arguments, const v1::JobSpec& spec) {
-  const std::vector<std::string> command(spec.command().begin(), spec.command().end());
-  const std::string launcher = InnerLauncher(command);
-  if (launcher.empty()) return;
-  const bool one = spec.shape().processes() == 1;
-  const bool understood = launcher.starts_with("torch") || launcher.starts_with("accelerate");
-  const std::string verb = arguments.has_rest() ? std::string(arguments.command().name) : "submit";
-  session.Note(StrCat("note: ", one ? "one rank runs and starts " : "every rank starts ", launcher,
-                      " itself, so Muster does not see its processes; to let Muster run the ranks: "
-                      "jobctl ",
-                      verb, understood ? StrCat(" -- ", launcher, " …") : " -n N -- PROGRAM …"));
-}
-
-// "jobctl run python train.py -n 2": without "--" all of that is the program's.
-void NoteFlagsBehindProgram(Session& session, const Arguments& arguments) {
-  if (!arguments.rest_is_bare() || arguments.Has("processes") || arguments.Has("nodes")) return;
-  for (size_t i = 1; i < arguments.rest().size(); ++i) {
-    const std::string& word = arguments.rest()[i];
-    if (word != "-n" && !word.starts_with("--processes") && !word.starts_with("--nodes")) continue;
-    return session.Note(StrCat("note: ", common::Printable(word),
-                               " stands behind the program, which gets it; for jobctl: jobctl ",
-                               std::string(arguments.command().name), " -n N -- ",
-                               common::Printable(arguments.rest()[0]), " …"));
-  }
-}
-
 // A limit is never silently ignored.
 absl::Status CheckEnforced(const Connection& connection) {
   const v1::GetServerResponse& server = connection.server();
@@ -425,8 +399,7 @@ absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, b
   if (asks_context && result.code.is_far) RETURN_IF_ERROR(AskWhetherToSend(session, result.code));
   ApplyWorkdir(wishes, result.code, &spec);
   RETURN_IF_ERROR(ValidateWithCode(result.code, spec));
-  NoteInnerLauncher(session, arguments, spec);
-  NoteFlagsBehindProgram(session, arguments);
+  NoteCommand(session, arguments, spec);
   if (asks_context) NoteLeftOut(session, left_out, spec);
   return result;
 }

@@ -221,6 +221,22 @@ TEST_F(SpecTest, AFlagBehindTheProgramIsNamed) {
   EXPECT_EQ(notes_, "");
 }
 
+TEST_F(SpecTest, AVariableThatNoShellReplacesIsNamed) {
+  EXPECT_EQ(Build({"run", "-e", "LR=0.1", "--", "train", "--lr=${LR}"})->command(1), "--lr=${LR}");
+  EXPECT_TRUE(notes_.starts_with("note: the program gets ${LR} as it is written")) << notes_;
+  EXPECT_TRUE(Build({"submit", File("command: [train, \"${RANK}\"]\n")}).ok());
+  EXPECT_TRUE(notes_.starts_with("note: the program gets ${RANK}")) << notes_;
+  for (const std::vector<std::string>& meant : {std::vector<std::string>{"sh", "-c", "train ${LR}"},
+                                                {"bash", "run.sh", "${LR}"},
+                                                {"python", "-c", "print('${LR}', 1)"},
+                                                {"train", "${rank}", "${OTHER}", "$LR", "${LR"}}) {
+    std::vector<std::string> line = {"run", "-e", "LR=0.1", "--clean-env", "--"};
+    line.insert(line.end(), meant.begin(), meant.end());
+    EXPECT_TRUE(Build(line).ok());
+    EXPECT_EQ(notes_, "") << meant.back();
+  }
+}
+
 TEST_F(SpecTest, ToAnotherHostOnlyWhatTrainingNeedsIsSent) {
   const std::vector<std::pair<const char*, const char*>> variables = {
       {"MUSTER_SPEC_TEST", "usual"},

@@ -93,6 +93,11 @@ absl::StatusOr<int> Login(Session& session, const Arguments& arguments) {
   session.Print(StrCat("✓ ", credentials.name, " is signed in to ", credentials.cluster, " for ",
                        common::HumanDuration(lives_ms), "; the context ", name, " is ",
                        credentials.endpoint, "\n"));
+  const std::string& before = session.settings().file().current;
+  if (before != name) {
+    session.Note(StrCat("jobctl talks to it from now on; back to where it was: jobctl context use ",
+                        before.empty() ? "private" : before));
+  }
   return kExitOk;
 }
 

@@ -73,6 +73,7 @@ class EnrollCase(Case):
         person.login = lambda token: person.jobctl("login", self.address, "--token-file", "-", stdin=token.encode(), check=False)
         done = person.login(self.token(cluster, "person", name, *args))
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("back to where it was: jobctl context use private", done.stderr)
         person.credentials = os.path.join(home, "muster", "credentials", "lab")
         return person
 
@@ -409,6 +410,9 @@ class SigningIn(EnrollCase):
         self.assert_error(alice.jobctl("ls", check=False), "JC1357", "jobctl login")
         shutil.copy2(copy, alice.credentials)
         self.assert_error(alice.jobctl("ls", check=False), "JC1324", "revoked")
+        again = alice.login(self.token(cluster, "person", "alice"))
+        self.assertEqual((again.returncode, again.stderr), (0, ""))
+        self.assertIn("user:alice", alice.jobctl("whoami").stdout)
         vera = self.person(cluster, "vera", "--role", "viewer")
         self.assertIn("the certificate is revoked", vera.jobctl("logout").stdout)
         bob, carol = self.person(cluster, "bob"), self.person(cluster, "carol")

@@ -145,8 +145,10 @@ constexpr Absent kAbsent[] = {
      "--cpus 4 is the most that each rank may use"},
     {"partition|queue|account|qos|resource-pool", "there is one queue",
      "omit it; jobctl submit --priority P decides which job goes first"},
-    {"gres|gpus|tres", "devices are a key of resources",
-     "resources: {devices: gpu:8}, or --devices gpu:8"},
+    {"gres|gpu|gpus|num-gpus|tres", "devices are asked for by kind and number",
+     "--devices gpu:N for N in all, one for each rank unless -n tells how many ranks; in a job "
+     "file "
+     "resources: {devices: gpu:N}"},
     {"webhook|mail-user|mail-type", "notifications are a key of the job file, notify",
      "notify: [{on: [failure], webhook: \"https://HOST/PATH\"}]"},
     {"virtual-local-rank", "this is a key of the job file",

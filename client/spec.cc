@@ -290,8 +290,7 @@ void ApplyWorkdir(const CodeWishes& wishes, const CodeChoice& choice, v1::JobSpe
   } else if (wishes.workdir.empty() || wishes.workdir == ".") {
     spec->set_workdir(spec->has_container() ? "" : wishes.here);
   } else {
-    spec->set_workdir(wishes.workdir[0] == '/' ? wishes.workdir
-                                               : StrCat(wishes.here, "/", wishes.workdir));
+    spec->set_workdir(JoinedPath(wishes.here, wishes.workdir));
   }
 }
 

@@ -18,6 +18,7 @@
 #include "coordinator/rpc/lookup.h"
 #include "coordinator/rpc/sealed_environment.h"
 #include "coordinator/rpc/secrets.h"
+#include "coordinator/rpc/submit.h"
 
 namespace muster::coordinator {
 namespace {
@@ -101,20 +102,33 @@ void TellStores(Daemon& daemon, uint64_t job, const v1::JobSpec& spec) {
   if (spec.logs_keep_bytes() > 0) daemon.logs.KeepAtMost(job, spec.logs_keep_bytes());
 }
 
-namespace {
+SubmitInput InputOf(const Daemon& daemon, const Caller& caller, const v1::SubmitRequest& request) {
+  SubmitInput input{.caller = caller, .request = request};
+  input.request.mutable_spec()->clear_sealed_env();
+  input.account = daemon.directory.AccountOf(caller.principal);
+  return input;
+}
 
-void EnqueueSubmit(Daemon& daemon, SubmitInput input, Answer<v1::SubmitResponse> answer) {
+absl::Status EnqueueSubmit(Daemon& daemon, SubmitInput input,
+                           std::function<void(const Reply&)> done) {
   v1::JobSpec wishes;
   wishes.set_metric(input.request.spec().metric());
   wishes.set_logs_keep_bytes(input.request.spec().logs_keep_bytes());
-  if (const absl::Status sealed = SealEnvironment(daemon.cluster, &input); !sealed.ok())
-    return answer(sealed);
-  const absl::Status queued =
-      daemon.loop.Submit(std::move(input), [&daemon, wishes, answer](const Reply& reply) {
-        if (!reply.status.ok()) return answer(reply.status);
-        if (!reply.submit.existed()) TellStores(daemon, reply.submit.job(), wishes);
-        answer(reply.submit);
-      });
+  RETURN_IF_ERROR(SealEnvironment(daemon.cluster, &input));
+  return daemon.loop.Submit(std::move(input),
+                            [&daemon, wishes, done = std::move(done)](const Reply& reply) {
+                              if (reply.status.ok() && !reply.submit.existed())
+                                TellStores(daemon, reply.submit.job(), wishes);
+                              done(reply);
+                            });
+}
+
+namespace {
+
+void AnswerSubmit(Daemon& daemon, SubmitInput input, const Answer<v1::SubmitResponse>& answer) {
+  const absl::Status queued = EnqueueSubmit(daemon, std::move(input), [answer](const Reply& reply) {
+    reply.status.ok() ? answer(reply.submit) : answer(reply.status);
+  });
   if (!queued.ok()) answer(queued);
 }
 
@@ -151,13 +165,10 @@ void Submit(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& reque
   // The core checks all rules; this one has to come before the request takes space in the loop's
   // queue.
   if (const absl::Status size = job::CheckSize(request.spec()); !size.ok()) return answer(size);
-  const auto input =
-      std::make_shared<SubmitInput>(SubmitInput{.caller = caller, .request = request});
-  input->request.mutable_spec()->clear_sealed_env();
-  input->account = daemon.directory.AccountOf(caller.principal);
+  const auto input = std::make_shared<SubmitInput>(InputOf(daemon, caller, request));
   CheckMayUse(daemon, caller, request.spec(), [&daemon, input, answer](const absl::Status& may) {
     if (!may.ok()) return answer(may);
-    EnqueueSubmit(daemon, std::move(*input), answer);
+    AnswerSubmit(daemon, std::move(*input), answer);
   });
 }
 
@@ -175,7 +186,7 @@ void RerunJob(Daemon& daemon, const Caller& caller, const v1::RerunJobRequest& r
         CheckMayUse(daemon, caller, input->request.spec(),
                     [&daemon, input = *input, answer](const absl::Status& may) {
                       if (!may.ok()) return answer(may);
-                      EnqueueSubmit(daemon, input, answer);
+                      AnswerSubmit(daemon, input, answer);
                     });
       },
       Want::kRecordWithFiles);

@@ -14,8 +14,8 @@
 #include "coordinator/rpc/hiding.h"
 #include "coordinator/rpc/lifetime.h"
 #include "coordinator/rpc/lookup.h"
-#include "coordinator/rpc/sealed_environment.h"
 #include "coordinator/rpc/secrets.h"
+#include "coordinator/rpc/submit.h"
 
 namespace muster::coordinator {
 namespace {
@@ -189,7 +189,7 @@ void OnClientGone(Daemon& daemon, const Caller& caller, uint64_t job) {
 void BeginRun(Daemon& daemon, const Caller& caller, SubmitInput input,
               std::shared_ptr<UpdateSink> sink) {
   const absl::Status queued =
-      daemon.loop.Submit(std::move(input), [&daemon, caller, sink](const Reply& reply) {
+      EnqueueSubmit(daemon, std::move(input), [&daemon, caller, sink](const Reply& reply) {
         if (!reply.status.ok()) {
           sink->Observe(nullptr, [&daemon] { daemon.lifetime.ClientLeft(); });
           return sink->Close(reply.status);
@@ -212,16 +212,14 @@ void BeginRun(Daemon& daemon, const Caller& caller, SubmitInput input,
 void Run(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& request,
          std::shared_ptr<UpdateSink> sink) {
   daemon.lifetime.ClientCame();
-  const auto input = std::make_shared<SubmitInput>(
-      SubmitInput{.caller = caller, .request = request, .attached = true});
-  input->request.mutable_spec()->clear_sealed_env();
-  input->account = daemon.directory.AccountOf(caller.principal);
-  CheckMayUse(daemon, caller, request.spec(), [&daemon, caller, sink, input](absl::Status may) {
-    if (may.ok()) may = SealEnvironment(daemon.cluster, input.get());
-    if (may.ok()) return BeginRun(daemon, caller, std::move(*input), sink);
-    sink->Observe(nullptr, [&daemon] { daemon.lifetime.ClientLeft(); });
-    sink->Close(may);
-  });
+  const auto input = std::make_shared<SubmitInput>(InputOf(daemon, caller, request));
+  input->attached = true;
+  CheckMayUse(daemon, caller, request.spec(),
+              [&daemon, caller, sink, input](const absl::Status& may) {
+                if (may.ok()) return BeginRun(daemon, caller, std::move(*input), sink);
+                sink->Observe(nullptr, [&daemon] { daemon.lifetime.ClientLeft(); });
+                sink->Close(may);
+              });
 }
 
 void WatchJob(Daemon& daemon, const Caller& caller, const v1::WatchJobRequest& request,

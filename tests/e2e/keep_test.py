@@ -51,6 +51,12 @@ resources: {{processes: 1, devices: cpu}}
             row = json.loads(cluster.jobctl("ls", "-a", "-o", "json").stdout)["items"][0]
             return row if row.get("loss_name") == "epoch" else None
         self.assertAlmostEqual(wait_until(shown, "the metric that the job file names")["loss"], 1.25)
+        # Run is another way in, for a client that stays.
+        attached = cluster.api.service.SubmitRequest(idempotency_key="attached")
+        attached.spec.CopyFrom(cluster.api.record(job).spec)
+        *_, last = cluster.api.stream("Run", attached, cluster.api.service.JobUpdate)
+        self.assertEqual(last.record.state, SUCCEEDED)
+        self.assertAlmostEqual(wait_until(shown, "of the attached one, too")["loss"], 1.25)
         cluster.restart_coordinator()
         self.assertAlmostEqual(wait_until(shown, "after a restart, too")["loss"], 1.25)
         bad = self.path("bad.yaml")

@@ -16,10 +16,11 @@ template <typename Item>
 class TurnQueue {
  public:
   void Push(const std::string& owner, Item item) {
+    ++size_;
+    if (owner.empty()) return own_.push_back(std::move(item));
     std::deque<Item>& line = lines_[owner];
     if (line.empty()) turns_.push_back(owner);
     line.push_back(std::move(item));
-    ++size_;
   }
 
   struct Taken {
@@ -30,19 +31,20 @@ class TurnQueue {
   // daemon's own. Empty: nothing waits that may.
   template <typename May>
   std::optional<Taken> Take(May may) {
-    const auto turn = Next(may);
-    if (turn == turns_.end()) return std::nullopt;
-    Taken taken{std::move(*turn), {}};
-    turns_.erase(turn);
-    was_own_ = taken.owner.empty();
-    const auto line = lines_.find(taken.owner);
-    taken.item = std::move(line->second.front());
-    line->second.pop_front();
+    const bool own_first = !own_.empty() && !was_own_;
+    const auto turn =
+        own_first ? turns_.end() : std::find_if(turns_.begin(), turns_.end(), std::move(may));
+    if (turn == turns_.end() && own_.empty()) return std::nullopt;
     --size_;
-    if (!line->second.empty()) {
-      turns_.push_back(taken.owner);
-    } else if (!was_own_) {
+    was_own_ = turn == turns_.end();
+    if (was_own_) return Taken{{}, First(own_)};
+    const auto line = lines_.find(*turn);
+    turns_.erase(turn);
+    Taken taken{line->first, First(line->second)};
+    if (line->second.empty()) {
       lines_.erase(line);
+    } else {
+      turns_.push_back(taken.owner);
     }
     return taken;
   }
@@ -54,18 +56,15 @@ class TurnQueue {
   size_t size() const { return size_; }
 
  private:
-  template <typename May>
-  std::deque<std::string>::iterator Next(May may) {
-    const auto own = std::find(turns_.begin(), turns_.end(), std::string());
-    if (own != turns_.end() && !was_own_) return own;
-    const auto other = std::find_if(turns_.begin(), turns_.end(), [&](const std::string& owner) {
-      return !owner.empty() && may(owner);
-    });
-    return other != turns_.end() ? other : own;
+  static Item First(std::deque<Item>& line) {
+    Item item = std::move(line.front());
+    line.pop_front();
+    return item;
   }
 
-  std::map<std::string, std::deque<Item>> lines_;
-  std::deque<std::string> turns_;  // owners with something, in the order of their turns
+  std::deque<Item> own_;                           // the daemon's
+  std::map<std::string, std::deque<Item>> lines_;  // of owners with something
+  std::deque<std::string> turns_;                  // these, in the order of their turns
   size_t size_ = 0;
   bool was_own_ = false;  // the daemon's own had the last turn
 };

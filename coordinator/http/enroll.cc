@@ -153,6 +153,17 @@ void EnrollDesk::Join(Request request, std::string path, Respond respond) {
   });
 }
 
+v1::AuditEntry DoorEntry(std::string_view path, std::string_view who, const Peer& peer,
+                         const absl::Status& result) {
+  v1::AuditEntry entry;
+  entry.set_who(std::string(who));
+  entry.set_from(peer.principal);
+  entry.set_way("http");
+  entry.set_what(std::string(path));
+  entry.set_result(result.ok() ? "ok" : common::Readable(common::ProblemOf(result)));
+  return entry;
+}
+
 void EnrollDesk::Settle(const std::function<Enrolment::Outcome()>& decide, std::string_view path,
                         const Peer& peer, Respond respond) const {
   // First: what cannot be recorded does not happen.
@@ -160,18 +171,12 @@ void EnrollDesk::Settle(const std::function<Enrolment::Outcome()>& decide, std::
   if (!place.ok()) return respond(ErrorResponse(place.status()));
   const Enrolment::Outcome outcome = decide();
   const absl::Status& status = outcome.answer.status();
-  v1::AuditEntry entry;
-  entry.set_who(outcome.who);
-  entry.set_from(peer.principal);
-  entry.set_way("http");
-  entry.set_what(std::string(path));
+  v1::AuditEntry entry = DoorEntry(path, outcome.who, peer, status);
   entry.set_object(outcome.object);
   if (!status.ok()) {
-    entry.set_result(common::Readable(common::ProblemOf(status)));
     daemon_.audit.RecordRefused(std::move(entry));
     return respond(ErrorResponse(status));
   }
-  entry.set_result("ok");
   daemon_.audit.Record(std::move(entry), *std::move(place),
                        [respond = std::move(respond),
                         response = AnswerWith(*outcome.answer)](const absl::Status& recorded) {

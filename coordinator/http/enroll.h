@@ -25,6 +25,10 @@ inline constexpr size_t kEnrollBodyMax = 64 * 1024;
 
 bool IsEnroll(std::string_view path);
 
+// What the audit says of somebody who came without a session: at which path, as whom, and how it ended.
+v1::AuditEntry DoorEntry(std::string_view path, std::string_view who, const Peer& peer,
+                         const absl::Status& result);
+
 // The server's thread; the answers come from the daemon's pool, those of the identity provider from
 // the device desk's.
 class EnrollDesk {

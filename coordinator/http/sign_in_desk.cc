@@ -237,12 +237,8 @@ Response SignInDesk::EndAtProvider(const absl::Status& why, const std::string& n
 absl::Status RecordSignIn(Daemon& daemon, std::string_view path, std::string_view who,
                           const Peer& peer, const absl::Status& result) {
   if (!daemon.audit.IsKept()) return absl::OkStatus();
-  v1::AuditEntry entry;
-  entry.set_who(who.empty() ? peer.principal : std::string(who));
-  entry.set_from(peer.principal);
-  entry.set_way("http");
-  entry.set_what(common::Printable(path.substr(0, Audit::kTextBytesMax)));
-  entry.set_result(result.ok() ? "ok" : common::Readable(common::ProblemOf(result)));
+  v1::AuditEntry entry = DoorEntry(common::Printable(path.substr(0, Audit::kTextBytesMax)),
+                                   who.empty() ? peer.principal : who, peer, result);
   if (!result.ok()) {
     daemon.audit.RecordRefused(std::move(entry));
     return absl::OkStatus();

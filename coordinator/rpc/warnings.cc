@@ -1,5 +1,6 @@
 #include "coordinator/rpc/warnings.h"
 
+#include <algorithm>
 #include <string>
 
 #include "common/clock.h"
@@ -32,10 +33,8 @@ std::vector<common::Problem> Warnings(const Daemon& daemon) {
   if (std::optional<common::Problem> certificate = CertificateWarning(daemon))
     warnings.push_back(*std::move(certificate));
   const std::vector<StreamFailures::Failure> failures = daemon.stream_failures.Now();
-  for (const StreamFailures::Failure& failure : failures) {
-    if (&failure - failures.data() == kJobsShown) break;
-    warnings.push_back(failure.problem);
-  }
+  for (size_t i = 0; i < std::min(failures.size(), kJobsShown); ++i)
+    warnings.push_back(failures[i].problem);
   if (failures.size() > kJobsShown)
     warnings.back().what += StrCat("; and files of ", failures.size() - kJobsShown, " more jobs");
   return warnings;

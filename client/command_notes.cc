@@ -1,7 +1,5 @@
 #include "client/command_notes.h"
 
-#include <algorithm>
-#include <array>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -37,17 +35,15 @@ void NoteFlagsBehindProgram(Session& session, const Arguments& arguments) {
     const std::string& word = arguments.rest()[i];
     if (word != "-n" && !word.starts_with("--processes") && !word.starts_with("--nodes")) continue;
     return session.Note(StrCat("note: ", common::Printable(word),
-                               " stands behind the program, which gets it; for jobctl: jobctl ",
+                               " comes after the program, which gets it; for jobctl: jobctl ",
                                std::string(arguments.command().name), " -n N -- ",
                                common::Printable(arguments.rest()[0]), " …"));
   }
 }
 
 bool IsSetForRanks(const v1::JobSpec& spec, std::string_view name) {
-  static constexpr std::array<std::string_view, 6> kOfTorchrun = {
-      "RANK", "LOCAL_RANK", "WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"};
   return spec.env().contains(std::string(name)) || name.starts_with("MUSTER_") ||
-         std::find(kOfTorchrun.begin(), kOfTorchrun.end(), name) != kOfTorchrun.end();
+         IsRankVariable(name);
 }
 
 // "${LR}" in `word`, if the ranks have LR. A word with blanks is a script of its own (python -c, awk), as is every word

@@ -4,6 +4,7 @@
 #include "common/problem.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "muster/v1/error.pb.h"
 
 namespace muster::client {
 
@@ -16,6 +17,10 @@ absl::Status Usage(std::string_view code, std::string_view what, std::string_vie
 std::string Sentence(const absl::Status& error) {
   const common::Problem problem = common::ProblemOf(error);
   return problem.why.empty() ? problem.what : common::StrCat(problem.what, ": ", problem.why);
+}
+
+std::string Sentence(const v1::ErrorDetail& error) {
+  return Sentence(common::StatusOf(absl::StatusCode::kUnavailable, error.what(), error));
 }
 
 int ExitCodeFor(const absl::Status& error) {

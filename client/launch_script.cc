@@ -198,9 +198,7 @@ bool TakeIntoShell(const ScriptLine& line, Before* before) {
 // "MASTER_ADDR" of `export MASTER_ADDR=$(…)`, if the coordinator tells ranks its value.
 bool IsDecidedHere(std::string_view text) {
   if (text.starts_with("export ")) text.remove_prefix(7);
-  return IsOneOf(text.substr(0, text.find('=')),
-                 {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK",
-                  "GROUP_RANK", "LOCAL_WORLD_SIZE"});
+  return IsRankVariable(text.substr(0, text.find('=')));
 }
 
 // What does not start ranks: environment, directory, the shell's, or left out.

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 
 #include "absl/strings/str_join.h"
@@ -64,6 +65,13 @@ absl::StatusOr<std::optional<LaunchPlan>> ReadPlainLine(const std::vector<std::s
                                                         const Environment& environment);
 
 }  // namespace
+
+bool IsRankVariable(std::string_view name) {
+  static constexpr std::array<std::string_view, 8> kNames = {
+      "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK",
+      "LOCAL_RANK",  "NODE_RANK",   "GROUP_RANK", "LOCAL_WORLD_SIZE"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
 
 std::string ProgramName(std::string_view path) {
   const size_t slash = path.rfind('/');

@@ -59,6 +59,9 @@ std::string DescribePlan(const LaunchPlan& plan);
 // "torchrun" in `bash -c "cd x && torchrun …"`. Empty: none.
 std::string InnerLauncher(const std::vector<std::string>& argv);
 
+// "MASTER_ADDR", "RANK": scripts set them for torchrun; ranks have those of the coordinator.
+bool IsRankVariable(std::string_view name);
+
 // ---- shared by the launchers' files
 
 enum class FlagFate { kHonored, kOverridden, kDisplay, kRefused };

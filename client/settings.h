@@ -49,7 +49,7 @@ class Settings {
   const std::vector<Setting>& all() const { return all_; }
   // Empty: the private coordinator of this user.
   std::string server() const { return Get("server"); }
-  // Whether it runs on this machine: a private one, or one that is reached by its socket.
+  // A private one, or one that is reached by its socket. A port of this machine may be a tunnel to another.
   bool IsLocal() const;
   // Of the context whose server that is.
   std::vector<std::string> EnvPass() const;

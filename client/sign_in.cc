@@ -90,7 +90,7 @@ SignInState StateOf(const SignInLife& life, int64_t now_ms) {
 }
 
 absl::StatusOr<Shared> CredentialsFor(const Settings& settings, int64_t now_ms) {
-  if (settings.server().empty() || settings.server().starts_with("unix:")) return Shared();
+  if (settings.IsLocal()) return Shared();
   const std::string context = ContextOf(settings);
   // A context that `context add` made may have any name; those of `login` are fit for files.
   if (!identity::IsName(context)) return Shared();

@@ -138,11 +138,10 @@ LaunchProblem NotExecutable(const std::string& node, const std::string& path, in
   const std::string closed = error == EACCES ? ClosedDirectoryOn(path) : "";
   if (!closed.empty()) {
     return {error, kCheckExitNotExecutable,
-            common::StrCat("node ", node, ": command ", path, " cannot be executed: the directory ",
-                           closed,
-                           " lets the ranks' account not through; fix: put the program where "
-                           "that account can reach it, or chmod o+x ",
-                           closed)};
+            common::StrCat(
+                "node ", node, ": command ", path,
+                " cannot be executed: the ranks' account may not pass the directory ", closed,
+                "; fix: put the program where that account can reach it, or chmod o+x ", closed)};
   }
   const std::string fix = error == EISDIR       ? "give a program in it"
                           : !IsPythonFile(path) ? common::StrCat("chmod +x ", path)

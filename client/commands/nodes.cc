@@ -11,7 +11,6 @@
 #include "client/record_text.h"
 #include "client/session.h"
 #include "common/device_kinds.h"
-#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -87,8 +86,7 @@ absl::StatusOr<int> ListNodes(Session& session, const Arguments& arguments) {
     session.Note(StrCat("! ", common::Printable(text)));
   }
   for (const v1::ErrorDetail& each : response.warnings())
-    session.Note(StrCat("! ", common::Printable(Sentence(common::StatusOf(
-                                  absl::StatusCode::kUnavailable, each.what(), each)))));
+    session.Note(StrCat("! ", common::Printable(Sentence(each))));
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   if (none && session.terminal().out_is_tty) {
     session.Note(

@@ -8,7 +8,6 @@
 #include "client/errors.h"
 #include "client/record_text.h"
 #include "common/device_kinds.h"
-#include "common/problem.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
@@ -128,11 +127,7 @@ std::vector<NodeVerdict> JudgeCluster(const v1::GetServerResponse& server,
   }
   JudgeCoordinatorDisk(server, &verdicts);
   for (const v1::ErrorDetail& each : nodes.warnings())
-    verdicts.push_back(
-        {"cluster",
-         {Grade::kWarning,
-          Sentence(common::StatusOf(absl::StatusCode::kUnavailable, each.what(), each)),
-          each.fix()}});
+    verdicts.push_back({"cluster", {Grade::kWarning, Sentence(each), each.fix()}});
   if (nodes.nodes().empty()) {
     verdicts.push_back({"cluster",
                         {Grade::kBroken, "no node is registered",

@@ -216,7 +216,7 @@ TEST_F(SpecTest, TheEnvironmentComesAlongUnlessItIsToBeClean) {
 TEST_F(SpecTest, AFlagBehindTheProgramIsNamed) {
   EXPECT_EQ(Build({"run", "python", "train.py", "-n", "2"})->shape().processes(), 1u);
   EXPECT_EQ(notes_,
-            "note: -n stands behind the program, which gets it; for jobctl: jobctl run -n N -- "
+            "note: -n comes after the program, which gets it; for jobctl: jobctl run -n N -- "
             "python …\n");
   EXPECT_TRUE(Build({"run", "--", "python", "train.py", "-n", "2"}).ok());
   EXPECT_EQ(notes_, "") << "the person has said where the program begins";

@@ -102,8 +102,9 @@ class Client:
         or (least, most)); one by default. `devices`: a kind ("gpu"), or "gpu:2" for two per rank. The job gets this
         process's environment with `env` on top and the current directory unless `workdir` names another. To a
         coordinator on another host only what training needs is sent of the environment, and a warning names what may be
-        secrets (`env_from="shell"`: all of it; `clean_env`: only PATH, HOME and the like, to any host). `grace` and `time_limit` are seconds. Two submits with one `idempotency_key` are
-        one job; by default each call has a key of its own. `queue_anyway` accepts what no registered nodes could hold.
+        secrets (`env_from="shell"`: all of it; `clean_env`: only PATH, HOME and the like, to any host). `grace` and
+        `time_limit` are seconds. Two submits with one `idempotency_key` are one job; by default each call has a key of
+        its own. `queue_anyway` accepts what no registered nodes could hold.
         """
         built = spec(
             command,

@@ -33,6 +33,10 @@ size_t BytesOf(Cost cost) {
       return 10 << 20;
     case Cost::kSubmits:
       return 16 << 20;
+    case Cost::kUpload:
+      return 12 << 20;
+    case Cost::kControl:
+      return 64 << 20;
   }
   return 0;
 }
@@ -49,13 +53,15 @@ size_t BytesOfStream(Cost row, const google::protobuf::Message& request) {
 struct CallBudget::State {
   explicit State(const Limits& limits)
       : share({.most = limits.all, .of_one = limits.of_one}),
-        waiting_of_one(limits.waiting_of_one) {}
+        waiting_of_one(limits.waiting_of_one),
+        fix(limits.fix) {}
 
   size_t of_one() const { return share.limits().of_one; }
 
   std::mutex mutex;  // guards what follows
   FairShare share;
   const size_t waiting_of_one;
+  const std::string fix;
   std::map<std::string, Line> lines;  // none is empty
   bool is_starting = false;
   size_t peak = 0;
@@ -82,7 +88,7 @@ absl::StatusOr<CallBudget::Hold> CallBudget::Take(const std::string& caller, siz
                                     "caller's share is ",
                                     common::HumanBytes(state_->of_one()))
                    : "the coordinator has as many calls under way as it takes",
-       .fix = "end some of the streams that are open, such as jobctl logs -f, or try again later"});
+       .fix = state_->fix});
 }
 
 void CallBudget::Begin(const std::string& caller, size_t bytes, size_t kept,

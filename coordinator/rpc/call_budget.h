@@ -1,5 +1,5 @@
-// The memory that calls hold while they are under way: so much in all, and of one caller a share of it. Every call of
-// JobService passes here, by gRPC and by HTTP; its row says what it costs (calls.h).
+// The memory that calls hold while they are under way: so much in all, and of one caller a share of it. Every call
+// passes here, by gRPC and by HTTP; its row says what it costs (calls.h). People have one budget, nodes another.
 //
 // A call with one answer waits for its caller's others to end, as it would for a busy server; one that would wait
 // behind too many is refused, and so is a stream, which may last for days. Any thread; never blocks.
@@ -36,6 +36,9 @@ class CallBudget {
     size_t all = 1 << 30;
     size_t of_one = 512 << 20;
     size_t waiting_of_one = 32 << 20;  // requests that wait, with what each costs to keep
+    // What a caller that has its share can do.
+    std::string fix =
+        "end some of the streams that are open, such as jobctl logs -f, or try again later";
   };
   CallBudget() : CallBudget(Limits()) {}
   explicit CallBudget(const Limits& limits);

@@ -6,11 +6,11 @@ namespace muster::coordinator {
 namespace {
 
 #define MUSTER_JOB_ROW(name, Request, Answer, action, object, cost) \
-  {"JobService", #name, Action::action, Object::object},
-#define MUSTER_WORKER_ROW(name, action, object) \
-  {"WorkerService", #name, Action::action, Object::object},
-#define MUSTER_EXEC_ROW(name, action, object) \
-  {"ExecService", #name, Action::action, Object::object},
+  {"JobService", #name, Action::action, Object::object, Cost::cost},
+#define MUSTER_WORKER_ROW(name, action, object, cost) \
+  {"WorkerService", #name, Action::action, Object::object, Cost::cost},
+#define MUSTER_EXEC_ROW(name, action, object, cost) \
+  {"ExecService", #name, Action::action, Object::object, Cost::cost},
 constexpr Call kCalls[] = {
     MUSTER_JOB_CALLS(MUSTER_JOB_ROW, MUSTER_JOB_ROW, MUSTER_JOB_ROW, MUSTER_JOB_ROW)
         MUSTER_WORKER_CALLS(MUSTER_WORKER_ROW) MUSTER_EXEC_CALLS(MUSTER_EXEC_ROW)};

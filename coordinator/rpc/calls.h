@@ -47,6 +47,8 @@ enum class Cost {
   kStream,   // 1 MiB: a stream of data, a piece ahead of its reader
   kSearch,   // 10 MiB: the same, searched for lines
   kSubmits,  // 16 MiB: a stream of submits
+  kUpload,  // 12 MiB: a stream into a store: what is on its way there, and what its sender has not read
+  kControl,  // 64 MiB: what a worker has not read of its orders
 };
 
 struct Call {
@@ -54,6 +56,7 @@ struct Call {
   std::string_view name;     // "GetJob"
   Action action;
   Object object;
+  Cost cost;
 };
 
 std::span<const Call> Calls();
@@ -72,7 +75,7 @@ const Call* FindCall(std::string_view service, std::string_view name);
   ONE(SetLifetime, SetLifetimeRequest, SetLifetimeResponse, kAdminister, kCoordinator, kSmall)   \
   ONE(Submit, SubmitRequest, SubmitResponse, kSubmit, kJob, kSpec)                               \
   ONE(PrepareObjects, PrepareObjectsRequest, PrepareObjectsResponse, kSubmit, kCode, kAnswer)    \
-  INTAKE(PushObjects, ObjectChunk, PushObjectsResponse, kSubmit, kCode, kStream)                 \
+  INTAKE(PushObjects, ObjectChunk, PushObjectsResponse, kSubmit, kCode, kAnswer)                 \
   STREAM(PullObject, PullObjectRequest, BlobChunk, kRead, kCode, kStream)                        \
   DUPLEX(SubmitMany, SubmitRequest, SubmitResponse, kSubmit, kJob, kSubmits)                     \
   STREAM(Run, SubmitRequest, JobUpdate, kSubmit, kJob, kWatch)                                   \
@@ -123,18 +126,18 @@ const Call* FindCall(std::string_view service, std::string_view name);
   STREAM(ReadAudit, ReadAuditRequest, AuditEntries, kRead, kAudit, kStream)
 
 // Handwritten in services/worker_service.cc: most of them are streams into a store.
-#define MUSTER_WORKER_CALLS(CALL)      \
-  CALL(Connect, kServe, kNode)         \
-  CALL(UploadLogs, kServe, kLog)       \
-  CALL(UploadMetrics, kServe, kMetric) \
-  CALL(UploadSamples, kServe, kSample) \
-  CALL(BeginUpload, kServe, kBlob)     \
-  CALL(UploadBlob, kServe, kBlob)      \
-  CALL(DownloadBlob, kServe, kBlob)    \
-  CALL(ListResumeFiles, kServe, kCheckpoint)
+#define MUSTER_WORKER_CALLS(CALL)               \
+  CALL(Connect, kServe, kNode, kControl)        \
+  CALL(UploadLogs, kServe, kLog, kUpload)       \
+  CALL(UploadMetrics, kServe, kMetric, kUpload) \
+  CALL(UploadSamples, kServe, kSample, kAnswer) \
+  CALL(BeginUpload, kServe, kBlob, kSmall)      \
+  CALL(UploadBlob, kServe, kBlob, kAnswer)      \
+  CALL(DownloadBlob, kServe, kBlob, kStream)    \
+  CALL(ListResumeFiles, kServe, kCheckpoint, kStream)
 
 // Handwritten in services/exec_service.cc.
-#define MUSTER_EXEC_CALLS(CALL)  \
-  CALL(Exec, kControl, kJob)     \
-  CALL(AwaitExec, kServe, kNode) \
-  CALL(ServeExec, kServe, kNode)
+#define MUSTER_EXEC_CALLS(CALL)          \
+  CALL(Exec, kControl, kJob, kAnswer)    \
+  CALL(AwaitExec, kServe, kNode, kWatch) \
+  CALL(ServeExec, kServe, kNode, kAnswer)

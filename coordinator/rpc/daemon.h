@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -110,6 +111,10 @@ struct Daemon {
   std::atomic<uint64_t> disk_free_bytes = 0;
   CallCounts calls;
   CallBudget budget;
+  // Of nodes with certificates. Each has its share, however many there are.
+  CallBudget node_budget{{.all = std::numeric_limits<size_t>::max(),
+                          .fix = "a worker has a few streams: look for a foreign program that uses "
+                                 "the node's certificate"}};
   PlanDesk plans;
   DenialCounts denied;
 };

@@ -149,12 +149,12 @@ void GetJob(Daemon& daemon, const Caller& caller, const v1::JobReference& reques
           [&daemon, caller, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return answer(found.status());
             v1::GetJobResponse response;
-            *response.mutable_record() = RecordForPeople(*found->record);
-            HideFromCaller(daemon, caller, *response.mutable_record());
             v1::JobSummary& summary = *response.mutable_summary();
             summary = Summarize(*found->record);
             found->live ? daemon.metrics.Decorate(summary)
                         : daemon.metrics.DecorateFinished(summary);
+            *response.mutable_record() = RecordForPeople(std::move(*found->record));
+            HideFromCaller(daemon, caller, *response.mutable_record());
             answer(std::move(response));
           });
 }

@@ -25,12 +25,11 @@ constexpr uint32_t kNamedMax = 6;  // how many candidates an error names
 
 // What the live jobs contribute to resolving a reference.
 struct LiveFindings {
-  std::shared_ptr<const v1::JobRecord> exact;
-  std::shared_ptr<const v1::JobRecord>
-      candidate;  // the only prefix match, or the caller's newest job
+  std::shared_ptr<v1::JobRecord> exact;
+  std::shared_ptr<v1::JobRecord> candidate;  // the only prefix match, or the caller's newest job
   std::vector<std::string> prefixed;
   std::set<uint64_t> labelled;  // at most two
-  std::shared_ptr<const v1::JobRecord> labelled_one;
+  std::shared_ptr<v1::JobRecord> labelled_one;
 };
 
 absl::Status NoSuchJob(const std::string& reference) {
@@ -60,10 +59,10 @@ LiveFindings FindAmongLive(const LoopView& view, const Caller& caller, const std
                            Want want) {
   LiveFindings found;
   const auto copy = [&](const v1::JobRecord& job) {
-    return std::make_shared<const v1::JobRecord>(want == Want::kIdentity ? IdentityOf(job)
-                                                 : want == Want::kRecordWithFiles
-                                                     ? WithFiles(view.state, job)
-                                                     : job);
+    return std::make_shared<v1::JobRecord>(want == Want::kIdentity ? IdentityOf(job)
+                                           : want == Want::kRecordWithFiles
+                                               ? WithFiles(view.state, job)
+                                               : job);
   };
   const auto& jobs = view.state.jobs;
   if (reference == kLast) {
@@ -108,7 +107,7 @@ LiveFindings FindAmongLive(const LoopView& view, const Caller& caller, const std
 absl::StatusOr<FoundJob> FindFinished(JobIndex& index, uint64_t id, const std::string& reference) {
   ASSIGN_OR_RETURN(std::optional<v1::JobRecord> record, index.Find(id));
   if (!record.has_value()) return NoSuchJob(reference);
-  return FoundJob{std::make_shared<const v1::JobRecord>(*std::move(record)), false};
+  return FoundJob{std::make_shared<v1::JobRecord>(*std::move(record)), false};
 }
 
 absl::StatusOr<FoundJob> FindByPrefix(JobIndex& index, const std::string& reference,
@@ -208,7 +207,7 @@ class BulkSearch : public std::enable_shared_from_this<BulkSearch> {
     absl::StatusOr<FoundJob> found =
         FindInIndex(daemon_.index, caller_, names_[i], std::move(live_[i]));
     if (found.ok() && !found->live) {
-      found->record = std::make_shared<const v1::JobRecord>(IdentityOf(*found->record));
+      found->record = std::make_shared<v1::JobRecord>(IdentityOf(*found->record));
     }
     found_.push_back(std::move(found));
   }

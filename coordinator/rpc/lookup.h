@@ -13,8 +13,9 @@
 
 namespace muster::coordinator {
 
+// A copy of the job's record for whoever asked, who may take it apart.
 struct FoundJob {
-  std::shared_ptr<const v1::JobRecord> record;
+  std::shared_ptr<v1::JobRecord> record;
   bool live = false;
 };
 

@@ -239,8 +239,8 @@ class SampleUpload final : public DuplexStream<v1::SampleBatch, v1::SampleReceip
 // Uploads one file's bytes, one chunk at a time on the pool.
 class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
  public:
-  BlobUpload(Daemon& daemon, Caller caller, v1::UploadBlobResponse* response)
-      : daemon_(daemon), caller_(std::move(caller)), response_(response) {
+  BlobUpload(Daemon& daemon, Caller caller, CallBudget::Hold hold, v1::UploadBlobResponse* response)
+      : daemon_(daemon), caller_(std::move(caller)), hold_(std::move(hold)), response_(response) {
     StartRead(&chunk_);
   }
 
@@ -318,6 +318,7 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
 
   Daemon& daemon_;
   const Caller caller_;
+  const CallBudget::Hold hold_;
   v1::UploadBlobResponse* const response_;
   v1::BlobChunk chunk_;
   BlobStore::OpenedUpload file_;  // its offset: of the next byte
@@ -326,32 +327,37 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
       upload_;  // null: the file is here already, and what arrives is dropped
 };
 
+template <typename Stream>
+Stream* BeginStream(Daemon& daemon, const Caller& caller, CallBudget::Hold hold) {
+  auto stream = std::make_shared<Stream>(daemon, NodeOf(caller));
+  stream->Keep(std::move(hold));
+  stream->Begin();
+  return stream.get();
+}
+
 }  // namespace
 
 grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>* BeginLogUpload(Daemon& daemon,
-                                                                  const Caller& caller) {
-  auto stream = std::make_shared<LogUpload>(daemon, NodeOf(caller));
-  stream->Begin();
-  return stream.get();
+                                                                  const Caller& caller,
+                                                                  CallBudget::Hold hold) {
+  return BeginStream<LogUpload>(daemon, caller, std::move(hold));
 }
 
 grpc::ServerBidiReactor<v1::MetricBatch, v1::MetricAck>* BeginMetricUpload(Daemon& daemon,
-                                                                           const Caller& caller) {
-  auto stream = std::make_shared<MetricUpload>(daemon, NodeOf(caller));
-  stream->Begin();
-  return stream.get();
+                                                                           const Caller& caller,
+                                                                           CallBudget::Hold hold) {
+  return BeginStream<MetricUpload>(daemon, caller, std::move(hold));
 }
 
 grpc::ServerBidiReactor<v1::SampleBatch, v1::SampleReceipt>* BeginSampleUpload(
-    Daemon& daemon, const Caller& caller) {
-  auto stream = std::make_shared<SampleUpload>(daemon, NodeOf(caller));
-  stream->Begin();
-  return stream.get();
+    Daemon& daemon, const Caller& caller, CallBudget::Hold hold) {
+  return BeginStream<SampleUpload>(daemon, caller, std::move(hold));
 }
 
 grpc::ServerReadReactor<v1::BlobChunk>* BeginBlobUpload(Daemon& daemon, const Caller& caller,
+                                                        CallBudget::Hold hold,
                                                         v1::UploadBlobResponse* response) {
-  return new BlobUpload(daemon, caller, response);
+  return new BlobUpload(daemon, caller, std::move(hold), response);
 }
 
 }  // namespace muster::coordinator

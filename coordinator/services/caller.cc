@@ -10,6 +10,7 @@
 #include "coordinator/identity/admission.h"
 #include "coordinator/rpc/calls.h"
 #include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/reach.h"
 
 namespace muster::coordinator {
 namespace {
@@ -65,6 +66,14 @@ Asker AskerOf(const Daemon& daemon, Peers& peers, const grpc::CallbackServerCont
   }
   absl::Status admitted = daemon.admission.Admit(*FindCall(service, call), *caller);
   return {.caller = *std::move(caller), .admitted = std::move(admitted)};
+}
+
+absl::StatusOr<CallBudget::Hold> TakeShare(Daemon& daemon, const Caller& caller,
+                                           std::string_view service, std::string_view call) {
+  const Call& row = *FindCall(service, call);
+  if (row.action != Action::kServe) return daemon.budget.Take(caller.principal, BytesOf(row.cost));
+  if (!NodeOf(caller).is_certified) return CallBudget::Hold();
+  return daemon.node_budget.Take(caller.principal, BytesOf(row.cost));
 }
 
 }  // namespace muster::coordinator

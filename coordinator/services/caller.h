@@ -7,7 +7,9 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "coordinator/core/input.h"
+#include "coordinator/rpc/call_budget.h"
 #include "coordinator/services/peers.h"
 
 namespace muster::coordinator {
@@ -22,5 +24,10 @@ struct Asker {
 // Who makes this call ("JobService", "GetJob"), and whether it may.
 Asker AskerOf(const Daemon& daemon, Peers& peers, const grpc::CallbackServerContext& context,
               std::string_view service, std::string_view call);
+
+// For calls that are written by hand: what the call takes of its caller's share of memory (rpc/call_budget.h), until it
+// is over; or JC1308. Workers without a certificate cannot be told apart, and take nothing.
+absl::StatusOr<CallBudget::Hold> TakeShare(Daemon& daemon, const Caller& caller,
+                                           std::string_view service, std::string_view call);
 
 }  // namespace muster::coordinator

@@ -105,8 +105,9 @@ class ControlStream final : public ControlDuplex, public CommandSink {
 }  // namespace
 
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* BeginControlStream(
-    Daemon& daemon, const Caller& caller) {
+    Daemon& daemon, const Caller& caller, CallBudget::Hold hold) {
   auto stream = std::make_shared<ControlStream>(daemon);
+  stream->Keep(std::move(hold));
   stream->Open(caller);
   return stream.get();
 }

@@ -4,6 +4,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "coordinator/rpc/call_budget.h"
 #include "muster/v1/worker_service.pb.h"
 
 namespace muster::coordinator {
@@ -13,6 +14,6 @@ struct Daemon;
 
 // Owned by gRPC until it is done.
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* BeginControlStream(
-    Daemon& daemon, const Caller& caller);
+    Daemon& daemon, const Caller& caller, CallBudget::Hold hold);
 
 }  // namespace muster::coordinator

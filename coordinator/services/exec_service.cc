@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "coordinator/rpc/audited.h"
@@ -17,6 +18,7 @@ namespace {
 
 using grpc::CallbackServerContext;
 
+constexpr std::string_view kExecService = "ExecService";
 constexpr AuditedCall kExecCall{"Exec", Action::kControl, Object::kJob, Way::kGrpc};
 
 // What the audit keeps of it: arguments may be secrets.
@@ -117,7 +119,10 @@ class ExecServiceRpcs final : public v1::ExecService::CallbackService {
       RecordRefusal(daemon_, kExecCall, asker.caller, v1::ExecStart(), asker.admitted);
       return new RefusedDuplex<v1::ExecInput, v1::ExecOutput>(asker.admitted);
     }
+    absl::StatusOr<CallBudget::Hold> hold = TakeShare(daemon_, asker.caller, kExecService, "Exec");
+    if (!hold.ok()) return new RefusedDuplex<v1::ExecInput, v1::ExecOutput>(hold.status());
     auto stream = std::make_shared<ExecClientStream>(daemon_, asker.caller);
+    stream->Keep(*std::move(hold));
     stream->Open();
     return stream.get();
   }
@@ -128,7 +133,11 @@ class ExecServiceRpcs final : public v1::ExecService::CallbackService {
     const Asker asker = Ask(*context, "AwaitExec");
     absl::Status may = asker.admitted;
     if (may.ok()) may = CheckServes(asker.caller, request->node());
+    absl::StatusOr<CallBudget::Hold> hold;
+    if (may.ok()) hold = TakeShare(daemon_, asker.caller, kExecService, "AwaitExec");
+    if (may.ok()) may = hold.status();
     if (may.ok()) {
+      stream->Keep(*std::move(hold));
       daemon_.execs.Await(request->node(), stream);
     } else {
       stream->Close(may);
@@ -141,14 +150,18 @@ class ExecServiceRpcs final : public v1::ExecService::CallbackService {
     const Asker asker = Ask(*context, "ServeExec");
     if (!asker.admitted.ok())
       return new RefusedDuplex<v1::ExecOutput, v1::ExecInput>(asker.admitted);
+    absl::StatusOr<CallBudget::Hold> hold =
+        TakeShare(daemon_, asker.caller, kExecService, "ServeExec");
+    if (!hold.ok()) return new RefusedDuplex<v1::ExecOutput, v1::ExecInput>(hold.status());
     auto stream = std::make_shared<ExecNodeStream>(daemon_, asker.caller);
+    stream->Keep(*std::move(hold));
     stream->Begin();
     return stream.get();
   }
 
  private:
   Asker Ask(const CallbackServerContext& context, std::string_view call) {
-    return AskerOf(daemon_, peers_, context, "ExecService", call);
+    return AskerOf(daemon_, peers_, context, kExecService, call);
   }
 
   Daemon& daemon_;

@@ -127,7 +127,12 @@ class JobServiceRpcs final : public grpc::Service {
                                                         v1::PushObjectsResponse* response) {
     daemon_.calls.Add(CallId::kPushObjects, Way::kGrpc);
     const Asker asker = AskerOf(daemon_, peers_, context, kService, "PushObjects");
-    if (asker.admitted.ok()) return BeginPushObjects(daemon_, asker.caller, response);
+    if (asker.admitted.ok()) {
+      absl::StatusOr<CallBudget::Hold> hold =
+          TakeShare(daemon_, asker.caller, kService, "PushObjects");
+      if (hold.ok()) return BeginPushObjects(daemon_, asker.caller, *std::move(hold), response);
+      return new RefusedRead<v1::ObjectChunk>(hold.status());
+    }
     RecordRefusal(daemon_, {"PushObjects", Action::kSubmit, Object::kCode, Way::kGrpc},
                   asker.caller, v1::PrepareObjectsRequest(), asker.admitted);
     return new RefusedRead<v1::ObjectChunk>(asker.admitted);
@@ -139,7 +144,7 @@ class JobServiceRpcs final : public grpc::Service {
     const Asker asker = AskerOf(daemon_, peers_, context, kService, "SubmitMany");
     if (asker.admitted.ok()) {
       absl::StatusOr<CallBudget::Hold> hold =
-          daemon_.budget.Take(asker.caller.principal, BytesOf(Cost::kSubmits));
+          TakeShare(daemon_, asker.caller, kService, "SubmitMany");
       if (hold.ok()) return BeginSubmitMany(daemon_, asker.caller, *std::move(hold));
       return new RefusedDuplex<v1::SubmitRequest, v1::SubmitResponse>(hold.status());
     }

@@ -21,9 +21,11 @@ constexpr std::chrono::seconds kLookedAtEvery{15};
 class PushObjectsStream final : public grpc::ServerReadReactor<v1::ObjectChunk>,
                                 public std::enable_shared_from_this<PushObjectsStream> {
  public:
-  PushObjectsStream(Daemon& daemon, const Caller& caller, v1::PushObjectsResponse* response)
+  PushObjectsStream(Daemon& daemon, const Caller& caller, CallBudget::Hold hold,
+                    v1::PushObjectsResponse* response)
       : daemon_(daemon),
         caller_(caller),
+        hold_(std::move(hold)),
         response_(response),
         push_(std::make_shared<CodePush>(daemon, caller)) {}
 
@@ -125,6 +127,7 @@ class PushObjectsStream final : public grpc::ServerReadReactor<v1::ObjectChunk>,
 
   Daemon& daemon_;
   const Caller caller_;
+  const CallBudget::Hold hold_;
   v1::PushObjectsResponse* const response_;
   const std::shared_ptr<CodePush> push_;
   v1::ObjectChunk chunk_;
@@ -141,8 +144,9 @@ class PushObjectsStream final : public grpc::ServerReadReactor<v1::ObjectChunk>,
 }  // namespace
 
 grpc::ServerReadReactor<v1::ObjectChunk>* BeginPushObjects(Daemon& daemon, const Caller& caller,
+                                                           CallBudget::Hold hold,
                                                            v1::PushObjectsResponse* response) {
-  auto stream = std::make_shared<PushObjectsStream>(daemon, caller, response);
+  auto stream = std::make_shared<PushObjectsStream>(daemon, caller, std::move(hold), response);
   stream->Begin();
   return stream.get();
 }

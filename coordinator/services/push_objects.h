@@ -10,6 +10,7 @@
 namespace muster::coordinator {
 
 grpc::ServerReadReactor<v1::ObjectChunk>* BeginPushObjects(Daemon& daemon, const Caller& caller,
+                                                           CallBudget::Hold hold,
                                                            v1::PushObjectsResponse* response);
 
 }  // namespace muster::coordinator

@@ -125,6 +125,8 @@ class ServerStream final : public grpc::ServerWriteReactor<T>,
     stream->self_ = stream;
     return stream;
   }
+  // What the call holds until it is over.
+  void Keep(std::shared_ptr<void> hold) { hold_ = std::move(hold); }
 
   void Write(T message) override { this->Enqueue(std::move(message)); }
   void Close(const absl::Status& status) override { this->EnqueueClose(status); }
@@ -167,6 +169,7 @@ class ServerStream final : public grpc::ServerWriteReactor<T>,
     const std::shared_ptr<ServerStream> self = std::move(self_);
   }
 
+  std::shared_ptr<void> hold_;
   std::shared_ptr<ServerStream> self_;
   std::mutex observer_mutex_;  // guards what follows
   std::function<void()> drained_;
@@ -185,6 +188,8 @@ class DuplexStream : public grpc::ServerBidiReactor<In, Out>,
     self_ = this->shared_from_this();
     ReadNext();
   }
+  // What the call holds until it is over. Before Begin.
+  void Keep(std::shared_ptr<void> hold) { hold_ = std::move(hold); }
 
  protected:
   virtual void OnMessage(In message) = 0;
@@ -225,6 +230,7 @@ class DuplexStream : public grpc::ServerBidiReactor<In, Out>,
   }
 
   In incoming_;
+  std::shared_ptr<void> hold_;
   std::shared_ptr<DuplexStream> self_;
   std::mutex read_mutex_;  // guards what follows
   bool finishing_ = false;

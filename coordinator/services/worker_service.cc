@@ -22,59 +22,61 @@ class WorkerServiceRpcs final : public v1::WorkerService::CallbackService {
 
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* Connect(
       CallbackServerContext* context) override {
-    const auto caller = Ask(*context, "Connect");
-    if (caller.ok()) return BeginControlStream(daemon_, *caller);
-    return new RefusedDuplex<v1::WorkerMessage, v1::CoordinatorMessage>(caller.status());
+    auto entered = Enter(*context, "Connect");
+    if (entered.ok()) return BeginControlStream(daemon_, entered->caller, entered->hold);
+    return new RefusedDuplex<v1::WorkerMessage, v1::CoordinatorMessage>(entered.status());
   }
   grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>* UploadLogs(
       CallbackServerContext* context) override {
-    const auto caller = Ask(*context, "UploadLogs");
-    if (caller.ok()) return BeginLogUpload(daemon_, *caller);
-    return new RefusedDuplex<v1::LogChunk, v1::LogAck>(caller.status());
+    auto entered = Enter(*context, "UploadLogs");
+    if (entered.ok()) return BeginLogUpload(daemon_, entered->caller, entered->hold);
+    return new RefusedDuplex<v1::LogChunk, v1::LogAck>(entered.status());
   }
   grpc::ServerBidiReactor<v1::MetricBatch, v1::MetricAck>* UploadMetrics(
       CallbackServerContext* context) override {
-    const auto caller = Ask(*context, "UploadMetrics");
-    if (caller.ok()) return BeginMetricUpload(daemon_, *caller);
-    return new RefusedDuplex<v1::MetricBatch, v1::MetricAck>(caller.status());
+    auto entered = Enter(*context, "UploadMetrics");
+    if (entered.ok()) return BeginMetricUpload(daemon_, entered->caller, entered->hold);
+    return new RefusedDuplex<v1::MetricBatch, v1::MetricAck>(entered.status());
   }
   grpc::ServerBidiReactor<v1::SampleBatch, v1::SampleReceipt>* UploadSamples(
       CallbackServerContext* context) override {
-    const auto caller = Ask(*context, "UploadSamples");
-    if (caller.ok()) return BeginSampleUpload(daemon_, *caller);
-    return new RefusedDuplex<v1::SampleBatch, v1::SampleReceipt>(caller.status());
+    auto entered = Enter(*context, "UploadSamples");
+    if (entered.ok()) return BeginSampleUpload(daemon_, entered->caller, entered->hold);
+    return new RefusedDuplex<v1::SampleBatch, v1::SampleReceipt>(entered.status());
   }
 
   grpc::ServerUnaryReactor* BeginUpload(CallbackServerContext* context,
                                         const v1::BeginUploadRequest* request,
                                         v1::BeginUploadResponse* response) override {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    const auto caller = Ask(*context, "BeginUpload");
-    if (!caller.ok()) {
-      reactor->Finish(ToGrpc(caller.status()));
+    auto entered = Enter(*context, "BeginUpload");
+    if (!entered.ok()) {
+      reactor->Finish(ToGrpc(entered.status()));
       return reactor;
     }
-    coordinator::BeginUpload(daemon_, *caller, *request,
-                             [reactor, response](absl::StatusOr<v1::BeginUploadResponse> answer) {
-                               if (answer.ok()) *response = *std::move(answer);
-                               reactor->Finish(ToGrpc(answer.status()));
-                             });
+    coordinator::BeginUpload(
+        daemon_, entered->caller, *request,
+        [reactor, response, hold = entered->hold](absl::StatusOr<v1::BeginUploadResponse> answer) {
+          if (answer.ok()) *response = *std::move(answer);
+          reactor->Finish(ToGrpc(answer.status()));
+        });
     return reactor;
   }
   grpc::ServerReadReactor<v1::BlobChunk>* UploadBlob(CallbackServerContext* context,
                                                      v1::UploadBlobResponse* response) override {
-    const auto caller = Ask(*context, "UploadBlob");
-    if (caller.ok()) return BeginBlobUpload(daemon_, *caller, response);
-    return new RefusedRead<v1::BlobChunk>(caller.status());
+    auto entered = Enter(*context, "UploadBlob");
+    if (entered.ok()) return BeginBlobUpload(daemon_, entered->caller, entered->hold, response);
+    return new RefusedRead<v1::BlobChunk>(entered.status());
   }
   grpc::ServerWriteReactor<v1::BlobChunk>* DownloadBlob(
       CallbackServerContext* context, const v1::DownloadBlobRequest* request) override {
     auto stream = ServerStream<v1::BlobChunk>::Make();
-    const auto caller = Ask(*context, "DownloadBlob");
-    if (caller.ok()) {
-      coordinator::DownloadBlob(daemon_, *caller, *request, stream);
+    auto entered = Enter(*context, "DownloadBlob");
+    if (entered.ok()) {
+      stream->Keep(entered->hold);
+      coordinator::DownloadBlob(daemon_, entered->caller, *request, stream);
     } else {
-      stream->Close(caller.status());
+      stream->Close(entered.status());
     }
     return stream.get();
   }
@@ -82,20 +84,28 @@ class WorkerServiceRpcs final : public v1::WorkerService::CallbackService {
   grpc::ServerWriteReactor<v1::CheckpointFiles>* ListResumeFiles(
       CallbackServerContext* context, const v1::ListResumeFilesRequest* request) override {
     auto stream = ServerStream<v1::CheckpointFiles>::Make();
-    const auto caller = Ask(*context, "ListResumeFiles");
-    if (caller.ok()) {
-      coordinator::ListResumeFiles(daemon_, *caller, *request, stream);
+    auto entered = Enter(*context, "ListResumeFiles");
+    if (entered.ok()) {
+      stream->Keep(entered->hold);
+      coordinator::ListResumeFiles(daemon_, entered->caller, *request, stream);
     } else {
-      stream->Close(caller.status());
+      stream->Close(entered.status());
     }
     return stream.get();
   }
 
  private:
-  absl::StatusOr<Caller> Ask(const CallbackServerContext& context, std::string_view call) {
-    Asker asker = AskerOf(daemon_, peers_, context, "WorkerService", call);
+  // A caller that may, and what the call holds of its share of memory until it is over.
+  struct Entered {
+    Caller caller;
+    CallBudget::Hold hold;
+  };
+  absl::StatusOr<Entered> Enter(const CallbackServerContext& context, std::string_view call) {
+    constexpr std::string_view kService = "WorkerService";
+    Asker asker = AskerOf(daemon_, peers_, context, kService, call);
     RETURN_IF_ERROR(asker.admitted);
-    return std::move(asker.caller);
+    ASSIGN_OR_RETURN(CallBudget::Hold hold, TakeShare(daemon_, asker.caller, kService, call));
+    return Entered{std::move(asker.caller), std::move(hold)};
   }
 
   Daemon& daemon_;

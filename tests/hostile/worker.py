@@ -29,6 +29,7 @@ MESSAGES = 60           # of each call in one life
 GROWTH_MAX = 64 << 20   # bytes that the coordinator may grow by after the first life, whatever it was told
 LINES = 2000
 CALL_S = 10
+SHARE = (512 << 20) // (12 << 20)  # of a node, in streams of logs (coordinator/rpc/calls.h)
 NUMBERS = [0, 1, 2, 3, 63, 255, 4096, 65535, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 53, (1 << 63) - 1, 1 << 63,
            (1 << 64) - 1]
 TEXTS = ["", "a", "liar", "../../etc/passwd", "/", "x" * 300, "x" * 70_000, "\x00", "\x1b[2J", "ü\u202e", "a/b", "%s%n",
@@ -320,7 +321,8 @@ class HostileWorker(Promises, Case):
 class HostileMember(Promises, EnrollCase):
     nodes = ("liar", "liar", "honest")
 
-    def test_what_a_worker_with_a_certificate_says_reaches_its_own_jobs_alone(self):
+    def setUp(self):
+        super().setUp()
         import grpc
         self.one = self.secured()
         self.go = self.path("go")
@@ -337,7 +339,34 @@ class HostileMember(Promises, EnrollCase):
         endpoint = re.search(r" tcp=(\S+)", self.one.coordinator.output()).group(1)
         self.channel = grpc.secure_channel(endpoint, proof, (("grpc.ssl_target_name_override", "muster-coordinator"),))
         self.addCleanup(self.channel.close)
+
+    def test_what_a_worker_with_a_certificate_says_reaches_its_own_jobs_alone(self):
         self.keeps_its_promises(foreign=True)
+
+    def test_a_node_has_its_share_of_streams_and_another_node_does_not_notice(self):
+        import grpc
+        _, worker, _ = harness.protos()
+        upload = self.channel.stream_stream("/muster.v1.WorkerService/UploadLogs",
+                                            request_serializer=worker.LogChunk.SerializeToString,
+                                            response_deserializer=worker.LogAck.FromString)
+        over = threading.Event()
+        self.addCleanup(over.set)
+
+        def nothing():
+            over.wait()
+            yield from ()
+
+        calls = [upload(nothing()) for _ in range(4 * SHARE)]
+        wait_until(lambda: sum(call.is_active() for call in calls) == SHARE, "a node has its share of streams")
+        refused = [call for call in calls if not call.is_active()]
+        self.assertEqual({call.code() for call in refused}, {grpc.StatusCode.RESOURCE_EXHAUSTED})
+        self.assertIn("the calls of worker:liar that are under way", refused[0].details())
+        job = self.one.submit("-n", "1", "--", "echo", "all the same")
+        self.one.wait_for(job, SUCCEEDED)
+        wait_until(lambda: self.one.jobctl("logs", "--raw", job).stdout == "all the same\n", "the other node's output")
+        over.set()
+        wait_until(lambda: not any(call.is_active() for call in calls), "the streams are over")
+        self.assertTrue(next(upload(iter([worker.LogChunk(job=999)]))).refused, "there is room again")
 
 
 def main():

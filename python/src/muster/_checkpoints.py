@@ -167,7 +167,8 @@ def _torch_writer(state: Mapping[str, Any]) -> Callable[[Path], object]:
 def _warn_repeated(step: int) -> None:
     if step != resumed_step() and step != _last_saved:
         _process.warn(
-            "again", f"step-{step} was saved already, and what is there now stays; count steps on over phases and restarts"
+            "again",
+            f"step-{step} was saved already, and what is there now stays; count steps on over phases and restarts",
         )
 
 

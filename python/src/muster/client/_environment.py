@@ -50,8 +50,8 @@ def _warn_left_out(names: list[str]) -> None:
         return
     shown = ", ".join(secrets[:SHOWN]) + (f" and {len(secrets) - SHOWN} more" if len(secrets) > SHOWN else "")
     warnings.warn(
-        f"of this process's environment {len(names)} variables were not sent to another host, among them {shown}, which "
-        'may be secrets; env={...} sends some, env_from="shell" all',
+        f"of this process's environment {len(names)} variables were not sent to another host, among them {shown}, "
+        'which may be secrets; env={...} sends some, env_from="shell" all',
         stacklevel=4,
     )
 

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "common/status.h"
-#include "coordinator/log_tail.h"
 
 namespace muster::coordinator {
 namespace {
@@ -59,7 +58,7 @@ bool LogMerge::Wants(const LogKey& key) const {
   return node != node_of_.end() && nodes_.contains(node->second);
 }
 
-absl::Status LogMerge::Discover() {
+absl::StatusOr<std::map<LogKey, uint64_t>> LogMerge::NewStreams() const {
   std::optional<uint32_t> attempt;
   if (request_.attempt() >= 0) attempt = static_cast<uint32_t>(request_.attempt());
   ASSIGN_OR_RETURN(const std::vector<LogKey> streams, logs_.Streams(job_, attempt));
@@ -68,10 +67,33 @@ absl::Status LogMerge::Discover() {
     if (!Wants(key) || cursors_.contains(key)) continue;
     ASSIGN_OR_RETURN(starts[key], Start(key));
   }
+  return starts;
+}
+
+absl::Status LogMerge::Discover() {
   if (request_.tail_lines() > 0 && !tail_done_) {
-    ASSIGN_OR_RETURN(starts, OffsetsOfLastLines(logs_, starts, request_.tail_lines()));
+    const absl::Status found = FindTail();
+    if (!found.ok()) tail_ = nullptr;  // from the beginning, later
+    if (!found.ok() || IsLooking()) return found;
   }
-  tail_done_ = true;
+  ASSIGN_OR_RETURN(const auto starts, NewStreams());
+  OpenAll(starts);
+  return absl::OkStatus();
+}
+
+absl::Status LogMerge::FindTail() {
+  if (tail_ == nullptr) {
+    ASSIGN_OR_RETURN(auto starts, NewStreams());
+    tail_ = std::make_unique<LogTail>(logs_, std::move(starts), request_.tail_lines());
+  }
+  ASSIGN_OR_RETURN(tail_done_, tail_->GoOn());
+  if (!tail_done_) return absl::OkStatus();
+  OpenAll(tail_->offsets());
+  tail_ = nullptr;
+  return absl::OkStatus();
+}
+
+void LogMerge::OpenAll(const std::map<LogKey, uint64_t>& starts) {
   if (search_ != nullptr) search_->Divide(cursors_.size() + starts.size());
   for (const auto& [key, start] : starts) {
     cursors_[key] = search_ == nullptr
@@ -79,7 +101,6 @@ absl::Status LogMerge::Discover() {
                         : search_->Search(logs_.Open(key, start, search_->AheadBytes()), start);
     unread_.insert(key);
   }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> LogMerge::Start(const LogKey& key) const {

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/log_search.h"
+#include "coordinator/log_tail.h"
 #include "coordinator/stores/log_store.h"
 #include "muster/v1/job_service.pb.h"
 
@@ -28,6 +29,8 @@ class LogMerge {
   void Know(const v1::JobRecord& record);
   // Looks for new streams. UNAVAILABLE: no descriptor was free; call again later.
   absl::Status Discover();
+  // The place of the last lines is not found yet: call Discover again, after others' turns.
+  bool IsLooking() const { return tail_ != nullptr; }
   // These streams have more to read; unknown ones are ignored.
   void HaveNews(const std::set<LogKey>& streams);
   // All streams may have more to read.
@@ -52,6 +55,10 @@ class LogMerge {
   };
   bool Wants(const LogKey& key) const;
   absl::StatusOr<uint64_t> Start(const LogKey& key) const;
+  // Those that have no cursor yet, and where to begin.
+  absl::StatusOr<std::map<LogKey, uint64_t>> NewStreams() const;
+  absl::Status FindTail();
+  void OpenAll(const std::map<LogKey, uint64_t>& starts);
   // Inserts the stream into the order if it has something to read; false: not for now.
   absl::StatusOr<bool> MakeReady(const LogKey& key);
   // Calls MakeReady for all unread streams.
@@ -74,6 +81,7 @@ class LogMerge {
   std::map<Place, LogKey> ready_;
   std::set<LogKey> unread_;  // not in the order, but may have something to read
   absl::Status trouble_;
+  std::unique_ptr<LogTail> tail_;  // while it is looked for
   bool tail_done_ = false;
 };
 

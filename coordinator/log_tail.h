@@ -1,18 +1,61 @@
 // Where the last lines of several streams together begin. Reads backwards by time, so it costs only
-// the lines wanted, and one look at the end of each stream.
+// the lines wanted, and one look at the end of each stream. Goes on in pieces, as however many lines
+// may be wanted: others have their turns on the pool in between.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/stores/log_store.h"
 
 namespace muster::coordinator {
 
-// For each of the streams the offset at which its part of the last `lines` lines begins, at or
-// after the given one; for a stream without any of these lines, its end.
-absl::StatusOr<std::map<LogKey, uint64_t>> OffsetsOfLastLines(
-    const LogReader& logs, const std::map<LogKey, uint64_t>& streams, uint64_t lines);
+// One thread at a time.
+class LogTail {
+ public:
+  // `streams`: the offset at or after which each is wanted. `logs` must outlive this.
+  LogTail(const LogReader& logs, std::map<LogKey, uint64_t> streams, uint64_t lines);
+  LogTail(const LogTail&) = delete;
+
+  // True: the offsets are found. False: call again. After an error this is of no more use.
+  absl::StatusOr<bool> GoOn();
+  // For each of the streams the offset at which its part of the last lines begins, at or after the
+  // given one; for a stream without any of these lines, its end.
+  const std::map<LogKey, uint64_t>& offsets() const { return offsets_; }
+
+ private:
+  using Place = std::tuple<int64_t, uint32_t, v1::LogStream>;  // time, rank, stream
+  // A stream that is read backwards, and its current piece.
+  struct Backwards {
+    std::unique_ptr<LogBackwards> pieces;
+    LogBackwards::Piece piece;
+    uint64_t end = 0;    // of the stream
+    uint64_t taken = 0;  // lines, from its end
+  };
+  // Of the newest attempt first, one after another.
+  enum class Doing { kOpening, kTaking, kPlacing };
+
+  // One look at a file each.
+  absl::Status Step();
+  void OpenNext();
+  absl::Status StepBack();
+  void TakePiece();
+  absl::Status PlaceOne();
+
+  const LogReader& logs_;
+  const std::map<LogKey, uint64_t> streams_;
+  std::map<LogKey, uint64_t>::const_reverse_iterator next_;  // to be opened
+  uint64_t left_;                                            // lines
+  Doing doing_ = Doing::kOpening;
+  std::optional<LogKey> stepping_;  // goes back to a piece in which a line ends
+  std::map<LogKey, Backwards> of_attempt_;
+  std::map<Place, LogKey> by_time_;
+  std::map<LogKey, uint64_t> offsets_;
+};
 
 }  // namespace muster::coordinator

@@ -197,13 +197,13 @@ void LogFeed::Pump() {
   }
   const bool is_over = IsFinal(record->state());
   absl::Status looked;
-  if (discover) {
+  if (discover || merge_.IsLooking()) {
     merge_.Know(*record);
     looked = merge_.Discover();
   }
   merge_.HaveNews(news);
-  bool more = false;
-  const bool has_room = looked.ok() ? SendWhatThereIs(&more) : true;
+  bool more = merge_.IsLooking();
+  const bool has_room = looked.ok() && !more ? SendWhatThereIs(&more) : true;
   if (looked.ok()) looked = merge_.Trouble();
   if (!looked.ok()) {
     RetryAfterShortage(looked);

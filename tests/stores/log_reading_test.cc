@@ -59,7 +59,9 @@ class LogReadingTest : public testing::Test {
     LogSearch search(*common::LineMatcher::Make(query), request.since_ms());
     search.EndOpenLines();
     LogMerge merge(reader_, 1, request, &search);
-    EXPECT_TRUE(merge.Discover().ok());
+    do {
+      EXPECT_TRUE(merge.Discover().ok());
+    } while (merge.IsLooking());
     std::string text;
     matches_ = 0;
     while (const auto record = merge.Next()) {
@@ -108,6 +110,31 @@ TEST_F(LogReadingTest, TheLastLinesOfManyRanksCostOneLookAtEach) {
   request.set_tail_lines(200);
   ReadAll(reader_, request);
   EXPECT_LT(BytesRead() - before, 4 * tail) << "more lines, not more of each rank";
+}
+
+TEST_F(LogReadingTest, AHugeTailIsLookedForInPiecesAndOthersHaveTheirTurns) {
+  constexpr int kLines = 4'000;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    std::vector<std::string> lines;
+    for (int i = 0; i < kLines; ++i) lines.push_back(std::to_string(i) + "\n");
+    Write(rank, lines, true, kSecondUs + rank);
+  }
+  v1::StreamLogsRequest request = Everything();
+  request.set_tail_lines(1'000'000'000);
+  LogMerge merge(reader_, 1, request);
+  int pieces = 0;
+  do {
+    ASSERT_TRUE(merge.Discover().ok());
+    ++pieces;
+  } while (merge.IsLooking());
+  EXPECT_GT(pieces, 10);
+  int records = 0;
+  while (merge.Next().has_value()) ++records;
+  EXPECT_EQ(records, 2 * kLines + 2) << "and the two ends";
+  request.set_tail_lines(kLines + 1);
+  const std::string text = ReadAll(reader_, request);
+  EXPECT_EQ(text.substr(0, 15), "1999\n2000\n2000\n");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), kLines + 1);
 }
 
 TEST_F(LogReadingTest, ATimeInALogOfManySegmentsIsFoundThroughTheIndex) {

@@ -213,20 +213,8 @@ void ControlLoop::Run() {
   // Last record: a snapshot, so that the next start has nothing to replay.
   JournalRecord record;
   record.turn = next_turn_;
-  record.snapshot = TakeSnapshot();
-  if (record.snapshot != nullptr) journal_.Append(std::move(record));
-}
-
-// Null: the jobs have written too much for one. The next start then replays events from an older one.
-std::shared_ptr<const v1::Snapshot> ControlLoop::TakeSnapshot() const {
-  auto snapshot = std::make_shared<const v1::Snapshot>(MakeSnapshot(state_));
-  const size_t bytes = snapshot->ByteSizeLong();
-  if (bytes <= state_.settings.snapshot_bytes_max) return snapshot;
-  common::LogWarning(common::StrCat(
-      "no snapshot is taken: the specs and lists of checkpoint files of ", state_.jobs.size(),
-      " live jobs are ", bytes, " bytes, the limit is ", state_.settings.snapshot_bytes_max,
-      "; starts take longer until there are fewer"));
-  return nullptr;
+  record.snapshot = std::make_shared<const v1::Snapshot>(MakeSnapshot(state_));
+  journal_.Append(std::move(record));
 }
 
 // Waits for work. False: stopping, and everything taken so far is released or never can be.
@@ -319,7 +307,7 @@ void ControlLoop::Finish(Turn turn, std::vector<Entry>* entries, Now now) {
   if (has_facts) {
     events_since_snapshot_ += record.events->size();
     if (events_since_snapshot_ >= kEventsPerSnapshot) {
-      record.snapshot = TakeSnapshot();
+      record.snapshot = std::make_shared<const v1::Snapshot>(MakeSnapshot(state_));
       events_since_snapshot_ = 0;
     }
     last_appended_ = record.turn = next_turn_++;

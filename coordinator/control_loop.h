@@ -145,7 +145,6 @@ class ControlLoop {
   // Logs once when a problem with the whole cluster begins, and once when it ends.
   void SayAlarm();
   JournalRecord RecordOf(Turn& turn);
-  std::shared_ptr<const v1::Snapshot> TakeSnapshot() const;
   void QueueReplies(Turn& turn, std::vector<Entry>& entries, Release& release);
   void QueueCommands(Turn& turn, Release& release);
   void QueueWatches(const Turn& turn, const JournalRecord& record, Release& release);

@@ -6,7 +6,8 @@
 namespace muster::coordinator {
 
 // Of snapshots: the newest that this version reads. 2: the environment of a live job is sealed, of which
-// 0.2.0, which reads format 1 alone, would start the ranks without it. Otherwise 1 is written.
+// 0.2.0, which reads format 1 alone, would start the ranks without it; or the jobs are in rows of their own
+// (sqlite/snapshot_rows.h). Otherwise 1 is written.
 inline constexpr uint32_t kSnapshotFormat = 2;
 
 // `now` arms the timers that the event starts; on replay it is the time of the restart.

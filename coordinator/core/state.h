@@ -45,16 +45,15 @@ struct Settings {
   uint32_t default_node_loss_restarts = job::kDefaultNodeLossRestarts;
   uint32_t default_stop_after_ms = job::kDefaultStopAfterMs;
   uint64_t live_jobs_max = common::kLiveJobsMax;
-  // Of live jobs (holdings.h): all of them, which leaves a snapshot well below the 10^9 bytes that SQLite stores in
-  // one value; one owner's; one job's with its checkpoints' file lists; one record without those.
+  // Of live jobs (holdings.h): all of them, which memory holds twice while a snapshot is taken; one owner's; one job's
+  // with its checkpoints' file lists, which are one value in the database; one record without those.
   uint64_t live_bytes_max = 640ull << 20;
   uint64_t owner_live_bytes_max = 384ull << 20;
   uint64_t job_live_bytes_max = 128ull << 20;
   uint64_t record_bytes_max = 8ull << 20;
   uint64_t node_facts_bytes_max = 48ull
                                   << 20;  // of all nodes; what the live jobs leave in a snapshot
-  uint64_t snapshot_bytes_max = 900'000'000;  // a larger one is not taken: a row holds up to 1 GB
-  uint64_t job_outputs_bytes_max = 0;         // of all outputs of a job; 0: no limit
+  uint64_t job_outputs_bytes_max = 0;     // of all outputs of a job; 0: no limit
   uint64_t spool_quota_bytes = common::kSpoolQuotaBytes;
   std::string cluster_id;  // of the data directory; sent to workers
 };

@@ -102,14 +102,14 @@ Statement& Statement::Bind(int parameter, int64_t value) {
 }
 
 Statement& Statement::BindText(int parameter, std::string_view text) {
-  // As above. SQLite takes up to 1 GB: requests, rows and snapshots are bounded below that.
+  // As above. SQLite takes up to 1 GB: requests, records and what is made of them are bounded below that.
   CHECK(sqlite3_bind_text64(statement_, parameter, text.data() == nullptr ? "" : text.data(),
                             text.size(), SQLITE_STATIC, SQLITE_UTF8) == SQLITE_OK);
   return *this;
 }
 
 Statement& Statement::BindBlob(int parameter, std::string_view bytes) {
-  // As above. SQLite takes up to 1 GB: requests, rows and snapshots are bounded below that.
+  // As above. SQLite takes up to 1 GB: requests, records and what is made of them are bounded below that.
   CHECK(sqlite3_bind_blob64(statement_, parameter, bytes.data() == nullptr ? "" : bytes.data(),
                             bytes.size(), SQLITE_STATIC) == SQLITE_OK);
   return *this;

@@ -4,6 +4,7 @@
 
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/sqlite/parse_row.h"
 #include "coordinator/sqlite/schema.h"
 
 namespace muster::coordinator {
@@ -89,7 +90,7 @@ absl::StatusOr<std::vector<Message>> SqliteIdentityStore::Collect(Statement& sel
     ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) return found;
     const std::string_view bytes = select.Bytes(0);
-    if (!found.emplace_back().ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    if (!ParseRow(bytes, &found.emplace_back())) {
       return DamagedDatabase(path_, StrCat("a ", RowOf(Message()).kind, " cannot be read"));
     }
   }

@@ -5,17 +5,13 @@
 
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/sqlite/parse_row.h"
 #include "coordinator/sqlite/schema.h"
 
 namespace muster::coordinator {
 namespace {
 
 using common::StrCat;
-
-template <typename Message>
-bool Parse(std::string_view bytes, Message* message) {
-  return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-}
 
 // Runs the statement and passes each row to `each`.
 template <typename Each>
@@ -52,7 +48,7 @@ absl::StatusOr<std::optional<v1::JobRecord>> SqliteJobIndex::Find(uint64_t id) {
   ASSIGN_OR_RETURN(const bool row, find.Bind(1, static_cast<int64_t>(id)).Step());
   if (!row) return std::optional<v1::JobRecord>();
   v1::JobRecord record;
-  if (!Parse(find.Bytes(0), &record)) {
+  if (!ParseRow(find.Bytes(0), &record)) {
     return DamagedDatabase(paths_.Database(), StrCat("the record of job ", id, " cannot be read"));
   }
   return std::optional<v1::JobRecord>(std::move(record));
@@ -131,7 +127,7 @@ absl::StatusOr<std::vector<v1::JobSummary>> SqliteJobIndex::List(const Filter& f
     ASSIGN_OR_RETURN(const bool row, list.Step());
     if (!row) break;
     v1::JobSummary summary;
-    if (!Parse(list.Bytes(0), &summary)) {
+    if (!ParseRow(list.Bytes(0), &summary)) {
       return DamagedDatabase(paths_.Database(), "a job's summary cannot be read");
     }
     // Jobs of before there were projects carry none.
@@ -168,7 +164,7 @@ absl::StatusOr<std::vector<v1::Event>> SqliteJobIndex::Events(const EventRange& 
     ASSIGN_OR_RETURN(const bool has_row, list.Step());
     if (!has_row) break;
     bytes += list.Bytes(0).size();
-    if (!Parse(list.Bytes(0), &found.emplace_back())) {
+    if (!ParseRow(list.Bytes(0), &found.emplace_back())) {
       return DamagedDatabase(paths_.Database(), "an event cannot be read");
     }
   }

@@ -7,6 +7,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/core/checkpoint_files.h"
+#include "coordinator/sqlite/snapshot_rows.h"
 #include "coordinator/sqlite/write_turns.h"
 #include "coordinator/stores/code_store.h"
 
@@ -50,13 +51,11 @@ absl::Status JournalWriter::Prepare() {
       Statement remove_events,
       database_.Prepare("DELETE FROM events WHERE seq <= ?1 AND job IN (SELECT job FROM "
                         "removed_jobs) AND job != 0"));
-  ASSIGN_OR_RETURN(Statement snapshot,
-                   database_.Prepare("INSERT OR REPLACE INTO snapshots VALUES(1, ?1, ?2)"));
   statements_.emplace(Statements{
       std::move(guard), std::move(event), std::move(job), std::move(record), std::move(life),
       std::move(blob_ref), std::move(remove_job), std::move(remove_record), std::move(remove_life),
       std::move(remove_refs), std::move(code), std::move(remove_code), std::move(remove_late),
-      std::move(remove_events), std::move(snapshot)});
+      std::move(remove_events)});
   return absl::OkStatus();
 }
 
@@ -144,10 +143,8 @@ absl::Status JournalWriter::WriteRemoved(uint64_t job) {
 }
 
 absl::Status JournalWriter::WriteSnapshot(const v1::Snapshot& snapshot) {
-  const std::string bytes = snapshot.SerializeAsString();
-  const int64_t seq = static_cast<int64_t>(snapshot.seq());
-  RETURN_IF_ERROR(statements_->snapshot.Bind(1, seq).BindBlob(2, bytes).Run());
-  RETURN_IF_ERROR(statements_->remove_events.Bind(1, seq).Run());
+  RETURN_IF_ERROR(WriteSnapshotRows(database_, snapshot));
+  RETURN_IF_ERROR(statements_->remove_events.Bind(1, static_cast<int64_t>(snapshot.seq())).Run());
   return database_.Execute("DELETE FROM removed_jobs");
 }
 

@@ -32,7 +32,7 @@ class JournalWriter {
   const uint64_t epoch_;
   struct Statements {
     Statement guard, event, job, record, life, blob_ref, remove_job, remove_record, remove_life,
-        remove_refs, code, remove_code, remove_late, remove_events, snapshot;
+        remove_refs, code, remove_code, remove_late, remove_events;
   };
   std::optional<Statements> statements_;
 };

@@ -15,6 +15,7 @@
 #include "coordinator/core/replayed.h"
 #include "coordinator/sqlite/database.h"
 #include "coordinator/sqlite/journal.h"
+#include "coordinator/sqlite/parse_row.h"
 #include "coordinator/sqlite/replay.h"
 #include "coordinator/sqlite/schema.h"
 
@@ -77,8 +78,7 @@ absl::Status ReadFinished(Database& database, const std::string& path, DatabaseC
     const std::string_view summary = rows.Bytes(1), bytes = rows.Bytes(2);
     v1::JobSummary parsed;
     v1::JobRecord record;
-    if (!parsed.ParseFromArray(summary.data(), static_cast<int>(summary.size())) ||
-        !record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
+    if (!ParseRow(summary, &parsed) || !ParseRow(bytes, &record) ||
         static_cast<int64_t>(record.id()) != id) {
       return DamagedDatabase(path, StrCat("the record of job ", id, " cannot be read"));
     }

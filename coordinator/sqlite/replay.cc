@@ -10,7 +10,9 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/core/apply.h"
+#include "coordinator/sqlite/parse_row.h"
 #include "coordinator/sqlite/schema.h"
+#include "coordinator/sqlite/snapshot_rows.h"
 
 namespace muster::coordinator {
 namespace {
@@ -61,20 +63,13 @@ class Replayer {
 
   // The last event that the snapshot covers; 0: there is none.
   absl::StatusOr<uint64_t> Snapshot() {
-    ASSIGN_OR_RETURN(Statement newest, database_.Prepare("SELECT seq, data FROM snapshots"));
-    ASSIGN_OR_RETURN(const bool has_snapshot, newest.Step());
-    if (!has_snapshot) return 0;
-    const uint64_t seq = static_cast<uint64_t>(newest.Integer(0));
-    const std::string_view bytes = newest.Bytes(1);
-    v1::Snapshot snapshot;
-    if (!snapshot.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-      return Damaged(StrCat("the snapshot at event ", seq, " cannot be read"));
-    }
-    if (snapshot.format() > kSnapshotFormat) return Newer(snapshot.format());
-    if (snapshot.format() == 0)
-      return Damaged(StrCat("the snapshot at event ", seq, " has no format"));
-    RETURN_IF_ERROR(sink_.snapshot(snapshot));
-    return seq;
+    ASSIGN_OR_RETURN(const std::optional<v1::Snapshot> snapshot, ReadSnapshotRows(database_));
+    if (!snapshot.has_value()) return 0;
+    if (snapshot->format() > kSnapshotFormat) return Newer(snapshot->format());
+    if (snapshot->format() == 0)
+      return Damaged(StrCat("the snapshot at event ", snapshot->seq(), " has no format"));
+    RETURN_IF_ERROR(sink_.snapshot(*snapshot));
+    return snapshot->seq();
   }
 
   absl::Status Keys() {
@@ -110,7 +105,7 @@ class Replayer {
 
   absl::Status Event(uint64_t seq, std::string_view bytes) {
     v1::Event event;
-    if (!event.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) || event.seq() != seq) {
+    if (!ParseRow(bytes, &event) || event.seq() != seq) {
       return Damaged(StrCat("event ", seq, " cannot be read"));
     }
     if (event.what_case() == v1::Event::WHAT_NOT_SET && !event.skippable()) {

@@ -75,6 +75,17 @@ CREATE TABLE IF NOT EXISTS job_code(
 CREATE INDEX IF NOT EXISTS job_code_by_placement ON job_code(placement);
 )sql";
 
+// The jobs of a large snapshot (snapshot_rows.h). Created if missing, like the tables above.
+constexpr char kSnapshotJobs[] = R"sql(
+CREATE TABLE IF NOT EXISTS snapshot_jobs(id INTEGER PRIMARY KEY, record BLOB NOT NULL) STRICT;
+)sql";
+
+absl::Status CreateLaterTables(Database& database) {
+  for (const char* tables : {kLives, kIdentities, kCode, kSnapshotJobs})
+    RETURN_IF_ERROR(database.Execute(tables));
+  return absl::OkStatus();
+}
+
 absl::Status CheckIntegrity(Database& database, const std::string& path) {
   ASSIGN_OR_RETURN(const int64_t pages, database.Scalar("PRAGMA page_count"));
   ASSIGN_OR_RETURN(const int64_t page_size, database.Scalar("PRAGMA page_size"));
@@ -138,18 +149,14 @@ absl::Status PrepareSchema(Database& database, const std::string& path) {
       database.Execute("PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA mmap_size=0;"
                        "PRAGMA journal_size_limit=67108864; PRAGMA trusted_schema=OFF"));
   if (!is_new) {
-    RETURN_IF_ERROR(database.Execute(kLives));
-    RETURN_IF_ERROR(database.Execute(kIdentities));
-    RETURN_IF_ERROR(database.Execute(kCode));
+    RETURN_IF_ERROR(CreateLaterTables(database));
     ASSIGN_OR_RETURN(const int64_t version, database.Scalar("PRAGMA user_version"));
     if (version == kSchemaVersion) return absl::OkStatus();
     return database.Execute(StrCat("PRAGMA user_version=", kSchemaVersion));
   }
   RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
   RETURN_IF_ERROR(database.Execute(kTables));
-  RETURN_IF_ERROR(database.Execute(kLives));
-  RETURN_IF_ERROR(database.Execute(kIdentities));
-  RETURN_IF_ERROR(database.Execute(kCode));
+  RETURN_IF_ERROR(CreateLaterTables(database));
   RETURN_IF_ERROR(database.Execute(
       StrCat("PRAGMA application_id=", kApplicationId, "; PRAGMA user_version=", kSchemaVersion)));
   return database.Execute("COMMIT");

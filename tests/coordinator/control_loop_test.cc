@@ -27,7 +27,6 @@ class SlowJournal final : public Journal {
   }
   void Start(JournalCallbacks) override {}
   void Append(JournalRecord record) override {
-    if (record.snapshot != nullptr) ++snapshots_;
     if (record.events != nullptr) most_events_ = std::max(most_events_, record.events->size());
     finished_ += record.finished.size();
     appended_ = record.turn;
@@ -37,7 +36,6 @@ class SlowJournal final : public Journal {
   void UseLastReserve() override { ++asked_; }
   uint64_t Appended() const { return appended_; }
   int Asked() const { return asked_; }
-  int Snapshots() const { return snapshots_; }
   size_t Finished() const { return finished_; }
   size_t MostEvents() const { return most_events_; }
 
@@ -45,7 +43,6 @@ class SlowJournal final : public Journal {
 
  private:
   std::atomic<int> asked_ = 0;
-  std::atomic<int> snapshots_ = 0;
   std::atomic<size_t> finished_ = 0;
   size_t most_events_ = 0;  // of one turn; read after a look at finished_
   std::atomic<uint64_t> appended_ = 0;
@@ -169,21 +166,6 @@ TEST(ControlLoop, WhatALastRunLeftBehindIsSettledOverSeveralTurns) {
   EXPECT_LE(journal.MostEvents(), 300u);
   loop.OnDurable(UINT64_MAX);
   loop.Stop();
-}
-
-TEST(ControlLoop, ASnapshotThatNoRowOfTheDatabaseHoldsIsNotTaken) {
-  for (const uint64_t most : {uint64_t{100'000}, uint64_t{1}}) {
-    SlowJournal journal;
-    common::SystemClock clock;
-    Settings settings;
-    settings.snapshot_bytes_max = most;
-    ControlLoop loop(journal, clock, settings);
-    ASSERT_TRUE(loop.Recover().ok());
-    loop.Start({});
-    loop.OnDurable(UINT64_MAX);
-    loop.Stop();
-    EXPECT_EQ(journal.Snapshots(), most > 1 ? 1 : 0);
-  }
 }
 
 }  // namespace

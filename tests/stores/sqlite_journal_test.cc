@@ -104,6 +104,82 @@ TEST(SqliteJournalTest, ASnapshotOfANewerFormatIsRefused) {
   ExpectRefused(paths, "snapshot format 3");
 }
 
+// Sets every field of the snapshot itself, so that one that is added later is not forgotten.
+v1::Snapshot SnapshotOfJobs(int count, size_t bytes) {
+  v1::Snapshot snapshot;
+  const auto& fields = *snapshot.GetDescriptor();
+  for (int i = 0; i < fields.field_count(); ++i) {
+    const auto& field = *fields.field(i);
+    const auto& reflection = *snapshot.GetReflection();
+    if (field.is_repeated()) {
+      reflection.AddMessage(&snapshot, &field);
+    } else if (field.cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_UINT64) {
+      reflection.SetUInt64(&snapshot, &field, 1);
+    } else {
+      reflection.SetUInt32(&snapshot, &field, 1);
+    }
+  }
+  snapshot.clear_jobs();
+  for (int i = 1; i <= count; ++i) {
+    v1::JobRecord& job = *snapshot.add_jobs();
+    job.set_id(i);
+    (*job.mutable_spec()->mutable_env())["LARGE"] = std::string(bytes, 'x');
+  }
+  return snapshot;
+}
+
+void WriteSnapshot(const Paths& paths, const v1::Snapshot& snapshot) {
+  OpenedJournal opened(*OpenSqliteJournal(paths));
+  opened.Start();
+  JournalRecord record = RecordOf(1, {});
+  record.snapshot = std::make_shared<const v1::Snapshot>(snapshot);
+  opened.journal->Append(std::move(record));
+  ASSERT_TRUE(opened.WaitFor(1).ok());
+}
+
+v1::Snapshot ReadSnapshot(const Paths& paths) {
+  auto journal = *OpenSqliteJournal(paths);
+  v1::Snapshot read;
+  ReplayCallbacks sink{.snapshot =
+                           [&](const v1::Snapshot& snapshot) {
+                             read = snapshot;
+                             return absl::OkStatus();
+                           },
+                       .key = [](const auto&...) {},
+                       .event = [](const v1::Event&) { return absl::OkStatus(); }};
+  EXPECT_TRUE(journal->Replay(sink).ok());
+  return read;
+}
+
+int64_t RowsOfJobs(const Paths& paths) {
+  return *(*Database::Open(paths.Database(), Database::Mode::kReadOnly))
+              ->Scalar("SELECT count(*) FROM snapshot_jobs");
+}
+
+TEST(SqliteJournalTest, ALargeSnapshotHasARowForEachJobAndOlderCoordinatorsRefuseIt) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  v1::Snapshot large = SnapshotOfJobs(40, 1 << 20);
+  WriteSnapshot(paths, large);
+  EXPECT_EQ(RowsOfJobs(paths), 40);
+  large.set_format(2);
+  EXPECT_EQ(ReadSnapshot(paths).SerializeAsString(), large.SerializeAsString());
+  const v1::Snapshot small = SnapshotOfJobs(3, 10);
+  WriteSnapshot(paths, small);
+  EXPECT_EQ(RowsOfJobs(paths), 0) << "nothing is left of the larger one";
+  EXPECT_EQ(ReadSnapshot(paths).SerializeAsString(), small.SerializeAsString());
+}
+
+TEST(SqliteJournalTest, ASnapshotThatLostAJobIsRefused) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  WriteSnapshot(paths, SnapshotOfJobs(40, 1 << 20));
+  ASSERT_TRUE((*Database::Open(paths.Database(), Database::Mode::kReadWrite))
+                  ->Execute("DELETE FROM snapshot_jobs WHERE id = 7")
+                  .ok());
+  ExpectRefused(paths, "has 39 jobs, and should have 40");
+}
+
 TEST(SqliteJournalTest, AnEventOfAnUnknownKindIsRefusedUnlessItMayBeSkipped) {
   TempDir dir;
   const Paths paths(dir.path());

@@ -1,0 +1,14 @@
+// A message in a column of a row. Damaged files are foreign bytes: the answer has to be looked at.
+#pragma once
+
+#include <google/protobuf/message_lite.h>
+
+#include <string_view>
+
+namespace muster::coordinator {
+
+[[nodiscard]] inline bool ParseRow(std::string_view bytes, google::protobuf::MessageLite* message) {
+  return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+}  // namespace muster::coordinator

@@ -76,6 +76,8 @@ absl::StatusOr<UniqueFd> OpenRegular(const std::string& path, int flags, int mod
     return absl::InvalidArgumentError(
         StrCat(path, " is not a regular file (FIFOs, devices and directories are not opened)"));
   }
+  if (!fd.valid() && error == ELOOP && (flags & O_NOFOLLOW) != 0)
+    return absl::InvalidArgumentError(StrCat(path, " is a symbolic link, which is not followed"));
   errno = error;
   if (!fd.valid()) return ErrnoStatus(StrCat("cannot open ", path));
   return fd;

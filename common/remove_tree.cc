@@ -88,6 +88,8 @@ class Removal {
 
 absl::Status RemoveTree(const std::string& path) {
   if (unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
+  const bool may_be_directory = errno == EISDIR || errno == EPERM || errno == EACCES;
+  if (!may_be_directory) return ErrnoStatus(StrCat("cannot remove ", path));
   UniqueFd root(open(path.c_str(), kDirectory));
   if (!root.valid() && errno == EACCES && chmod(path.c_str(), 0700) == 0) {
     root = UniqueFd(open(path.c_str(), kDirectory));

@@ -41,9 +41,10 @@ bool IsShort(const absl::Status& status) {
          absl::IsAborted(status);
 }
 
-AttemptEndedInput NeverLaunched(const AttemptKey& key, const std::string& failure, bool is_short) {
+AttemptEndedInput NeverLaunched(const AttemptKey& key, const std::string& failure, bool is_short,
+                                v1::StopCause cause) {
   return {key, is_short ? common::kEndedForShortage : "never launched", failure,
-          is_short ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED : v1::STOP_CAUSE_LAUNCH_FAILED};
+          is_short ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED : cause};
 }
 
 // Not synced: after a power failure the boot id already shows that the attempt is dead. Read back
@@ -180,11 +181,9 @@ void AttemptProcesses::PrepareNow(const PrepareAction& action,
         action.key,
         common::StrCat("node ", setup_.node,
                        " cannot prepare the attempt: ", common::MessageOf(status), FixFor(status)),
-        IsShort(status)});
+        !account.ok(), account.ok() && IsShort(status)});
   }
-  EndOlderAttempts(action.key, [this, key = action.key] {
-    callbacks_.input(PreparedInput{key, ""});
-  });
+  EndOlderAttempts(action.key, [this, key = action.key] { callbacks_.input(PreparedInput{key}); });
 }
 
 bool AttemptProcesses::HasOwnView(const v1::LaunchAttempt& launch) const {
@@ -353,7 +352,7 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
         NeverLaunched(key,
                       common::StrCat("node ", setup_.node,
                                      " cannot limit the ranks: ", common::MessageOf(limited)),
-                      IsShort(limited)));
+                      IsShort(limited), v1::STOP_CAUSE_LAUNCH_FAILED));
   }
   absl::StatusOr<std::unique_ptr<ShimClient>> client =
       ShimClient::Spawn(setup_.shim_binary, order, fds);
@@ -364,7 +363,8 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
         NeverLaunched(key,
                       common::StrCat("node ", setup_.node, " cannot start the supervisor: ",
                                      common::MessageOf(client.status()), FixFor(client.status())),
-                      IsShort(client.status())));
+                      // Whatever the errno: another node, or this one later, may do better.
+                      IsShort(client.status()), v1::STOP_CAUSE_LAUNCH_INTERRUPTED));
   }
   Shim& shim = shims_[key];
   shim.client = *std::move(client);

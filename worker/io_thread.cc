@@ -166,13 +166,14 @@ void IoThread::Turn() {
   int64_t now = common::MonotonicMs();
   bulk_.MaybeDial(now);
   std::optional<int64_t> wake = logs_.Pump(now);
-  metrics_.Pump();
+  const std::optional<int64_t> metrics_due = metrics_.Pump(now);
   OnTime(now);
   samples_.OnTime(now);
   samples_.Pump();
   bulk_.WantSamples(samples_.IsNeeded());
   outside_.OnTime(now);
   const auto consider = [&wake](int64_t at) { wake = wake ? std::min(*wake, at) : at; };
+  if (metrics_due.has_value()) consider(*metrics_due);
   if (const auto dial = bulk_.NextDialMs()) consider(*dial);
   if (!attempts_.empty()) consider(next_scan_ms_);
   if (const auto sample = samples_.NextMs()) consider(*sample);

@@ -124,6 +124,7 @@ LogForwarder::Ready LogForwarder::Check(Stream& stream, int64_t now_ms) {
       (callbacks_.keeps_up && !callbacks_.keeps_up(stream.key))) {
     return Ready::kNo;
   }
+  if (stream.trouble.Waits(now_ms)) return Later(stream);
   const absl::StatusOr<uint64_t> end = stream.reader->End();
   Used(stream);
   if (!end.ok()) return WaitOrFail(stream, end.status(), now_ms);
@@ -140,6 +141,7 @@ LogForwarder::Ready LogForwarder::Check(Stream& stream, int64_t now_ms) {
 
 // Everything in the index, up to `end`, was taken.
 LogForwarder::Ready LogForwarder::AtEnd(Stream& stream, uint64_t end) {
+  stream.trouble.Over();
   const uint64_t reached = std::max(end, stream.reader->place().offset);
   if (stream.ended && *stream.end > reached) {  // more was reported than is on disk
     callbacks_.note(common::StrCat("the end of a rank's output is missing job=", stream.key.job,
@@ -156,11 +158,20 @@ LogForwarder::Ready LogForwarder::AtEnd(Stream& stream, uint64_t end) {
 
 LogForwarder::Ready LogForwarder::WaitOrFail(Stream& stream, const absl::Status& status,
                                              int64_t now_ms) {
-  if (!absl::IsUnavailable(status)) {
+  if (!stream.trouble.MayWait(status, now_ms)) {
     Fail(stream, std::string(status.message()));
     return Ready::kNo;
   }
-  stream.waiting_since_ms = now_ms;
+  if (stream.trouble.IsNew()) {
+    callbacks_.note(common::StrCat("output waits job=", stream.key.job,
+                                   " attempt=", stream.key.attempt, " rank=", stream.rank,
+                                   " reason=\"", std::string(status.message()), "\""));
+  }
+  return Later(stream);
+}
+
+LogForwarder::Ready LogForwarder::Later(Stream& stream) {
+  stream.waiting_since_ms = stream.trouble.retry_ms() - kBatchMs;
   return Ready::kLater;
 }
 
@@ -174,10 +185,7 @@ std::optional<int64_t> LogForwarder::Pump(int64_t now_ms) {
     Ready ready = Check(stream, now_ms);
     if (ready == Ready::kYes) {
       turn_ = at->first;
-      if (!SendNext(stream) && stream.maybe_more && !stream.done) {
-        stream.waiting_since_ms = now_ms;
-        ready = Ready::kLater;
-      }
+      ready = SendNext(stream, now_ms);
     }
     if (ready == Ready::kLater) {
       const int64_t due = stream.waiting_since_ms + kBatchMs;
@@ -189,22 +197,21 @@ std::optional<int64_t> LogForwarder::Pump(int64_t now_ms) {
   return later;
 }
 
-bool LogForwarder::SendNext(Stream& stream) {
+LogForwarder::Ready LogForwarder::SendNext(Stream& stream, int64_t now_ms) {
   stream.waiting_since_ms = -1;
   absl::StatusOr<SpoolPiece> piece = stream.reader->Next(common::kLogChunkBytesMax);
   Used(stream);
-  if (absl::IsUnavailable(piece.status())) return false;
-  if (!piece.ok()) {
-    Fail(stream, std::string(piece.status().message()));
-    return false;
-  }
+  if (!piece.ok()) return WaitOrFail(stream, piece.status(), now_ms);
+  stream.trouble.Over();
   const bool last = stream.end && stream.reader->place().offset >= *stream.end;
   if (piece->empty() && !last) {  // nothing readable yet
     stream.maybe_more = piece->more;
-    return false;
+    if (!piece->more) return Ready::kYes;
+    stream.waiting_since_ms = now_ms;
+    return Ready::kLater;
   }
   Send(stream, *std::move(piece));
-  return true;
+  return Ready::kYes;
 }
 
 void LogForwarder::Send(Stream& stream, SpoolPiece piece) {

@@ -1,7 +1,8 @@
 // Sends every rank's output to the coordinator, in order and exactly once, from the spools of all
 // attempts on this node. I/O thread. Never blocks; knows nothing of gRPC. What is not acknowledged
 // stays in the spools, so memory is bounded by credits, not by what the ranks write. Few files are
-// open at a time. Ranks can access the spools: a damaged one ends only its own stream.
+// open at a time. Ranks can access the spools: a damaged one ends only its own stream, as
+// does one that the disk does not give for ten minutes.
 //
 // Latency and batching: a stream with nothing in flight sends immediately; otherwise it waits for
 // 64 KiB or 50 ms. Streams take turns, one chunk each, so that a rank that floods does not silence
@@ -19,6 +20,7 @@
 
 #include "common/shim_protocol.h"
 #include "muster/v1/worker_service.pb.h"
+#include "worker/disk_trouble.h"
 #include "worker/open_files.h"
 #include "worker/paths.h"
 #include "worker/spool_reader.h"
@@ -92,6 +94,7 @@ class LogForwarder {
     bool done = false;
     bool ended = false;  // nothing of the attempt is alive: the index is complete
     int64_t waiting_since_ms = -1;
+    DiskTrouble trouble;
     bool maybe_more = true;  // there was news since the end of the index was last reached
   };
   using StreamKey =
@@ -100,13 +103,13 @@ class LogForwarder {
   enum class Ready { kNo, kYes, kLater };
   Ready Check(Stream& stream, int64_t now_ms);
   Ready AtEnd(Stream& stream, uint64_t end);
-  // False: there was nothing to send after all.
-  bool SendNext(Stream& stream);
+  Ready SendNext(Stream& stream, int64_t now_ms);
   void Send(Stream& stream, SpoolPiece piece);
   // After `stream.reader` was used: its files are now the most recently used.
   void Used(Stream& stream);
-  // For a transient problem (no descriptor is free): later. Any other ends the stream.
+  // While the disk may recover: later. Otherwise the stream ends.
   Ready WaitOrFail(Stream& stream, const absl::Status& status, int64_t now_ms);
+  static Ready Later(Stream& stream);
   void Touch(const AttemptKey& key);
   void Fail(Stream& stream, const std::string& reason);
   void Finish(Stream& stream);

@@ -1,7 +1,12 @@
 // metric_forwarder: ranks take turns.
 #include "worker/metric_forwarder.h"
 
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <utility>
+#include <vector>
 
 #include "common/strings.h"
 #include "common/text.h"
@@ -23,17 +28,51 @@ void MetricForwarder::Add(const AttemptKey& key, uint32_t first_rank, uint32_t r
   }
 }
 
-void MetricForwarder::OpenSpool(const RankKey& rank) {
+bool MetricForwarder::OpenSpool(const RankKey& rank) {
   absl::StatusOr<MetricSpool> spool =
       MetricSpool::Open(paths_.MetricBatches(rank.first, rank.second));
   if (spool.ok()) {
     missing_.erase(rank);
+    troubles_.erase(rank);
     Used(rank, spools_.emplace(rank, *std::move(spool)).first->second);
-  } else if (missing_.insert(rank).second) {
-    callbacks_.note(common::StrCat("metrics of rank ", rank.second, " cannot be stored yet job=",
-                                   rank.first.job, " attempt=", rank.first.attempt, " reason=\"",
+    return true;
+  }
+  DiskTrouble& trouble = troubles_[rank];
+  const bool may_wait = trouble.MayWait(spool.status(), now_ms_);
+  const bool is_new = missing_.insert(rank).second;
+  if (!may_wait) missing_.erase(rank);
+  if (is_new || !may_wait) {
+    callbacks_.note(common::StrCat("metrics of rank ", rank.second, " cannot be stored",
+                                   may_wait ? " yet" : "", " job=", rank.first.job,
+                                   " attempt=", rank.first.attempt, " reason=\"",
                                    std::string(spool.status().message()), "\""));
   }
+  return false;
+}
+
+void MetricForwarder::OpenMissing() {
+  std::vector<RankKey> due;
+  for (const RankKey& rank : missing_) {
+    if (!troubles_[rank].Waits(now_ms_)) due.push_back(rank);
+  }
+  for (const RankKey& rank : due) {
+    OpenSpool(rank);
+    CheckDrained(rank.first);
+  }
+}
+
+void MetricForwarder::WaitOrDrop(const RankKey& rank, MetricSpool& spool,
+                                 const absl::Status& failure) {
+  DiskTrouble& trouble = troubles_[rank];
+  if (!trouble.MayWait(failure, now_ms_)) {
+    troubles_.erase(rank);
+    spool.DropAll();
+    return;
+  }
+  if (!trouble.IsNew()) return;
+  callbacks_.note(common::StrCat("metrics of rank ", rank.second, " wait job=", rank.first.job,
+                                 " attempt=", rank.first.attempt, " reason=\"",
+                                 std::string(failure.message()), "\""));
 }
 
 void MetricForwarder::Used(const RankKey& rank, MetricSpool& spool) {
@@ -47,8 +86,9 @@ void MetricForwarder::Used(const RankKey& rank, MetricSpool& spool) {
 }
 
 absl::Status MetricForwarder::Append(const AttemptKey& key, uint32_t rank, v1::MetricBatch batch) {
-  if (missing_.count({key, rank}) > 0) OpenSpool({key, rank});
   auto spool = spools_.find({key, rank});
+  if (spool == spools_.end() && missing_.contains({key, rank}) && OpenSpool({key, rank}))
+    spool = spools_.find({key, rank});
   if (spool == spools_.end()) {
     return absl::NotFoundError(common::StrCat("rank ", rank, " has no metrics spool here"));
   }
@@ -87,6 +127,7 @@ void MetricForwarder::Ended(const AttemptKey& key) {
 void MetricForwarder::Remove(const AttemptKey& key) {
   ended_.erase(key);
   missing_.erase(missing_.lower_bound({key, 0}), missing_.upper_bound({key, UINT32_MAX}));
+  troubles_.erase(troubles_.lower_bound({key, 0}), troubles_.upper_bound({key, UINT32_MAX}));
   for (auto at = spools_.lower_bound({key, 0}); at != spools_.end() && at->first.first == key;
        ++at) {
     open_files_.Forget(&at->second);
@@ -113,17 +154,15 @@ void MetricForwarder::OnAck(const v1::MetricAck& ack) {
   CheckDrained(key);
 }
 
-void MetricForwarder::Pump() {
+std::optional<int64_t> MetricForwarder::Pump(int64_t now_ms) {
+  now_ms_ = now_ms;
+  if (!missing_.empty()) OpenMissing();
   size_t idle = 0;
   auto at = spools_.upper_bound(turn_);
   while (idle < spools_.size() && callbacks_.can_send()) {
     if (at == spools_.end()) at = spools_.begin();
     std::optional<v1::MetricBatch> batch;
-    if (at->second.HasNext()) {
-      batch = at->second.Next();
-      Used(at->first, at->second);
-      if (!batch) CheckDrained(at->first.first);  // what cannot be read is abandoned
-    }
+    if (at->second.HasNext()) batch = Next(at->first, at->second);
     if (batch) {
       turn_ = at->first;
       // Do not trust the file: it may only speak for its own rank.
@@ -137,10 +176,39 @@ void MetricForwarder::Pump() {
     }
     ++at;
   }
+  std::optional<int64_t> later;
+  for (const auto& [rank, trouble] : troubles_)
+    later = std::min(later.value_or(INT64_MAX), trouble.retry_ms());
+  return later;
+}
+
+std::optional<v1::MetricBatch> MetricForwarder::Next(const RankKey& rank, MetricSpool& spool) {
+  const auto trouble = troubles_.find(rank);
+  if (trouble != troubles_.end() && trouble->second.Waits(now_ms_)) return std::nullopt;
+  absl::StatusOr<std::optional<v1::MetricBatch>> batch = spool.Next();
+  if (batch.ok()) {
+    troubles_.erase(rank);
+  } else {
+    WaitOrDrop(rank, spool, batch.status());
+    batch = std::nullopt;
+  }
+  Used(rank, spool);
+  if (!batch->has_value()) CheckDrained(rank.first);  // what cannot be read is abandoned
+  return *std::move(batch);
+}
+
+bool MetricForwarder::IsNothingMissing(const AttemptKey& key) const {
+  const auto last = missing_.upper_bound({key, UINT32_MAX});
+  return std::none_of(missing_.lower_bound({key, 0}), last, [this](const RankKey& rank) {
+    struct stat info {};
+    const std::string path = paths_.MetricBatches(rank.first, rank.second);
+    if (stat(path.c_str(), &info) != 0) return errno != ENOENT;
+    return info.st_size > 0;
+  });
 }
 
 void MetricForwarder::CheckDrained(const AttemptKey& key) {
-  if (ended_.count(key) == 0) return;
+  if (ended_.count(key) == 0 || !IsNothingMissing(key)) return;
   for (auto at = spools_.lower_bound({key, 0}); at != spools_.end() && at->first.first == key;
        ++at) {
     if (!at->second.Drained()) return;

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "muster/v1/worker_service.pb.h"
+#include "worker/disk_trouble.h"
 #include "worker/metric_spool.h"
 #include "worker/open_files.h"
 #include "worker/paths.h"
@@ -41,12 +42,20 @@ class MetricForwarder {
 
   void Restart();
   void OnAck(const v1::MetricAck& ack);
-  void Pump();
+  // Sends what may be sent. Returns when to call it again, or nullopt.
+  std::optional<int64_t> Pump(int64_t now_ms);
 
  private:
   using RankKey = std::pair<AttemptKey, uint32_t>;
   void CheckDrained(const AttemptKey& key);
-  void OpenSpool(const RankKey& rank);
+  // False: not yet, or never.
+  bool OpenSpool(const RankKey& rank);
+  // Nothing that a file holds waits for being read.
+  bool IsNothingMissing(const AttemptKey& key) const;
+  void OpenMissing();
+  std::optional<v1::MetricBatch> Next(const RankKey& rank, MetricSpool& spool);
+  // After a failure to read: whether to go on later; otherwise what is in the file is lost.
+  void WaitOrDrop(const RankKey& rank, MetricSpool& spool, const absl::Status& failure);
   // After the spool was used: its file is now the most recently used; reports what it lost.
   void Used(const RankKey& rank, MetricSpool& spool);
 
@@ -54,8 +63,10 @@ class MetricForwarder {
   const Callbacks callbacks_;
   std::map<RankKey, MetricSpool> spools_;
   std::set<AttemptKey> ended_;
-  // Could not be opened for lack of descriptors or space: retried when needed.
+  // Of ranks whose file cannot be opened or read. Those without a spool are in `missing_`.
+  std::map<RankKey, DiskTrouble> troubles_;
   std::set<RankKey> missing_;
+  int64_t now_ms_ = 0;  // at the last Pump
   RankKey turn_;
   OpenFiles open_files_;
 };

@@ -22,6 +22,25 @@ constexpr uint64_t kHeaderBytes = 8;
 constexpr uint64_t kCompactBytes = 4 << 20;
 constexpr uint64_t kFileBytesMax = 256 << 20;  // undelivered; at the limit the trainer has to wait
 constexpr size_t kInFlightMax = 1'000;
+constexpr size_t kAckedStepBytes = 512;
+
+absl::Status Replace(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".tmp";
+  ASSIGN_OR_RETURN(const common::UniqueFd file,
+                   common::OpenRegular(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
+  absl::Status written = common::WriteAll(file.get(), text);
+  if (written.ok() && rename(temporary.c_str(), path.c_str()) != 0)
+    written = common::ErrnoStatus(common::StrCat("cannot rename ", temporary));
+  if (!written.ok()) unlink(temporary.c_str());
+  return written;
+}
+
+// In one call: a process that is killed has written it or has not.
+bool Overwrite(const std::string& path, const std::string& text) {
+  const absl::StatusOr<common::UniqueFd> file = common::OpenRegular(path, O_WRONLY | O_NOFOLLOW);
+  return file.ok() &&
+         pwrite(file->get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+}
 
 }  // namespace
 
@@ -34,11 +53,13 @@ absl::Status MetricSpool::OpenFile() {
 absl::StatusOr<MetricSpool> MetricSpool::Open(const std::string& path) {
   MetricSpool spool(path);
   RETURN_IF_ERROR(spool.OpenFile());
-  spool.LoadAcked();
+  RETURN_IF_ERROR(spool.LoadAcked());
   v1::MetricBatch batch;
   uint64_t end = 0;
   Window window;
-  while (spool.size_ < kFileBytesMax && spool.ReadAt(spool.size_, &batch, &end, &window)) {
+  while (spool.size_ < kFileBytesMax) {
+    ASSIGN_OR_RETURN(const bool is_there, spool.ReadAt(spool.size_, &batch, &end, &window));
+    if (!is_there) break;
     spool.last_[batch.source()] = batch.seq();
     if (spool.acked_at_ == spool.size_ && batch.seq() <= spool.acked_[batch.source()]) {
       spool.acked_at_ = end;
@@ -56,32 +77,33 @@ absl::StatusOr<MetricSpool> MetricSpool::Open(const std::string& path) {
   return spool;
 }
 
-bool MetricSpool::ReadAt(uint64_t at, v1::MetricBatch* batch, uint64_t* end, Window* window) const {
-  const auto bytes_at = [this, window](uint64_t place, size_t size) {
-    const bool inside = place >= window->at && place - window->at <= window->bytes.size() &&
-                        window->bytes.size() - (place - window->at) >= size;
-    if (!inside) {
-      window->at = place;
-      window->bytes.resize(std::max(size, window->wanted));
-      const ssize_t count =
-          pread(file_.get(), window->bytes.data(), window->bytes.size(), static_cast<off_t>(place));
-      window->bytes.resize(count > 0 ? static_cast<size_t>(count) : 0);
-    }
-    return std::string_view(window->bytes).substr(place - window->at, size);
-  };
-  uint32_t header[2] = {};
-  const std::string_view first = bytes_at(at, kHeaderBytes);
+absl::StatusOr<bool> MetricSpool::ReadAt(uint64_t at, v1::MetricBatch* batch, uint64_t* end,
+                                         Window* window) const {
+  ASSIGN_OR_RETURN(const std::string_view first, BytesAt(at, kHeaderBytes, window));
   if (first.size() != kHeaderBytes) return false;
+  uint32_t header[2] = {};
   std::memcpy(header, first.data(), kHeaderBytes);
   // A hole would read as endless records.
   if (header[0] == 0 || header[0] > common::kBulkMessageBytesMax) return false;
-  const std::string_view bytes = bytes_at(at + kHeaderBytes, header[0]);
+  ASSIGN_OR_RETURN(const std::string_view bytes, BytesAt(at + kHeaderBytes, header[0], window));
   if (bytes.size() != header[0] || common::Crc32c(bytes) != header[1] ||
       !batch->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return false;
   }
   *end = at + kHeaderBytes + bytes.size();
   return true;
+}
+
+absl::StatusOr<std::string_view> MetricSpool::BytesAt(uint64_t at, size_t size,
+                                                      Window* window) const {
+  const bool is_inside = at >= window->at && at - window->at <= window->bytes.size() &&
+                         window->bytes.size() - (at - window->at) >= size;
+  if (!is_inside) {
+    window->at = at;
+    ASSIGN_OR_RETURN(window->bytes,
+                     common::ReadAt(file_.get(), at, std::max(size, window->wanted), path_));
+  }
+  return std::string_view(window->bytes).substr(at - window->at, size);
 }
 
 std::map<std::string, uint64_t> MetricSpool::LastSeqs() const {
@@ -112,6 +134,7 @@ absl::Status MetricSpool::Append(const v1::MetricBatch& batch) {
                        " MiB of metrics are waiting for the coordinator"));
   }
   RETURN_IF_ERROR(OpenFile());
+  if (!has_acked_file_) RETURN_IF_ERROR(SaveAcked());
   const ssize_t written =
       pwrite(file_.get(), record.data(), record.size(), static_cast<off_t>(size_));
   if (written != static_cast<ssize_t>(record.size())) {
@@ -125,14 +148,14 @@ absl::Status MetricSpool::Append(const v1::MetricBatch& batch) {
   return absl::OkStatus();
 }
 
-std::optional<v1::MetricBatch> MetricSpool::Next() {
+absl::StatusOr<std::optional<v1::MetricBatch>> MetricSpool::Next() {
   if (!HasNext() || in_flight_.size() >= kInFlightMax) return std::nullopt;
-  if (!OpenFile().ok()) return std::nullopt;  // no descriptor is free: try in a later turn
+  RETURN_IF_ERROR(OpenFile());
   v1::MetricBatch batch;
   uint64_t end = 0;
   Window window{.wanted = 0, .at = 0, .bytes = {}};
-  if (!ReadAt(read_at_, &batch, &end, &window)) {
-    damage_bytes_ += size_ - read_at_;
+  ASSIGN_OR_RETURN(const bool is_there, ReadAt(read_at_, &batch, &end, &window));
+  if (!is_there) {
     DropAll();  // what follows cannot be read
     return std::nullopt;
   }
@@ -158,6 +181,7 @@ void MetricSpool::OnAck(const std::string& source, uint64_t durable_seq) {
 }
 
 void MetricSpool::DropAll() {
+  damage_bytes_ += size_ - read_at_;
   in_flight_.clear();
   read_at_ = acked_at_ = size_;
   MaybeCompact();
@@ -167,38 +191,39 @@ void MetricSpool::MaybeCompact() {
   if (!Drained()) return;
   // First write what a restart needs to know, then truncate. On a full disk it is written later,
   // before anything is appended.
-  if (!SaveAcked()) return;
+  if (!SaveAcked().ok()) return;
   if (size_ < kCompactBytes || !OpenFile().ok() || ftruncate(file_.get(), 0) != 0) return;
   size_ = read_at_ = acked_at_ = 0;
 }
 
-// The disk is full and everything in the file is delivered: only here the truncation comes first,
-// because the record of what was delivered fits only afterwards.
+// What the file holds is delivered, and others need the space.
 void MetricSpool::GiveSpaceBack() {
-  if (!Drained() || size_ == 0 || ftruncate(file_.get(), 0) != 0) return;
+  if (!Drained() || size_ == 0 || !SaveAcked().ok() || ftruncate(file_.get(), 0) != 0) return;
   size_ = read_at_ = acked_at_ = 0;
-  acked_changed_ = true;
-  SaveAcked();
 }
 
-bool MetricSpool::SaveAcked() {
-  if (!acked_changed_) return true;
+// A block of it is there from the first batch on, so that on a full disk it can be written in place.
+absl::Status MetricSpool::SaveAcked() {
+  if (!acked_changed_ && has_acked_file_) return absl::OkStatus();
   std::string text;
   for (const auto& [source, seq] : acked_) common::StrAppend(&text, seq, " ", source, "\n");
-  const std::string temporary = path_ + ".acked.tmp";
-  const absl::StatusOr<common::UniqueFd> file =
-      common::OpenRegular(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
-  if (!file.ok() || !common::WriteAll(file->get(), text).ok() ||
-      rename(temporary.c_str(), (path_ + ".acked").c_str()) != 0) {
-    return false;
-  }
+  // Never shorter than before: numbers grow, and sources are added.
+  text.append(kAckedStepBytes - 1 - text.size() % kAckedStepBytes, ' ').append("\n");
+  const std::string path = path_ + ".acked";
+  const absl::Status replaced = Replace(path, text);
+  if (!replaced.ok() && !Overwrite(path, text)) return replaced;
   acked_changed_ = false;
-  return true;
+  has_acked_file_ = true;
+  return absl::OkStatus();
 }
 
-void MetricSpool::LoadAcked() {
+absl::Status MetricSpool::LoadAcked() {
   absl::StatusOr<std::string> text = common::ReadFile(path_ + ".acked", 16 << 20);
-  if (!text.ok()) return;
+  if (absl::IsNotFound(text.status())) return absl::OkStatus();
+  if (absl::IsResourceExhausted(text.status()))  // nobody here wrote so much
+    return absl::DataLossError(text.status().message());
+  RETURN_IF_ERROR(text.status());
+  has_acked_file_ = true;
   size_t at = 0;
   while (at < text->size()) {
     const size_t end = std::min(text->find('\n', at), text->size());
@@ -210,6 +235,7 @@ void MetricSpool::LoadAcked() {
     }
     at = end + 1;
   }
+  return absl::OkStatus();
 }
 
 }  // namespace muster::worker

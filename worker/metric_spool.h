@@ -21,7 +21,8 @@ namespace muster::worker {
 
 class MetricSpool {
  public:
-  // `path`: the batches; `path` + ".acked": what the coordinator has, per source.
+  // `path`: the batches; `path` + ".acked": what the coordinator has, per source. An error of the disk may be
+  // another one later; the file is as it was.
   static absl::StatusOr<MetricSpool> Open(const std::string& path);
 
   // Highest seq of this source that is stored here or at the coordinator; 0: none.
@@ -33,13 +34,13 @@ class MetricSpool {
   // was stored, and the same batch may come again.
   absl::Status Append(const v1::MetricBatch& batch);
 
-  // The next batch to send, or nullopt.
-  std::optional<v1::MetricBatch> Next();
+  // The next batch to send, or nullopt. An error of the disk changes nothing: it may be another one later.
+  absl::StatusOr<std::optional<v1::MetricBatch>> Next();
   bool HasNext() const { return read_at_ < size_; }
   // Resends whatever is unacknowledged.
   void Rewind();
   void OnAck(const std::string& source, uint64_t durable_seq);
-  // The coordinator will never accept these.
+  // What is not delivered never will be.
   void DropAll();
   bool Drained() const { return acked_at_ == size_; }
   size_t InFlight() const { return in_flight_.size(); }
@@ -56,8 +57,8 @@ class MetricSpool {
   };
   explicit MetricSpool(std::string path) : path_(std::move(path)) {}
   absl::Status OpenFile();
-  void LoadAcked();
-  bool SaveAcked();
+  absl::Status LoadAcked();
+  absl::Status SaveAcked();
   void MaybeCompact();
   void GiveSpaceBack();
   struct Window {
@@ -65,8 +66,11 @@ class MetricSpool {
     uint64_t at = 0;
     std::string bytes;
   };
-  // The record at `at`; false if there is none or it is truncated.
-  bool ReadAt(uint64_t at, v1::MetricBatch* batch, uint64_t* end, Window* window) const;
+  // Fewer at the end of the file.
+  absl::StatusOr<std::string_view> BytesAt(uint64_t at, size_t size, Window* window) const;
+  // The record at `at`; false if there is none or it is damaged.
+  absl::StatusOr<bool> ReadAt(uint64_t at, v1::MetricBatch* batch, uint64_t* end,
+                              Window* window) const;
 
   std::string path_;
   common::UniqueFd file_;
@@ -75,6 +79,7 @@ class MetricSpool {
   uint64_t acked_at_ = 0;
   uint64_t damage_bytes_ = 0;
   bool acked_changed_ = false;  // since path + ".acked" was written
+  bool has_acked_file_ = false;
   std::deque<Sent> in_flight_;
   std::map<std::string, uint64_t> last_;   // by source
   std::map<std::string, uint64_t> acked_;  // by source

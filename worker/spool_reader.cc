@@ -65,13 +65,17 @@ absl::StatusOr<bool> SpoolReader::Open() {
   return true;
 }
 
-bool SpoolReader::Load(uint64_t number, SpoolRecord* record) {
+absl::StatusOr<bool> SpoolReader::Load(uint64_t number, SpoolRecord* record) {
   if (number < cached_first_ || number >= cached_first_ + cached_.size()) {
     cached_.resize(kRecordsPerRead);
     const ssize_t count = pread(index_.get(), cached_.data(), kRecordsPerRead * sizeof(SpoolRecord),
                                 static_cast<off_t>(number * sizeof(SpoolRecord)));
+    const absl::Status read =
+        count < 0 ? common::ErrnoStatus(common::StrCat("cannot read ", path_, ".idx"))
+                  : absl::OkStatus();
     cached_first_ = number;
     cached_.resize(count > 0 ? static_cast<size_t>(count) / sizeof(SpoolRecord) : 0);
+    RETURN_IF_ERROR(read);
     if (cached_.empty()) return false;
   }
   *record = cached_[number - cached_first_];
@@ -107,10 +111,10 @@ absl::StatusOr<uint64_t> SpoolReader::End() {
   const uint64_t records = SizeOf(index_.get()) / sizeof(SpoolRecord);
   SpoolRecord last{};
   if (records == 0) return 0;
-  if (pread(index_.get(), &last, sizeof last,
-            static_cast<off_t>((records - 1) * sizeof(SpoolRecord))) != sizeof last) {
-    return place_.offset;
-  }
+  const ssize_t count = pread(index_.get(), &last, sizeof last,
+                              static_cast<off_t>((records - 1) * sizeof(SpoolRecord)));
+  if (count < 0) return common::ErrnoStatus(common::StrCat("cannot read ", path_, ".idx"));
+  if (count != sizeof last) return place_.offset;
   return Plausible(last) ? last.offset + last.length : common::kLogStreamBytesMax;
 }
 
@@ -128,6 +132,13 @@ bool SpoolReader::SkipHole() {
 }
 
 absl::StatusOr<SpoolPiece> SpoolReader::Next(size_t max_bytes) {
+  const SpoolPlace before = place_;
+  absl::StatusOr<SpoolPiece> piece = Take(max_bytes);
+  if (!piece.ok()) place_ = before;
+  return piece;
+}
+
+absl::StatusOr<SpoolPiece> SpoolReader::Take(size_t max_bytes) {
   SpoolPiece piece;
   piece.offset = place_.offset;
   ASSIGN_OR_RETURN(const bool open, Open());
@@ -135,7 +146,9 @@ absl::StatusOr<SpoolPiece> SpoolReader::Next(size_t max_bytes) {
   uint64_t size = 0;
   size_t looked_at = 0;
   SpoolRecord record{};
-  while (size < max_bytes && piece.marks.size() < kMarksMax && Load(place_.record, &record)) {
+  while (size < max_bytes && piece.marks.size() < kMarksMax) {
+    ASSIGN_OR_RETURN(const bool is_there, Load(place_.record, &record));
+    if (!is_there) break;
     if (++looked_at > kRecordsPerPiece) {
       piece.more = true;
       break;

@@ -43,7 +43,8 @@ class SpoolReader {
   void Seek(SpoolPlace place);
   // Bytes (and dropped bytes) after place() that the index covers. 0 while the files do not exist.
   absl::StatusOr<uint64_t> Available();
-  // At most `max_bytes`; stops before a gap. Empty if there is nothing.
+  // At most `max_bytes`; stops before a gap. Empty if there is nothing. DATA_LOSS, INVALID_ARGUMENT: the
+  // files are not what a shim wrote. After any other error, of the disk, the place is as before.
   absl::StatusOr<SpoolPiece> Next(size_t max_bytes);
   // Offset after the last byte in the index. If the last record is invalid: beyond every stream, so
   // that Next reaches it.
@@ -55,7 +56,9 @@ class SpoolReader {
   // False: they do not exist yet.
   absl::StatusOr<bool> Open();
   // Loads record `number`, through a small cache. False: not written yet.
-  bool Load(uint64_t number, common::SpoolRecord* record);
+  absl::StatusOr<bool> Load(uint64_t number, common::SpoolRecord* record);
+  // Of one piece, with `place_` behind it.
+  absl::StatusOr<SpoolPiece> Take(size_t max_bytes);
   // Plausible, after what was read, and its bytes exist.
   absl::Status Check(const common::SpoolRecord& record);
   // Moves past the hole that starts at the current record. False: nothing follows.

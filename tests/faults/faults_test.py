@@ -6,7 +6,6 @@ faults of the journal alone, and says why; what fails of one job holds up that j
     faults_test.py --seconds N [--hostile] [--seed FIRST]
                                            one seed after the other; --hostile: faults that do not pass, several at once
 """
-import argparse
 import collections
 import errno
 import os
@@ -15,13 +14,13 @@ import re
 import subprocess
 import sys
 import time
-import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
 import harness  # noqa: E402
 from harness import OVER, SUCCEEDED, Case, wait_until  # noqa: E402
 
+import hunt  # noqa: E402
 import trainer  # noqa: E402
 
 INJECTOR = os.path.join(harness.BIN, "tests", "libmuster_faults.so")
@@ -61,15 +60,24 @@ Fault = collections.namedtuple("Fault", "kind call error first count")
 
 
 def choose(seed, hostile):
-    """The faults of a seed: one that passes, or several that do not."""
-    draw = random.Random(seed)
+    return choose_of(CALLS, random.Random(seed), hostile)
+
+
+def choose_of(calls, draw, hostile):
+    """One fault that passes, or several that do not."""
     faults = []
     for _ in range(draw.randint(1, 3) if hostile else 1):
-        kind = draw.choice(sorted(CALLS))
-        call = draw.choice(sorted(CALLS[kind]))
-        faults.append(Fault(kind, call, draw.choice(ERRORS[call]), draw.randint(1, CALLS[kind][call]),
+        kind = draw.choice(sorted(calls))
+        call = draw.choice(sorted(calls[kind]))
+        faults.append(Fault(kind, call, draw.choice(ERRORS[call]), draw.randint(1, calls[kind][call]),
                             draw.choice((0, 20)) if hostile else draw.choice((1, 1, 2, 4))))
     return faults
+
+
+def plan_of(faults, root, log):
+    """The environment of a daemon whose files below `root` fail so."""
+    return {"LD_PRELOAD": INJECTOR, "MUSTER_FAULT_ROOT": root, "MUSTER_FAULT_LOG": log,
+            "MUSTER_FAULTS": ",".join(f"{f.kind}:{f.call}:{getattr(errno, f.error)}:{f.first}:{f.count}" for f in faults)}
 
 
 def text_of(fault):
@@ -102,9 +110,7 @@ class FaultCase(Case):
         cluster = harness.Cluster(self, name)
         data, log = os.path.join(cluster.directory, "data"), self.path(name + "-hits")
         clean = dict(cluster.coordinator.env)
-        cluster.coordinator.env.update({
-            "LD_PRELOAD": INJECTOR, "MUSTER_FAULT_ROOT": data, "MUSTER_FAULT_LOG": log,
-            "MUSTER_FAULTS": ",".join(f"{f.kind}:{f.call}:{getattr(errno, f.error)}:{f.first}:{f.count}" for f in faults)})
+        cluster.coordinator.env.update(plan_of(faults, data, log))
         job = self.under_faults(cluster, outcome)
         committed = self.committed(cluster, job) if job and cluster.coordinator.alive() else set()
         self.stop(cluster, outcome)
@@ -255,41 +261,26 @@ class Faults(FaultCase):
             self.assertTrue(any(kind in may for kind, _ in outcome.met), outcome)
 
 
-def hunt(seconds, seed, hostile):
-    """One seed after the other; exit status 1 if a promise was broken."""
-    case, end = Faults(), time.monotonic() + seconds
-    case.steps = STEPS_OF_HUNT
-    hits = stops = runs = 0
-    broken = []
-    while time.monotonic() < end:
-        faults = choose(seed, hostile)
+class Hunt:
+    """Runs of seeds, and what they came to."""
+    runs_with_a_stop = hits = 0
+
+    def run(self, seed, hostile):
+        case = Faults()
+        case.steps = STEPS_OF_HUNT
         case.setUp()
         try:
-            print(f"seed {seed}: ", end="", file=sys.stderr, flush=True)
-            outcome = case.run_with(faults)
-            hits, stops = hits + outcome.hits, stops + bool(outcome.stopped)
+            outcome = case.run_with(choose(seed, hostile))
+            self.hits += outcome.hits
+            self.runs_with_a_stop += bool(outcome.stopped)
             case.judge(outcome)
-        except AssertionError as error:
-            print(error, file=sys.stderr, flush=True)
-            broken.append(seed)
         finally:
             case.doCleanups()
-        runs, seed = runs + 1, seed + 1
-    print(f"{runs} runs, {hits} calls failed, the coordinator stopped in {stops} of them, broken promises: "
-          f"{', '.join(map(str, broken)) or 'none'}")
-    return 1 if broken else 0
 
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 20))
-    parser.add_argument("--hostile", action="store_true")
-    options, rest = parser.parse_known_args()
-    if options.seconds is None:
-        unittest.main(argv=[sys.argv[0], *rest])
-    sys.exit(hunt(options.seconds, options.seed, options.hostile))
+    def said(self):
+        return f", {self.hits} calls failed, the coordinator stopped in {self.runs_with_a_stop} of them"
 
 
 if __name__ == "__main__":
-    main()
+    hunts = Hunt()
+    hunt.main(hunts.run, hunts.said)

@@ -1,7 +1,7 @@
-// A disk that fails: preloaded into the real muster-coordinator, it makes chosen system calls on
-// chosen files below a directory fail. For faults_test.py.
+// A disk that fails: preloaded into the real muster-coordinator or muster-worker, it makes chosen system
+// calls on chosen files below a directory fail. For faults_test.py and node_disk_test.py.
 //
-//   MUSTER_FAULT_ROOT  the data directory
+//   MUSTER_FAULT_ROOT  the data directory, or the worker's state directory
 //   MUSTER_FAULTS      CLASS:CALL:ERRNO:FIRST:COUNT,…  the FIRST-th call (from 1) on a file of the class fails,
 //                      and so do those that follow, COUNT in all (0: all). ERRNO is a number;
 //                      0: the call is only noted.
@@ -14,6 +14,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -80,8 +81,19 @@ bool Begins(std::string_view text, std::string_view with) {
   return text.substr(0, with.size()) == with;
 }
 
-// What lies at a path below the data directory.
+// What lies at a path of an attempt: "JOB-ATTEMPT/spool/rank-0.stdout".
+const char* ClassOfAttempt(std::string_view path) {
+  path.remove_prefix(std::min(path.size(), path.find('/')));
+  if (Begins(path, "/spool/")) return "spool";
+  if (Begins(path, "/metrics/")) return "points";
+  if (Begins(path, "/uploads/") || Begins(path, "/checkpoints/")) return "save";
+  return "attempt";
+}
+
+// What lies at a path below the data directory, or the state directory.
 const char* ClassOf(std::string_view path) {
+  if (Begins(path, "attempts/")) return ClassOfAttempt(path.substr(strlen("attempts/")));
+  if (Begins(path, "code/")) return "code";
   if (Begins(path, "muster.db-wal")) return "wal";
   if (Begins(path, "muster.db")) return "database";
   if (Begins(path, "logs/")) return "log";

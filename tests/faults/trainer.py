@@ -20,28 +20,66 @@ def save(step):
     os.rename(place + ".tmp", place)
 
 
+class Worker:
+    """Reports as the SDK does: what is not acknowledged is sent again, on a new connection if need be."""
+
+    def __init__(self, rank):
+        self.rank, self.unacknowledged = rank, {}
+        self.connect()
+
+    def connect(self):
+        self.connection, self.rest = socket.socket(socket.AF_UNIX), b""
+        self.connection.settimeout(1)
+        try:
+            self.connection.connect(os.environ["MUSTER_SOCKET"])
+        except OSError:  # while the worker restarts
+            time.sleep(0.1)
+        self.send({"type": "hello", "version": 1, "job": int(os.environ["MUSTER_JOB_ID"]),
+                   "attempt": int(os.environ["MUSTER_ATTEMPT"]), "rank": self.rank, "pid": os.getpid(), "client": "test/1"})
+
+    def send(self, message):
+        try:
+            self.connection.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:  # the next answer does not come
+            pass
+
+    def report(self, seq, points):
+        self.unacknowledged[seq] = {"type": "metrics", "seq": seq, "points": points}
+        self.send(self.unacknowledged[seq])
+
+    def answers(self):
+        try:
+            received = self.connection.recv(1 << 16)
+        except OSError:
+            received = b""
+        if not received:
+            return None
+        *lines, self.rest = (self.rest + received).split(b"\n")
+        return [json.loads(each) for each in lines]
+
+    def finish(self):
+        while self.unacknowledged:
+            answers = self.answers()
+            if answers is None:
+                self.connect()
+                for message in self.unacknowledged.values():
+                    self.send(message)
+            for answer in answers or ():
+                if answer["type"] == "ack":
+                    self.unacknowledged = {seq: message for seq, message in self.unacknowledged.items()
+                                           if seq > answer["metrics_seq"]}
+
+
 def main():
     rank, steps = int(os.environ["RANK"]), int(sys.argv[1])
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(os.environ["MUSTER_SOCKET"])
-    replies = connection.makefile("r")
-
-    def send(message):
-        connection.sendall(json.dumps(message).encode() + b"\n")
-
-    send({"type": "hello", "version": 1, "job": int(os.environ["MUSTER_JOB_ID"]),
-          "attempt": int(os.environ["MUSTER_ATTEMPT"]), "rank": rank, "pid": os.getpid(), "client": "test/1"})
+    worker = Worker(rank)
     for step in range(steps):
         os.write(1, line(rank, step).encode())
-        send({"type": "metrics", "seq": step + 1, "points": [
-            {"name": "loss", "step": step, "value": 1 / (step + 1), "time_ms": int(time.time() * 1000)}]})
+        worker.report(step + 1, [{"name": "loss", "step": step, "value": 1 / (step + 1), "time_ms": int(time.time() * 1000)}])
         if rank == 0 and step == steps // 2:
             save(step)
         time.sleep(0.01)
-    while True:
-        reply = json.loads(replies.readline())
-        if reply["type"] == "ack" and reply["metrics_seq"] >= steps:
-            return
+    worker.finish()
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FUZZ_EXPECT(spool.ok());
   const auto seqs = spool->LastSeqs();
   std::vector<v1::MetricBatch> sent;
-  while (std::optional<v1::MetricBatch> batch = spool->Next()) {
+  while (std::optional<v1::MetricBatch> batch = *spool->Next()) {
     FUZZ_EXPECT(sent.size() <= size);
     sent.push_back(*std::move(batch));
   }

@@ -351,7 +351,7 @@ void SimNode::Do(const worker::Action& action) {
         if (key.job == prepare->key.job && key != prepare->key) sibling->KillShim(key);
       }
     }
-    FeedLater(queue_.Draw(1, 20), PreparedInput{prepare->key, ""});
+    FeedLater(queue_.Draw(1, 20), PreparedInput{prepare->key});
   } else if (const auto* fetch = std::get_if<FetchAction>(&action)) {
     FeedLater(queue_.Draw(1, 3000),
               FetchedInput{fetch->key, queue_.Chance(0.02) ? "the link broke" : ""});

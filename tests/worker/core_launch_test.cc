@@ -137,15 +137,22 @@ TEST_F(LaunchTest, WhatOthersUseUpOnTheNodeIsToldApartFromTheJobsOwnFailures) {
 
   const AttemptKey next{42, 1};
   Command(Launch(next));
-  status = LastStatus(Say(PreparedInput{next, "no space left on device", true}));
+  status = LastStatus(Say(PreparedInput{next, "no space left on device", false, true}));
   EXPECT_EQ(status.how_ended(), common::kEndedForShortage);
   EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_LAUNCH_INTERRUPTED);
 
   const AttemptKey last{42, 2};
   Command(Launch(last));
-  status = LastStatus(Say(PreparedInput{last, "permission denied"}));
+  status = LastStatus(Say(PreparedInput{last, "its owner has no account here", true}));
   EXPECT_EQ(status.how_ended(), "never launched");
   EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_LAUNCH_FAILED);
+
+  const AttemptKey broken{42, 3};
+  Command(Launch(broken));
+  status = LastStatus(Say(PreparedInput{broken, "input/output error"}));
+  EXPECT_EQ(status.how_ended(), "never launched");
+  EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_LAUNCH_INTERRUPTED)
+      << "the node's, not the job's";
 }
 
 TEST_F(LaunchTest, EveryRankStartedMakesItRunning) {

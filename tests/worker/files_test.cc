@@ -240,16 +240,16 @@ TEST_F(FilesTest, MetricBatchesSurviveAReopeningAndAreSentUntilAcknowledged) {
       batch.set_seq(seq);
       ASSERT_TRUE(spool->Append(batch).ok());
     }
-    ASSERT_EQ(spool->Next()->seq(), 1u);
+    ASSERT_EQ((*spool->Next())->seq(), 1u);
     spool->OnAck("socket", 1);
     spool->Rewind();
-    EXPECT_EQ(spool->Next()->seq(), 2u);
+    EXPECT_EQ((*spool->Next())->seq(), 2u);
   }
   Write("rank-0.batches", std::string("\x10\0\0\0cut", 7));
   auto again = MetricSpool::Open(path);
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->LastSeq("socket"), 3u);
-  while (again->HasNext()) again->Next();
+  while (again->HasNext()) ASSERT_TRUE(again->Next().ok());
   again->OnAck("socket", 3);
   EXPECT_TRUE(again->Drained());
   EXPECT_EQ(MetricSpool::Open(path)->LastSeq("socket"), 3u);

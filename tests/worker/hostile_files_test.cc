@@ -218,7 +218,7 @@ TEST_F(HostileFilesTest, MetricsSpeakForTheirOwnRankWhateverTheFileSays) {
       paths, {[] { return true; }, [&](v1::MetricBatch one) { sent.push_back(std::move(one)); },
               [](const AttemptKey&) {}, [&](const std::string& line) { notes.push_back(line); }});
   forwarder.Add({7, 0}, 0, 1);
-  forwarder.Pump();
+  forwarder.Pump(0);
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_EQ(sent[0].job(), 7u);
   EXPECT_EQ(sent[0].rank(), 0u);
@@ -256,7 +256,7 @@ TEST_F(HostileFilesTest, AFullDiskLosesNoMetricAndNeedsNoRestart) {
   EXPECT_EQ(append().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(spool->LastSeq("socket"), kept);  // what was refused may be sent again
   uint64_t sent = 0;
-  while (const auto batch = spool->Next()) EXPECT_EQ(batch->seq(), ++sent);
+  while (const auto batch = *spool->Next()) EXPECT_EQ(batch->seq(), ++sent);
   EXPECT_EQ(sent, kept);
   spool->OnAck("socket", sent);
   (void)append();  // finds the disk full and frees what is delivered

@@ -37,6 +37,11 @@ const char* HowNeverLaunched(bool is_short) {
   return is_short ? common::kEndedForShortage : "never launched";
 }
 
+// Of an attempt that could not be launched: the job's own failure, or the node's.
+v1::StopCause CauseOf(bool would_fail_again) {
+  return would_fail_again ? v1::STOP_CAUSE_LAUNCH_FAILED : v1::STOP_CAUSE_LAUNCH_INTERRUPTED;
+}
+
 void OnHoldPorts(Step& step, const v1::HoldPorts& hold) {
   const AttemptKey key = KeyIn(hold);
   if (const Attempt* known = step.Find(key); known != nullptr) {
@@ -216,10 +221,9 @@ void OnPortsHeld(Step& step, const PortsHeldInput& input) {
     attempt->status.mutable_preparation()->clear_doing();
   }
   if (!input.failure.empty()) {
-    return EndAttempt(step, *attempt,
-                      {HowNeverLaunched(input.is_short), input.failure,
-                       input.would_fail_again ? v1::STOP_CAUSE_LAUNCH_FAILED
-                                              : v1::STOP_CAUSE_LAUNCH_INTERRUPTED});
+    return EndAttempt(
+        step, *attempt,
+        {HowNeverLaunched(input.is_short), input.failure, CauseOf(input.would_fail_again)});
   }
   attempt->status.set_master_port(input.port);
   attempt->status.set_ready(true);
@@ -232,8 +236,7 @@ void OnPrepared(Step& step, const PreparedInput& input) {
   if (!input.failure.empty()) {
     return EndAttempt(
         step, *attempt,
-        {HowNeverLaunched(input.is_short), input.failure,
-         input.is_short ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED : v1::STOP_CAUSE_LAUNCH_FAILED});
+        {HowNeverLaunched(input.is_short), input.failure, CauseOf(input.would_fail_again)});
   }
   if (!Resumes(attempt->launch)) return SpawnNow(step, *attempt);
   Move(*attempt, Change::kFetch);

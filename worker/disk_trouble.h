@@ -1,0 +1,40 @@
+// A file of a rank's output or metrics that cannot be read. What a disk says may be different a second
+// later, and the file is all there is of what the coordinator does not have: so it is tried again for a
+// while. What was read and is wrong, or what lies in the place of a file, does not get better. One thread.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace muster::worker {
+
+class DiskTrouble {
+ public:
+  static constexpr int64_t kRetryMs = 1'000;
+  static constexpr int64_t kNoDescriptorMs = 50;  // others close theirs, sooner or later
+  static constexpr int64_t kGivenUpMs = 600'000;
+
+  // After a failure. False: nothing is to be hoped for.
+  bool MayWait(const absl::Status& failure, int64_t now_ms) {
+    if (absl::IsDataLoss(failure) || absl::IsInvalidArgument(failure)) return false;
+    const bool is_disk = !absl::IsUnavailable(failure);
+    retry_ms_ = now_ms + (is_disk ? kRetryMs : kNoDescriptorMs);
+    if (!is_disk) return true;
+    is_new_ = since_ms_ < 0;
+    if (is_new_) since_ms_ = now_ms;
+    return now_ms - since_ms_ < kGivenUpMs;
+  }
+  // The last failure was the first of its disk: worth a line in the log.
+  bool IsNew() const { return is_new_; }
+  void Over() { *this = DiskTrouble(); }
+  bool Waits(int64_t now_ms) const { return now_ms < retry_ms_; }
+  int64_t retry_ms() const { return retry_ms_; }
+
+ private:
+  int64_t since_ms_ = -1;
+  int64_t retry_ms_ = 0;
+  bool is_new_ = false;
+};
+
+}  // namespace muster::worker

@@ -15,6 +15,8 @@
 namespace muster::common {
 namespace {
 
+constexpr unsigned kExiting = 4;  // PF_EXITING in linux/sched.h
+
 // Closes on scope exit and preserves errno.
 struct ScopedFd {
   int fd;
@@ -60,14 +62,19 @@ bool ReadProcessStat(pid_t pid, ProcessStat* stat) {
   // The name in parentheses may itself contain spaces and parentheses: fields start after the last
   // one.
   const char* rest = std::strrchr(buffer, ')');
-  if (rest == nullptr) return false;
+  const char* name = std::strchr(buffer, '(');
+  if (rest == nullptr || name == nullptr) return false;
   unsigned long long start_time = 0;
   int ppid = 0, pgrp = 0, session = 0;
+  unsigned flags = 0;
   char state = '?';
   const int fields = std::sscanf(
-      rest + 1, " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-      &state, &ppid, &pgrp, &session, &start_time);
-  if (fields != 5) return false;
+      rest + 1, " %c %d %d %d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+      &state, &ppid, &pgrp, &session, &flags, &start_time);
+  if (fields != 6) return false;
+  const bool is_first =
+      std::strncmp(name + 1, kFirstProcessName, std::strlen(kFirstProcessName)) == 0;
+  if (is_first && (flags & kExiting) != 0) state = 'X';
   *stat = ProcessStat{pid, ppid, pgrp, session, state, start_time};
   return true;
 }

@@ -11,12 +11,17 @@
 
 namespace muster::common {
 
+// The name of what is number 1 in an attempt's PID namespace (shim/process_space.h).
+inline constexpr char kFirstProcessName[] = "muster-first";
+
 struct ProcessStat {
   pid_t pid = 0;
   pid_t ppid = 0;
   pid_t pgrp = 0;
   pid_t session = 0;
-  char state = '?';  // 'Z' and 'X' are dead
+  // 'Z' and 'X' are dead; so is, as 'X', a first process that only waits until others have waited for
+  // its dead.
+  char state = '?';
   uint64_t start_time =
       0;  // clock ticks since boot: (pid, start_time) identifies a process within one boot
 };

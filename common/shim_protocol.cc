@@ -222,6 +222,8 @@ std::string EncodeShimLaunch(const ShimLaunch& launch) {
   WriteAccount(launch.account, &out);
   WriteSandbox(launch.sandbox, &out);
   WriteContainer(launch.container, &out);
+  out.Number(launch.sandbox.has_own_ipc ? 1 : 0);
+  out.Number(launch.sandbox.has_own_processes ? 1 : 0);
   std::string bytes = out.Take();
   Writer sum;
   sum.Number(Crc32c(bytes));
@@ -267,6 +269,10 @@ bool DecodeShimLaunch(std::string_view bytes, ShimLaunch* launch) {
     ReadSandbox(&in, &launch->sandbox);
   }
   if (version >= 7) ReadContainer(&in, &launch->container);
+  if (version >= 8) {
+    launch->sandbox.has_own_ipc = in.Number() != 0;
+    launch->sandbox.has_own_processes = in.Number() != 0;
+  }
   return in.ok() && in.at_end();
 }
 

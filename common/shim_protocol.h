@@ -14,8 +14,8 @@
 namespace muster::common {
 
 // 3: the launch file ends with a checksum; the shim answers kPing. 4: spool_patience_ms. 5:
-// limit_dirs. 6: account, sandbox. 7: container.
-inline constexpr uint32_t kShimVersion = 7;
+// limit_dirs. 6: account, sandbox. 7: container. 8: has_own_ipc, has_own_processes.
+inline constexpr uint32_t kShimVersion = 8;
 inline constexpr uint32_t kShimVersionMin =
     2;  // the oldest launch files and exit records that are read
 inline constexpr uint32_t kShimAnswersSince = 3;
@@ -46,11 +46,15 @@ inline constexpr char kMeansCapabilities[] = "capabilities";
 inline constexpr char kMeansNoNewPrivs[] = "no_new_privs";
 inline constexpr char kMeansCallFilter[] = "calls";
 inline constexpr char kMeansDomain[] = "domain";
+inline constexpr char kMeansIpc[] = "ipc";
+inline constexpr char kMeansProcesses[] = "processes";
 // … and becomes a command that is confined like a rank: the launch file is open on this descriptor.
 inline constexpr char kConfineArgument[] = "--confine";
 inline constexpr int kConfinedFd = 3;
-// … or one that belongs to a rank besides: in its cgroups, and dead when its parent is.
+// … or one that belongs to a rank besides: in its cgroups and among its processes, and dead when its
+// parent is. The number of the process that becomes it is written to this descriptor.
 inline constexpr char kJoinArgument[] = "--join";
+inline constexpr int kJoinedPidFd = 4;
 // muster-shim as a hook of the runtime: DIRECTORY COUNT (shim/meet.h).
 inline constexpr char kMeetArgument[] = "--meet";
 
@@ -90,6 +94,8 @@ struct LaunchSandbox {
   std::vector<std::string> kept_dirs = {};  // below /tmp, yet the job's: if its account gets there
   std::vector<std::string> hidden_dirs = {};  // covered by an empty directory
   std::vector<std::string> shown_dirs = {};   // below a hidden one: the attempt's own
+  bool has_own_ipc = false;  // System V objects and message queues of its own: goes with mounts
+  bool has_own_processes = false;  // shim/process_space.h
 };
 
 // What the ranks of an attempt run in instead of the node's own file system. Their account and
@@ -102,6 +108,7 @@ struct LaunchContainer {
   //   upper/, work/                what ranks changed of the image's files
   //   root/, image/, shm/, mounts/ where the attempt's mount namespace has them
   //   run/                         the runtime's own state
+  //   processes                    the attempt's PID namespace, if it has one
   std::string directory = {};
   uint64_t shm_bytes = 0;                 // of /dev/shm; 0: as the kernel chooses
   std::vector<std::string> sources = {};  // opened with the account's rights, then mounts/0, 1, …
@@ -136,6 +143,9 @@ struct ShimLaunch {
   LaunchSandbox sandbox = {};
   LaunchContainer container = {};
 };
+
+// Below the directory: where the runtime finds the PID namespace to join (shim/process_space.h).
+inline constexpr char kProcessSpaceName[] = "processes";
 
 // "<directory>/<rank>".
 std::string BundlePath(const LaunchContainer& container, uint32_t rank);

@@ -2,7 +2,6 @@
 
 #include <linux/audit.h>
 #include <linux/filter.h>
-#include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+
+#include "common/closed_to_ranks.h"
 
 namespace muster::shim {
 namespace {
@@ -24,74 +25,13 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
 
 constexpr uint32_t kX32Calls = 0x40000000;
-constexpr uint32_t kNewNamespaces = CLONE_NEWNS | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET |
-                                    CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWTIME;
-constexpr uint32_t kOpenTreeAttr = 467;  // newer than these headers
+constexpr size_t kInstructionsMax = 40 + 2 * std::size(common::kRefusedCalls);
 
-constexpr uint32_t kRefused[] = {
-    // mounts
-    SYS_mount,
-    SYS_umount2,
-    SYS_pivot_root,
-    SYS_chroot,
-    SYS_move_mount,
-    SYS_open_tree,
-    SYS_fsopen,
-    SYS_fsconfig,
-    SYS_fsmount,
-    SYS_fspick,
-    SYS_mount_setattr,
-    kOpenTreeAttr,
-    // other namespaces, and files by handle around every directory's permissions
-    SYS_setns,
-    SYS_open_by_handle_at,
-    SYS_fanotify_init,
-    // the kernel itself
-    SYS_kexec_load,
-    SYS_kexec_file_load,
-    SYS_init_module,
-    SYS_finit_module,
-    SYS_delete_module,
-    SYS_bpf,
-    SYS_perf_event_open,
-    SYS_userfaultfd,
-    SYS_syslog,
-    SYS_lookup_dcookie,
-    // keys are shared by all processes of a user
-    SYS_add_key,
-    SYS_request_key,
-    SYS_keyctl,
-    // a second way to most other calls, which this filter would not see
-    SYS_io_uring_setup,
-    SYS_io_uring_enter,
-    SYS_io_uring_register,
-    // the machine
-    SYS_reboot,
-    SYS_swapon,
-    SYS_swapoff,
-    SYS_acct,
-    SYS_quotactl,
-    SYS_quotactl_fd,
-    SYS_settimeofday,
-    SYS_clock_settime,
-    SYS_sethostname,
-    SYS_setdomainname,
-    SYS_vhangup,
-#if defined(__x86_64__)
-    SYS_iopl,
-    SYS_ioperm,
-    SYS_uselib,
-    SYS_ustat,
-    SYS_sysfs,
-    SYS__sysctl,
-    SYS_create_module,
-    SYS_get_kernel_syms,
-    SYS_query_module,
-    SYS_nfsservctl,
-#endif
-};
-
-constexpr size_t kInstructionsMax = 24 + 2 * std::size(kRefused);
+constexpr uint32_t AllNewNamespaces() {
+  uint32_t flags = 0;
+  for (const uint32_t flag : common::kNewNamespaces) flags |= flag;
+  return flags;
+}
 
 class Program {
  public:
@@ -122,11 +62,22 @@ constexpr uint32_t Refuse(int error) {
   return SECCOMP_RET_ERRNO | (static_cast<uint32_t>(error) & SECCOMP_RET_DATA);
 }
 
-void RefuseNewNamespaces(uint32_t call, Program* program) {
-  // Their flags are the first argument. Little-endian: its low half comes first.
+// The first argument decides. Little-endian: its low half comes first.
+void LoadFirstArgument(uint32_t call, Program* program) {
   program->SkipUnlessEqual(call, 4);
   program->Load(offsetof(seccomp_data, args[0]));
-  program->IfHas(kNewNamespaces);
+}
+
+void RefuseNewNamespaces(uint32_t call, Program* program) {
+  LoadFirstArgument(call, program);
+  program->IfHas(AllNewNamespaces());
+  program->Answer(Refuse(EPERM));
+  program->Answer(SECCOMP_RET_ALLOW);
+}
+
+void RefuseArgument(const common::RefusedArgument& refused, Program* program) {
+  LoadFirstArgument(refused.call.number, program);
+  program->IfEqual(refused.first);
   program->Answer(Refuse(EPERM));
   program->Answer(SECCOMP_RET_ALLOW);
 }
@@ -144,15 +95,18 @@ int FilterCalls() {
   program.IfAtLeast(kX32Calls);
   program.Answer(Refuse(EPERM));
 #endif
-  // Its flags lie in memory, where a filter cannot look. libc falls back on clone.
-  program.IfEqual(SYS_clone3);
+  program.IfEqual(common::kUnknownCall.number);
   program.Answer(Refuse(ENOSYS));
-  for (const uint32_t call : kRefused) {
-    program.IfEqual(call);
+  for (const common::RefusedCall& call : common::kRefusedCalls) {
+    program.IfEqual(call.number);
     program.Answer(Refuse(EPERM));
   }
-  RefuseNewNamespaces(SYS_clone, &program);
-  RefuseNewNamespaces(SYS_unshare, &program);
+  for (const common::RefusedCall& call : common::kRefusedWithNewNamespaces) {
+    RefuseNewNamespaces(call.number, &program);
+  }
+  for (const common::RefusedArgument& refused : common::kRefusedArguments) {
+    RefuseArgument(refused, &program);
+  }
   program.Answer(SECCOMP_RET_ALLOW);
   const sock_fprog compiled = program.Get();
   // Without SPEC_ALLOW older kernels turn off speculation for the rank, which slows it down.

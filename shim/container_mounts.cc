@@ -10,51 +10,17 @@
 
 #include <cerrno>
 #include <cstring>
-#include <string_view>
 #include <vector>
 
-#include "common/cgroup_files.h"
-#include "common/process.h"
+#include "shim/system_mounts.h"
 
 namespace muster::shim {
 namespace {
 
-constexpr char kMountInfo[] = "/proc/self/mountinfo";
-constexpr size_t kMountInfoBytesMax = 4 << 20;
 constexpr unsigned long kLayerFlags = MS_NOSUID | MS_NODEV;
 constexpr char kLayers[] = "lowerdir=image,upperdir=upper,workdir=work";
 
 std::string Because(const std::string& what) { return what + ": " + std::strerror(errno); }
-
-// The point and the type of one mount: fields 5, and the first after " - ".
-bool ParseMount(const std::string& line, std::string* point, std::string* type) {
-  const size_t dash = line.find(" - ");
-  if (dash == std::string::npos) return false;
-  size_t from = 0;
-  for (int field = 0; field < 4; ++field) {
-    from = line.find(' ', from);
-    if (from == std::string::npos || from > dash) return false;
-    ++from;
-  }
-  *point = line.substr(from, line.find(' ', from) - from);
-  *type = line.substr(dash + 3, line.find(' ', dash + 3) - dash - 3);
-  return true;
-}
-
-// The ranks are in their cgroups already. Where it can, the runtime would make others for each
-// container, which would hold the ranks back from their limits' counters and outlive them.
-std::string ProtectCgroups() {
-  std::string mounts, line, point, type;
-  if (!common::ReadSmallFile(kMountInfo, &mounts, kMountInfoBytesMax))
-    return Because("cannot read the mounts");
-  for (std::string_view rest = mounts; common::NextLine(&rest, &line);) {
-    if (!ParseMount(line, &point, &type) || (type != "cgroup" && type != "cgroup2")) continue;
-    if (mount(nullptr, point.c_str(), nullptr,
-              MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
-      return Because("cannot protect " + point);
-  }
-  return {};
-}
 
 // Options are relative names: no path in them can be mistaken for an option.
 std::string LayOverImage(const common::LaunchContainer& container) {
@@ -128,6 +94,16 @@ std::string PutSources(const std::vector<Source>& sources) {
   return {};
 }
 
+// At a path that the bundles know before there is one.
+std::string PutProcesses(int processes_fd) {
+  if (processes_fd < 0) return {};
+  const std::string space = "/proc/self/fd/" + std::to_string(processes_fd);
+  const char* const name = common::kProcessSpaceName;
+  close(open(name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (mount(space.c_str(), name, nullptr, MS_BIND, nullptr) == 0) return {};
+  return Because("cannot mount the PID namespace");
+}
+
 // Programs expect one, whatever the image has. A link or a file of that name stays.
 void MakeTmp() {
   if (mkdir("root/tmp", 0777) == 0) chmod("root/tmp", 01777);
@@ -143,7 +119,7 @@ std::string MakeDirectories() {
 }  // namespace
 
 std::string EnterContainerMounts(const common::LaunchContainer& container,
-                                 const common::LaunchAccount& account) {
+                                 const common::LaunchAccount& account, int processes_fd) {
   if (unshare(CLONE_NEWNS | CLONE_NEWIPC) != 0) return Because("cannot make namespaces");
   if (mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0)
     return Because("cannot separate the mounts");
@@ -159,19 +135,23 @@ std::string EnterContainerMounts(const common::LaunchContainer& container,
     return failed;
   });
   if (failure.empty()) failure = MakeDirectories();
+  // The ranks are in their cgroups already. Where it can, the runtime would make others for each
+  // container, which would hold the ranks back from their limits' counters and outlive them.
   if (failure.empty()) failure = ProtectCgroups();
   if (failure.empty()) failure = LayOverImage(container);
   if (failure.empty()) MakeTmp();
   if (failure.empty()) failure = MountSharedMemory(container, account);
   if (failure.empty()) failure = PutSources(sources);
+  if (failure.empty()) failure = PutProcesses(processes_fd);
   if (failure.empty() && chdir("/") != 0) failure = Because("cannot leave the directory");
   return failure;
 }
 
 RankMounts MakeContainerMounts(const common::LaunchContainer& container,
-                               const common::LaunchAccount& account, std::string* failure) {
-  return HoldNamespaces([&] { return EnterContainerMounts(container, account); }, /*own_ipc=*/true,
-                        failure);
+                               const common::LaunchAccount& account, int processes_fd,
+                               std::string* failure) {
+  return HoldNamespaces([&] { return EnterContainerMounts(container, account, processes_fd); },
+                        /*own_ipc=*/true, failure);
 }
 
 }  // namespace muster::shim

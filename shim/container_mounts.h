@@ -11,12 +11,14 @@
 
 namespace muster::shim {
 
-// As LaunchContainer describes it. Empty descriptors: `failure` tells why.
+// As LaunchContainer describes it. `processes_fd`: the PID namespace that runtimes are to join
+// (process_space.h). Empty descriptors: `failure` tells why.
 RankMounts MakeContainerMounts(const common::LaunchContainer& container,
-                               const common::LaunchAccount& account, std::string* failure);
+                               const common::LaunchAccount& account, int processes_fd,
+                               std::string* failure);
 
 // The same in this process, which keeps its view. Empty, or why not.
 std::string EnterContainerMounts(const common::LaunchContainer& container,
-                                 const common::LaunchAccount& account);
+                                 const common::LaunchAccount& account, int processes_fd);
 
 }  // namespace muster::shim

@@ -13,6 +13,7 @@
 
 #include "common/process.h"
 #include "common/shim_protocol.h"
+#include "shim/commands.h"
 #include "shim/meet.h"
 #include "shim/probe.h"
 #include "shim/supervisor.h"
@@ -27,7 +28,7 @@ int main(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], common::kConfineArgument) == 0)
     return shim::RunConfined(common::kConfinedFd);
   if (argc == 2 && std::strcmp(argv[1], common::kJoinArgument) == 0)
-    return shim::RunJoined(common::kConfinedFd);
+    return shim::RunJoined(common::kConfinedFd, common::kJoinedPidFd);
   if (argc == 4 && std::strcmp(argv[1], common::kMeetArgument) == 0)
     return shim::Meet(argv[2], std::atoi(argv[3]));
   std::string bytes;

@@ -19,6 +19,8 @@
 #include <cstring>
 #include <vector>
 
+#include "shim/system_mounts.h"
+
 namespace muster::shim {
 namespace {
 
@@ -162,8 +164,8 @@ void ProtectCovers(const common::LaunchSandbox& sandbox) {
 
 // In the short-lived process. Empty, or why not.
 std::string Arrange(const common::LaunchSandbox& sandbox, const common::LaunchAccount& account) {
-  if (unshare(CLONE_NEWNS) != 0) {
-    return std::string("cannot make a mount namespace: ") + std::strerror(errno);
+  if (unshare(CLONE_NEWNS | (sandbox.has_own_ipc ? CLONE_NEWIPC : 0)) != 0) {
+    return std::string("cannot make namespaces: ") + std::strerror(errno);
   }
   // What the host mounts later appears here too (a network file system on demand); nothing from
   // here appears there.
@@ -184,6 +186,9 @@ std::string Arrange(const common::LaunchSandbox& sandbox, const common::LaunchAc
   if (failure.empty()) failure = CoverHidden(sandbox);
   if (failure.empty()) failure = PutBackAll(shown);
   if (failure.empty()) ProtectCovers(sandbox);
+  if (failure.empty()) failure = ProtectCgroups();
+  if (failure.empty() && sandbox.has_own_ipc) failure = MountOwnQueues();
+  if (failure.empty() && sandbox.has_own_processes) failure = MountOwnProc();
   return failure;
 }
 
@@ -257,10 +262,9 @@ RankMounts HoldNamespaces(const std::function<std::string()>& arrange, bool own_
   return held;
 }
 
-int MakeRankMounts(const common::LaunchSandbox& sandbox, const common::LaunchAccount& account,
-                   std::string* failure) {
-  return HoldNamespaces([&] { return Arrange(sandbox, account); }, /*own_ipc=*/false, failure)
-      .mounts_fd;
+RankMounts MakeRankMounts(const common::LaunchSandbox& sandbox,
+                          const common::LaunchAccount& account, std::string* failure) {
+  return HoldNamespaces([&] { return Arrange(sandbox, account); }, sandbox.has_own_ipc, failure);
 }
 
 }  // namespace muster::shim

@@ -1,5 +1,6 @@
 // What the ranks of an attempt see of the file system: one mount namespace for all of them, so that
-// they share /tmp and /dev/shm with each other (NCCL and MPI meet there) and with no other job.
+// they share /tmp, /dev/shm and System V memory with each other (NCCL and MPI meet there) and with no
+// other job; and all of that is gone with the last of them.
 #pragma once
 
 #include <functional>
@@ -25,9 +26,10 @@ RankMounts HoldNamespaces(const std::function<std::string()>& arrange, bool own_
 std::string WithFileRights(const common::LaunchAccount& account,
                            const std::function<std::string()>& open);
 
-// Makes the namespace in a short-lived process, so that the caller keeps its own view. Returns a
-// descriptor for setns(2), or -1 and why. The caller blocks SIGCHLD, or does not mind one.
-int MakeRankMounts(const common::LaunchSandbox& sandbox, const common::LaunchAccount& account,
-                   std::string* failure);
+// Makes them in a short-lived process, so that the caller keeps its own view. Empty descriptors: `failure`
+// tells why. With has_own_processes the caller has called StartInside (process_space.h). It blocks
+// SIGCHLD, or does not mind one.
+RankMounts MakeRankMounts(const common::LaunchSandbox& sandbox,
+                          const common::LaunchAccount& account, std::string* failure);
 
 }  // namespace muster::shim

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <iterator>
 #include <vector>
 
 #include "shim/call_filter.h"
@@ -25,18 +26,39 @@ using common::ExecStage;
 constexpr int kExitNotExecutable = 126;
 constexpr int kExitMissing = 127;
 
+constexpr int kNumbersTried = 64;
+
+// In a PID namespace of its own a rank has a number there and one here. Equal ones spare people and
+// programs a riddle; where the kernel grants none, they differ.
+long CloneWithOneNumber(clone_args args, pid_t above) {
+  for (int i = 1; i <= kNumbersTried; ++i) {
+    pid_t numbers[] = {above + i, above + i};
+    args.set_tid = reinterpret_cast<uint64_t>(numbers);
+    args.set_tid_size = std::size(numbers);
+    const long pid = syscall(SYS_clone3, &args, sizeof args);
+    if (pid >= 0 || errno != EEXIST) return pid;
+  }
+  return -1;
+}
+
 // A fork that starts inside the cgroup: never outside it, and without the lock that moving a
 // process takes.
-pid_t ForkInto(int cgroup_fd) {
-  if (cgroup_fd >= 0) {
-    clone_args args{};
+pid_t Fork(const RankSetup& setup) {
+  clone_args args{};
+  args.exit_signal = SIGCHLD;
+  const auto clone_now = [&] {
+    const long pid = setup.is_inside ? CloneWithOneNumber(args, getpid()) : -1;
+    return pid >= 0 ? pid : syscall(SYS_clone3, &args, sizeof args);
+  };
+  if (setup.cgroup_fd >= 0) {
     args.flags = CLONE_INTO_CGROUP;
-    args.exit_signal = SIGCHLD;
-    args.cgroup = static_cast<uint64_t>(cgroup_fd);
-    const long pid = syscall(SYS_clone3, &args, sizeof args);
-    if (pid >= 0) return static_cast<pid_t>(pid);
+    args.cgroup = static_cast<uint64_t>(setup.cgroup_fd);
+    if (const long pid = clone_now(); pid >= 0) return static_cast<pid_t>(pid);
   }
-  return fork();
+  args.flags = 0;
+  args.cgroup = 0;
+  if (!setup.is_inside) return fork();
+  return static_cast<pid_t>(clone_now());
 }
 
 [[noreturn]] void Fail(int exec_pipe, ExecStage stage) {
@@ -81,10 +103,11 @@ void SetOomScore(int score) {
 }
 
 // Only a fallback: normally the shim kills. Cleared by set-id programs and by a change of the
-// account, and grandchildren do not inherit it.
+// account, and grandchildren do not inherit it. A parent outside of the own PID namespace has no
+// number; with it, that ends.
 void DieWithTheShim(pid_t shim) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != shim) _exit(kExitNotExecutable);
+  if (const pid_t parent = getppid(); parent != 0 && parent != shim) _exit(kExitNotExecutable);
 }
 
 struct ExecWords {
@@ -93,10 +116,14 @@ struct ExecWords {
   char** shell_argv;
 };
 
+bool EnterNamespaces(const RankSetup& setup) {
+  return (setup.ipc_fd < 0 || setns(setup.ipc_fd, CLONE_NEWIPC) == 0) &&
+         (setup.mounts_fd < 0 || setns(setup.mounts_fd, CLONE_NEWNS) == 0);
+}
+
 // Becomes the container's runtime, which confines the program itself. Returns only if that fails.
 ExecStage ExecRuntime(const RankSetup& setup, const ExecWords& words) {
-  if (setup.mounts_fd >= 0 && setns(setup.mounts_fd, CLONE_NEWNS) != 0) return ExecStage::kSandbox;
-  if (setup.ipc_fd >= 0 && setns(setup.ipc_fd, CLONE_NEWIPC) != 0) return ExecStage::kSandbox;
+  if (!EnterNamespaces(setup)) return ExecStage::kSandbox;
   syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
   execve(setup.attempt->container.runtime.c_str(), words.argv, words.env);
   return ExecStage::kContainer;
@@ -106,7 +133,7 @@ ExecStage ExecRuntime(const RankSetup& setup, const ExecWords& words) {
 // system calls.
 ExecStage Confine(const RankSetup& setup) {
   const common::LaunchSandbox& sandbox = setup.attempt->sandbox;
-  if (setup.mounts_fd >= 0 && setns(setup.mounts_fd, CLONE_NEWNS) != 0) return ExecStage::kSandbox;
+  if (!EnterNamespaces(setup)) return ExecStage::kSandbox;
   if (const ExecStage failed = BecomeAccount(setup.attempt->account, sandbox.drops_capabilities);
       failed != ExecStage::kNone) {
     return failed;
@@ -207,7 +234,7 @@ RankProcess StartRank(const RankSetup& asked) {
     return process;
   }
   LaunchWords words(setup);
-  process.pid = ForkInto(setup.cgroup_fd);
+  process.pid = Fork(setup);
   if (process.pid == 0) BecomeRank(setup, words.Get(), setup.parent, ends[1]);
   if (process.pid < 0) process.error = errno;
   close(ends[1]);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/shim_protocol.h"
+#include "shim/process_space.h"
 
 namespace muster::shim {
 
@@ -29,7 +30,8 @@ struct RankSetup {
   const common::ShimLaunch* attempt = nullptr;  // whose account and sandbox it gets
   int mounts_fd = -1;                           // its mount namespace; -1: the shim's
   int ipc_fd = -1;                              // its IPC namespace; -1: the shim's
-  pid_t parent = 0;  // set by StartRank: it dies with that; 0: it does not
+  bool is_inside = false;  // what is started is in the attempt's PID namespace (process_space.h)
+  pid_t parent = 0;        // set by StartRank: it dies with that; 0: it does not
 };
 
 struct RankProcess {
@@ -42,8 +44,8 @@ struct RankProcess {
 RankProcess StartRank(const RankSetup& setup);
 
 // A command in a container, started and waited for: its exit code, or it dies of the same signal. The
-// caller's mounts are the container's (shim/container_mounts.h).
-int RunContainer(const RankSetup& setup);
+// caller's mounts are the container's (shim/container_mounts.h); `space` ends with it.
+int RunContainer(const RankSetup& setup, ProcessSpace* space);
 
 // The same as StartRank without a fork: this process becomes the program, with its own standard streams. Returns
 // only if it cannot.

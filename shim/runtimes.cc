@@ -59,7 +59,7 @@ void KillChildren() {
 
 }  // namespace
 
-int RunContainer(const RankSetup& asked) {
+int RunContainer(const RankSetup& asked, ProcessSpace* space) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   RankSetup setup = asked;
   setup.stdout_fd = STDOUT_FILENO;
@@ -72,6 +72,7 @@ int RunContainer(const RankSetup& asked) {
       !ReadFirstProcess(setup.attempt->container, setup.launch->rank, &first))
     return kExitNotStarted;
   ended = WaitFor(first.pid);
+  EndProcessSpace(space);
   KillChildren();
   if (ended.si_code == CLD_EXITED) return ended.si_status;
   kill(getpid(), ended.si_status);

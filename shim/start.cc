@@ -95,6 +95,7 @@ std::string Supervisor::Prepare() {
   std::vector<int> write_ends;
   std::string failure = OpenSpools(&write_ends);
   RankMounts mounts;
+  if (failure.empty()) failure = MakeSpace();
   if (failure.empty()) failure = MakeMounts(&mounts);
   if (failure.empty() && launch_.sandbox.has_own_domain) {
     // A supervisor without capabilities may enter one only so.
@@ -109,15 +110,24 @@ std::string Supervisor::Prepare() {
   return failure;
 }
 
+// A runtime stays outside, and makes its container inside.
+std::string Supervisor::MakeSpace() {
+  if (!launch_.sandbox.has_own_processes) return {};
+  std::string failure = MakeProcessSpace(launch_, &space_);
+  if (failure.empty() && launch_.container.runtime.empty() && StartInside(space_) != 0)
+    failure = std::string("cannot enter a PID namespace: ") + std::strerror(errno);
+  return failure.empty() ? "" : "cannot separate the ranks from other processes: " + failure;
+}
+
 std::string Supervisor::MakeMounts(RankMounts* mounts) {
   std::string failure;
   if (!launch_.container.runtime.empty()) {
-    *mounts = MakeContainerMounts(launch_.container, launch_.account, &failure);
+    *mounts = MakeContainerMounts(launch_.container, launch_.account, space_.fd, &failure);
     return failure.empty() ? "" : "cannot make the container of the ranks: " + failure;
   }
   if (!launch_.sandbox.has_own_mounts) return {};
-  mounts->mounts_fd = MakeRankMounts(launch_.sandbox, launch_.account, &failure);
-  return mounts->mounts_fd >= 0 ? "" : "cannot make the sandbox of the ranks: " + failure;
+  *mounts = MakeRankMounts(launch_.sandbox, launch_.account, &failure);
+  return failure.empty() ? "" : "cannot make the sandbox of the ranks: " + failure;
 }
 
 std::string Supervisor::OpenSpools(std::vector<int>* write_ends) {
@@ -150,6 +160,7 @@ void Supervisor::StartRanks(const std::vector<int>& write_ends, const RankMounts
   setup.attempt = &launch_;
   setup.mounts_fd = mounts.mounts_fd;
   setup.ipc_fd = mounts.ipc_fd;
+  setup.is_inside = space_.IsMade() && launch_.container.runtime.empty();
   if (!launch_.cgroup_dir.empty()) {
     setup.cgroup_fd = open(launch_.cgroup_dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   }
@@ -196,6 +207,8 @@ void Supervisor::StartRanks(const std::vector<int>& write_ends, const RankMounts
   for (const int fd : {setup.cgroup_fd, setup.freezer_procs_fd, mounts.mounts_fd, mounts.ipc_fd}) {
     if (fd >= 0) close(fd);
   }
+  // From now on also of containers: who enters finds it by /proc/PID/ns/pid_for_children.
+  if (space_.IsMade()) StartInside(space_);
   // Argument lists and environments are only needed for exec.
   std::vector<common::RankLaunch>().swap(launch_.ranks);
 }
@@ -217,6 +230,9 @@ void Supervisor::SaveState() {
   common::ReadProcessStat(getpid(), &self);
   std::string text =
       "shim " + std::to_string(self.pid) + " " + std::to_string(self.start_time) + "\n";
+  common::ProcessStat first;
+  if (space_.IsMade() && common::ReadProcessStat(space_.first, &first))
+    text += "first " + std::to_string(first.pid) + " " + std::to_string(first.start_time) + "\n";
   for (const Rank& rank : ranks_) {
     if (rank.pid <= 0) continue;
     text += "rank " + std::to_string(rank.pid) + " " + std::to_string(rank.start_time) + "\n";

@@ -347,6 +347,7 @@ void Supervisor::FinishDraining() {
 // proves that none is alive.
 void Supervisor::EmptyOnce(int64_t now_us) {
   kill_sent_ = kill_sent_ || !AllExited();
+  EndProcessSpace(&space_);  // at once, without a search
   const AttemptCgroups cgroups{launch_.cgroup_dir, launch_.freezer_dir, launch_.limit_dirs};
   siginfo_t info{};
   bool childless = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
@@ -357,7 +358,8 @@ void Supervisor::EmptyOnce(int64_t now_us) {
     }
     for (const pid_t child : common::ListChildren()) kill(child, SIGKILL);
     Reap();
-    childless = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
+    childless = (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) ||
+                OnlyFirstIsLeft(space_, common::ListChildren());
   }
   if (childless && cgroups_empty) {
     phase_ = Phase::kDraining;

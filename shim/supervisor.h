@@ -19,6 +19,7 @@
 #include "common/shim_protocol.h"
 #include "common/wake_timer.h"
 #include "shim/connection.h"
+#include "shim/process_space.h"
 #include "shim/rank_mounts.h"
 #include "shim/rank_process.h"
 #include "shim/spool.h"
@@ -57,6 +58,7 @@ class Supervisor {
   // Start. Empty, or the sentence that says why nothing was started.
   std::string Prepare();
   std::string OpenSpools(std::vector<int>* write_ends);
+  std::string MakeSpace();
   std::string MakeMounts(RankMounts* mounts);
   void StartRanks(const std::vector<int>& write_ends, const RankMounts& mounts);
   void SaveState();
@@ -103,6 +105,7 @@ class Supervisor {
 
   common::ShimLaunch launch_;
   Connection connection_;
+  ProcessSpace space_;
   SpoolQuota quota_;
   std::vector<Rank> ranks_;
   Phase phase_ = Phase::kRunning;

@@ -272,6 +272,7 @@ common::ShimLaunch AttemptProcesses::MakeShimLaunch(const AttemptKey& key,
         PlaceOfContainers(key, launch), setup_.containers,
         ImageOf(setup_.paths, key, launch.spec().container().image()).value_or(ReadyImage()),
         launch.spec().container());
+    order.sandbox.has_own_processes = true;  // as its bundles say
   }
   return order;
 }

@@ -74,6 +74,7 @@ bool CommandInRank(const ExecSetup& setup, const common::ShimLaunch& attempt,
 common::UniqueFd LaunchOfJoined(const common::ShimLaunch& attempt, common::RankLaunch command) {
   common::ShimLaunch launch;
   launch.mark = attempt.mark;
+  launch.attempt_dir = attempt.attempt_dir;
   launch.account = attempt.account;
   launch.sandbox = attempt.sandbox;
   launch.no_new_privs = attempt.no_new_privs;
@@ -131,8 +132,20 @@ std::vector<char*> WordsOf(std::vector<std::string>& words) {
   return pointers;
 }
 
-// Its pid, or minus an errno.
+// The process that becomes the command; minus an errno. Where that cannot be, `shim` has told why on the
+// command's stderr, and its own end is the command's.
+pid_t AwaitNumber(int pid_fd, pid_t shim) {
+  pid_t pid = 0;
+  ssize_t got = 0;
+  while ((got = read(pid_fd, &pid, sizeof pid)) < 0 && errno == EINTR) continue;
+  if (got != sizeof pid || pid == shim) return shim;
+  while (waitpid(shim, nullptr, 0) < 0 && errno == EINTR) continue;
+  return pid;
+}
+
 pid_t SpawnJoined(const std::string& shim, const ChildEnds& child, int launch_fd) {
+  common::UniqueFd pid_end, shims_end;
+  if (!OpenPipe(&pid_end, &shims_end)) return -errno;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   if (child.terminal.empty()) {
@@ -146,7 +159,8 @@ pid_t SpawnJoined(const std::string& shim, const ChildEnds& child, int launch_fd
     posix_spawn_file_actions_adddup2(&actions, STDIN_FILENO, STDERR_FILENO);
   }
   posix_spawn_file_actions_adddup2(&actions, launch_fd, common::kConfinedFd);
-  posix_spawn_file_actions_addclosefrom_np(&actions, common::kConfinedFd + 1);
+  posix_spawn_file_actions_adddup2(&actions, shims_end.get(), common::kJoinedPidFd);
+  posix_spawn_file_actions_addclosefrom_np(&actions, common::kJoinedPidFd + 1);
   posix_spawn_file_actions_addchdir_np(&actions, "/");
   const common::SpawnAttributes attributes(POSIX_SPAWN_SETSID);
   std::vector<std::string> argv = {shim, common::kJoinArgument};
@@ -155,7 +169,9 @@ pid_t SpawnJoined(const std::string& shim, const ChildEnds& child, int launch_fd
   const int error = posix_spawn(&pid, shim.c_str(), &actions, attributes.get(),
                                 WordsOf(argv).data(), WordsOf(env).data());
   posix_spawn_file_actions_destroy(&actions);
-  return error == 0 ? pid : -error;
+  if (error != 0) return -error;
+  shims_end.Reset();
+  return AwaitNumber(pid_end.get(), pid);
 }
 
 void DoNotBlock(const common::UniqueFd& fd) {

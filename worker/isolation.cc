@@ -35,9 +35,9 @@ ProbedMeans Probe(const std::string& shim_binary) {
   const CommandOutput output =
       RunBounded({shim_binary, common::kProbeArgument}, kProbeMs, kProbeBytesMax);
   ProbedMeans means;
-  for (const char* name :
-       {common::kMeansMounts, common::kMeansCapabilities, common::kMeansNoNewPrivs,
-        common::kMeansCallFilter, common::kMeansDomain}) {
+  for (const char* name : {common::kMeansMounts, common::kMeansCapabilities,
+                           common::kMeansNoNewPrivs, common::kMeansCallFilter, common::kMeansDomain,
+                           common::kMeansIpc, common::kMeansProcesses}) {
     means[name] = output.problem.empty() ? "muster-shim --probe did not answer"
                                          : common::StrCat("muster-shim: ", output.problem);
   }
@@ -110,6 +110,9 @@ Isolation ProbeIsolation(const RunAs& run_as, std::string_view sandbox,
   isolation.sandbox.filters_calls = Take(probed, common::kMeansCallFilter, "seccomp", &facts);
   isolation.sandbox.has_own_domain = Take(probed, common::kMeansDomain, "landlock", &facts);
   isolation.sandbox.has_own_mounts = Take(probed, common::kMeansMounts, "private /tmp", &facts);
+  isolation.sandbox.has_own_ipc = Take(probed, common::kMeansIpc, "own System V memory", &facts);
+  isolation.sandbox.has_own_processes =
+      Take(probed, common::kMeansProcesses, "own processes", &facts);
   return isolation;
 }
 

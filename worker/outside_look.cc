@@ -122,10 +122,13 @@ Stacks PythonStacks(pid_t process, const RankAccount& account) {
                said.empty() ? "" : ": ", Shortened(said));
     return stacks;
   }
+  const std::map<pid_t, pid_t> by_own_number = ThreadsByOwnNumber(process);
   for (const json& thread : threads) {
     if (!thread.is_object()) continue;
     const auto id = static_cast<pid_t>(NumberOf(thread, "os_thread_id"));
-    stacks.by_thread[id > 0 ? id : process] = PythonStack(thread);
+    const auto found = by_own_number.find(id);
+    const pid_t known = found == by_own_number.end() ? id : found->second;
+    stacks.by_thread[known > 0 ? known : process] = PythonStack(thread);
   }
   stacks.how = "py-spy";
   return stacks;

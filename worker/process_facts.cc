@@ -184,4 +184,17 @@ std::string DoingText(const ThreadFacts& thread) {
   }
 }
 
+std::map<pid_t, pid_t> ThreadsByOwnNumber(pid_t process) {
+  std::map<pid_t, pid_t> threads;
+  for (const pid_t id : ThreadIds(process)) {
+    const std::string status = ReadProc(common::StrCat(TaskDirectory(process), "/", id, "/status"));
+    const size_t line = status.find("\nNSpid:");
+    const size_t end = line == std::string::npos ? line : status.find('\n', line + 1);
+    if (end == std::string::npos) continue;
+    const size_t last = status.find_last_of(" \t:", end - 1);
+    threads[std::atoi(status.c_str() + last + 1)] = id;
+  }
+  return threads;
+}
+
 }  // namespace muster::worker

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct ProcessFacts {
 // over, down to where somebody works.
 pid_t WorkingProcess(pid_t rank);
 ProcessFacts ReadProcessFacts(pid_t process);
+// Its threads by the numbers that they know of themselves, in their own PID namespace.
+std::map<pid_t, pid_t> ThreadsByOwnNumber(pid_t process);
 // "computes", "waits in futex", "is stopped by a signal", "is stuck in the kernel in nfs_wait"
 std::string DoingText(const ThreadFacts& thread);
 

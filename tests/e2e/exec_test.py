@@ -67,6 +67,18 @@ class Exec(Case):
                          {"Uid": f"{uid}\t{uid}\t{uid}\t{uid}", "CapEff": "0" * 16, "NoNewPrivs": "1", "Seccomp": "2"})
         screen = Terminal(self, muster, "exec", "-it", job, "--", "sh", "-c", "stat -c %U $(tty); sleep 1000")
         screen.wait_for(b"daemon\r\n")
+        # Among its rank's processes, whose first reaps what it leaves; with its terminal and its session.
+        done = muster.jobctl("exec", job, "--", "sh", "-c", "cat /proc/1/comm; pgrep -x sleep >/dev/null && echo beside; "
+                             "LEFT=inside setsid sleep 1000 & kill -9 $$", check=False)
+        self.assertEqual((done.stdout, done.returncode), ("muster-first\nbeside\n", 137))
+        wait_until(lambda: not processes_with("LEFT=inside"), "what it started is gone")
+        screen = Terminal(self, muster, "exec", "-it", job, "--", "bash", "--norc", "-i")
+        screen.type(b"sleep 1000 & jobs; [ $(ps -o sid= $$) = $$ ] && echo lea''ds\r")
+        screen.wait_for(b"leads\r\n")
+        self.assertNotIn(b"no job control", screen.seen)
+        screen.type(b"\x04\x04")
+        muster.jobctl("cancel", job)
+        muster.wait_over(job)
 
     def test_standard_input_arrives_unchanged_and_a_slow_reader_holds_the_writer(self):
         muster, job = self.running(ranks=1)

@@ -14,6 +14,13 @@ import harness
 from harness import RANKS, Case, need, need_scripts_outside_tmp, wait_until
 
 ACCOUNT = "daemon"  # on every Debian
+NEIGHBORS = "games"  # of one test alone
+VICTIM = """import ctypes, os, sys, time
+libc = ctypes.CDLL(None)
+assert libc.shmget(int(sys.argv[1]), 4096, 0o1000 | 0o666) >= 0
+libc.mq_open(b"/victim", os.O_CREAT | os.O_RDWR, 0o666, None)
+print("ready", os.getpid(), flush=True)
+time.sleep(1000)"""
 
 
 class RunAs(Case):
@@ -100,6 +107,52 @@ class RunAs(Case):
         cluster.jobctl("cancel", victim)
         cluster.wait_over(victim)
         self.assert_gone(its_own)
+
+    def test_a_rank_reaches_no_process_of_another_job_of_its_account(self):
+        need_scripts_outside_tmp()
+        cluster = self.cluster("--run-as", NEIGHBORS)
+        self.assertRegex(cluster.jobctl("nodes", "show", "n1").stdout, "own System V memory, own processes\n")
+        key = 0x6d750000 | os.getpid() & 0x7fff
+        victim = self.submit(cluster, "--", "/usr/bin/python3", "-c", VICTIM, str(key))
+        pid = int(wait_until(lambda: self.output(cluster, victim).partition("ready ")[2], "the other job runs"))
+        (outside,) = [each for each, line in harness.processes_with(self.of_ranks(cluster, victim)).items() if VICTIM[:20] in line]
+        self.assertEqual(pid, outside, "one number, inside and outside")
+        before = self.standing(pid)
+        job = self.submit(cluster, "--", "/usr/bin/python3", RANKS + "/neighbor.py", str(key), str(pid))
+        record = cluster.wait_over(job)
+        said = self.output(cluster, job)
+        self.assertEqual(record.state, harness.SUCCEEDED, (record.reason, said))
+        lines = [line for line in said.splitlines() if line.startswith(("own ", "other "))]
+        self.assertEqual([line for line in lines if line.startswith("own") and not line.endswith("works")], [])
+        self.assertEqual([line for line in lines if line.startswith("other") and not line.endswith("refused")], [])
+        self.assertEqual(len(lines), 36)
+        self.assertIn("\nsaw 3 processes\ntried\n", said)  # the first of them, it, and its own
+        self.assertEqual(self.standing(pid), before)
+        self.assertEqual(cluster.state(victim), harness.RUNNING)
+        cluster.jobctl("cancel", victim)
+        cluster.wait_over(victim)
+        with open("/proc/sysvipc/shm") as file:
+            left = [line for line in file if line.split()[0] in (str(key), str(key + 1))]
+        self.assertEqual(left, [], "System V memory outlives no job")
+
+    def standing(self, pid):
+        """What others of its account could change of a process."""
+        with open(f"/proc/{pid}/oom_score_adj") as score, open(f"/proc/{pid}/limits") as limits:
+            return (os.sched_getaffinity(pid), os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid), score.read(),
+                    limits.read())
+
+    def test_uid_0_without_capabilities_changes_nothing_of_the_machine(self):
+        cluster = self.cluster("--run-as", "worker", "--sandbox", "on")
+        victim = self.submit(cluster, "--", "sleep", "1000")
+        cluster.wait_for(victim, harness.RUNNING)
+        job = self.submit(cluster, "--", "sh", "-c", "cat /proc/sys/vm/swappiness >/proc/sys/vm/swappiness; echo h >/proc/sysrq-trigger;"
+                          "for f in $(find /sys/fs/cgroup -path '*muster-*' -name cgroup.procs); do echo 0 >$f && echo MOVED; done;"
+                          "head -c 1 /proc/kcore | wc -c; ls /proc | grep -c '^[0-9]'; echo tried")
+        cluster.wait_over(job)
+        self.assertEqual(self.output(cluster, job).split()[0::2], ["0", "tried"])
+        logs, _ = cluster.api.logs(job)
+        self.assertEqual(logs[(0, 0, 2)].decode().count("Read-only file system") > 1, True, logs)
+        self.assertEqual(cluster.state(victim), harness.RUNNING)
 
     def test_a_program_that_a_rank_could_have_written_is_not_run_with_the_workers_rights(self):
         tools = self.work + "/tools"
@@ -251,6 +304,22 @@ class RunAs(Case):
         told = done.stdout + done.stderr
         self.assertIn(f"I am {self.user.pw_uid} with CapEff: 0000000000000000", " ".join(told.split()))
         self.assertIn("nanosleep", told, "muster-unwind sees the native frames")
+
+    def test_python_threads_of_a_rank_with_processes_of_its_own_are_told_apart(self):
+        py_spy = os.path.join(os.path.dirname(harness.PYTHON), "py-spy")
+        need(os.access(py_spy, os.X_OK), "needs the Python package py-spy")
+        tools = self.path("tools")
+        os.makedirs(tools)
+        shutil.copy(py_spy, tools)
+        self.env["PATH"] = tools + ":" + self.env["PATH"]
+        with open(self.work + "/train.py", "w") as file:
+            file.write("import threading, time\ndef load():\n    time.sleep(600)\ndef train():\n    time.sleep(600)\n"
+                       "threading.Thread(target=load).start()\ntrain()\n")
+        cluster = self.cluster("--run-as", ACCOUNT)
+        job = self.submit(cluster, "--", "/usr/bin/python3", self.work + "/train.py")
+        cluster.wait_for(job, harness.RUNNING)
+        each = r"(?s)\n  thread \d+ python3\n    train \(train.py:5\)\n.*\n  thread \d+ python3\n    load \(train.py:3\)\n"
+        wait_until(lambda: re.search(each, cluster.jobctl("stack", job, "--full").stdout), "it has started both")
 
     def test_root_and_unknown_accounts_are_refused_before_a_rank_starts(self):
         cluster = self.cluster("--run-as", "owner")

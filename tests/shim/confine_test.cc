@@ -189,13 +189,14 @@ TEST_F(ShimConfineAsRoot, AJobsPathIsOpenedWithItsRightsOnly) {
 
 TEST_F(ShimConfine, AccountAndSandboxAreReadBackFromTheLaunchFile) {
   launch_.account = {true, 1, 2, {2, 3}};
-  launch_.sandbox = {true, true, true, true, "/t", {"/k"}, {"/h", "/i"}, {"/s"}};
+  launch_.sandbox = {true, true, true, true, "/t", {"/k"}, {"/h", "/i"}, {"/s"}, true, true};
   common::ShimLaunch read;
   ASSERT_TRUE(common::DecodeShimLaunch(common::EncodeShimLaunch(launch_), &read));
   EXPECT_EQ(common::EncodeShimLaunch(read), common::EncodeShimLaunch(launch_));
   EXPECT_EQ(read.account.groups, launch_.account.groups);
   EXPECT_EQ(read.sandbox.hidden_dirs, launch_.sandbox.hidden_dirs);
   EXPECT_TRUE(read.sandbox.has_own_mounts);
+  EXPECT_TRUE(read.sandbox.has_own_processes);
 }
 
 TEST_F(ShimConfine, RanksOfOneAttemptReachEachOtherAndNoOtherProcessOfTheirAccount) {
@@ -219,6 +220,74 @@ TEST_F(ShimConfine, RanksOfOneAttemptReachEachOtherAndNoOtherProcessOfTheirAccou
   EXPECT_EQ(Spool(0), "kill EPERM\nptrace EPERM\nenviron other\n");
   EXPECT_EQ(Spool(2), "kill WORKS\nptrace WORKS\nenviron WORKS\n");
   EXPECT_EQ(how_, "empty");
+}
+
+class ShimConfineProcesses : public ShimConfineAsRoot {
+ protected:
+  void SetUp() override {
+    ShimConfineAsRoot::SetUp();
+    launch_.sandbox.has_own_ipc = launch_.sandbox.has_own_processes = true;
+  }
+
+  // The supervisor, and all that lives of the attempt.
+  std::vector<pid_t> LiveOfTheAttempt() const {
+    std::vector<pid_t> live;
+    for (const common::ProcessStat& process : common::ListProcesses()) {
+      if (process.state != 'Z' &&
+          common::EnvironValue(process.pid, common::kMarkVariable) == launch_.mark)
+        live.push_back(process.pid);
+    }
+    return live;
+  }
+};
+
+TEST_F(ShimConfineProcesses, RanksSeeEachOtherUnderTheNumbersThatTheNodeHas) {
+  AddRank({"/bin/sh", "-c", "echo $$ >/tmp/1; until [ -e /tmp/2 ]; do sleep 0.01; done; echo $$"});
+  AddRank({"/bin/sh", "-c",
+           "until [ -s /tmp/1 ]; do sleep 0.01; done; kill -0 $(cat /tmp/1) && echo reached; "
+           "cat /proc/1/comm; kill -KILL 1; echo x >/proc/sys/kernel/hostname; echo $PPID; touch "
+           "/tmp/2"});
+  UseOwnMounts();
+  Run();
+  EXPECT_EQ(Spool(0), std::to_string(exits_.at(0).pid) + "\n") << Errors();
+  EXPECT_EQ(Spool(1), "reached\nmuster-first\n0\n");
+  EXPECT_NE(Spool(1, common::Stream::kStderr).find("Read-only file system"), std::string::npos);
+  EXPECT_EQ(how_, "empty");
+}
+
+TEST_F(ShimConfineProcesses, WhatARankLeftBehindEndsWithTheAttempt) {
+  AddRank({"/bin/sh", "-c", "setsid env -i /bin/sleep 1000 & exit 5"});
+  UseOwnMounts();
+  Run();
+  EXPECT_EQ(exits_.at(0).exit_code, 5);
+  EXPECT_EQ(how_, "empty");
+  EXPECT_TRUE(LiveOfTheAttempt().empty());
+}
+
+TEST_F(ShimConfineProcesses, AllOfThemEndWithAKilledSupervisorWhateverTheyDid) {
+  AddRank({"/bin/sh", "-c",
+           "setsid env -i /bin/sleep 1000 </dev/null >/dev/null 2>&1 & echo $! >/tmp/left; "
+           "echo ready; exec sleep 1000"});
+  UseOwnMounts();
+  Spawn();
+  ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n"; }));
+  std::vector<pid_t> below;
+  for (const common::ProcessStat& process : common::ListProcesses()) {
+    if (process.ppid == started_.at(0).pid) below.push_back(process.pid);
+  }
+  ASSERT_EQ(below.size(), 1u);  // without the mark
+  kill(shim_->pid(), SIGKILL);
+  EXPECT_TRUE(Until([&] { return LiveOfTheAttempt().empty() && !Alive(below.front()); }));
+}
+
+TEST_F(ShimConfineProcesses, SystemVMemoryEndsWithThem) {
+  AddRank({"/bin/sh", "-c", "ipcmk -M 4096 -p 0666 >/dev/null && ipcs -m | grep -c 666"});
+  UseOwnMounts();
+  Run();
+  EXPECT_EQ(Spool(0), "1\n") << Errors();
+  std::string segments;
+  ASSERT_TRUE(common::ReadSmallFile("/proc/sysvipc/shm", &segments));
+  EXPECT_EQ(segments.find(" " + std::to_string(kUid) + " "), std::string::npos) << segments;
 }
 
 TEST_F(ShimConfine, TheListedCallsAreRefusedAndOthersAreNot) {

@@ -142,7 +142,8 @@ TEST_F(ShimLife, SigtermToTheShimIsAStopWithGrace) {
   launch_.term_grace_ms = 10'000;
   AddRank({"test_rank", "term-exits-0"});
   Spawn();
-  ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n" && shim_->pid() > 0; }));
+  ASSERT_TRUE(
+      Until([this] { return Spool(0) == "ready\n" && shim_->pid() > 0 && started_.count(0) > 0; }));
   kill(shim_->pid(), SIGTERM);
   ASSERT_TRUE(UntilGone());
   EXPECT_EQ(exits_.at(0).exit_code, 0);
@@ -164,7 +165,8 @@ TEST_F(ShimLife, AnAttemptWithoutStateFileIsFoundByTheTagOfItsNode) {
   launch_.mark = NewAttemptMark(7, 2, NodeTag("unix:" + root_, "n1"));
   AddRank({"test_rank", "ignore-term"});
   Spawn();
-  ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n" && shim_->pid() > 0; }));
+  ASSERT_TRUE(
+      Until([this] { return Spool(0) == "ready\n" && shim_->pid() > 0 && started_.count(0) > 0; }));
   const pid_t pids[] = {shim_->pid(), static_cast<pid_t>(started_.at(0).pid)};
   const auto end = [](const std::string& tag) {
     return EndMarked(
@@ -212,8 +214,9 @@ TEST_F(ShimFixture, AFlippedOrShortenedLaunchFileIsNoticedAndAnOlderOneIsRead) {
     patience += text->size();
   }
   // Version 5 added two fields to each rank and one at the end, version 6 four of the account and
-  // eight of the sandbox, version 7 five of the container, all empty here.
-  std::string older = bytes.substr(0, bytes.size() - (1 + 2 + 1 + 4 + 8 + 5) * sizeof(uint64_t));
+  // eight of the sandbox, version 7 five of the container, version 8 two, all empty here.
+  std::string older =
+      bytes.substr(0, bytes.size() - (1 + 2 + 1 + 4 + 8 + 5 + 2) * sizeof(uint64_t));
   older.erase(patience, sizeof(uint64_t));
   older[21] = 2;  // after the magic and its length
   ASSERT_TRUE(common::DecodeShimLaunch(older, &read));

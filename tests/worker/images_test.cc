@@ -252,6 +252,7 @@ TEST_F(DeviceFilesTest, InAContainerGrantedDevicesCountFromZero) {
 TEST(BundleTest, IsWhatTheRuntimeGets) {
   Bundle bundle{.root = "/s/root",
                 .shm = "/s/shm",
+                .processes = "/s/p",
                 .argv = {"python", "train.py"},
                 .env = {"RANK=0"},
                 .workdir = "/w",
@@ -269,7 +270,9 @@ TEST(BundleTest, IsWhatTheRuntimeGets) {
   for (const auto& [set, held] : config["process"]["capabilities"].items())
     EXPECT_EQ(held, json::array()) << set;
   EXPECT_EQ(config["root"]["path"], "/s/root");
-  EXPECT_EQ(config["linux"]["namespaces"], json::parse(R"([{"type": "mount"}, {"type": "uts"}])"));
+  EXPECT_EQ(
+      config["linux"]["namespaces"],
+      json::parse(R"([{"type": "mount"}, {"type": "uts"}, {"type": "pid", "path": "/s/p"}])"));
   EXPECT_FALSE(config["linux"].contains("resources"));
   EXPECT_EQ(config["linux"]["seccomp"]["defaultAction"], "SCMP_ACT_ALLOW");
   std::map<std::string, json> mounts;

@@ -1,11 +1,11 @@
 #include "worker/containers/bundle.h"
 
-#include <linux/sched.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "common/closed_to_ranks.h"
 #include "common/strings.h"
 
 namespace muster::worker {
@@ -13,84 +13,32 @@ namespace {
 
 using nlohmann::json;
 
-// shim/call_filter.cc refuses the same, to ranks without a container. Names that the runtime does not
-// know it passes over.
-constexpr const char* kRefused[] = {"mount",
-                                    "umount2",
-                                    "pivot_root",
-                                    "chroot",
-                                    "move_mount",
-                                    "open_tree",
-                                    "fsopen",
-                                    "fsconfig",
-                                    "fsmount",
-                                    "fspick",
-                                    "mount_setattr",
-                                    "open_tree_attr",
-                                    "setns",
-                                    "open_by_handle_at",
-                                    "fanotify_init",
-                                    "kexec_load",
-                                    "kexec_file_load",
-                                    "init_module",
-                                    "finit_module",
-                                    "delete_module",
-                                    "bpf",
-                                    "perf_event_open",
-                                    "userfaultfd",
-                                    "syslog",
-                                    "lookup_dcookie",
-                                    "add_key",
-                                    "request_key",
-                                    "keyctl",
-                                    "io_uring_setup",
-                                    "io_uring_enter",
-                                    "io_uring_register",
-                                    "reboot",
-                                    "swapon",
-                                    "swapoff",
-                                    "acct",
-                                    "quotactl",
-                                    "quotactl_fd",
-                                    "settimeofday",
-                                    "clock_settime",
-                                    "sethostname",
-                                    "setdomainname",
-                                    "vhangup",
-                                    "iopl",
-                                    "ioperm",
-                                    "uselib",
-                                    "ustat",
-                                    "sysfs",
-                                    "_sysctl",
-                                    "create_module",
-                                    "get_kernel_syms",
-                                    "query_module",
-                                    "nfsservctl"};
-constexpr uint64_t kNewNamespaces[] = {CLONE_NEWNS,  CLONE_NEWUSER, CLONE_NEWPID,    CLONE_NEWNET,
-                                       CLONE_NEWIPC, CLONE_NEWUTS,  CLONE_NEWCGROUP, CLONE_NEWTIME};
-constexpr const char* kMaskedPaths[] = {
-    "/proc/kcore",       "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
-    "/proc/sched_debug", "/proc/scsi", "/proc/acpi",          "/sys/firmware"};
-constexpr const char* kReadOnlyPaths[] = {"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
-                                          "/proc/sysrq-trigger"};
-
 json Refuse(json names, int error) {
   return {{"names", std::move(names)}, {"action", "SCMP_ACT_ERRNO"}, {"errnoRet", error}};
 }
 
+// `compare`: the operator that the first argument is compared with.
+json RefuseWith(const char* name, uint64_t first, const char* compare) {
+  json rule = Refuse({name}, EPERM);
+  rule["args"] =
+      json::array({{{"index", 0}, {"value", first}, {"valueTwo", first}, {"op", compare}}});
+  return rule;
+}
+
+// Names that the runtime does not know it passes over.
 json CallFilter() {
   json calls = json::array();
   json names = json::array();
-  for (const char* name : kRefused) names.push_back(name);
+  for (const common::RefusedCall& call : common::kRefusedCalls) names.push_back(call.name);
   calls.push_back(Refuse(std::move(names), EPERM));
-  // Its flags lie in memory, where a filter cannot look. libc falls back on clone.
-  calls.push_back(Refuse({"clone3"}, ENOSYS));
-  for (const uint64_t flag : kNewNamespaces) {
-    json rule = Refuse({"clone", "unshare"}, EPERM);
-    rule["args"] = json::array(
-        {{{"index", 0}, {"value", flag}, {"valueTwo", flag}, {"op", "SCMP_CMP_MASKED_EQ"}}});
-    calls.push_back(std::move(rule));
+  calls.push_back(Refuse({common::kUnknownCall.name}, ENOSYS));
+  for (const common::RefusedCall& call : common::kRefusedWithNewNamespaces) {
+    for (const uint32_t flag : common::kNewNamespaces) {
+      calls.push_back(RefuseWith(call.name, flag, "SCMP_CMP_MASKED_EQ"));
+    }
+  }
+  for (const common::RefusedArgument& refused : common::kRefusedArguments) {
+    calls.push_back(RefuseWith(refused.call.name, refused.first, "SCMP_CMP_EQ"));
   }
 #if defined(__x86_64__)
   const char* const architecture = "SCMP_ARCH_X86_64";
@@ -147,6 +95,13 @@ json Process(const Bundle& bundle) {
           {"noNewPrivileges", true}};
 }
 
+json Namespaces(const Bundle& bundle) {
+  json namespaces = json::array({{{"type", "mount"}}, {{"type", "uts"}}});
+  if (!bundle.processes.empty())
+    namespaces.push_back({{"type", "pid"}, {"path", bundle.processes}});
+  return namespaces;
+}
+
 template <size_t kCount>
 json Texts(const char* const (&texts)[kCount]) {
   json list = json::array();
@@ -162,10 +117,10 @@ std::string BundleJson(const Bundle& bundle) {
                  {"root", {{"path", bundle.root}, {"readonly", false}}},
                  {"mounts", Mounts(bundle)},
                  {"linux",
-                  {{"namespaces", json::array({{{"type", "mount"}}, {{"type", "uts"}}})},
+                  {{"namespaces", Namespaces(bundle)},
                    {"seccomp", CallFilter()},
-                   {"maskedPaths", Texts(kMaskedPaths)},
-                   {"readonlyPaths", Texts(kReadOnlyPaths)}}}};
+                   {"maskedPaths", Texts(common::kMaskedPaths)},
+                   {"readonlyPaths", Texts(common::kReadOnlyPaths)}}}};
   if (bundle.hooks.empty()) return config.dump(1, ' ', false, json::error_handler_t::replace);
   json hooks = json::array();
   for (const BundleHook& hook : bundle.hooks) {

@@ -1,11 +1,8 @@
 // The OCI runtime configuration (1.0) of one rank. Pure; any thread.
 //
-// The rank has its own mount and UTS namespaces; its IPC namespace is the attempt's (shim/
-// container_mounts.h), its network and process numbers are the node's. Process numbers, because
-// everything that Muster knows of a rank goes by them: the shim is the parent of its first process and
-// subreaper of the rest, what is left is found by the mark in /proc, samples and stacks are taken from
-// outside, and the trainer's socket names its peer. The network, because ranks meet at addresses that
-// the coordinator gave them.
+// The rank has its own mount and UTS namespaces; its IPC namespace (shim/container_mounts.h) and its
+// processes (shim/process_space.h) are the attempt's, and the network is the node's, because ranks meet
+// at addresses that the coordinator gave them.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +27,9 @@ struct BundleHook {
 };
 
 struct Bundle {
-  std::string root;  // its file system: the image with the attempt's layer over it
-  std::string shm;   // becomes /dev/shm
+  std::string root;       // its file system: the image with the attempt's layer over it
+  std::string shm;        // becomes /dev/shm
+  std::string processes;  // the PID namespace that it joins; empty: the node's
   std::vector<std::string> argv;
   std::vector<std::string> env;
   std::string workdir;

@@ -259,6 +259,7 @@ class Wrapping {
     Bundle bundle;
     bundle.root = place_.directory + "/root";
     bundle.shm = place_.directory + "/shm";
+    bundle.processes = StrCat(place_.directory, "/", common::kProcessSpaceName);
     bundle.argv = rank.argv;
     bundle.env = rank.env;
     bundle.workdir = rank.workdir;

@@ -247,6 +247,7 @@ class SetupRun {
       confinement.env = {StrCat(kSetupMark, "=", Mark().value)};
       confinement.container =
           LaunchOfContainers(Place(), shop_.setup.containers, *image_, spec_.container());
+      confinement.sandbox.has_own_processes = true;
       return confinement;
     }
     common::LaunchSandbox& sandbox = confinement.sandbox;

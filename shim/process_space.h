@@ -1,0 +1,37 @@
+// The processes of an attempt on a node by themselves: a PID namespace. No call of theirs names a process
+// of another job, not by priority, limits, affinity or /proc either, which no filter of calls could tell
+// from their own threads'. One for all ranks, never one for each: they trace, map and signal each other
+// (NCCL, CUDA, MPI). Whoever is outside sees them under numbers of its own, as children of the shim.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "common/shim_protocol.h"
+
+namespace muster::shim {
+
+struct ProcessSpace {
+  pid_t first = -1;  // number 1 in there: reaps orphans; with it all of them are killed
+  int fd = -1;       // for setns(2)
+  int alive = -1;    // … and it ends when this is closed, so with this process
+  bool IsMade() const { return first > 0; }
+};
+
+// Starts the first process, as the attempt's account, without capabilities. Before EnterOwnDomain. Empty,
+// or why not.
+std::string MakeProcessSpace(const common::ShimLaunch& launch, ProcessSpace* space);
+
+// What this process starts from now on is in there. 0 or an errno.
+int StartInside(const ProcessSpace& space);
+
+// Begins the end of all that is in there. The first process can be waited for once nothing else is left.
+void EndProcessSpace(ProcessSpace* space);
+
+// Of this process's children: it ended the others, and waits only for the dead of a command's parent
+// (`jobctl exec`) to be waited for.
+bool OnlyFirstIsLeft(const ProcessSpace& space, const std::vector<pid_t>& children);
+
+}  // namespace muster::shim

@@ -224,6 +224,7 @@ std::string EncodeShimLaunch(const ShimLaunch& launch) {
   WriteContainer(launch.container, &out);
   out.Number(launch.sandbox.has_own_ipc ? 1 : 0);
   out.Number(launch.sandbox.has_own_processes ? 1 : 0);
+  out.Text(launch.secrets_dir);
   std::string bytes = out.Take();
   Writer sum;
   sum.Number(Crc32c(bytes));
@@ -272,6 +273,7 @@ bool DecodeShimLaunch(std::string_view bytes, ShimLaunch* launch) {
   if (version >= 8) {
     launch->sandbox.has_own_ipc = in.Number() != 0;
     launch->sandbox.has_own_processes = in.Number() != 0;
+    launch->secrets_dir = in.Text();
   }
   return in.ok() && in.at_end();
 }

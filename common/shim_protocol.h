@@ -14,7 +14,7 @@
 namespace muster::common {
 
 // 3: the launch file ends with a checksum; the shim answers kPing. 4: spool_patience_ms. 5:
-// limit_dirs. 6: account, sandbox. 7: container. 8: has_own_ipc, has_own_processes.
+// limit_dirs. 6: account, sandbox. 7: container. 8: has_own_ipc, has_own_processes, secrets_dir.
 inline constexpr uint32_t kShimVersion = 8;
 inline constexpr uint32_t kShimVersionMin =
     2;  // the oldest launch files and exit records that are read
@@ -142,6 +142,9 @@ struct ShimLaunch {
   LaunchAccount account = {};
   LaunchSandbox sandbox = {};
   LaunchContainer container = {};
+  // Where the ranks have their secrets; empty: they have none. The worker removes it once it has read
+  // what it reports; the shim does, if no worker is connected when the attempt ends.
+  std::string secrets_dir = {};
 };
 
 // Below the directory: where the runtime finds the PID namespace to join (shim/process_space.h).

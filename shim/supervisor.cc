@@ -13,6 +13,7 @@
 #include "common/cgroup_files.h"
 #include "common/kill_ladder.h"
 #include "common/process.h"
+#include "shim/secrets.h"
 
 namespace muster::shim {
 namespace {
@@ -405,6 +406,7 @@ void Supervisor::Finish() {
   (failure_.empty() ? how_ : failure_).copy(packet.text, sizeof packet.text - 1);
   connection_.Send(packet);
   connection_.Unlink();
+  if (!launch_.secrets_dir.empty() && connection_.fd() < 0) RemoveSecrets(launch_.secrets_dir);
   phase_ = Phase::kDone;
 }
 

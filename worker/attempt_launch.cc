@@ -259,9 +259,9 @@ common::ShimLaunch AttemptProcesses::MakeShimLaunch(const AttemptKey& key,
   order.no_new_privs = setup_.isolation.no_new_privs;
   order.sandbox = SandboxOf(setup_.isolation.sandbox, setup_.paths, key, launch.spec().workdir(),
                             launch.spec().has_code());
-  if (order.sandbox.has_own_mounts && !launch.spec().secrets().empty()) {
-    order.sandbox.shown_dirs.push_back(SecretsDir(setup_.paths, key));
-  }
+  if (!launch.spec().secrets().empty()) order.secrets_dir = SecretsDir(setup_.paths, key);
+  if (order.sandbox.has_own_mounts && !order.secrets_dir.empty())
+    order.sandbox.shown_dirs.push_back(order.secrets_dir);
   if (const PreparedPlace place = PlaceOf(setup_.paths, key);
       order.sandbox.has_own_mounts && !place.setup_dir.empty()) {
     order.sandbox.shown_dirs.push_back(place.setup_dir);

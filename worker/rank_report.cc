@@ -21,6 +21,10 @@ namespace muster::worker {
 namespace {
 
 constexpr size_t kErrorFileBytesMax = 1 << 20;
+constexpr std::string_view kWithheld =
+    "(its error is in its log alone: no worker was there when it ended, and with the job's secrets "
+    "went what "
+    "has to be hidden in it; fix: jobctl logs)";
 constexpr size_t kRecordsRead = 4'096;
 // Allows for the time between the message that explains a failure and the exit: an interpreter
 // shuts down, its threads are joined.
@@ -117,7 +121,9 @@ v1::RankExit ReportFacts(const v1::LaunchAttempt& launch, const common::ShimLaun
   return report;
 }
 
-void AddWords(const Paths& paths, const AttemptKey& key, v1::RankExit* report) {
+void AddWords(const Paths& paths, const AttemptKey& key, size_t secrets, v1::RankExit* report) {
+  const std::vector<std::string> values = SecretValues(paths, key);
+  if (values.size() < secrets) return report->set_error_message(std::string(kWithheld));
   absl::StatusOr<std::string> error_file;
   {
     const ActAs acting(ReadAccount(paths.Account(key)));
@@ -127,10 +133,9 @@ void AddWords(const Paths& paths, const AttemptKey& key, v1::RankExit* report) {
   if (absl::IsInvalidArgument(error_file.status())) {
     report->set_error_message("(its error file is not a regular file: it was not read)");
   }
-  const std::vector<std::string> secrets = SecretValues(paths, key);
-  report->set_error_message(HideValues(report->error_message(), secrets));
+  report->set_error_message(HideValues(report->error_message(), values));
   LastLines lines = ReadLastLines(paths, key, report->rank(), report->ended_ms());
-  lines.text = HideValues(std::move(lines.text), secrets);
+  lines.text = HideValues(std::move(lines.text), values);
   report->set_last_lines(std::move(lines.text));
   if (lines.fresh) report->set_fresh_lines(*lines.fresh);
 }

@@ -14,8 +14,9 @@ namespace muster::worker {
 // What the shim reported. Touches no file.
 v1::RankExit ReportFacts(const v1::LaunchAttempt& launch, const common::ShimLaunch& shim_launch,
                          const RankExited& exit);
-// What the rank left in its files; may block.
-void AddWords(const Paths& paths, const AttemptKey& key, v1::RankExit* report);
+// What the rank left in its files; may block. `secrets`: how many values have to be hidden in it. If one is
+// gone, a sentence takes the place of the words.
+void AddWords(const Paths& paths, const AttemptKey& key, size_t secrets, v1::RankExit* report);
 
 struct LastLines {
   std::string text;  // printable, whole lines if possible

@@ -1,6 +1,7 @@
 // rank_reports: a queue per attempt; its head is released when ready.
 #include "worker/rank_reports.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/clock.h"
@@ -33,12 +34,15 @@ void RankReports::Add(const v1::LaunchAttempt& launch, const common::ShimLaunch&
   waiting.deadline_ms = common::MonotonicMs() + kReadMs;
   waiting_[key].push_back(std::move(waiting));
   if (!failed) return Flush(key);
-  threads_->Post(
-      key, Work::kReport, [this, key, number = last_number_, report = std::move(report)]() mutable {
-        AddWords(paths_, key, &report);
-        callbacks_.in_loop(
-            [this, key, number, report = std::move(report)] { OnRead(key, number, report); });
-      });
+  const size_t secrets = std::max<size_t>(static_cast<size_t>(launch.spec().secrets_size()),
+                                          shim_launch.secrets_dir.empty() ? 0 : 1);
+  threads_->Post(key, Work::kReport,
+                 [this, key, secrets, number = last_number_, report = std::move(report)]() mutable {
+                   AddWords(paths_, key, secrets, &report);
+                   callbacks_.in_loop([this, key, number, report = std::move(report)] {
+                     OnRead(key, number, report);
+                   });
+                 });
 }
 
 void RankReports::Pass(Input input) {

@@ -172,6 +172,32 @@ class People(Case):
         cluster.jobctl("secret", "rm", "wandb")
         self.refused(cluster, "JC1339", "rerun", job)
 
+    def test_secrets_end_with_a_job_whose_worker_is_dead_and_are_not_told_by_the_next_one(self):
+        cluster = self.secured(workers=["node1"])
+        cluster.jobctl("secret", "set", "wandb", stdin=VALUE.encode() + b"\n")
+        script = ("import json, os, sys, time; folder = os.environ['MUSTER_SECRETS_DIR']; value = open(folder + '/wandb').read()\n"
+                  "json.dump({'message': 'file ' + value}, open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w'))\n"
+                  "open(sys.argv[1], 'w').write(folder)\n"
+                  "while not os.path.exists(sys.argv[2]): time.sleep(0.01)\n"
+                  "raise RuntimeError('the key was ' + value)")
+        told, go = self.path("told"), self.path("go")
+        job = cluster.submit("--secret", "wandb", "-n", "1", "--", harness.PYTHON, "-c", script, told, go)
+        wait_until(lambda: os.path.exists(told) and os.path.getsize(told), "it runs")
+        with open(told) as file:
+            directory = file.read()
+        cluster.workers["node1"].kill9()
+        self.assertEqual(os.listdir(directory), ["wandb"], "a rank keeps what it has")
+        with open(go, "w"):
+            pass
+        wait_until(lambda: not os.path.exists(directory), "the supervisor has removed them")
+        cluster.workers["node1"].start()
+        record = cluster.wait_over(job)
+        self.assertEqual(record.exit_code, 1, record.reason)
+        for words in (["show", job], ["show", job, "-o", "json"], ["events", job, "-o", "json"]):
+            self.assertNotIn(VALUE, cluster.jobctl(*words).stdout, words)
+        self.assertIn("its error is in its log alone", str(record))
+        self.assertIn(VALUE, cluster.jobctl("logs", job).stdout)  # what it printed itself
+
 
 if __name__ == "__main__":
     harness.main()

@@ -214,13 +214,37 @@ TEST_F(ShimFixture, AFlippedOrShortenedLaunchFileIsNoticedAndAnOlderOneIsRead) {
     patience += text->size();
   }
   // Version 5 added two fields to each rank and one at the end, version 6 four of the account and
-  // eight of the sandbox, version 7 five of the container, version 8 two, all empty here.
+  // eight of the sandbox, version 7 five of the container, version 8 three, all empty here.
   std::string older =
-      bytes.substr(0, bytes.size() - (1 + 2 + 1 + 4 + 8 + 5 + 2) * sizeof(uint64_t));
+      bytes.substr(0, bytes.size() - (1 + 2 + 1 + 4 + 8 + 5 + 3) * sizeof(uint64_t));
   older.erase(patience, sizeof(uint64_t));
   older[21] = 2;  // after the magic and its length
   ASSERT_TRUE(common::DecodeShimLaunch(older, &read));
   EXPECT_EQ(read.ranks.at(0).argv, launch_.ranks.at(0).argv);
+}
+
+// A worker that is there reads them first, to hide them in what it reports.
+TEST_F(ShimLife, SecretsEndWithAnAttemptThatHasNoWorker) {
+  AddRank({"/bin/sh", "-c", "until [ -e " + root_ + "/go ]; do sleep 0.01; done"});
+  launch_.secrets_dir = root_ + "/secrets/7-2";
+  const auto write = [&] {
+    ASSERT_TRUE(common::MakeDirectories(launch_.secrets_dir).ok());
+    ASSERT_TRUE(common::WriteFileDurably(launch_.secrets_dir + "/key", "value", 0400).ok());
+  };
+  write();
+  Spawn();
+  ASSERT_TRUE(Until([this] { return started_.count(0) > 0; }));
+  const pid_t shim = shim_->pid();
+  shim_.reset();
+  ASSERT_TRUE(common::WriteFileDurably(root_ + "/go", "").ok());
+  ASSERT_TRUE(Until([this, shim] { return !Alive(shim); }));
+  EXPECT_FALSE(common::Exists(root_ + "/secrets"));
+
+  write();
+  unlink(LaunchPath(launch_.attempt_dir).c_str());
+  Spawn();
+  ASSERT_TRUE(UntilGone());
+  EXPECT_TRUE(common::Exists(launch_.secrets_dir + "/key"));
 }
 
 TEST_F(ShimLife, AShimSaysThatItIsThere) {

@@ -23,8 +23,7 @@ namespace {
 constexpr size_t kErrorFileBytesMax = 1 << 20;
 constexpr std::string_view kWithheld =
     "(its error is in its log alone: no worker was there when it ended, and with the job's secrets "
-    "went what "
-    "has to be hidden in it; fix: jobctl logs)";
+    "went what has to be hidden in it; fix: jobctl logs)";
 constexpr size_t kRecordsRead = 4'096;
 // Allows for the time between the message that explains a failure and the exit: an interpreter
 // shuts down, its threads are joined.

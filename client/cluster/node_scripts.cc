@@ -76,7 +76,10 @@ rm init
 // A worker that cannot start ends at once; whether one has joined, the coordinator tells.
 constexpr std::string_view kWorker = R"sh(
 [ $? = 0 ] || exit 1
-start log/worker.log bin/muster-worker --state-dir "$me/worker" --runtime-dir "$run/w" --run-as worker "$@"
+# What of it takes root is not to be had then.
+[ -n "$sandbox" ] || sandbox=$([ "$(id -u)" = 0 ] && echo none || echo on)
+start log/worker.log bin/muster-worker --state-dir "$me/worker" --runtime-dir "$run/w" --run-as worker \
+  --sandbox "$sandbox" "$@"
 sleep 0.5
 kill -0 $pid 2>/dev/null || { tail -n 3 log/worker.log >&2; exit 1; }
 )sh";
@@ -144,8 +147,8 @@ std::string WorkerScript(const NodePlace& place, const WorkerStart& start) {
     common::StrAppend(&flags, " --advertise ", ShellQuote(start.advertise));
   if (!start.devices.empty()) common::StrAppend(&flags, " --devices ", ShellQuote(start.devices));
   return StrCat(
-      Variables(place), kEnter, kStart, flags, "\nbin/muster-worker join ",
-      ShellQuote(start.coordinator),
+      Variables(place), kEnter, kStart, flags, "\nsandbox=", ShellQuote(start.sandbox),
+      "\nbin/muster-worker join ", ShellQuote(start.coordinator),
       " --token-file - --name \"$node\" --state-dir \"$me/worker\" >/dev/null <<'TOKEN'\n",
       start.token, "\nTOKEN", kWorker);
 }

@@ -29,6 +29,7 @@ struct WorkerStart {
   std::string token;
   std::string advertise;  // empty: the worker guesses
   std::string devices;    // empty: all
+  std::string sandbox;    // empty: on where the account is not root
 };
 std::string WorkerScript(const NodePlace& place, const WorkerStart& start);
 // The end of the worker's log.

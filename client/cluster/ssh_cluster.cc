@@ -199,7 +199,8 @@ absl::Status StartWorkers(Session& session, const SshUp& up, const std::string& 
                        .Run(WorkerScript(member.place, {.coordinator = https,
                                                         .token = member.token,
                                                         .advertise = member.address,
-                                                        .devices = up.devices}),
+                                                        .devices = up.devices,
+                                                        .sandbox = up.sandbox}),
                             kScriptWithin)
                        .status();
                  }));

@@ -18,6 +18,7 @@ struct SshUp {
   ClusterRecord record;
   uint32_t port = 0;    // of gRPC on the head; HTTPS has the next one
   std::string devices;  // of each worker; empty: all
+  std::string sandbox;  // "on", "none"; empty: on where the account is not root
 };
 // All nodes or none: what a failed start left on them is removed again. JC1804 to JC1807 name the
 // node.

@@ -49,6 +49,11 @@ constexpr Flag kClusterUpFlags[] = {
      "(~/.muster/clusters)"},
     {"head", 0, "NODE", "ssh: the node of the coordinator (the first)"},
     {"devices", 0, "KINDS", "ssh: what each worker offers, like gpu or cpu:4 (all)"},
+    {"sandbox", 0, "WHICH",
+     "ssh: what keeps ranks apart where the account is not root (on); none for jobs that use sudo "
+     "or "
+     "Apptainer",
+     "on|none"},
     {"port", 0, "N", "ssh: the coordinator's port; its HTTPS has the next one (7700)"},
     {"ssh-config", 0, "FILE", "ssh's configuration file, as ssh -F", {}, "file"},
     {"ssh-option", 0, "OPTION",
@@ -105,6 +110,7 @@ absl::StatusOr<cluster::SshUp> ReadSshUp(Session& session, const Arguments& argu
   ASSIGN_OR_RETURN(const int64_t port, arguments.Number("port", 1, kPortsMost, kDefaultPort));
   up.port = static_cast<uint32_t>(port);
   up.devices = arguments.Get("devices");
+  up.sandbox = arguments.Get("sandbox");
   return up;
 }
 

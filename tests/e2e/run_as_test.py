@@ -356,6 +356,28 @@ class RunAs(Case):
         cluster.wait_for(job, harness.SUCCEEDED)
         self.assertTrue(self.output(cluster, job).startswith(f"uid={user.pw_uid}(nobody)"))
 
+    def test_a_worker_without_root_gives_its_ranks_what_takes_none(self):
+        need(shutil.which("setpriv"), "needs setpriv")
+        need_scripts_outside_tmp()
+        person = ["setpriv", f"--reuid={self.user.pw_uid}", f"--regid={self.user.pw_gid}", "--init-groups"]
+        cluster = harness.Cluster(self, prefix=person)
+        for name in (cluster.directory, cluster.directory + "/s"):
+            os.chown(name, self.user.pw_uid, self.user.pw_gid)
+        cluster.start()
+        cluster.add_worker("n1", devices="cpu:4", args=("--run-as", "worker", "--sandbox", "on"), prefix=person)
+        shown = cluster.jobctl("nodes", "show", "n1").stdout
+        self.assertRegex(shown, "sandbox: no_new_privs, capabilities, seccomp(, landlock)?; not private /tmp: cannot make")
+        self.assertIn("; not own processes: cannot make", shown)
+        other = self.submit(cluster, "--", "sleep", "1000")
+        cluster.wait_for(other, harness.RUNNING)
+        pid = next(pid for pid, line in harness.processes_with(self.of_ranks(cluster, other)).items() if line == "sleep 1000")
+        job = self.submit(cluster, "--", "sh", "-c", f"grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status; kill -0 {pid} && echo reached; "
+                          f"cat /proc/{pid}/environ >/dev/null && echo read; unshare -U true && echo made")
+        cluster.wait_over(job)
+        said = self.output(cluster, job)
+        self.assertTrue(said.startswith("NoNewPrivs:\t1\nSeccomp:\t2\n"), said)
+        self.assertEqual(said.splitlines()[2:], [] if "seccomp, landlock" in shown else ["reached", "read"])
+
     def jobctl_as(self, cluster, person, *args):
         done = subprocess.run([*person, harness.JOBCTL, *args], env=cluster.env, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=60)

@@ -225,6 +225,7 @@ std::string EncodeShimLaunch(const ShimLaunch& launch) {
   out.Number(launch.sandbox.has_own_ipc ? 1 : 0);
   out.Number(launch.sandbox.has_own_processes ? 1 : 0);
   out.Text(launch.secrets_dir);
+  out.Texts(launch.container.places);
   std::string bytes = out.Take();
   Writer sum;
   sum.Number(Crc32c(bytes));
@@ -274,6 +275,7 @@ bool DecodeShimLaunch(std::string_view bytes, ShimLaunch* launch) {
     launch->sandbox.has_own_ipc = in.Number() != 0;
     launch->sandbox.has_own_processes = in.Number() != 0;
     launch->secrets_dir = in.Text();
+    launch->container.places = in.Texts();
   }
   return in.ok() && in.at_end();
 }

@@ -98,6 +98,9 @@ struct LaunchSandbox {
   bool has_own_processes = false;  // shim/process_space.h
 };
 
+inline constexpr char kNeededToRead = 'r';
+inline constexpr char kNeededToWrite = 'w';
+
 // What the ranks of an attempt run in instead of the node's own file system. Their account and
 // their sandbox are then the runtime's to arrange, as each rank's bundle says.
 struct LaunchContainer {
@@ -109,9 +112,13 @@ struct LaunchContainer {
   //   root/, image/, shm/, mounts/ where the attempt's mount namespace has them
   //   run/                         the runtime's own state
   //   processes                    the attempt's PID namespace, if it has one
+  //   needed, view/                what of the node the runtime sees (shim/runtime_view.h)
   std::string directory = {};
   uint64_t shm_bytes = 0;                 // of /dev/shm; 0: as the kernel chooses
-  std::vector<std::string> sources = {};  // opened with the account's rights, then mounts/0, 1, …
+  std::vector<std::string> sources = {};  // opened with the account's rights
+  // Of each source, kNeededToRead or kNeededToWrite and where it is put below mounts/: "r0", or in
+  // another, "w0/in/there", which may be the job's to change at any moment.
+  std::vector<std::string> places = {};
 };
 
 struct ShimLaunch {
@@ -147,7 +154,10 @@ struct ShimLaunch {
   std::string secrets_dir = {};
 };
 
-// Below the directory: where the runtime finds the PID namespace to join (shim/process_space.h).
+// Below the directory: which files of the node the runtime needs besides its own, as entries that end with
+// a zero byte: kNeededToRead or kNeededToWrite and a path.
+inline constexpr char kNeededName[] = "needed";
+// Where the runtime finds the PID namespace to join (shim/process_space.h).
 inline constexpr char kProcessSpaceName[] = "processes";
 
 // "<directory>/<rank>".

@@ -8,10 +8,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <vector>
 
+#include "shim/runtime_view.h"
 #include "shim/system_mounts.h"
 
 namespace muster::shim {
@@ -50,6 +52,7 @@ std::string MountSharedMemory(const common::LaunchContainer& container,
 }
 
 struct Source {
+  std::string path;
   int tree = -1;
   bool is_directory = false;
 };
@@ -72,26 +75,80 @@ std::string OpenSource(const std::string& path, std::vector<Source>* sources) {
     const long tree = syscall(SYS_open_tree, fd, "",
                               OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
     if (tree < 0) failure = Because("cannot mount " + path);
-    if (tree >= 0) sources->push_back({static_cast<int>(tree), is_directory});
+    if (tree >= 0) sources->push_back({path, static_cast<int>(tree), is_directory});
   }
   close(static_cast<int>(fd));
   return failure;
 }
 
-std::string PutSources(const std::vector<Source>& sources) {
-  for (size_t i = 0; i < sources.size(); ++i) {
-    const std::string target = "mounts/" + std::to_string(i);
-    if (sources[i].is_directory) {
-      mkdir(target.c_str(), 0755);
-    } else {
-      close(open(target.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-    }
-    if (syscall(SYS_move_mount, sources[i].tree, "", AT_FDCWD, target.c_str(),
-                MOVE_MOUNT_F_EMPTY_PATH) != 0)
-      return Because("cannot mount into " + target);
+// A directory or a file on the way of a mount into another, made if it is not there. No link is followed:
+// the job may change it at any moment.
+int StepInto(int at, const std::string& name, bool is_directory) {
+  if (is_directory) {
+    mkdirat(at, name.c_str(), 0755);
+  } else {
+    close(openat(at, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
+  }
+  open_how how{};
+  how.flags = O_PATH | O_CLOEXEC | (is_directory ? O_DIRECTORY : 0);
+  how.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_BENEATH;
+  return static_cast<int>(syscall(SYS_openat2, at, name.c_str(), &how, sizeof how));
+}
+
+// `place`: "0/in/there".
+int OpenPlace(const std::string& place, bool is_directory) {
+  int at = open("mounts", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  for (size_t from = 0; at >= 0 && from < place.size();) {
+    const size_t to = std::min(place.find('/', from), place.size());
+    const int next = StepInto(at, place.substr(from, to - from), to < place.size() || is_directory);
+    const int error = errno;
+    close(at);
+    errno = error;
+    at = next;
+    from = to + 1;
+  }
+  return at;
+}
+
+std::string PutSource(const Source& source, const std::string& place,
+                      const common::LaunchAccount& account) {
+  const bool is_inside = place.find('/') != std::string::npos;
+  mount_attr read_only{};
+  read_only.attr_set = MOUNT_ATTR_RDONLY;
+  if (place[0] == common::kNeededToRead &&
+      syscall(SYS_mount_setattr, source.tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &read_only,
+              sizeof read_only) != 0)
+    return Because("cannot protect a mount");
+  int target = -1;
+  const auto open_place = [&] {
+    target = OpenPlace(place.substr(1), source.is_directory);
+    return std::string();
+  };
+  std::string failure = is_inside ? WithFileRights(account, open_place) : open_place();
+  if (!failure.empty()) return failure;
+  const bool is_put =
+      target >= 0 && syscall(SYS_move_mount, source.tree, "", target, "",
+                             MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) == 0;
+  if (!is_put) failure = Because("cannot mount " + source.path + " into another mount");
+  if (target >= 0) close(target);
+  return failure;
+}
+
+// Those in which others are come first.
+std::string PutSources(const std::vector<Source>& sources, const std::vector<std::string>& places,
+                       const common::LaunchAccount& account) {
+  if (places.size() != sources.size()) return "the mounts have no places";
+  std::vector<size_t> order(sources.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&places](size_t one, size_t other) {
+    return places[one].size() < places[other].size();
+  });
+  std::string failure;
+  for (const size_t i : order) {
+    if (failure.empty()) failure = PutSource(sources[i], places[i], account);
     close(sources[i].tree);
   }
-  return {};
+  return failure;
 }
 
 // At a path that the bundles know before there is one.
@@ -141,10 +198,9 @@ std::string EnterContainerMounts(const common::LaunchContainer& container,
   if (failure.empty()) failure = LayOverImage(container);
   if (failure.empty()) MakeTmp();
   if (failure.empty()) failure = MountSharedMemory(container, account);
-  if (failure.empty()) failure = PutSources(sources);
+  if (failure.empty()) failure = PutSources(sources, container.places, account);
   if (failure.empty()) failure = PutProcesses(processes_fd);
-  if (failure.empty() && chdir("/") != 0) failure = Because("cannot leave the directory");
-  return failure;
+  return failure.empty() ? EnterRuntimeView(container) : failure;
 }
 
 RankMounts MakeContainerMounts(const common::LaunchContainer& container,

@@ -141,16 +141,27 @@ std::string OpenTemporary(const common::LaunchSandbox& sandbox, std::vector<Open
   return {};
 }
 
-std::string PutBackAll(const std::vector<Opened>& trees) {
+// Below the attempt's own /tmp, where ranks may have put links before a command of `jobctl exec` came.
+bool IsTemporary(const std::string& path, const common::LaunchSandbox& sandbox) {
+  return !sandbox.temporary_dir.empty() &&
+         std::any_of(std::begin(kTemporary), std::end(kTemporary), [&path](const char* above) {
+           return path.starts_with(std::string(above) + "/");
+         });
+}
+
+std::string PutBackAll(const std::vector<Opened>& trees, const common::LaunchSandbox& sandbox) {
   for (const Opened& tree : trees) {
-    if (std::string failure = PutBack(tree); !failure.empty()) return failure;
+    const std::string failure =
+        IsTemporary(tree.path, sandbox) ? PutBackWithoutLinks(tree) : PutBack(tree);
+    if (!failure.empty()) return failure;
   }
   return {};
 }
 
+// What was below /tmp is gone with that.
 std::string CoverHidden(const common::LaunchSandbox& sandbox) {
   for (const std::string& path : sandbox.hidden_dirs) {
-    if (access(path.c_str(), F_OK) != 0) continue;  // it was below /tmp, and is gone with that
+    if (IsTemporary(path, sandbox) || access(path.c_str(), F_OK) != 0) continue;
     if (std::string failure = Cover(path); !failure.empty()) return failure;
   }
   return {};
@@ -178,13 +189,13 @@ std::string Arrange(const common::LaunchSandbox& sandbox, const common::LaunchAc
   }
   std::string failure = OpenTemporary(sandbox, &temporary);
   if (failure.empty()) failure = OpenKept(sandbox, account, &kept);
-  if (failure.empty()) failure = PutBackAll(temporary);
+  if (failure.empty()) failure = PutBackAll(temporary, sandbox);
   if (failure.empty()) failure = OwnSharedMemory(account);
   for (const Opened& each : kept) {
     if (failure.empty()) failure = PutBackWithoutLinks(each);
   }
   if (failure.empty()) failure = CoverHidden(sandbox);
-  if (failure.empty()) failure = PutBackAll(shown);
+  if (failure.empty()) failure = PutBackAll(shown, sandbox);
   if (failure.empty()) ProtectCovers(sandbox);
   if (failure.empty()) failure = ProtectCgroups();
   if (failure.empty() && sandbox.has_own_ipc) failure = MountOwnQueues();

@@ -73,12 +73,17 @@ std::string ProtectCgroups() {
   return {};
 }
 
-std::string MountOwnProc() {
-  if (mount("proc", kProc, "proc", kDataOnly, nullptr) != 0) return NotMounted("mount", kProc);
+std::string ProtectKernelFiles() {
   std::string failure;
   for (const char* path : common::kReadOnlyPaths) {
     if (failure.empty()) failure = Protect(path);
   }
+  return failure;
+}
+
+std::string MountOwnProc() {
+  if (mount("proc", kProc, "proc", kDataOnly, nullptr) != 0) return NotMounted("mount", kProc);
+  std::string failure = ProtectKernelFiles();
   for (const char* path : common::kMaskedPaths) {
     if (failure.empty()) failure = Mask(path);
   }

@@ -13,6 +13,9 @@ std::string ProtectCgroups();
 // the machine by, also for uid 0.
 std::string MountOwnProc();
 
+// Nothing in /proc to change the machine by, also for uid 0.
+std::string ProtectKernelFiles();
+
 // /dev/mqueue of the caller's IPC namespace.
 std::string MountOwnQueues();
 

@@ -421,6 +421,54 @@ class Images(Case):
             self.assertIn("its /dev is not a directory", record.reason)
         self.assert_nothing_left(cluster)
 
+    def test_a_mount_in_a_mount_is_put_where_no_link_of_the_jobs_leads_it(self):
+        cluster = self.start(args=("--run-as", ACCOUNT))
+        for name in ("data", "more", "nodes-own"):
+            os.makedirs(self.path(name))
+            os.chown(self.path(name), UID if name != "nodes-own" else 0, UID)
+        with open(self.path("more/file"), "w") as file:
+            file.write("of more")
+        def mounts(target, read_only=False):
+            return ({"source": self.path("more"), "target": target}, {"source": self.path("data"), "target": "/data", "read_only": read_only})
+        self.mounts_of_job = mounts("/data/in/there")
+        job, record = self.run_over(cluster, "cat /data/in/there/file; touch /data/x && touch /data/in/there/y")
+        self.assertEqual((record.state, self.out(cluster, job)), (SUCCEEDED, "of more"), self.story(cluster, job))
+        self.assertEqual((sorted(os.listdir(self.path("data"))), sorted(os.listdir(self.path("more")))), (["in", "x"], ["file", "y"]))
+        self.assertEqual(os.stat(self.path("data/in/there")).st_uid, UID, "the mount point is the account's, not root's")
+        self.mounts_of_job = mounts("/data/in/there", read_only=True)
+        job, record = self.run_over(cluster, "touch /data/z 2>/dev/null || echo closed; touch /data/in/there/z && echo open")
+        self.assertEqual(self.out(cluster, job), "closed\nopen\n", self.story(cluster, job))
+        os.symlink(self.path("nodes-own"), self.path("data/away"))
+        self.mounts_of_job = mounts("/data/away/deep")
+        job, record = self.run_over(cluster, "true")
+        self.assertEqual(record.state, FAILED)
+        self.assertIn("cannot mount " + self.path("more") + " into another mount: ", record.reason)
+        self.assertEqual(os.listdir(self.path("nodes-own")), [])
+        self.assert_nothing_left(cluster)
+
+    def test_the_runtime_sees_and_changes_nothing_but_what_it_needs(self):
+        os.makedirs(self.path("nodes-own"))
+        os.makedirs(self.path("tools"))
+        looks = [self.path("nodes-own"), "/root", "/home", "/etc/shadow", "/etc/sudoers.d", "/var/lib", "/run", "/dev/shm", "/boot",
+                 self.path("w-n0/identity"), self.path("c/data")]
+        with open(self.path("tools/runc"), "w") as file:
+            file.write(f"""#!/bin/sh
+case " $* " in *" run "*)
+  for path in {" ".join(looks)}; do [ -e $path ] && echo sees $path >&2; done
+  for path in / /usr /bin/ /etc /etc/ld.so.cache /sys/kernel/ /proc/sys/vm/swappiness; do [ -w $path ] && echo writes $path >&2; done
+  echo looked >&2 ;;
+esac
+exec {shutil.which("runc")} "$@"
+""")
+        os.chmod(self.path("tools/runc"), 0o755)
+        self.env["PATH"] = self.path("tools") + ":" + self.env["PATH"]
+        cluster = self.start()
+        for more in ({}, {"setup": ["sh", "-c", "exit 0"]}):
+            job, record = self.run_over(cluster, "ls -d /proc/self/fd >/dev/null && echo fine", ranks=2, **more)
+            self.assertEqual((record.state, self.out(cluster, job)), (SUCCEEDED, "fine\n"), self.story(cluster, job))
+            self.assertEqual(self.out(cluster, job, stream=2), "looked\n")
+        self.assert_nothing_left(cluster)
+
     def test_a_debian_whose_directories_are_links_runs(self):
         cluster = self.start()
         tree = oci_layout.small_tree(("sh", "cat"), system=(), programs_in="usr/bin")
@@ -428,9 +476,11 @@ class Images(Case):
             tree.link(name, to)
         tree.directory("run")
         oci_layout.write(self.path("merged"), [tree.layer()], {"Env": ["PATH=/bin"]})
-        job, record = self.run_over(cluster, "cat </etc/resolv.conf >/dev/null && echo $$ >/dev/shm/x && echo >/var/run/y && echo fine",
-                                    image=f"oci:{self.path('merged')}")
-        self.assertEqual(self.out(cluster, job), "fine\n", self.story(cluster, job))
+        os.makedirs(self.path("data"))
+        self.mounts_of_job = tuple({"source": self.path("data"), "target": target} for target in ("/var/run/data", "/bin/of/it"))
+        job, record = self.run_over(cluster, "cat </etc/resolv.conf >/dev/null && echo $$ >/dev/shm/x && echo >/var/run/y && "
+                                    "echo >/run/data/x && cat /usr/bin/of/it/x && echo fine", image=f"oci:{self.path('merged')}")
+        self.assertEqual(self.out(cluster, job), "\nfine\n", self.story(cluster, job))
 
     def test_a_layer_is_open_to_its_own_account_alone(self):
         cluster = self.start(args=("--run-as", ACCOUNT))

@@ -278,12 +278,13 @@ class RunAs(Case):
         cluster = self.cluster("--run-as", ACCOUNT)
         target = tempfile.mkdtemp(dir="/run")  # root's, and seen in the sandbox
         self.addCleanup(shutil.rmtree, target)
-        job = self.submit(cluster, "--", "sh", "-c", f"cd /; mv {self.directory} /tmp/aside && ln -s {target} {self.directory} && "
-                          "echo moved; exec sleep 600")
-        wait_until(lambda: "moved" in self.output(cluster, job), "the rank has replaced the directory")
-        done = cluster.jobctl("exec", job, "--", "true", check=False)
-        self.assertNotEqual(done.returncode, 0, done.stdout)
-        self.assertEqual(os.listdir(target), [])
+        for place in (self.work, "/"):  # in the node's /tmp, as is the worker's state
+            job = cluster.submit("--workdir", place, "--", "sh", "-c", f"cd /; mv {self.directory} /tmp/aside && "
+                                 f"ln -s {target} {self.directory} && echo moved; exec sleep 600")
+            wait_until(lambda: "moved" in self.output(cluster, job), "the rank has replaced the directory")
+            done = cluster.jobctl("exec", job, "--", "true", check=False)
+            self.assertNotEqual(done.returncode, 0, done.stdout)
+            self.assertEqual(os.listdir(target), [], place)
 
     def test_what_looks_into_a_rank_has_the_ranks_account(self):
         try:

@@ -66,6 +66,8 @@ TEST_F(ShimLife, AContainerThatIsOverBeforeItsRuntimeEndsAsItsProgramDid) {
   launch_.container.directory = launch_.attempt_dir + "/containers";
   ASSERT_TRUE(common::MakeDirectories(launch_.container.image_root).ok());
   ASSERT_TRUE(common::MakeDirectories(common::BundlePath(launch_.container, 0)).ok());
+  ASSERT_TRUE(
+      common::WriteFileDurably(launch_.container.directory + "/" + common::kNeededName, "").ok());
   ASSERT_TRUE(common::WriteFileDurably(launch_.container.runtime,
                                        R"(#!/bin/sh
 while [ "$1" != --pid-file ]; do shift; done
@@ -214,9 +216,9 @@ TEST_F(ShimFixture, AFlippedOrShortenedLaunchFileIsNoticedAndAnOlderOneIsRead) {
     patience += text->size();
   }
   // Version 5 added two fields to each rank and one at the end, version 6 four of the account and
-  // eight of the sandbox, version 7 five of the container, version 8 three, all empty here.
+  // eight of the sandbox, version 7 five of the container, version 8 four, all empty here.
   std::string older =
-      bytes.substr(0, bytes.size() - (1 + 2 + 1 + 4 + 8 + 5 + 3) * sizeof(uint64_t));
+      bytes.substr(0, bytes.size() - (1 + 2 + 1 + 4 + 8 + 5 + 4) * sizeof(uint64_t));
   older.erase(patience, sizeof(uint64_t));
   older[21] = 2;  // after the magic and its length
   ASSERT_TRUE(common::DecodeShimLaunch(older, &read));

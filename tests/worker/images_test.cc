@@ -285,6 +285,35 @@ TEST(BundleTest, IsWhatTheRuntimeGets) {
   EXPECT_FALSE(json::parse(BundleJson(bundle)).contains("hooks"));
 }
 
+TEST(FindInImageTest, AMountPointIsNamedWithoutLinks) {
+  char path[] = "/tmp/images-XXXXXX";
+  const std::string root = mkdtemp(path);
+  std::filesystem::create_directories(root + "/usr/bin");
+  const std::pair<const char*, const char*> links[] = {{"usr/bin", "bin"},
+                                                       {"/run", "var-run"},
+                                                       {"../../../../usr", "up"},
+                                                       {"around", "circle"},
+                                                       {"circle", "around"},
+                                                       {"/bin", "usr/more"},
+                                                       {"/etc/passwd", "usr/bin/file"}};
+  for (const auto& [to, from] : links) {
+    ASSERT_EQ(symlink(to, (root + "/" + from).c_str()), 0);
+  }
+  const int fd = open(root.c_str(), O_PATH | O_DIRECTORY);
+  const std::pair<const char*, const char*> found[] = {{"/", "/"},
+                                                       {"/data", "/data"},
+                                                       {"/bin", "/usr/bin"},
+                                                       {"/bin/x/y", "/usr/bin/x/y"},
+                                                       {"/var-run/x", "/run/x"},
+                                                       {"/up/bin/../more/z", "/usr/bin/z"},
+                                                       {"/bin/file", "/etc/passwd"},
+                                                       {"/../..//./data/", "/data"}};
+  for (const auto& [asked, is] : found) EXPECT_EQ(PathWithoutLinks(fd, asked), is) << asked;
+  EXPECT_EQ(PathWithoutLinks(fd, "/circle/x"), std::nullopt);
+  close(fd);
+  std::filesystem::remove_all(root);
+}
+
 TEST(FindInImageTest, LinksStayInside) {
   char path[] = "/tmp/images-XXXXXX";
   const std::string root = mkdtemp(path);

@@ -57,7 +57,8 @@ json Mount(const std::string& target, const char* type, const std::string& sourc
 
 json Bind(const BundleMount& mount) {
   // Recursive: other file systems that are mounted below it are no way around them.
-  json options = json::array({"rbind", "rnosuid", mount.read_only ? "rro" : "rw"});
+  json options = json::array({"rbind", "rnosuid"});
+  if (!mount.is_as_mounted) options.push_back(mount.read_only ? "rro" : "rw");
   if (!mount.is_device) options.push_back("rnodev");
   return Mount(mount.target, "bind", mount.source, std::move(options));
 }

@@ -15,7 +15,8 @@ struct BundleMount {
   std::string source;
   std::string target;
   bool read_only = false;
-  bool is_device = false;  // of /dev
+  bool is_device = false;      // of /dev
+  bool is_as_mounted = false;  // what may be written to is settled: others are mounted in it
 };
 
 // Run by the runtime before the rank's program, outside of its rights: only from the node's own

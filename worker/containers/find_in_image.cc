@@ -2,8 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
+#include <vector>
 
 #include "absl/strings/str_split.h"
 #include "common/strings.h"
@@ -11,11 +15,33 @@
 namespace muster::worker {
 namespace {
 
+using common::StrCat;
+
+constexpr int kLinksMax = 40;  // as the kernel follows
+
 bool IsProgram(int root, const std::string& path) {
   const auto file = common::OpenInRoot(root, path);
   struct stat info {};
   return file.ok() && fstat(file->get(), &info) == 0 && S_ISREG(info.st_mode) &&
          (info.st_mode & 0111) != 0;
+}
+
+// The last first.
+std::vector<std::string> Components(const std::string& path) {
+  std::vector<std::string> names = absl::StrSplit(
+      path, '/', [](absl::string_view name) { return !name.empty() && name != "."; });
+  std::reverse(names.begin(), names.end());
+  return names;
+}
+
+// Where the entry `name` of a directory without links on its way leads; nullopt: it is no link.
+std::optional<std::string> LinkIn(int root, const std::string& directory, const std::string& name) {
+  const auto above = common::OpenInRoot(root, directory.empty() ? "/" : directory);
+  char target[PATH_MAX];
+  const ssize_t length =
+      above.ok() ? readlinkat(above->get(), name.c_str(), target, sizeof target) : -1;
+  if (length < 0) return std::nullopt;
+  return std::string(target, static_cast<size_t>(length));
 }
 
 std::string From(const std::string& workdir, const std::string& path) {
@@ -37,6 +63,29 @@ std::string SystemPathThatLeadsAway(int root) {
     if (is_there && !S_ISDIR(info.st_mode)) return common::StrCat("/", name);
   }
   return {};
+}
+
+std::optional<std::string> PathWithoutLinks(int root, const std::string& path) {
+  std::string found;
+  std::vector<std::string> left = Components(path);
+  for (int links = 0; !left.empty();) {
+    const std::string name = left.back();
+    left.pop_back();
+    if (name == "..") {
+      found.erase(std::min(found.rfind('/'), found.size()));
+      continue;
+    }
+    const std::optional<std::string> target = LinkIn(root, found, name);
+    if (!target.has_value()) {
+      found += StrCat("/", name);
+      continue;
+    }
+    if (++links > kLinksMax) return std::nullopt;
+    if (target->starts_with('/')) found.clear();
+    const std::vector<std::string> more = Components(*target);
+    left.insert(left.end(), more.begin(), more.end());
+  }
+  return found.empty() ? "/" : found;
 }
 
 std::string FindProgramIn(int root, std::string_view search_path, const std::string& workdir,

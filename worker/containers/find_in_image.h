@@ -2,6 +2,7 @@
 // links stay inside. Any thread that may block.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,10 @@ bool IsDirectoryIn(int root, const std::string& path);
 // "dev/ptmx" and others to the root without a look at links, as root, so a link here leads it to any
 // directory of the node. What is not there, the runtime makes.
 std::string SystemPathThatLeadsAway(int root);
+
+// `path` as the kernel would find it there, free of links, "." and "..": what is led to it follows none.
+// Components that are not there stay as they are. nullopt: links lead in a circle.
+std::optional<std::string> PathWithoutLinks(int root, const std::string& path);
 
 // As execvp finds `name`: with a slash it is a path from `workdir`. Empty: there is no such program.
 std::string FindProgramIn(int root, std::string_view search_path, const std::string& workdir,

@@ -48,6 +48,7 @@ constexpr const char* kNodeFiles[] = {"/etc/hosts", "/etc/resolv.conf"};
 // File systems that hold no layer of an overlay. Source: linux/magic.h.
 constexpr decltype(statfs::f_type) kNoLayers[] = {OVERLAYFS_SUPER_MAGIC, NFS_SUPER_MAGIC,
                                                   FUSE_SUPER_MAGIC, V9FS_MAGIC};
+constexpr const char* kHookPlaces[] = {"/etc", "/opt", "/run", "/var/run"};
 constexpr std::string_view kSystemDirs[] = {"/proc", "/sys", "/dev"};
 
 using Variables = std::map<std::string, std::string, std::less<>>;
@@ -69,6 +70,61 @@ bool IsPlainPath(const std::string& path) {
 LaunchProblem Problem(int error, std::string text) {
   return {error, error == ENOENT ? kExitNoProgram : kExitNotInImage, std::move(text)};
 }
+
+// Where each of the job's mounts is put below mounts/ (LaunchContainer.places): one whose target lies in
+// another's goes into the outermost of those, so that the runtime looks nothing up in what the job can
+// change.
+std::vector<std::string> PlacesOfMounts(const v1::ContainerSpec& spec) {
+  std::vector<std::string> places;
+  for (int i = 0; i < spec.mounts_size(); ++i) {
+    const std::string& target = TargetOf(spec.mounts(i));
+    int outermost = i;
+    for (int j = 0; j < spec.mounts_size(); ++j) {
+      const std::string& above = TargetOf(spec.mounts(j));
+      if (above != target && IsWithin(target, above) &&
+          above.size() < TargetOf(spec.mounts(outermost)).size())
+        outermost = j;
+    }
+    const char how = spec.mounts(i).read_only() ? common::kNeededToRead : common::kNeededToWrite;
+    places.push_back(StrCat(std::string(1, how), outermost,
+                            target.substr(TargetOf(spec.mounts(outermost)).size())));
+  }
+  return places;
+}
+
+bool HoldsAnother(const std::vector<std::string>& places, size_t i) {
+  const std::string start = StrCat(i, "/");
+  return std::any_of(places.begin(), places.end(), [&start](const std::string& place) {
+    return place.compare(1, start.size(), start) == 0;
+  });
+}
+
+// Mount points as the runtime gets them: no link of the image is left in them for it to follow. What lies
+// below an earlier one is not the image's.
+class Targets {
+ public:
+  explicit Targets(int root) : root_(root) {}
+
+  std::string Add(const std::string& path) {
+    std::string target = Find(path);
+    known_.emplace_back(path, target);
+    return target;
+  }
+
+ private:
+  std::string Find(const std::string& path) const {
+    for (const std::string_view system : kSystemDirs) {
+      if (IsWithin(path, system)) return path;  // the runtime's own
+    }
+    for (auto known = known_.rbegin(); known != known_.rend(); ++known) {
+      if (IsWithin(path, known->first)) return known->second + path.substr(known->first.size());
+    }
+    return PathWithoutLinks(root_, path).value_or(path);  // which was checked
+  }
+
+  const int root_;
+  std::vector<std::pair<std::string, std::string>> known_;
+};
 
 class Wrapping {
  public:
@@ -120,6 +176,7 @@ class Wrapping {
     for (const common::RankLaunch& rank : ranks) {
       if (written.ok()) written = WriteOne(rank);
     }
+    if (written.ok()) written = WriteNeeded();
     if (written.ok()) return std::nullopt;
     return Refused(common::MessageOf(written), "see the disk of that node's --state-dir");
   }
@@ -169,6 +226,8 @@ class Wrapping {
         return Refused(StrCat("the mount ", mount.source(),
                               " would show the files in which other jobs get their secrets"),
                        "mount a directory that is not in /dev/shm, or name one below it");
+      if (!PathWithoutLinks(root_.get(), target))
+        return Refused(StrCat("links of it lead in a circle at ", target), "mount it elsewhere");
       if (auto problem = CheckSource(mount.source())) return problem;
     }
     return std::nullopt;
@@ -268,29 +327,66 @@ class Wrapping {
       bundle.gid = account_.ids.gid;
       bundle.groups = account_.ids.groups;
     }
-    bundle.covers = place_.hidden;
+    Targets targets(root_.get());
+    for (const std::string& path : place_.hidden) bundle.covers.push_back(targets.Add(path));
     for (const char* path : kNodeFiles) {
       if (common::Exists(path))
-        bundle.mounts.push_back({.source = path, .target = path, .read_only = true});
+        bundle.mounts.push_back({.source = path, .target = targets.Add(path), .read_only = true});
     }
-    bundle.mounts.insert(bundle.mounts.end(), devices_.mounts.begin(), devices_.mounts.end());
+    for (BundleMount mount : devices_.mounts) {
+      mount.target = targets.Add(mount.target);
+      bundle.mounts.push_back(std::move(mount));
+    }
     bundle.hooks = devices_.hooks;
-    for (int i = 0; i < spec_.container().mounts_size(); ++i) {
-      const v1::Mount& mount = spec_.container().mounts(i);
+    const std::vector<std::string> places = PlacesOfMounts(spec_.container());
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (places[i].find('/') != std::string::npos) continue;  // in another, where the shim puts it
+      const v1::Mount& mount = spec_.container().mounts(static_cast<int>(i));
       bundle.mounts.push_back({.source = StrCat(place_.directory, "/mounts/", i),
-                               .target = TargetOf(mount),
-                               .read_only = mount.read_only()});
+                               .target = targets.Add(TargetOf(mount)),
+                               .read_only = mount.read_only(),
+                               .is_as_mounted = HoldsAnother(places, i)});
     }
     for (const std::string& path : place_.own)
-      bundle.mounts.push_back({.source = path, .target = path});
+      bundle.mounts.push_back({.source = path, .target = targets.Add(path)});
     for (const std::string& path : place_.fixed)
-      bundle.mounts.push_back({.source = path, .target = path, .read_only = true});
+      bundle.mounts.push_back({.source = path, .target = targets.Add(path), .read_only = true});
     const std::string directory = StrCat(place_.directory, "/", rank.rank);
     RETURN_IF_ERROR(common::MakeDirectories(directory));
     ASSIGN_OR_RETURN(
         const common::UniqueFd file,
         common::OpenRegular(directory + "/config.json", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
     return common::WriteAll(file.get(), BundleJson(bundle));
+  }
+
+  // What the bundles bind, and the programs that the runtime starts. A driver's hook may look at anything that it was installed with.
+  absl::Status WriteNeeded() const {
+    std::string needed;
+    const auto add = [&needed](char how, const std::string& path) {
+      needed += StrCat(std::string(1, how), path, std::string(1, '\0'));
+    };
+    const auto read = [&add](const std::string& path) {
+      std::error_code error;
+      const std::string real = std::filesystem::canonical(path, error).string();
+      add(common::kNeededToRead, path);
+      if (!error && real != path) add(common::kNeededToRead, real);
+    };
+    for (const char* path : kNodeFiles) read(path);
+    for (const BundleMount& mount : devices_.mounts) {
+      if (mount.is_device || !mount.read_only) add(common::kNeededToWrite, mount.source);
+      read(mount.source);
+    }
+    for (const BundleHook& hook : devices_.hooks) {
+      read(hook.path);
+      if (hook.path == place_.shim_binary) continue;
+      for (const char* path : kHookPlaces) read(path);
+    }
+    for (const std::string& path : place_.own) add(common::kNeededToWrite, path);
+    for (const std::string& path : place_.fixed) add(common::kNeededToRead, path);
+    ASSIGN_OR_RETURN(const common::UniqueFd file,
+                     common::OpenRegular(StrCat(place_.directory, "/", common::kNeededName),
+                                         O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
+    return common::WriteAll(file.get(), needed);
   }
 
   const ContainerPlace& place_;
@@ -409,6 +505,7 @@ common::LaunchContainer LaunchOfContainers(const ContainerPlace& place, const Co
                                     .directory = place.directory,
                                     .shm_bytes = spec.shm_bytes()};
   for (const v1::Mount& mount : spec.mounts()) container.sources.push_back(mount.source());
+  container.places = PlacesOfMounts(spec);
   return container;
 }
 

@@ -1,0 +1,16 @@
+// What the runtime of containers, which starts as root, has of the node: its programs and libraries to
+// read, the containers' own directory, and what the bundles name. A path that it is led to by an image or
+// by who changes a mount meanwhile is then not there, or cannot be written to.
+#pragma once
+
+#include <string>
+
+#include "common/shim_protocol.h"
+
+namespace muster::shim {
+
+// This process's root becomes that. In a mount namespace of its own, whose mounts are nobody else's to
+// see. Empty, or what failed.
+std::string EnterRuntimeView(const common::LaunchContainer& container);
+
+}  // namespace muster::shim

@@ -54,12 +54,10 @@ void of_a_model(Model& model) {
   torch::load(model, "model.pt");      // WRONG: torch::load() cannot load
 }
 
-void of_an_optimizer(muster::PreparedOptimizer& optimizer, Net net) {
+void of_an_optimizer(muster::PreparedOptimizer& optimizer) {
   optimizer->step([] { return at::Tensor(); });  // WRONG: optimizer.step(closure)
-  optimizer->add_param_group(
-      torch::optim::OptimizerParamGroup(net->parameters()));  // WRONG: before prepare()
-  const auto state = optimizer.state_dict();                  // WRONG: optimizer.state_dict()
-  optimizer.load_state_dict(1);                               // WRONG: optimizer.load_state_dict()
+  const auto state = optimizer.state_dict();     // WRONG: optimizer.state_dict()
+  optimizer.load_state_dict(1);                  // WRONG: optimizer.load_state_dict()
   std::ostringstream stream;
   torch::save(optimizer, stream);                  // WRONG: torch::save() would write
   torch::optim::StepLR rates(optimizer, 30, 0.1);  // the same as train(net, optimizer)

@@ -14,6 +14,7 @@
 #include "device/device_driver.h"
 #include "muster/base/errors.h"
 #include "parallel/data_parallel_factory.h"
+#include "parallel/data_parallel_state.h"
 
 namespace muster {
 namespace {
@@ -127,6 +128,7 @@ Accelerator::Accelerator(const AcceleratorOptions& options)
   state.metrics.emplace(std::move(metrics));
   state.gradients->after_step = [&state] { state.end_step(); };
   state.gradients->check_step = [&state](torch::optim::Optimizer& optimizer) {
+    state.follow_groups(optimizer);
     state.require_averaged(optimizer);
   };
   state.gradients->timer.restart();
@@ -167,6 +169,7 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
         (state_->sharded_of(module) == nullptr ? "" : " and sharded over the ranks") +
         ": use the one that prepare() returned, or release all with free_memory() first");
   }
+  state_->follow_groups();
   const ZeroStage stage = state_->options.sharding.stage;
   // Only zero3 never needs unsharded parameters here.
   const bool by_parts = materialize && stage == ZeroStage::zero3;
@@ -191,6 +194,11 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
     });
     sharded->end_placing();
   }
+  if (sharded) {
+    DataParallel::State& frame = state_->models.back()->state();
+    frame.facts.read(frame.all, /*memory_is_fixed=*/true);
+  }
+  state_->read_groups();
   state_->gradients->averages_gradients = num_processes() > 1;
   return std::make_shared<ModelFrame>(
       state_->models.back(), sharded,
@@ -207,9 +215,10 @@ PreparedOptimizer Accelerator::prepare_shared(std::shared_ptr<torch::optim::Opti
   }
   // LibTorch's own optimizers would step a tied weight once per name.
   for (auto& group : optimizer->param_groups()) group.params() = distinct(group.params());
-  state_->require_unstepped(*optimizer);
+  state_->require_unstepped("prepare", *optimizer);
   for (const auto& model : state_->gradients->sharded) State::hand_over(*model, *optimizer);
   state_->gradients->optimizers.push_back(optimizer);
+  state_->stepped[optimizer.get()].groups.read(*optimizer);
   return PreparedOptimizer(std::move(optimizer), state_->gradients);
 }
 
@@ -274,7 +283,7 @@ void Accelerator::free_memory() {
   state_->models.clear();
   state_->gradients->sharded.clear();
   state_->gradients->optimizers.clear();
-  state_->averaged.clear();
+  state_->stepped.clear();
   state_->schedulers.clear();
   state_->sources.clear();
   state_->custom.clear();

@@ -341,6 +341,7 @@ std::string Accelerator::save_state(int64_t step, const SaveOptions& options) {
   }
   state.collectives->meet("save_state", "step " + std::to_string(step));
   const auto section = state.gradients->timer.measure(StepPart::checkpoint);
+  state.follow_groups();
   AsyncCheckpointer& checkpointer = state.open_checkpointer();
   if (const auto saved = state.settled_path(step)) {
     state.reporter.clear_checkpoint_request();
@@ -377,6 +378,7 @@ void Accelerator::wait_for_checkpoint() {
 std::optional<int64_t> Accelerator::load_state() {
   State& state = *state_;
   state.collectives->meet("load_state");
+  state.follow_groups();
   wait_for_checkpoint();
   const std::string& resume_from =
       state.worker.resume_from.empty() ? state.options.resume_from : state.worker.resume_from;

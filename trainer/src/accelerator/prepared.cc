@@ -22,6 +22,10 @@ bool ModelFrame::changes_outputs() const {
 
 ModelFrame::Pass::Pass(ModelFrame& frame)
     : frame_(frame), section_(frame.gradient_state_->timer.measure(StepPart::forward)) {
+  if (torch::GradMode::is_enabled() && frame_.data_parallel_->follow_parameters() &&
+      frame_.sharded_) {
+    frame_.sharded_->follow_parameters();
+  }
   if (frame_.sharded_) frame_.sharded_->meet_for_forward();
   ++frame_.gradient_state_->forward_passes;
   frame_.data_parallel_->before_forward();

@@ -129,7 +129,10 @@ std::shared_ptr<ShardedModel> Accelerator::State::shard(
 void Accelerator::State::hand_over(ShardedModel& model, torch::optim::Optimizer& optimizer) {
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : group.params()) {
-      if (model.find(parameter) == nullptr || !has_stepped(optimizer, parameter)) continue;
+      const ParameterSlot* slot = model.find(parameter);
+      if (slot == nullptr || parameter.is_same(slot->piece) || !has_stepped(optimizer, parameter)) {
+        continue;
+      }
       throw std::invalid_argument(
           "sharding: the optimizer stepped before the model was prepared, on parameters that "
           "are now sharded over the ranks: prepare both before the first step");

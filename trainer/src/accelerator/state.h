@@ -4,6 +4,7 @@
 // trackers and the checkpointer have their own threads and do their own locking.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -13,6 +14,7 @@
 
 #include "accelerator/checkpoint_names.h"
 #include "accelerator/gradient_state.h"
+#include "accelerator/group_facts.h"
 #include "accelerator/only_one.h"
 #include "checkpoint/async_checkpointer.h"
 #include "checkpoint/checkpoint_reader.h"
@@ -84,8 +86,9 @@ struct Accelerator::State {
   int64_t next_iteration = 0;
 
   // ---- The rest ----
-  bool trigger = false;                               // set_trigger, until the next check
-  std::set<const torch::optim::Optimizer*> averaged;  // passed require_averaged
+  bool trigger = false;  // set_trigger, until the next check
+  // What each prepared optimizer steps, as last looked at.
+  std::map<const torch::optim::Optimizer*, SteppedParameters> stepped;
   // At construction: a larger count in the destructor means that an exception is leaving the scope.
   const int exceptions = std::uncaught_exceptions();
 
@@ -97,9 +100,23 @@ struct Accelerator::State {
   // "'layers.0.weight'", or the index, dtype and shape of a parameter in no prepared model.
   std::string name_of(const at::Tensor& parameter, size_t group, size_t index) const;
   // Throws std::invalid_argument if a prepared optimizer steps one of these parameters.
-  void require_unstepped(torch::optim::Optimizer& optimizer) const;
+  void require_unstepped(const char* function, torch::optim::Optimizer& optimizer) const;
+  // The same if it has one in two groups.
+  void require_once(torch::optim::Optimizer& optimizer) const;
+  // What changed in the optimizers' groups since they were prepared: their shards take the place of
+  // new parameters of sharded models. Throws on all ranks if they added different ones, naming the
+  // first. Collective if something changed. Call before gradients are unscaled or clipped, before a
+  // step, a save and a load.
+  void follow_groups();
+  void follow_groups(torch::optim::Optimizer& optimizer);
+  // For the comparison with other ranks: "'head.weight' new, in the groups of a prepared optimizer, …".
+  std::string groups_text(torch::optim::Optimizer& optimizer) const;
+  void read_groups();
   // With several ranks: throws Error if a parameter with a gradient is in no prepared model.
   void require_averaged(torch::optim::Optimizer& optimizer);
+  // By group and index.
+  std::vector<std::pair<size_t, size_t>> strange_parameters(
+      torch::optim::Optimizer& optimizer) const;
   // The sharded model with this module; null if it is not sharded.
   ShardedModel* sharded_of(const torch::nn::Module& module) const;
   // The tensors that an optimizer steps instead of these parameters.

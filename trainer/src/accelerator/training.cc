@@ -92,11 +92,13 @@ void Accelerator::unscale_gradients() {
   GradientState& gradients = *state_->gradients;
   if (!gradients.scaler) return;
   gradients.end_backward();
+  state_->follow_groups();
   for (const auto& optimizer : gradients.optimizers) gradients.unscale(*optimizer);
 }
 
 void Accelerator::State::unscale_owners(const std::vector<at::Tensor>& parameters) {
   gradients->end_backward();
+  follow_groups();
   if (!gradients->scaler) return;
   std::set<const c10::TensorImpl*> stepped;
   for (const at::Tensor& tensor : stepped_tensors(parameters)) {

@@ -225,8 +225,11 @@ void restore_optimizer(TorchOptimizer& optimizer, const ParameterNames& names,
   at::Tensor rates;
   if (saved.find("lr")) rates = saved.read("lr");
   if (!rates.defined() || rates.numel() != groups) {
-    throw CheckpointError("the checkpoint's optimizer does not have this optimizer's " +
-                          std::to_string(groups) + " parameter groups");
+    throw CheckpointError(
+        "the checkpoint's optimizer has " + std::to_string(rates.defined() ? rates.numel() : 0) +
+        " parameter groups and this one " + std::to_string(groups) +
+        ": give it the same, with add_param_group() before load_state() for those that were added "
+        "while training");
   }
   if (auto* const own = dynamic_cast<muster::Optimizer*>(&optimizer)) {
     restore_parameters(*own, names, saved);

@@ -60,7 +60,9 @@ void StepBucket::count_on_host() {
 StepPlan::Sight StepPlan::look_at(const at::Tensor& parameter) {
   const at::Tensor& gradient = parameter.grad();
   if (!gradient.defined()) return {};
-  Sight sight{.dtype = parameter.scalar_type(), .device = parameter.device()};
+  Sight sight{.parameter = parameter.unsafeGetTensorImpl(),
+              .dtype = parameter.scalar_type(),
+              .device = parameter.device()};
   if (gradient.layout() != at::kStrided) {
     sight.form = Sight::sparse;
   } else if (parameter.numel() <= 1 || (gradient.strides() == parameter.strides() &&

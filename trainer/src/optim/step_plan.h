@@ -81,6 +81,7 @@ class StepPlan {
   struct Sight {
     enum Form : uint8_t { absent, block, scattered, sparse };
     Form form = absent;
+    const c10::TensorImpl* parameter = nullptr;
     at::ScalarType dtype = at::kFloat;
     at::Device device = at::kCPU;
     bool operator==(const Sight& other) const = default;

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <unordered_map>
+#include <utility>
 
 #include "base/distinct_tensors.h"
 #include "muster/base/compat.h"
@@ -74,23 +75,30 @@ bool DataParallel::State::uses_sink() const {
 }
 
 void DataParallel::State::watch_gradients(const std::shared_ptr<State>& state) {
-  state->has_come.assign(state->parameters.size(), false);
-  for (size_t i = 0; i < state->parameters.size(); ++i) {
-    state->accumulators.push_back(
-        after_each_gradient(state->parameters[i].tensor, [weak = std::weak_ptr(state), i] {
-          if (const auto state = weak.lock()) state->gradient_has_come(i);
-        }));
+  state->has_come.assign(state->all.size(), false);
+  state->accumulators.resize(state->all.size());
+  for (size_t i = 0; i < state->all.size(); ++i) {
+    const at::Tensor& parameter = state->all[i].tensor;
+    GradAccumulator& accumulator = state->accumulators[i];
+    if (!parameter.requires_grad() ||
+        (accumulator &&
+         torch::autograd::impl::try_get_grad_accumulator(parameter) == accumulator)) {
+      continue;
+    }
+    accumulator = after_each_gradient(parameter, [weak = std::weak_ptr(state), i] {
+      if (const auto state = weak.lock()) state->gradient_has_come(i);
+    });
   }
 }
 
-void DataParallel::State::gradient_has_come(size_t parameter) {
-  if (has_come[parameter] && reduces() && !options.static_graph) {
-    throw Error("parameter '" + parameters[parameter].name +
+void DataParallel::State::gradient_has_come(size_t place) {
+  if (has_come[place] && reduces() && !options.static_graph) {
+    throw Error("parameter '" + all[place].name +
                 "' got a second gradient after one forward, which would not be averaged over the "
                 "ranks: call Accelerator::backward(loss) instead of loss.backward(), or add the "
                 "losses and call backward once");
   }
-  has_come[parameter] = true;
+  has_come[place] = true;
 }
 
 void DataParallel::State::prepare_reduction(const std::vector<at::Tensor>& outputs) {
@@ -118,6 +126,16 @@ Buckets DataParallel::State::first_buckets() const {
   // Backward reaches the last parameters first.
   std::reverse(buckets.begin(), buckets.end());
   return buckets;
+}
+
+void DataParallel::State::take_order() {
+  const Buckets order = std::exchange(order_to_come, {});
+  size_t count = 0, highest = 0;
+  for (const auto& bucket : order) {
+    count += bucket.size();
+    for (const size_t index : bucket) highest = std::max(highest, index);
+  }
+  if (count > 0 && count == parameters.size() && highest < count) reset_reducer(order);
 }
 
 void DataParallel::State::reset_reducer(const Buckets& buckets) {
@@ -212,7 +230,8 @@ std::unique_ptr<DataParallel> make_data_parallel(torch::nn::Module& module,
   state->module = module.shared_from_this();
   state->group = group;
   state->options = options;
-  state->parameters = trained_parameters(module);
+  state->all = named_parameters_of(module);
+  state->parameters = trained_of(state->all);
   for (const at::Tensor& buffer : distinct(module.buffers())) {
     if (buffer.defined()) state->buffers.push_back(buffer);
   }
@@ -223,10 +242,12 @@ std::unique_ptr<DataParallel> make_data_parallel(torch::nn::Module& module,
     require_same_model(*state);
     state->broadcast_from(0, true, true);
     state->sparse = sparse_flags(module, state->parameters);
-    if (!state->parameters.empty() && reducing == Reducing::by_buckets) {
+    state->by_buckets = reducing == Reducing::by_buckets;
+    if (!state->parameters.empty() && state->by_buckets) {
       state->reset_reducer(state->first_buckets());
       DataParallel::State::watch_gradients(state);
     }
+    state->facts.read(state->all, /*memory_is_fixed=*/false);
   }
   return std::make_unique<DataParallel>(std::move(state));
 }
@@ -240,6 +261,7 @@ void DataParallel::before_forward() {
   const CallName name("forward");
   const bool with_gradients = torch::GradMode::is_enabled();
   if (!with_gradients && !state.options.broadcast_buffers_in_evaluation) return;
+  if (with_gradients && state.reducer) state.take_order();
   if (with_gradients && state.reduces()) state.begin_iteration();
   if (state.join.enabled) announce_iteration(state);
   // Called before every forward: the reducer asserts if it is first called after several
@@ -328,6 +350,12 @@ std::optional<DataParallelTimings> DataParallel::last_timings() const { return s
 
 std::vector<std::vector<int64_t>> DataParallel::bucket_order() {
   if (!state_->reducer) return {};
+  if (!state_->order_to_come.empty()) {
+    std::vector<std::vector<int64_t>> order;
+    for (const auto& bucket : state_->order_to_come)
+      order.emplace_back(bucket.begin(), bucket.end());
+    return order;
+  }
   // The order that the next forward will use: it is rebuilt once, after the first iteration.
   state_->rebuild_buckets();
   std::unordered_map<c10::TensorImpl*, int64_t> index_of;
@@ -346,10 +374,10 @@ std::vector<std::vector<int64_t>> DataParallel::bucket_order() {
 }
 
 void DataParallel::set_bucket_order(const std::vector<std::vector<int64_t>>& order) {
-  if (!state_->reducer || order.empty()) return;
+  State& state = *state_;
+  if (!state.by_buckets || order.empty()) return;
   Buckets buckets;
-  std::vector<bool> seen(state_->parameters.size(), false);
-  size_t count = 0;
+  std::vector<bool> seen(state.all.size(), false);
   for (const auto& indices : order) {
     auto& bucket = buckets.emplace_back();
     for (const int64_t index : indices) {
@@ -358,15 +386,10 @@ void DataParallel::set_bucket_order(const std::vector<std::vector<int64_t>>& ord
                               ", which is unknown to this model or listed twice");
       }
       seen[index] = true;
-      ++count;
       bucket.push_back(static_cast<size_t>(index));
     }
   }
-  if (count != seen.size()) {
-    throw CheckpointError("the bucket order has " + std::to_string(count) +
-                          " parameters, but the model has " + std::to_string(seen.size()));
-  }
-  state_->reset_reducer(buckets);
+  state.order_to_come = std::move(buckets);
 }
 
 }  // namespace muster

@@ -10,6 +10,7 @@
 
 #include "muster/parallel/data_parallel.h"
 #include "parallel/gradient_hook.h"
+#include "parallel/parameter_facts.h"
 #include "parallel/process_group.h"
 
 namespace muster {
@@ -17,11 +18,6 @@ namespace muster {
 using Buckets = std::vector<std::vector<size_t>>;
 
 constexpr size_t kBroadcastBytes = 250 << 20;  // as torch's distributed.py
-
-struct NamedParameter {
-  std::string name;
-  at::Tensor tensor;
-};
 
 // One open JoinUnevenInputs, seen from a model of it.
 struct JoinMembership {
@@ -38,8 +34,10 @@ struct DataParallel::State {
   std::shared_ptr<torch::nn::Module> module;
   ProcessGroupPtr group;  // null in a world of one
   DataParallelOptions options;
-  std::vector<NamedParameter> parameters;  // trainable ones, each once
-  std::vector<bool> sparse;                // by parameter
+  std::vector<NamedParameter> all;         // as prepare() found them, each once
+  std::vector<NamedParameter> parameters;  // those that are trained now
+  std::vector<bool> sparse;                // by trained parameter
+  ParameterFacts facts;                    // of all
   std::vector<at::Tensor> buffers;
   at::Device device = at::kCPU;
 
@@ -50,11 +48,14 @@ struct DataParallel::State {
   int64_t forwards = 0;          // that reduce, since the reducer was created
   std::optional<DataParallelTimings> timings;
   JoinMembership join;
-  bool sharded = false;  // in any stage of ZeRO: then a step is collective
-  // By parameter: whether its gradient has arrived since the reduction was prepared. Autograd's
+  bool sharded = false;     // in any stage of ZeRO: then a step is collective
+  bool by_buckets = false;  // backward reduces, here
+  // By place in `all`: whether its gradient has arrived since the reduction was prepared. Autograd's
   // thread.
   std::vector<bool> has_come;
   std::vector<GradAccumulator> accumulators;
+  // From a checkpoint, for the next forward: whether as many parameters are trained is known then.
+  Buckets order_to_come;
 
   // Declared last: destroyed before what they hook into, the logger first.
   std::shared_ptr<c10d::Reducer> reducer;
@@ -75,17 +76,25 @@ struct DataParallel::State {
 
   // Maintains has_come, and throws on a second gradient that would not be reduced.
   static void watch_gradients(const std::shared_ptr<State>& state);
-  void gradient_has_come(size_t parameter);
+  void gradient_has_come(size_t place);
   // Prepares the next backward; `outputs` as Reducer::prepare_for_backward expects them.
   void prepare_reduction(const std::vector<at::Tensor>& outputs);
 
   std::vector<at::Tensor> tensors() const;
   // The initial bucket assignment, as in torch; it is rebuilt after the first backward.
   Buckets first_buckets() const;
+  // Before a forward: order_to_come, if it fits.
+  void take_order();
   void reset_reducer(const Buckets& buckets);
   void broadcast_from(int root, bool with_parameters, bool with_buffers) const;
   // For a forward that reduces: collects the previous iteration's timings and notifies the reducer.
   void begin_iteration();
+  // ---- changed_parameters.cc ----
+  // Throws on all ranks unless they see the same changes, and can follow them. Collective.
+  void require_same_changes(const std::vector<ParameterFacts::Change>& changes) const;
+  // Trains and reduces what requires gradients now.
+  static void train_as_marked(const std::shared_ptr<State>& state);
+
   // Collective if there is something to rebuild. Throws UnusedParametersError.
   void rebuild_buckets();
   // Quoted, comma-separated names; empty if the message is about something else.
@@ -93,7 +102,9 @@ struct DataParallel::State {
 };
 
 // ---- model_agreement.cc ----
-std::vector<NamedParameter> trained_parameters(torch::nn::Module& module);
+// Each once, even if modules share it.
+std::vector<NamedParameter> named_parameters_of(torch::nn::Module& module);
+std::vector<NamedParameter> trained_of(const std::vector<NamedParameter>& parameters);
 std::vector<bool> sparse_flags(torch::nn::Module& module,
                                const std::vector<NamedParameter>& parameters);
 // Throws CommunicationError naming the first parameter, buffer or option that differs. Collective.

@@ -58,16 +58,23 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 }  // namespace
 
-// Trainable parameters, each once even if modules share it.
-std::vector<NamedParameter> trained_parameters(torch::nn::Module& module) {
+std::vector<NamedParameter> named_parameters_of(torch::nn::Module& module) {
   std::vector<NamedParameter> parameters;
   std::unordered_set<c10::TensorImpl*> seen;
   for (const auto& item : module.named_parameters()) {
-    if (!item.value().defined() || !item.value().requires_grad()) continue;
+    if (!item.value().defined()) continue;
     if (!seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
     parameters.push_back({item.key(), item.value()});
   }
   return parameters;
+}
+
+std::vector<NamedParameter> trained_of(const std::vector<NamedParameter>& parameters) {
+  std::vector<NamedParameter> trained;
+  for (const NamedParameter& parameter : parameters) {
+    if (parameter.tensor.requires_grad()) trained.push_back(parameter);
+  }
+  return trained;
 }
 
 // Sparse gradients come from embeddings with sparse = true.

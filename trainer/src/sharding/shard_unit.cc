@@ -1,6 +1,8 @@
 // Parameters and gradients of a unit; see shard_unit.h.
 #include "sharding/shard_unit.h"
 
+#include <algorithm>
+
 namespace muster {
 namespace {
 
@@ -54,6 +56,15 @@ void ShardUnit::place(ParameterSlot& slot, const at::Tensor& value) {
   slot.piece.copy_(flat.narrow(0, slot.range.begin, slot.range.count));
   become_view(slot.parameter.tensor,
               storage_.view(options_.compute_dtype, slot.parameter.offset, slot.shape));
+}
+
+void ShardUnit::follow_marks() {
+  trained_ = 0;
+  for (ParameterSlot& slot : slots_) {
+    slot.trained = slot.parameter.tensor.requires_grad();
+    slot.piece.set_requires_grad(slot.trained);
+    if (slot.trained) ++trained_;
+  }
 }
 
 void ShardUnit::share_masters(ShardGroup& copies) {
@@ -137,16 +148,28 @@ void ShardUnit::start_reduce(at::ScalarType dtype, double scale) {
 }
 
 void ShardUnit::add_to_gradient(const at::Tensor& chunk) {
-  // zero_grad clears the gradients of the shards only.
-  bool pieces_have = false;
-  for (const ParameterSlot& slot : slots_) pieces_have |= slot.piece.grad().defined();
-  if (gradient_.defined() && (pieces_have || unexposed_)) {
+  const auto is_cleared = [](const ParameterSlot& slot) { return !slot.piece.grad().defined(); };
+  const bool adds_to_all = gradient_.defined() && unexposed_;
+  unexposed_ = true;
+  if (adds_to_all) {
     gradient_.add_(chunk);
     return;
   }
-  unexposed_ = true;
-  if (!gradient_.defined()) gradient_ = at::empty_like(master_);
-  gradient_.copy_(chunk);
+  if (!gradient_.defined() || std::all_of(slots_.begin(), slots_.end(), is_cleared)) {
+    if (!gradient_.defined()) gradient_ = at::empty_like(master_);
+    gradient_.copy_(chunk);
+    return;
+  }
+  // zero_grad has cleared the gradients of an optimizer's shards, which may be a part of the unit's.
+  for (const ParameterSlot& slot : slots_) {
+    if (slot.range.count == 0) continue;
+    const at::Tensor place = piece_of(gradient_, slot);
+    if (is_cleared(slot)) {
+      place.copy_(piece_of(chunk, slot));
+    } else {
+      place.add_(piece_of(chunk, slot));
+    }
+  }
 }
 
 void ShardUnit::scale_gradients(double factor) {

@@ -45,6 +45,9 @@ class ShardUnit {
   bool trains() const { return trained_ > 0; }
   size_t trained() const { return trained_; }
 
+  // Trains what requires gradients now. Between passes.
+  void follow_marks();
+
   // ---- Parameters ----
   void place(ParameterSlot& slot, const at::Tensor& value);
   // Gives all copies the first one's values. Collective across the copies.

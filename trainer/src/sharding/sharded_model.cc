@@ -106,12 +106,19 @@ ShardedModel::ShardedModel(std::shared_ptr<DataParallel> data_parallel,
 
 ShardedModel::~ShardedModel() = default;
 
+void ShardedModel::follow_parameters() {
+  require_dense(data_parallel_->state());
+  if (policy_.shards_gradients) end_backward();
+  for (const auto& unit : units_) unit->follow_marks();
+}
+
 void ShardedModel::adopt(torch::optim::Optimizer& optimizer) {
   for (auto& group : optimizer.param_groups()) {
     for (at::Tensor& parameter : group.params()) {
       ParameterSlot* slot = find(parameter);
       if (slot == nullptr) continue;
       optimizing_ = Optimizing::prepared_optimizer;
+      if (parameter.is_same(slot->piece)) continue;
       hand_over_state(optimizer, parameter, *slot);
       parameter = slot->piece;
     }

@@ -64,8 +64,12 @@ class ShardedModel : private ShardOwner {
   void hold_unsharded();
   void end_unsharded();
 
+  // Call after DataParallel::follow_parameters: trains what requires gradients now.
+  void follow_parameters();
+
   // ---- Optimizers ----
-  // Replaces the module's parameters by their shards; the optimizer has not stepped yet.
+  // Replaces the module's parameters by their shards, where that is not done; the optimizer has not
+  // stepped these yet.
   void adopt(torch::optim::Optimizer& optimizer);
   bool is_stepped_by(torch::optim::Optimizer& optimizer) const;
   // Call after an optimizer, or a load, has changed the shards.

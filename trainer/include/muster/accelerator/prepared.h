@@ -205,6 +205,13 @@ class PreparedOptimizer : public RefusedByOptimizer {
   std::vector<torch::optim::OptimizerParamGroup>& param_groups() const {
     return optimizer_->param_groups();
   }
+  // On all ranks, between steps: parameters of prepared models, for example of a layer that was frozen
+  // until now. Under sharding they become this rank's shards at the next step, save or clipping.
+  // Without options the group has those of the optimizer's constructor. A schedule of this optimizer
+  // must be prepared afterwards. load_state() needs the groups that the checkpoint has: add them first.
+  void add_param_group(const torch::optim::OptimizerParamGroup& group) const {
+    optimizer_->add_param_group(group);
+  }
   torch::optim::OptimizerOptions& defaults() const { return optimizer_->defaults(); }
   torch::optim::Optimizer& unwrap() const { return *optimizer_; }
 

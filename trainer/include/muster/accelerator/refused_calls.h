@@ -91,13 +91,6 @@ class RefusedByOptimizer {
     std::terminate();
   }
   template <typename... Arguments>
-  refused::Nothing add_param_group(Arguments&&...) const {
-    static_assert(refused::when_called<Arguments...>,
-                  "optimizer.add_param_group(): add groups before prepare(), which assigns their "
-                  "parameters to the ranks");
-    return {};
-  }
-  template <typename... Arguments>
   refused::Nothing state_dict(Arguments&&...) const {
     static_assert(refused::when_called<Arguments...>,
                   "optimizer.state_dict(): accelerator.save_state(step) saves it");

@@ -114,6 +114,13 @@ class DataParallel {
   // JoinUnevenInputs, which support only one backward per forward.
   void before_backward(const at::Tensor& loss);
 
+  // Call before a forward with gradients. Whether a parameter is trained (requires_grad), its strides
+  // and the hooks on it may change after prepare(), on all ranks alike: then reduces what is trained
+  // now and returns true. Throws Error if its dtype, device or shape changed, and CommunicationError
+  // if the ranks differ, on all of them and naming the parameter. Costs 0.1 ms for 10,000 parameters;
+  // collective if something changed.
+  bool follow_parameters();
+
   // While false, backward() accumulates into the local gradients and reduces nothing.
   void set_synchronizing(bool synchronizing);
   bool synchronizing() const;
@@ -129,8 +136,9 @@ class DataParallel {
   // of one, and if that iteration reduced nothing. Costs nothing; not collective.
   std::optional<DataParallelTimings> last_timings() const;
 
-  // The parameters' indices by bucket, in reduction order; empty in a world of one. With three or
-  // more ranks the sums depend on this order, so an exact resume restores it. Collective.
+  // The trained parameters' indices by bucket, in reduction order; empty in a world of one. With
+  // three or more ranks the sums depend on this order, so an exact resume restores it: for the next
+  // forward, if as many parameters are trained then. bucket_order is collective.
   std::vector<std::vector<int64_t>> bucket_order();
   void set_bucket_order(const std::vector<std::vector<int64_t>>& order);
 

@@ -72,6 +72,29 @@ TEST(Units, OfTwoDtypesAreMergedEachWithItsOwn) {
   EXPECT_EQ(units_of(*net).size(), 2u);
 }
 
+// Equal in size and dtype, so that nothing but the unit tells them apart: half of each rank's expert
+// came from the other's.
+TEST(Units, ThatRanksUseDifferentlyUnderZero3EndThemWithUnitAndReason) {
+  for (const ChildResult& rank :
+       run_ranks({.argv = {TestBuild("bin/tests/trainer_unit_ranks"), "zero3", "experts"},
+       .world_size = 2})) {
+    EXPECT_EQ(rank.exit_code, 1) << rank.output;
+    for (const char* part :
+         {"rank 0: unit 'experts.0' is gathered", "rank 1: unit 'experts.1' is gathered",
+          "under zero3 all ranks use the same units in the same order"}) {
+      EXPECT_NE(rank.output.find(part), std::string::npos) << rank.output;
+    }
+  }
+  std::map<std::string, std::string> weights;
+  for (const char* stage : {"none", "zero2"}) {
+    const auto ranks = run_ranks(
+        {.argv = {TestBuild("bin/tests/trainer_unit_ranks"), stage, "experts"}, .world_size = 2});
+    ASSERT_EQ(ranks[0].exit_code, 0) << ranks[0].output;
+    weights[stage] = said(ranks[0]).at("weights");
+  }
+  EXPECT_EQ(weights["none"], weights["zero2"]);
+}
+
 // Collectives per step on two ranks: shows the cost of making each layer its own unit.
 TEST(Units, OfManyTinyLayersNeedFewCollectives) {
   std::map<std::string, int> collectives;

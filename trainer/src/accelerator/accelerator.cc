@@ -15,6 +15,7 @@
 #include "muster/base/errors.h"
 #include "parallel/data_parallel_factory.h"
 #include "parallel/data_parallel_state.h"
+#include "sharding/left_shards.h"
 
 namespace muster {
 namespace {
@@ -135,6 +136,11 @@ Accelerator::Accelerator(const AcceleratorOptions& options)
 }
 
 Accelerator::~Accelerator() {
+  // All that it has is the parent's: its connections, and threads that a child does not have.
+  if (state_->process.is_child()) {
+    (void)state_.release();
+    return;
+  }
   // Other ranks must not wait for one that exits by an exception.
   if (std::uncaught_exceptions() > state_->exceptions) {
     abort_process_group(state_->checkpoint_group);
@@ -156,7 +162,7 @@ const AcceleratorOptions& Accelerator::options() const { return state_->options;
 Precision Accelerator::mixed_precision() const { return state_->precision; }
 
 std::shared_ptr<ModelFrame> Accelerator::frame_module(
-    torch::nn::Module& module, const std::function<void(const PlaceValue&)>& materialize) {
+    torch::nn::Module& module, const std::function<void(const PlaceValue&)>& build) {
   if (module.weak_from_this().expired()) {
     throw std::invalid_argument(
         "prepare: no std::shared_ptr owns this module: create it with a holder (TORCH_MODULE) or "
@@ -171,14 +177,15 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
   }
   state_->follow_groups();
   const ZeroStage stage = state_->options.sharding.stage;
+  const auto left = take_left_shards(module, state_->group, state_->device);
+  const std::function<void(const PlaceValue&)>& materialize = build ? build : left;
   // Only zero3 never needs unsharded parameters here.
   const bool by_parts = materialize && stage == ZeroStage::zero3;
   const at::Device target = state_->options.device_placement ? state_->device : at::kCPU;
   if (materialize && !by_parts) {
     materialize(place_on(target));
-  } else if (!by_parts && state_->options.device_placement) {
-    module.to(state_->device);
   }
+  if (!build && !by_parts && state_->options.device_placement) module.to(state_->device);
   const bool by_buckets = stage == ZeroStage::none || stage == ZeroStage::zero1;
   state_->models.push_back(
       make_data_parallel(module, state_->group, state_->options.data_parallel,
@@ -280,10 +287,11 @@ void Accelerator::register_for_checkpointing(const std::string& name, CustomStat
 
 void Accelerator::free_memory() {
   wait_for_checkpoint();
+  for (const auto& model : state_->gradients->sharded) model->leave();
   state_->models.clear();
-  state_->gradients->sharded.clear();
-  state_->gradients->optimizers.clear();
+  state_->gradients->forget_prepared();
   state_->stepped.clear();
+  state_->settled.reset();
   state_->schedulers.clear();
   state_->sources.clear();
   state_->custom.clear();

@@ -249,8 +249,24 @@ void Accelerator::State::restore(const CheckpointReader& reader) {
     if (!saved.empty()) gradients->scaler->load_state_dict(saved);
   }
   restore_positions(reader);
-  for (const auto& [name, state] : custom) state.load(reader.read("custom/" + name));
+  for (const auto& [name, state] : custom) restore_registered(name, state, reader);
   restore_random_numbers(reader);
+}
+
+// A state that saves nothing has nothing in the checkpoint, and must load that.
+void Accelerator::State::restore_registered(const std::string& name, const CustomState& state,
+                                            const CheckpointReader& reader) {
+  const TensorMap saved = reader.read("custom/" + name);
+  try {
+    state.load(saved);
+  } catch (const std::exception& error) {
+    if (!saved.empty()) throw;
+    throw CheckpointError(reader.path() + " has no registered state '" + name +
+                          "', and that cannot be loaded from nothing (" + error.what() +
+                          "): it was saved by a program that had not registered it; to load the "
+                          "rest, call register_for_checkpointing(\"" +
+                          name + "\", …) after load_state()");
+  }
 }
 
 std::string Accelerator::checkpoint_dir() const { return state_->checkpoint_dir(); }

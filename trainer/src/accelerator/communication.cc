@@ -1,4 +1,6 @@
 // The Accelerator's collectives; see muster/accelerator/accelerator.h.
+#include <unistd.h>
+
 #include <cstdio>
 
 #include "accelerator/state.h"
@@ -71,17 +73,17 @@ bool Accelerator::check_trigger() {
 }
 
 Accelerator::FirstScope::FirstScope(Accelerator& accelerator, bool first)
-    : accelerator_(accelerator), first_(first) {
-  if (!first_) accelerator_.wait_for_everyone();
+    : collectives_(accelerator.state_->collectives), first_(first), process_(::getpid()) {
+  if (!first_) collectives_->wait();
 }
 
 Accelerator::FirstScope::~FirstScope() {
-  if (!first_) return;
+  if (!first_ || ::getpid() != process_) return;
   try {
-    accelerator_.wait_for_everyone();
+    collectives_->wait();
   } catch (const std::exception& error) {
     // This rank's next collective reports it again.
-    std::fprintf(stderr, "muster: rank %d: %s\n", accelerator_.process_index(), error.what());
+    std::fprintf(stderr, "muster: rank %d: %s\n", collectives_->rank(), error.what());
   }
 }
 

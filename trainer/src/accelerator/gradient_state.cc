@@ -19,6 +19,17 @@ void GradientState::set_accumulation_steps(int steps) {
   accumulation.num_steps = steps;
 }
 
+void GradientState::forget_prepared() {
+  sharded.clear();
+  if (scaler) scaler->forget_optimizers();
+  optimizers.clear();
+  passes_at_step.clear();
+  active_loaders.clear();
+  sync_gradients = true;
+  micro_batches = 0;
+  loss_divisor = 1;
+}
+
 void GradientState::loader_is_active(const LoaderCore& loader, bool active) {
   std::erase(active_loaders, &loader);
   if (active) active_loaders.push_back(&loader);
@@ -65,6 +76,14 @@ void GradientState::scale_gradients(double factor) {
     });
     if (!is_sharded && parameter.grad().defined()) parameter.mutable_grad().mul_(factor);
   }
+}
+
+void GradientState::require_prepared(const torch::optim::Optimizer& optimizer) const {
+  const auto is_it = [&](const auto& known) { return known.get() == &optimizer; };
+  if (std::any_of(optimizers.begin(), optimizers.end(), is_it)) return;
+  throw Error(
+      "optimizer.step(): this optimizer was released by free_memory(): prepare a new one for the "
+      "model that is prepared now");
 }
 
 void GradientState::require_forward_pass(const torch::optim::Optimizer& optimizer) {

@@ -55,6 +55,8 @@ struct GradientState {
   void begin_micro_batch();
   void scale_gradients(double factor);
   void set_accumulation_steps(int steps);
+  // free_memory: no model and no optimizer, between two windows.
+  void forget_prepared();
   bool any_step_was_skipped() const;
   // For sharded models: finishes their reductions and gives the optimizers' tensors their
   // gradients. Does nothing if that is done.
@@ -69,6 +71,8 @@ struct GradientState {
   std::vector<at::Tensor> gradient_holders(const std::vector<at::Tensor>& parameters) const;
   // Call after a change of those gradients.
   void changed_gradients();
+  // Throws Error for one that free_memory has released.
+  void require_prepared(const torch::optim::Optimizer& optimizer) const;
   // Throws if no prepared model was called since this optimizer's last step: its gradients would be
   // local to this rank.
   void require_forward_pass(const torch::optim::Optimizer& optimizer);

@@ -74,6 +74,7 @@ PreparedOptimizer::PreparedOptimizer(std::shared_ptr<torch::optim::Optimizer> op
 void PreparedOptimizer::step() const {
   GradientState& state = *gradient_state_;
   if (!state.sync_gradients) return;
+  state.require_prepared(*optimizer_);
   state.require_forward_pass(*optimizer_);
   ++state.optimizer_steps;
   {

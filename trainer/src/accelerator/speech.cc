@@ -114,7 +114,8 @@ void Accelerator::print(const std::string& line) {
 
 Logger Accelerator::get_logger(const std::string& name) {
   return muster::get_logger(
-      name, {.topology = topology(), .wait_for_everyone = [this] { wait_for_everyone(); }});
+      name, {.topology = topology(),
+             .wait_for_everyone = [collectives = state_->collectives] { collectives->wait(); }});
 }
 
 bool Accelerator::stop_requested() const {

@@ -16,6 +16,7 @@
 #include "accelerator/gradient_state.h"
 #include "accelerator/group_facts.h"
 #include "accelerator/only_one.h"
+#include "base/own_process.h"
 #include "checkpoint/async_checkpointer.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/named_state.h"
@@ -45,6 +46,7 @@ struct Accelerator::State {
   const AcceleratorOptions options;
   const Topology topology;
   const OnlyOne only_one;
+  const OwnProcess process;
   const WorkerEnvironment worker;
   const at::Device device;
   const Precision precision;
@@ -162,6 +164,8 @@ struct Accelerator::State {
   void require_readable(const CheckpointReader& reader) const;
   void restore_model(size_t index, const CheckpointReader& reader);
   void restore_optimizers(const CheckpointReader& reader);
+  static void restore_registered(const std::string& name, const CustomState& state,
+                                 const CheckpointReader& reader);
   void restore_positions(const CheckpointReader& reader);
   void restore_random_numbers(const CheckpointReader& reader) const;
   void end_step();

@@ -7,6 +7,7 @@
 #include "muster/device/random_state.h"
 #include "parallel/call_name.h"
 #include "parallel/communication_time.h"
+#include "parallel/data_parallel_state.h"
 
 namespace muster {
 namespace {
@@ -54,13 +55,13 @@ Accelerator::Accumulation::Accumulation(Accelerator& accelerator,
   }
   state.gradients->begin_micro_batch();
   for (DataParallel* model : models) {
-    models_.emplace_back(model, model->synchronizing());
+    models_.emplace_back(model->shared_state(), model->synchronizing());
     if (!state.gradients->sync_gradients) model->set_synchronizing(false);
   }
 }
 
 Accelerator::Accumulation::~Accumulation() {
-  for (const auto& [model, before] : models_) model->set_synchronizing(before);
+  for (const auto& [model, before] : models_) model->synchronizing = before;
 }
 
 bool Accelerator::sync_gradients() const { return state_->gradients->sync_gradients; }

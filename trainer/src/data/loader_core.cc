@@ -221,7 +221,8 @@ LoaderCore::LoaderCore(std::unique_ptr<BatchSource> source, const DataLoaderOpti
   state_ = std::make_unique<State>(*this, std::move(source), options);
 }
 
-LoaderCore::~LoaderCore() = default;
+// A pass may be in progress, which others have been told of.
+LoaderCore::~LoaderCore() { state_->end_pass(); }
 
 void LoaderCore::attach(LoaderContext context) {
   if (context.world_size < 1 || context.rank < 0 || context.rank >= context.world_size) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string_view>
+#include <utility>
 
 namespace muster {
 
@@ -22,8 +23,30 @@ class CallName {
   static std::string_view current() { return current_; }
 
  private:
+  friend class CallSubject;
   inline static thread_local std::string_view current_;
   const bool is_outermost_;
+};
+
+// What a call is about, where ranks that agree on everything else may mean different things: compared
+// like dtype and size. `name` takes the place of CallName's. Both must outlive it.
+class CallSubject {
+ public:
+  CallSubject(std::string_view subject, std::string_view name)
+      : subject_before_(std::exchange(current_, subject)),
+        name_before_(std::exchange(CallName::current_, name)) {}
+  ~CallSubject() {
+    current_ = subject_before_;
+    CallName::current_ = name_before_;
+  }
+  CallSubject(const CallSubject&) = delete;
+  CallSubject& operator=(const CallSubject&) = delete;
+
+  static std::string_view current() { return current_; }
+
+ private:
+  inline static thread_local std::string_view current_;
+  const std::string_view subject_before_, name_before_;
 };
 
 }  // namespace muster

@@ -91,7 +91,16 @@ void DataParallel::State::watch_gradients(const std::shared_ptr<State>& state) {
   }
 }
 
+void DataParallel::State::release() {
+  released = true;
+  logger.reset();
+  reducer.reset();
+  accumulators.clear();
+  facts = {};
+}
+
 void DataParallel::State::gradient_has_come(size_t place) {
+  if (released) return;
   if (has_come[place] && reduces() && !options.static_graph) {
     throw Error("parameter '" + all[place].name +
                 "' got a second gradient after one forward, which would not be averaged over the "
@@ -221,6 +230,15 @@ void DataParallel::State::begin_iteration() {
   ++forwards;
 }
 
+// Whose hooks are on a module's parameters. A handle of a model that is prepared again may live.
+static void take_over(const std::shared_ptr<DataParallel::State>& state) {
+  static std::unordered_map<const torch::nn::Module*, std::weak_ptr<DataParallel::State>> owners;
+  std::erase_if(owners, [](const auto& known) { return known.second.expired(); });
+  auto& owner = owners[state->module.get()];
+  if (const auto before = owner.lock()) before->release();
+  owner = state;
+}
+
 std::unique_ptr<DataParallel> make_data_parallel(torch::nn::Module& module,
                                                  const ProcessGroupPtr& group,
                                                  const DataParallelOptions& options,
@@ -237,6 +255,7 @@ std::unique_ptr<DataParallel> make_data_parallel(torch::nn::Module& module,
   }
   attach_sync_batch_norm(module, group);
   if (group) {
+    take_over(state);
     const CallName name("prepare");
     require_collective_types(*state, reducing == Reducing::by_buckets);
     require_same_model(*state);
@@ -257,6 +276,9 @@ DataParallel::~DataParallel() = default;
 
 void DataParallel::before_forward() {
   State& state = *state_;
+  if (state.released) {
+    throw Error("this model was prepared again: use what the last prepare() returned");
+  }
   if (!state.group) return;
   const CallName name("forward");
   const bool with_gradients = torch::GradMode::is_enabled();

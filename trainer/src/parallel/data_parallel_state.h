@@ -48,6 +48,7 @@ struct DataParallel::State {
   int64_t forwards = 0;          // that reduce, since the reducer was created
   std::optional<DataParallelTimings> timings;
   JoinMembership join;
+  bool released = false;    // the module was prepared again
   bool sharded = false;     // in any stage of ZeRO: then a step is collective
   bool by_buckets = false;  // backward reduces, here
   // By place in `all`: whether its gradient has arrived since the reduction was prepared. Autograd's
@@ -89,6 +90,9 @@ struct DataParallel::State {
   void broadcast_from(int root, bool with_parameters, bool with_buffers) const;
   // For a forward that reduces: collects the previous iteration's timings and notifies the reducer.
   void begin_iteration();
+  // Lets go of the module's parameters: they are somebody else's from now on.
+  void release();
+
   // ---- changed_parameters.cc ----
   // Throws on all ranks unless they see the same changes, and can follow them. Collective.
   void require_same_changes(const std::vector<ParameterFacts::Change>& changes) const;

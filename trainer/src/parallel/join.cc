@@ -1,5 +1,7 @@
 // Uneven inputs: the protocol between ranks that still train and ranks that are done. On both
 // sides, the order of collectives is that of torch's join.py and distributed.py.
+#include <unistd.h>
+
 #include <exception>
 #include <stdexcept>
 
@@ -84,10 +86,10 @@ void send_buffers(const DataParallel::State& state, bool candidate) {
 }
 
 JoinUnevenInputs::JoinUnevenInputs(std::vector<DataParallel*> models, const JoinOptions& options)
-    : models_(std::move(models)), options_(options), exceptions_(std::uncaught_exceptions()) {
-  if (models_.empty()) throw std::invalid_argument("JoinUnevenInputs needs at least one model");
-  const ProcessGroupPtr& group = models_.front()->state().group;
-  for (const DataParallel* model : models_) {
+    : options_(options), exceptions_(std::uncaught_exceptions()), process_(::getpid()) {
+  if (models.empty()) throw std::invalid_argument("JoinUnevenInputs needs at least one model");
+  const ProcessGroupPtr& group = models.front()->state().group;
+  for (const DataParallel* model : models) {
     if (model->state().group != group) {
       throw std::invalid_argument(
           "JoinUnevenInputs: the models belong to different groups of ranks");
@@ -107,9 +109,10 @@ JoinUnevenInputs::JoinUnevenInputs(std::vector<DataParallel*> models, const Join
   open_ = options_.enable && group;
   if (!open_) return;
   const auto announcement = std::make_shared<c10::intrusive_ptr<c10d::Work>>();
-  for (DataParallel* model : models_) {
+  for (const DataParallel* model : models) {
+    models_.push_back(model->shared_state());
     model->state().join = {.enabled = true,
-                           .is_first = model == models_.front(),
+                           .is_first = model == models.front(),
                            .announcement = announcement,
                            .divide_by_initial_world_size = options_.divide_by_initial_world_size,
                            .throw_on_early_termination = options_.throw_on_early_termination};
@@ -117,7 +120,7 @@ JoinUnevenInputs::JoinUnevenInputs(std::vector<DataParallel*> models, const Join
 }
 
 JoinUnevenInputs::~JoinUnevenInputs() noexcept(false) {
-  if (!open_) return;
+  if (!open_ || ::getpid() != process_) return;
   if (std::uncaught_exceptions() > exceptions_) {
     leave();
   } else {
@@ -127,12 +130,11 @@ JoinUnevenInputs::~JoinUnevenInputs() noexcept(false) {
 
 void JoinUnevenInputs::leave() {
   open_ = false;
-  for (DataParallel* model : models_) {
-    DataParallel::State& state = model->state();
-    state.join = {};
+  for (const auto& state : models_) {
+    state->join = {};
     // Otherwise the reducer would keep dividing by the last iteration's count, which differs
     // between ranks.
-    state.reducer->set_forward_pass_work_handle({}, /*useStaticWorldSize=*/true);
+    state->reducer->set_forward_pass_work_handle({}, /*useStaticWorldSize=*/true);
   }
 }
 
@@ -148,7 +150,7 @@ void JoinUnevenInputs::finish() {
 }
 
 void JoinUnevenInputs::follow() {
-  const ProcessGroupPtr& group = models_.front()->state().group;
+  const ProcessGroupPtr& group = models_.front()->group;
   bool was_last = true;
   while (sum_over_ranks(group, 0) != 0) {
     if (options_.throw_on_early_termination) {
@@ -157,13 +159,12 @@ void JoinUnevenInputs::follow() {
                               " has exhausted its inputs while others still have some: all ranks "
                               "stop here because of throw_on_early_termination");
     }
-    for (DataParallel* model : models_) shadow_iteration(model->state());
+    for (const auto& state : models_) shadow_iteration(*state);
     was_last = false;
   }
-  for (DataParallel* model : models_) {
-    const DataParallel::State& state = model->state();
-    const int root = find_common_rank(state, was_last);
-    state.broadcast_from(root, /*with_parameters=*/true, state.options.broadcast_buffers);
+  for (const auto& state : models_) {
+    const int root = find_common_rank(*state, was_last);
+    state->broadcast_from(root, /*with_parameters=*/true, state->options.broadcast_buffers);
   }
 }
 

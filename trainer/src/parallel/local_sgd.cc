@@ -1,6 +1,8 @@
 // Averages parameters; see local_sgd.h. Training thread.
 #include "muster/parallel/local_sgd.h"
 
+#include <unistd.h>
+
 #include <exception>
 #include <map>
 #include <stdexcept>
@@ -10,10 +12,11 @@
 namespace muster {
 
 LocalSGD::LocalSGD(DataParallel& model, const LocalSGDOptions& options)
-    : model_(model),
+    : model_(model.shared_state()),
       options_(options),
       exceptions_(std::uncaught_exceptions()),
-      synchronizing_before_(model.synchronizing()) {
+      synchronizing_before_(model.synchronizing()),
+      process_(::getpid()) {
   if (options_.steps < 1) {
     throw std::invalid_argument("LocalSGDOptions::steps is " + std::to_string(options_.steps) +
                                 ", but must be at least 1");
@@ -27,6 +30,7 @@ LocalSGD::LocalSGD(DataParallel& model, const LocalSGDOptions& options)
 }
 
 LocalSGD::~LocalSGD() noexcept(false) {
+  if (::getpid() != process_) return;
   if (std::uncaught_exceptions() > exceptions_) {
     model_.set_synchronizing(synchronizing_before_);
   } else {

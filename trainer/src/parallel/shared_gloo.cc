@@ -231,7 +231,8 @@ uint64_t SharedGloo::begin(const Call& call, const std::vector<at::Tensor>& tens
     noted.elements += tensor.numel();
     noted.bytes += tensor.numel() * static_cast<int64_t>(tensor.element_size());
   }
-  const std::string text = call_text(noted, call.how, call.equal_sizes);
+  std::string text = call_text(noted, call.how, call.equal_sizes);
+  if (!CallSubject::current().empty()) text.append(" of ").append(CallSubject::current());
   if (const std::string failure = health_->failure(); !failure.empty()) {
     health_->fail(failure);  // so that no rank keeps waiting for this one
     throw CommunicationError(text + " rejected: the group '" + name_ +

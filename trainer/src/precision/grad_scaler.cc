@@ -333,6 +333,12 @@ void GradScaler::update_later() {
 
 void GradScaler::apply_update() { state_->apply_due_update(); }
 
+void GradScaler::forget_optimizers() {
+  apply_update();
+  state_->optimizers.clear();
+  state_->outcomes.clear();
+}
+
 bool GradScaler::has_stepped(torch::optim::Optimizer& optimizer) const {
   return state_->stage_of(optimizer) == Stage::stepped;
 }

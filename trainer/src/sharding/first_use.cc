@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 
 #include "muster/base/errors.h"
 
@@ -45,21 +46,22 @@ struct GuardedStorage::Guard {
   ShardOwner* owner = nullptr;  // null: destroyed
   int unit = 0;
   at::Tensor memory;  // lives as long as the storage points to it
+  std::optional<LeftShard> left;
 };
 
 void GuardedStorage::free_guard(void* guard) { delete static_cast<Guard*>(guard); }
 
 GuardedStorage::Guard* GuardedStorage::guard_of(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.key_set().has(kKey) || !tensor.has_storage()) return nullptr;
-  auto* storage = dynamic_cast<GuardedStorageImpl1*>(tensor.storage().unsafeGetStorageImpl());
+  auto* storage = dynamic_cast<GuardedStorageImpl2*>(tensor.storage().unsafeGetStorageImpl());
   return storage == nullptr
              ? nullptr
              : static_cast<Guard*>(storage->_mutable_data_ptr_no_checks().get_context());
 }
 
 GuardedStorage::GuardedStorage(ShardOwner& owner, int unit, int64_t bytes, at::Device device)
-    : guard_(new Guard{&owner, unit, {}}), device_(device) {
-  storage_ = c10::Storage(c10::make_intrusive<GuardedStorageImpl1>(
+    : guard_(new Guard{&owner, unit, {}, {}}), device_(device) {
+  storage_ = c10::Storage(c10::make_intrusive<GuardedStorageImpl2>(
       c10::StorageImpl::use_byte_size_t(), bytes, at::DataPtr(nullptr, guard_, &free_guard, device),
       nullptr, /*resizable=*/false));
   require_fallback();
@@ -94,6 +96,17 @@ void GuardedStorage::refuse_direct_reads(bool refused) {
 }
 
 bool GuardedStorage::has_memory() const { return guard_->memory.defined(); }
+
+void GuardedStorage::leave(LeftShard shard) {
+  guard_->owner = nullptr;
+  guard_->left = std::move(shard);
+}
+
+const LeftShard* GuardedStorage::left_with(const at::Tensor& parameter, ShardOwner** owner) {
+  const Guard* guard = guard_of(parameter);
+  *owner = guard == nullptr ? nullptr : guard->owner;
+  return guard == nullptr || !guard->left ? nullptr : &*guard->left;
+}
 
 void become_view(at::Tensor parameter, const at::Tensor& view) {
   // set_data calls an operator to check that the two are compatible.
@@ -141,8 +154,10 @@ class FirstUseFallback {
       if (guard == nullptr) return;
       if (guard->owner == nullptr) {
         if (guard->memory.defined()) return;
-        throw Error("a parameter that was sharded over the ranks was used after its Accelerator " +
-                    std::string("was gone: let the Accelerator live as long as the model is used"));
+        throw Error(
+            "a parameter is still sharded over the ranks, and nobody gathers it since "
+            "free_memory() or the end of its Accelerator: prepare the module again, which takes "
+            "its shards over, or take the values before by get_state_dict(model)");
       }
       // One operator may use units of two models; each owner is told of its own.
       if (owner != nullptr && owner != guard->owner) {
@@ -192,11 +207,12 @@ void register_fallback() {
 bool GuardedStorage::hears_first_use() {
   struct Listener : ShardOwner {
     void unshard(const std::vector<int>&) override { heard = true; }
+    void leave() override {}
     bool heard = false;
   } listener;
   const at::Tensor memory = at::zeros({1}, at::kFloat);
-  auto* guard = new Guard{&listener, 0, memory};
-  const c10::Storage storage(c10::make_intrusive<GuardedStorageImpl1>(
+  auto* guard = new Guard{&listener, 0, memory, {}};
+  const c10::Storage storage(c10::make_intrusive<GuardedStorageImpl2>(
       c10::StorageImpl::use_byte_size_t(), sizeof(float),
       at::DataPtr(memory.data_ptr(), guard, &free_guard, at::kCPU), nullptr, false));
   at::Tensor tensor = at::empty({0}, at::kFloat);

@@ -25,6 +25,8 @@ class ShardOwner {
   // Units that one operator is about to read; all of them must have memory when this returns.
   // Called on the thread that runs the operator: the training thread, or autograd's in backward.
   virtual void unshard(const std::vector<int>& units) = 0;
+  // Leaves all its units with the module, for somebody else to take over.
+  virtual void leave() = 0;
 
  protected:
   ~ShardOwner() = default;
@@ -32,8 +34,16 @@ class ShardOwner {
 
 // Marks a storage as guarded for every shared object in the process: they recognize the class by
 // name. The number is the version of the layout of Guard and ShardOwner, and changes with it.
-struct GuardedStorageImpl1 : c10::StorageImpl {
+struct GuardedStorageImpl2 : c10::StorageImpl {
   using c10::StorageImpl::StorageImpl;
+};
+
+// What an owner leaves: this rank's part of a unit's values.
+struct LeftShard {
+  at::Tensor chunk;  // in the optimizer's dtype
+  int ranks = 1;     // that have the chunks of one copy; in the first copy, ranks 0 to ranks - 1
+  int rank = 0;      // of this chunk
+  at::ScalarType dtype = at::kFloat;  // of the parameters, before they were sharded
 };
 
 class GuardedStorage {
@@ -53,8 +63,14 @@ class GuardedStorage {
   // is removed), or removes it if undefined: direct reads are then refused.
   void set_memory(const at::Tensor& memory);
   bool has_memory() const;
+  // Has no owner any more. Memory stays and may be read; without, reading is an error.
+  void leave(LeftShard shard);
   // The same while the memory's values have not arrived yet.
   void refuse_direct_reads(bool refused);
+
+  // The shard that was left with this parameter; null if its owner is there, or it has none. `owner`
+  // becomes the owner, if there is one.
+  static const LeftShard* left_with(const at::Tensor& parameter, ShardOwner** owner);
 
  private:
   struct Guard;

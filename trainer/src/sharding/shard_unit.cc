@@ -18,17 +18,24 @@ ShardUnit::ShardUnit(UnitLayout layout, const Options& options, ShardGroup& grou
       options_(options),
       group_(group),
       pool_(pool),
+      subject_("unit " + std::to_string(options.number)),
+      gathers_("unit '" + layout_.name +
+               "' is gathered, as this rank uses it: under zero3 all "
+               "ranks use the same units in the same order, zero2 gathers none"),
+      reduces_("unit '" + layout_.name +
+               "' has its gradients: all ranks' losses depend on the same "
+               "units, or find_unused_parameters is set"),
       chunk_(layout_.chunk(group.size())),
+      dtype_(layout_.parameters.front().tensor.scalar_type()),
       storage_(owner, options.number,
                layout_.padded * static_cast<int64_t>(c10::elementSize(options.compute_dtype)),
                options.device) {
   const torch::NoGradGuard no_grad;
-  const at::ScalarType dtype = layout_.parameters.front().tensor.scalar_type();
   const auto on_device = at::dtype(options_.compute_dtype).device(options_.device);
   if (options_.keeps_whole) whole_ = at::zeros({layout_.padded}, on_device);
-  const bool shares = options_.keeps_whole && options_.compute_dtype == master_dtype(dtype);
+  const bool shares = options_.keeps_whole && options_.compute_dtype == master_dtype(dtype_);
   master_ = shares ? whole_.narrow(0, chunk_ * group_.rank(), chunk_)
-                   : at::zeros({chunk_}, on_device.dtype(master_dtype(dtype)));
+                   : at::zeros({chunk_}, on_device.dtype(master_dtype(dtype_)));
   for (UnitParameter& parameter : layout_.parameters) {
     ParameterSlot slot{
         .parameter = parameter, .unit = options_.number, .shape = parameter.tensor.sizes().vec()};
@@ -56,6 +63,14 @@ void ShardUnit::place(ParameterSlot& slot, const at::Tensor& value) {
   slot.piece.copy_(flat.narrow(0, slot.range.begin, slot.range.count));
   become_view(slot.parameter.tensor,
               storage_.view(options_.compute_dtype, slot.parameter.offset, slot.shape));
+}
+
+void ShardUnit::leave() {
+  gathering_.wait();
+  reductions_.clear();
+  for (ParameterSlot& slot : slots_) slot.accumulator = {};
+  reshard();
+  storage_.leave({master_, group_.size(), group_.rank(), dtype_});
 }
 
 void ShardUnit::follow_marks() {

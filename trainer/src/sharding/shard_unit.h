@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "parallel/gradient_hook.h"
@@ -42,9 +43,15 @@ class ShardUnit {
 
   const UnitLayout& layout() const { return layout_; }
   std::vector<ParameterSlot>& slots() { return slots_; }
+  // For CallSubject: ranks that use different units would gather one with another's parts.
+  const std::string& subject() const { return subject_; }
+  const std::string& gathers() const { return gathers_; }
+  const std::string& reduces() const { return reduces_; }
   bool trains() const { return trained_ > 0; }
   size_t trained() const { return trained_; }
 
+  // Ends what is in flight, and leaves the chunk with the module's parameters.
+  void leave();
   // Trains what requires gradients now. Between passes.
   void follow_marks();
 
@@ -99,7 +106,9 @@ class ShardUnit {
   const Options options_;
   ShardGroup& group_;
   BufferPool& pool_;
+  const std::string subject_, gathers_, reduces_;
   const int64_t chunk_;
+  const at::ScalarType dtype_;  // of the module's parameters
   GuardedStorage storage_;
   std::vector<ParameterSlot> slots_;
   size_t trained_ = 0;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "muster/base/errors.h"
+#include "parallel/call_name.h"
 #include "sharding/sharded_model.h"
 
 namespace muster {
@@ -13,7 +14,10 @@ void ShardedModel::hook_gradients() {
       if (!slot.trained || slot.accumulator) continue;
       slot.accumulator = after_each_gradient(
           slot.parameter.tensor,
-          [this, unit = unit.get(), slot = &slot] { gradient_ready(*unit, *slot); });
+          [this, alive = std::weak_ptr(alive_), unit = unit.get(), slot = &slot] {
+            // A graph may outlive the model.
+            if (!alive.expired()) gradient_ready(*unit, *slot);
+          });
     }
   }
 }
@@ -46,6 +50,7 @@ void ShardedModel::reduce(ShardUnit& unit) {
   // At most one reduction is in flight: the buffers of all would be as large as the model.
   finish_reduce();
   reducing_ = &unit;
+  const CallSubject subject(unit.subject(), unit.reduces());
   unit.start_reduce(options_.reduce_dtype.value_or(at::kFloat), 1.0 / world_size_);
 }
 

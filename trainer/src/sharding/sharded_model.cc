@@ -104,7 +104,26 @@ ShardedModel::ShardedModel(std::shared_ptr<DataParallel> data_parallel,
   }
 }
 
-ShardedModel::~ShardedModel() = default;
+// What is in flight fails at once if the other ranks are gone.
+ShardedModel::~ShardedModel() {
+  try {
+    leave();
+  } catch (const std::exception&) {
+  }
+}
+
+void ShardedModel::leave() {
+  if (std::exchange(has_left_, true)) return;
+  held_ = 0;
+  for (const auto& unit : units_) unit->leave();
+}
+
+void ShardedModel::require_module() const {
+  if (!has_left_) return;
+  throw Error(
+      "this model was released by free_memory(), or prepared again: use what the last prepare() "
+      "returned");
+}
 
 void ShardedModel::follow_parameters() {
   require_dense(data_parallel_->state());

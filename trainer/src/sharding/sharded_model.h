@@ -49,6 +49,10 @@ class ShardedModel : private ShardOwner {
 
   DataParallel& data_parallel() { return *data_parallel_; }
 
+  // Lets go of the module, whose parameters stay in their shards until it is prepared again: a pass of
+  // this object is an error from now on. Collectives in flight are waited for.
+  void leave() override;
+
   // ---- Around the passes ----
   // With zero3 every pass unshards parameters, so a rank that runs one alone would block until the
   // group's timeout. Called before the first collective of a forward.
@@ -111,6 +115,7 @@ class ShardedModel : private ShardOwner {
 
   void move(PassEvent event) { state_ = next_state(state_, event); }
   void meet(const char* function, const std::string& options = "") const;
+  void require_module() const;
 
   // ---- Parameters ----
   // Called before an operator reads these units.
@@ -151,6 +156,8 @@ class ShardedModel : private ShardOwner {
   std::unordered_map<c10::TensorImpl*, ParameterSlot*> slots_;  // by parameter and by shard
   std::unordered_map<std::string, ParameterSlot*> slots_by_name_;
 
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  bool has_left_ = false;
   PassState state_ = PassState::resting;
   Optimizing optimizing_ = Optimizing::nobody;
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "muster/base/errors.h"
+#include "parallel/call_name.h"
 #include "sharding/sharded_model.h"
 
 namespace muster {
@@ -12,6 +13,7 @@ void ShardedModel::meet(const char* function, const std::string& options) const 
 }
 
 void ShardedModel::meet_for_forward() {
+  require_module();
   const bool evaluates = !torch::GradMode::is_enabled() || !data_parallel_->module().is_training();
   meet("forward", evaluates ? "zero3, evaluation: it gathers the parameters from all ranks, so all "
                               "of them evaluate, equally often; for one rank alone all enter "
@@ -51,6 +53,7 @@ void ShardedModel::begin_backward() {
 }
 
 void ShardedModel::hold_unsharded() {
+  require_module();
   meet("full_parameters");
   if (held_++ > 0) return;
   for (const auto& unit : units_) {
@@ -60,7 +63,7 @@ void ShardedModel::hold_unsharded() {
 }
 
 void ShardedModel::end_unsharded() {
-  if (--held_ == 0) reshard_all();
+  if (!has_left_ && --held_ == 0) reshard_all();
 }
 
 void ShardedModel::publish() {
@@ -104,6 +107,7 @@ void ShardedModel::start_unshard(ShardUnit& unit) {
   if (unit.has_memory()) return;
   gathered_ += unit.whole_bytes();
   gathered_peak_ = std::max(gathered_peak_, gathered_);
+  const CallSubject subject(unit.subject(), unit.gathers());
   unit.start_unshard();
 }
 

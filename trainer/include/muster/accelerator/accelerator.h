@@ -68,6 +68,8 @@
 
 namespace muster {
 
+class Collectives;  // src/collectives
+
 struct LogOptions {
   bool all_ranks = false;  // one series per rank; by default only the main process reports
 };
@@ -211,7 +213,10 @@ class Accelerator {
   TensorMap get_state_dict(const PreparedModel<Holder>& model) {
     return state_dict_of(*model.unwrap());
   }
-  // Releases all that was prepared and the device's cache; the handles stay valid.
+  // Releases all that was prepared and the device's cache. A sharded module keeps its weights in its
+  // shards: reading them is an error until it is prepared again, here or by a later Accelerator in any
+  // stage, which takes them over; optimizer state is gone. Handles stay valid for models that are not
+  // sharded, until these are prepared again; a released optimizer's step() throws Error.
   void free_memory();
 
   // ---- Training ----
@@ -238,7 +243,7 @@ class Accelerator {
    private:
     friend class Accelerator;
     Accumulation(Accelerator& accelerator, std::vector<DataParallel*> models);
-    std::vector<std::pair<DataParallel*, bool>> models_;
+    std::vector<std::pair<std::shared_ptr<DataParallel::State>, bool>> models_;
   };
   template <typename... Holders>
   [[nodiscard]] Accumulation accumulate(const PreparedModel<Holders>&... models) {
@@ -364,8 +369,9 @@ class Accelerator {
    private:
     friend class Accelerator;
     FirstScope(Accelerator& accelerator, bool first);
-    Accelerator& accelerator_;
+    std::shared_ptr<Collectives> collectives_;  // of an Accelerator that may end first
     bool first_;
+    int process_;  // a forked child does not join its parent's ranks
   };
   [[nodiscard]] FirstScope main_process_first() { return {*this, is_main_process()}; }
   [[nodiscard]] FirstScope local_main_process_first() { return {*this, is_local_main_process()}; }

@@ -2,7 +2,8 @@
 // ranks. Copies share one object, a const handle is as good as another, and `handle->` and
 // `(*handle).` are `handle.`, so that code written for a pointer works unchanged. What a prepared
 // object does not do is a compiler error of one sentence (refused_calls.h). Training thread only;
-// handles may outlive the Accelerator, but must not be used after it is destroyed.
+// handles and scopes may outlive the Accelerator, in any order, but must not be used after it is
+// destroyed.
 #pragma once
 
 #include <torch/nn/module.h>

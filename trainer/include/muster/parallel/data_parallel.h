@@ -148,6 +148,8 @@ class DataParallel {
 
   // For the SDK's own use.
   State& state() const { return *state_; }
+  // Scopes share it, so that one that outlives the model finds it.
+  const std::shared_ptr<State>& shared_state() const { return state_; }
 
  private:
   std::shared_ptr<State> state_;
@@ -160,7 +162,7 @@ class NoSync {
   template <typename Holder>
   explicit NoSync(const PreparedModel<Holder>& model) : NoSync(model.data_parallel()) {}
   explicit NoSync(DataParallel& data_parallel)
-      : data_parallel_(data_parallel), before_(data_parallel.synchronizing()) {
+      : data_parallel_(data_parallel.shared_state()), before_(data_parallel.synchronizing()) {
     data_parallel_.set_synchronizing(false);
   }
   ~NoSync() { data_parallel_.set_synchronizing(before_); }
@@ -168,7 +170,7 @@ class NoSync {
   NoSync& operator=(const NoSync&) = delete;
 
  private:
-  DataParallel& data_parallel_;
+  DataParallel data_parallel_;
   bool before_;
 };
 
@@ -210,9 +212,10 @@ class JoinUnevenInputs {
   void leave();
   void follow();
 
-  std::vector<DataParallel*> models_;
+  std::vector<std::shared_ptr<DataParallel::State>> models_;
   JoinOptions options_;
   int exceptions_;
+  int process_;  // a forked child does not join its parent's ranks
   bool open_ = false;
 };
 

@@ -23,7 +23,7 @@ struct LocalSGDOptions {
   bool enabled = true;  // false: gradients are averaged in each backward, as without LocalSGD
 };
 
-// While it lives, the model's backward() reduces nothing. The model must outlive it.
+// While it lives, the model's backward() reduces nothing.
 class LocalSGD {
  public:
   template <typename Holder>
@@ -46,11 +46,12 @@ class LocalSGD {
  private:
   void average() const;
 
-  DataParallel& model_;
+  DataParallel model_;
   LocalSGDOptions options_;
   int64_t steps_done_ = 0;
   int exceptions_;
   bool synchronizing_before_;
+  int process_;  // a forked child does not join its parent's ranks
   bool open_ = true;
 };
 

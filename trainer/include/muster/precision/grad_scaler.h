@@ -72,6 +72,8 @@ class GradScaler {
   void update_later();
   // Applies it now.
   void apply_update();
+  // Applies it, and forgets all optimizers, whose addresses others may get.
+  void forget_optimizers();
   // Whether the optimizer has stepped since the last update.
   bool has_stepped(torch::optim::Optimizer& optimizer) const;
   // Sets the scale to new_scale instead.

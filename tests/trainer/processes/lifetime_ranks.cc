@@ -1,0 +1,235 @@
+// The program that lifetimes_test runs as ranks: what lives longer or shorter than was thought.
+//
+//   lifetime_ranks again | outlive | fork CODE | registered DIRECTORY
+//
+// Prints lines "NAME value".
+#include <sys/wait.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/trainer.h"
+
+namespace {
+
+using namespace muster;  // NOLINT: a program of one namespace
+
+struct NetImpl : torch::nn::Module {
+  NetImpl() {
+    layers->push_back(torch::nn::Linear(6, 16));
+    layers->push_back(torch::nn::Tanh());
+    layers->push_back(torch::nn::Linear(16, 16));
+    register_module("layers", layers);
+    register_module("head", head);
+    register_buffer("calls", calls);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    calls.add_(1);
+    return head(layers->forward(x));
+  }
+  torch::nn::Sequential layers;
+  torch::nn::Linear head{16, 3};
+  at::Tensor calls = torch::zeros({1});
+};
+TORCH_MODULE(Net);
+
+const char* const kStages[] = {"ddp", "zero1", "zero2", "zero3"};
+
+void say(const std::string& name, std::string value) {
+  for (char& letter : value) letter = letter == '\n' ? ' ' : letter;
+  std::printf("%s %s\n", name.c_str(), value.c_str());
+}
+
+AcceleratorOptions options_of(int stage, Precision precision = Precision::fp32) {
+  AcceleratorOptions options{.cpu = true};
+  options.mixed_precision = precision;
+  options.sharding.stage = static_cast<ZeroStage>(stage);
+  options.sharding.unit_numel_min = 0;
+  options.log_step_times_every = -1;
+  return options;
+}
+
+Net net_of(uint64_t seed) {
+  torch::manual_seed(seed);
+  return Net();
+}
+
+TensorMap copy_of(const TensorMap& tensors) {
+  TensorMap copy;
+  for (const auto& [name, tensor] : tensors) copy[name] = tensor.clone();
+  return copy;
+}
+
+bool equal(const TensorMap& a, const TensorMap& b) {
+  for (const auto& [name, tensor] : a) {
+    if (!tensor.equal(b.at(name))) return false;
+  }
+  return a.size() == b.size();
+}
+
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+// Three steps with a new optimizer; returns the weights.
+TensorMap train(Accelerator& accelerator, PreparedModel<Net>& model) {
+  auto optimizer = accelerator.prepare(AdamW(model.parameters(), {.lr = 0.02}));
+  for (int step = 0; step < 3; ++step) {
+    torch::manual_seed(10 * accelerator.process_index() + step);
+    accelerator.backward(model(torch::randn({4, 6})).pow(2).mean());
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+  return copy_of(accelerator.get_state_dict(model));
+}
+
+// The same from these weights, in a new Accelerator and a new module.
+TensorMap train_anew(const AcceleratorOptions& options, const TensorMap& weights) {
+  Accelerator accelerator(options);
+  Net net = net_of(1);
+  {
+    const torch::NoGradGuard no_grad;
+    for (auto& item : net->named_parameters()) item.value().copy_(weights.at(item.key()));
+    for (auto& item : net->named_buffers()) item.value().copy_(weights.at(item.key()));
+  }
+  auto model = accelerator.prepare(net);
+  return train(accelerator, model);
+}
+
+// free_memory and prepare again in the same stage, while old handles live; then, when that
+// Accelerator is gone, in another stage.
+void again_in(int stage, int next, Precision precision) {
+  const std::string name = std::string(kStages[stage]) + "-" + kStages[next] +
+                           (precision == Precision::bf16 ? "-bf16" : "");
+  Net net = net_of(2);
+  TensorMap first, second, third;
+  {
+    Accelerator accelerator(options_of(stage, precision));
+    auto old = accelerator.prepare(net);
+    first = train(accelerator, old);
+    accelerator.free_memory();
+    if (stage == 3) say(name + ".read", error_of([&] { net->head->weight.sum().item<float>(); }));
+    if (stage > 0) say(name + ".old", error_of([&] { old(torch::ones({1, 6})); }));
+    auto model = accelerator.prepare(net);
+    say(name + ".kept", equal(first, copy_of(accelerator.get_state_dict(model))) ? "yes" : "no");
+    second = train(accelerator, model);
+    say(name + ".refused", error_of([&] { old(torch::ones({1, 6})); }));
+  }
+  {
+    Accelerator accelerator(options_of(next, precision));
+    auto model = accelerator.prepare(net);
+    third = train(accelerator, model);
+  }
+  say(name + ".same",
+      equal(second, train_anew(options_of(stage, precision), first)) ? "yes" : "no");
+  say(name + ".other",
+      equal(third, train_anew(options_of(next, precision), second)) ? "yes" : "no");
+}
+
+void again() {
+  for (int stage = 0; stage < 4; ++stage) again_in(stage, (stage + 3) % 4, Precision::fp32);
+  again_in(3, 0, Precision::bf16);
+}
+
+// Every handle that may outlive what it was made by: a scope, a graph, a loader, a logger.
+void outlive() {
+  for (int stage = 0; stage < 4; ++stage) {
+    std::optional<Accelerator> accelerator(std::in_place, options_of(stage));
+    auto net = std::make_optional<Net>(net_of(2));
+    auto model = std::make_optional(accelerator->prepare(*net));
+    auto optimizer = std::make_optional(accelerator->prepare(AdamW(model->parameters())));
+    auto schedule = std::make_optional(accelerator->prepare(cosine_schedule({.total_steps = 9})));
+    auto loader = std::make_optional(
+        accelerator->prepare(DataLoader(TensorDataset(torch::ones({8, 6})), {.batch_size = 2})));
+    auto batch = loader->begin();
+    at::Tensor graph = (*model)(torch::ones({2, 6})).sum();
+    {
+      auto logger = accelerator->get_logger("outlive");
+      auto accumulation = std::make_optional<std::unique_ptr<Accelerator::Accumulation>>(
+          new Accelerator::Accumulation(accelerator->accumulate(*model)));
+      NoSync no_sync(*model);
+      auto full = std::make_unique<FullParameters>(model->frame());
+      std::optional<LocalSGD> local;
+      if (stage == 0) local.emplace(*model);
+      auto first = std::unique_ptr<Accelerator::FirstScope>(
+          new Accelerator::FirstScope(accelerator->main_process_first()));
+      model.reset();
+      optimizer.reset();
+      schedule.reset();
+      accelerator->free_memory();
+      net.reset();
+      loader.reset();
+      accelerator.reset();
+      logger.info("all gone", {.main_process_only = false, .in_order = true});
+      full.reset();
+    }
+    error_of([&] { graph.backward(); });
+    say(kStages[stage], "alive");
+  }
+}
+
+// A child that returns from main, from inside everything.
+int fork_in(const std::string& code) {
+  Accelerator accelerator(options_of(2));
+  Net net = net_of(2);
+  auto model = accelerator.prepare(net);
+  const auto scope = accelerator.accumulate(model);
+  const pid_t child = ::fork();
+  if (child == 0) return std::atoi(code.c_str());
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  say("child", std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status)));
+  const at::Tensor own = torch::tensor(int64_t{1 + accelerator.process_index()});
+  say("sum", std::to_string(accelerator.reduce(own, Reduction::sum).item<int64_t>()));
+  train(accelerator, model);
+  return 0;
+}
+
+// A registered state that the checkpoint lacks.
+void registered(const std::string& directory) {
+  const auto state_of = [](at::Tensor& value) {
+    return CustomState{[&value] {
+                         return TensorMap{{"value", value}};
+                       },
+                       [&value](const TensorMap& saved) { value = saved.at("value"); }};
+  };
+  at::Tensor known = torch::ones({1}), added = torch::zeros({1});
+  AcceleratorOptions options = options_of(1);
+  options.checkpoint_dir = directory;
+  {
+    Accelerator accelerator(options);
+    accelerator.register_for_checkpointing("known", state_of(known));
+    accelerator.save_state(1);
+  }
+  known = torch::zeros({1});
+  Accelerator accelerator(options);
+  accelerator.register_for_checkpointing("known", state_of(known));
+  accelerator.register_for_checkpointing("added", state_of(added));
+  say("error", error_of([&] { accelerator.load_state(); }));
+}
+
+int scenario(int argc, char** argv) {
+  torch::set_num_threads(1);
+  const std::string what = argv[1];
+  if (what == "again") again();
+  if (what == "outlive") outlive();
+  if (what == "fork") return fork_in(argv[2]);
+  if (what == "registered") registered(argv[2]);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return muster::run_main(argc, argv, scenario); }

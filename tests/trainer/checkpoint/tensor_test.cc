@@ -100,6 +100,26 @@ TEST(Safetensors, WriteTiedWeightsOnceAndGiveThemBackTied) {
   EXPECT_TRUE(SafetensorsReader(directory / "b").contains("head"));
 }
 
+// The names of tied weights are keys of the metadata, as is "format", by which readers know the file.
+TEST(Safetensors, KeepATiedWeightAndMetadataOfOneName) {
+  const TemporaryDirectory directory;
+  const at::Tensor shared = torch::randn({4});
+  const StringMap metadata = {{"format", "pt"}};
+  save_safetensors(directory / "a", {{"embedding", shared}, {"format", shared}}, metadata);
+  EXPECT_EQ(SafetensorsReader(directory / "a").metadata().at("format"), "pt");
+  EXPECT_TRUE(load_safetensors(directory / "a").at("format").equal(shared));
+  struct TiedImpl : torch::nn::Module {
+    explicit TiedImpl(const at::Tensor& weight) {
+      register_parameter("embedding", weight);
+      register_parameter("format", weight);
+    }
+  } tied(shared);
+  save_model(tied, directory / "model");
+  const SafetensorsReader reader(directory / "model/model.safetensors");
+  EXPECT_EQ(reader.metadata().at("format"), "pt");
+  EXPECT_TRUE(load_safetensors(directory / "model/model.safetensors").at("format").equal(shared));
+}
+
 TEST(Safetensors, RefuseWhatTheFormatCannotRepresent) {
   const TemporaryDirectory directory;
   EXPECT_THROW(save_safetensors(directory / "f", {{"x", torch::zeros({2}, at::kComplexDouble)}}),

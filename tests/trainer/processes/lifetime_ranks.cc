@@ -1,6 +1,6 @@
 // The program that lifetimes_test runs as ranks: what lives longer or shorter than was thought.
 //
-//   lifetime_ranks again | outlive | fork CODE | registered DIRECTORY
+//   lifetime_ranks again | outlive | fork CODE | registered DIRECTORY | repeated DIRECTORY
 //
 // Prints lines "NAME value".
 #include <sys/wait.h>
@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -220,6 +221,40 @@ void registered(const std::string& directory) {
   say("error", error_of([&] { accelerator.load_state(); }));
 }
 
+// A save that is repeated: as the run is now, after a step, after a load, and when it is gone.
+void repeated(const std::string& directory) {
+  for (const bool asynchronous : {false, true}) {
+    const std::string kind = asynchronous ? "asynchronous." : "at_once.";
+    AcceleratorOptions options = options_of(2);
+    options.checkpoint_dir = directory + "/" + kind;
+    options.checkpoint.asynchronous = asynchronous;
+    Accelerator accelerator(options);
+    Net net = net_of(2);
+    auto model = accelerator.prepare(net);
+    train(accelerator, model);
+    const std::string path = accelerator.save_state(1);
+    say(kind + "again", accelerator.save_state(1) == path ? "same" : "another");
+    accelerator.wait_for_checkpoint();
+    accelerator.load_state();
+    say(kind + "loaded", accelerator.save_state(1) == path ? "same" : "another");
+    accelerator.free_memory();
+    auto anew = accelerator.prepare(net);
+    train(accelerator, anew);
+    say(kind + "trained", error_of([&] { accelerator.save_state(1); }));
+    accelerator.save_state(2);
+    accelerator.wait_for_checkpoint();
+    accelerator.wait_for_everyone();
+    // One rank alone finds it gone, or all do.
+    if (accelerator.is_main_process()) {
+      std::filesystem::rename(options.checkpoint_dir + "/step-2", directory + "/" + kind + "gone");
+    }
+    accelerator.wait_for_everyone();
+    say(kind + "gone", error_of([&] { accelerator.save_state(2); }));
+    // The ranks are still together.
+    say(kind + "next", error_of([&] { accelerator.save_state(3); }));
+  }
+}
+
 int scenario(int argc, char** argv) {
   torch::set_num_threads(1);
   const std::string what = argv[1];
@@ -227,6 +262,7 @@ int scenario(int argc, char** argv) {
   if (what == "outlive") outlive();
   if (what == "fork") return fork_in(argv[2]);
   if (what == "registered") registered(argv[2]);
+  if (what == "repeated") repeated(argv[2]);
   return 0;
 }
 

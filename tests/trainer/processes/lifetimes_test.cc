@@ -59,6 +59,22 @@ TEST(Children, EndWithTheirOwnCodeAndLeaveTheRanksAlone) {
   }
 }
 
+TEST(Saves, ThatAreRepeatedAreSettledByAllRanksTogether) {
+  const TemporaryDirectory directory;
+  for (auto& rank : outcome({"repeated", directory.path()}, 3)) {
+    for (const std::string kind : {"at_once.", "asynchronous."}) {
+      EXPECT_EQ(rank[kind + "again"], "same");
+      EXPECT_EQ(rank[kind + "loaded"], "same");
+      EXPECT_TRUE(has(rank[kind + "trained"],
+                      "step 1 was saved or loaded by this run, which has "
+                      "trained or loaded something since"))
+          << rank[kind + "trained"];
+      EXPECT_TRUE(has(rank[kind + "gone"], "step-2, which is gone")) << rank[kind + "gone"];
+      EXPECT_EQ(rank[kind + "next"], "none");
+    }
+  }
+}
+
 TEST(RegisteredState, ThatTheCheckpointLacksIsNamedWithHowToLoadWithoutIt) {
   const TemporaryDirectory directory;
   for (auto& rank : outcome({"registered", directory.path()})) {

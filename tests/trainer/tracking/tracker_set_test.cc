@@ -19,9 +19,10 @@ namespace {
 // Records its input as text; can be made to throw or hang.
 class RecordingTracker : public Tracker {
  public:
-  explicit RecordingTracker(bool main_only = true) : main_only_(main_only) {}
+  explicit RecordingTracker(bool main_only = true, std::string name = "recording")
+      : main_only_(main_only), name_(std::move(name)) {}
 
-  std::string name() const override { return "recording"; }
+  std::string name() const override { return name_; }
   bool main_process_only() const override { return main_only_; }
   void start(const Run& run) override {
     add("start " + run.project + " rank " + std::to_string(run.rank));
@@ -69,6 +70,7 @@ class RecordingTracker : public Tracker {
     lines_.push_back(std::move(line));
   }
   const bool main_only_;
+  const std::string name_;
   std::mutex mutex_;
   std::vector<std::string> lines_;
 };
@@ -133,7 +135,7 @@ TEST(TrackerSet, BoundsTheBytesOfPicturesAndHistograms) {
 
 TEST(TrackerSet, NamesATrackerThatThrowsOnceAndKeepsTheOthersGoing) {
   auto bad = std::make_shared<RecordingTracker>();
-  auto good = std::make_shared<RecordingTracker>();
+  auto good = std::make_shared<RecordingTracker>(true, "good");
   bad->throws = true;
   ::testing::internal::CaptureStderr();
   TrackerSet set({.log_with = {bad, good}});
@@ -168,6 +170,9 @@ TEST(TrackerSet, NamesTheValidEntriesOfLogWith) {
     EXPECT_NE(std::string(error.what()).find("\"wandb\" is not a tracker"), std::string::npos);
   }
   EXPECT_THROW(TrackerSet({.log_with = {"csv"}}), std::invalid_argument);
+  const auto one = std::make_shared<RecordingTracker>(),
+             other = std::make_shared<RecordingTracker>();
+  EXPECT_THROW(TrackerSet({.log_with = {one, other}}), std::invalid_argument);
   TrackerSet all({.log_with = {"csv", "all", "csv"}, .logging_dir = directory.path()});
   for (const char* name : {"tensorboard", "jsonl", "csv"}) EXPECT_TRUE(all.find(name)) << name;
   EXPECT_EQ(all.find("other"), nullptr);
@@ -177,7 +182,7 @@ TEST(TrackerSet, NamesTheValidEntriesOfLogWith) {
 TEST(TrackerSet, OtherRanksLogOnlyOnRequest) {
   const TemporaryDirectory directory;
   auto main_only = std::make_shared<RecordingTracker>(true);
-  auto every_rank = std::make_shared<RecordingTracker>(false);
+  auto every_rank = std::make_shared<RecordingTracker>(false, "every rank");
   TrackerSet set(
       {.log_with = {main_only, every_rank, "jsonl"}, .logging_dir = directory.path(), .rank = 2});
   set.start("run");

@@ -1,6 +1,6 @@
 // What an Accelerator owns. Its functions are in this directory, by subject: accelerator.cc
 // (construction and prepare), training.cc, sharding.cc, optimizer_checks.cc, communication.cc,
-// speech.cc, checkpointing.cc. Only the training thread uses it; the reporter, the recorder, the
+// speech.cc, checkpointing.cc, checkpoint_content.cc, restoring.cc, exporting.cc. Only the training thread uses it; the reporter, the recorder, the
 // trackers and the checkpointer have their own threads and do their own locking.
 #pragma once
 

@@ -12,6 +12,7 @@
 #include "base/files.h"
 #include "checkpoint/model_index.h"
 #include "checkpoint/safetensors_file.h"
+#include "checkpoint/safetensors_header.h"
 #include "checkpoint/streamed_model.h"
 #include "checkpoint/tensor_pieces.h"
 #include "muster/base/errors.h"
@@ -53,7 +54,7 @@ Weights without_ties(const std::vector<NamedTensor>& state) {
     require_dense(name, tensor);
     if (tensor.numel() > 0) {
       const auto [first, is_new] = written.try_emplace(identity_of(tensor), name);
-      if (!is_new) {
+      if (!is_new && name != kFormatKey) {
         weights.aliases[name] = first->second;
         continue;
       }
@@ -146,7 +147,7 @@ WeightMap write_files(const std::vector<std::vector<TensorOutline>>& plan, const
       weight_map[tensor.name] = file;
       saved.total_size += bytes_of(tensor);
     }
-    StringMap metadata = {{"format", "pt"}};
+    StringMap metadata = {{kFormatKey, "pt"}};
     for (const auto& [alias, name] : aliases) {
       const auto written = weight_map.find(name);
       if (written != weight_map.end() && written->second == file) metadata[alias] = name;

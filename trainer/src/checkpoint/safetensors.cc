@@ -60,7 +60,7 @@ std::vector<TensorOutline> without_aliases(const TensorMap& tensors, StringMap& 
     require_dense(name, tensor);
     if (tensor.numel() > 0) {
       const auto [first, is_new] = written.try_emplace(identity_of(tensor), name);
-      if (!is_new) {
+      if (!is_new && !metadata.contains(name)) {
         metadata[name] = first->second;
         continue;
       }

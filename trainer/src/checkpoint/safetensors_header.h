@@ -11,6 +11,10 @@
 
 namespace muster {
 
+// A key of `__metadata__` in every file of weights. The second name of a tied weight is a key there,
+// too: one of this name is written as a tensor of its own.
+inline constexpr const char* kFormatKey = "format";
+
 // The format's reference readers reject longer headers.
 inline constexpr uint64_t kSafetensorsHeaderBytesMax = 100'000'000;
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stdexcept>
 
 #include "tracking/text.h"
@@ -33,6 +34,17 @@ std::shared_ptr<Tracker> make_tracker(const std::string& name, const std::string
   return std::make_shared<CsvTracker>(TrackerDirectory{logging_dir});
 }
 
+// get_tracker and messages tell them apart by name.
+void require_names(const std::vector<std::shared_ptr<Tracker>>& trackers) {
+  std::set<std::string> names;
+  for (const auto& tracker : trackers) {
+    if (names.insert(tracker->name()).second) continue;
+    throw std::invalid_argument("AcceleratorOptions::log_with: two trackers are called '" +
+                                tracker->name() +
+                                "': let Tracker::name() of one's own return another name");
+  }
+}
+
 // The selected trackers, each name once.
 std::vector<std::shared_ptr<Tracker>> make_trackers(const TrackerSetOptions& options) {
   std::vector<std::string> names;
@@ -51,6 +63,7 @@ std::vector<std::shared_ptr<Tracker>> make_trackers(const TrackerSetOptions& opt
       add(choice.name());
     }
   }
+  require_names(trackers);
   return trackers;
 }
 

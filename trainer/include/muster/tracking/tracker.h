@@ -94,7 +94,7 @@ class Tracker {
  public:
   virtual ~Tracker() = default;
 
-  // The name in messages and in Accelerator::get_tracker.
+  // The name in messages and in Accelerator::get_tracker; no two trackers of a run have the same.
   virtual std::string name() const = 0;
   // true: the tracker runs on the main process only. false: values logged with
   // LogOptions::all_ranks go to a tracker on each rank.

@@ -1,0 +1,159 @@
+// Restores a run from a checkpoint; see muster/accelerator/accelerator.h.
+#include <filesystem>
+
+#include "accelerator/state.h"
+#include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/joint_step.h"
+#include "muster/base/errors.h"
+#include "muster/device/random_state.h"
+
+namespace muster {
+
+void Accelerator::State::restore_random_numbers(const CheckpointReader& reader) const {
+  const TensorMap own = reader.own();
+  const auto saved = own.find("rng_cpu");
+  if (saved == own.end()) {
+    muster::set_seed(static_cast<uint64_t>(reader.manifest().step) * 1'000'003,
+                     {.offset = static_cast<uint64_t>(topology.rank)});
+    return;
+  }
+  set_random_state(at::kCPU, saved->second);
+  const auto on_device = own.find("rng_device");
+  if (!device.is_cpu() && on_device != own.end()) set_random_state(device, on_device->second);
+}
+
+void Accelerator::State::restore_positions(const CheckpointReader& reader) {
+  const std::vector<ManifestPosition>& data = reader.manifest().data;
+  if (data.size() != sources.size()) {
+    throw CheckpointError(reader.path() + " has the positions of " + std::to_string(data.size()) +
+                          " loaders, but the program prepared " + std::to_string(sources.size()));
+  }
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const int64_t size = sources[i].dataset_size();
+    if (data[i].dataset_size != size) {
+      throw CheckpointError(reader.path() + " was made with " +
+                            std::to_string(data[i].dataset_size) +
+                            " samples, but the dataset now has " + std::to_string(size));
+    }
+    sources[i].set_position({data[i].seed, data[i].epoch, data[i].consumed});
+  }
+}
+
+void Accelerator::State::restore_model(size_t index, const CheckpointReader& reader) {
+  const auto saved = reader.under(numbered("model", index));
+  ShardedModel* sharded = sharded_of(models[index]->module());
+  if (sharded == nullptr) {
+    restore_module(models[index]->module(), *saved, reader.path());
+    return;
+  }
+  RangeMap ranges;
+  TensorMap own = module_tensors(models[index]->module());
+  for (auto& [name, tensor] : own) {
+    const ParameterSlot* slot = sharded->find(name);
+    if (slot == nullptr) continue;
+    tensor = slot->piece.detach();
+    ranges[name] = {slot->range.begin, slot->range.count, slot->shape};
+  }
+  restore_tensors(own, RangeSource(*saved, ranges, reader.path()), reader.path());
+}
+
+void Accelerator::State::require_readable(const CheckpointReader& reader) const {
+  const ParameterPlaces places = parameter_places();
+  const auto& optimizers = gradients->optimizers;
+  for (size_t i = 0; i < optimizers.size(); ++i) {
+    require_separate_names(optimizer_names(*optimizers[i], places, reader.manifest().version),
+                           *reader.under(numbered("optim", i)), reader.path());
+  }
+}
+
+void Accelerator::State::restore_optimizers(const CheckpointReader& reader) {
+  const ParameterPlaces places = parameter_places();
+  auto& optimizers = gradients->optimizers;
+  for (size_t i = 0; i < optimizers.size(); ++i) {
+    const OptimizerNames names = optimizer_names(*optimizers[i], places, reader.manifest().version);
+    const auto saved = reader.under(numbered("optim", i));
+    RangeMap ranges;
+    for (const std::string& name : saved->names()) {
+      const ParameterSlot* slot = slot_of_field(names, name);
+      if (slot == nullptr || name.starts_with("step/")) continue;
+      ranges[name] = {slot->range.begin, slot->range.count, slot->shape};
+    }
+    restore_optimizer(*optimizers[i], names.names, RangeSource(*saved, ranges, reader.path()));
+  }
+}
+
+void Accelerator::State::restore(const CheckpointReader& reader) {
+  require_readable(reader);
+  for (size_t i = 0; i < models.size(); ++i) restore_model(i, reader);
+  restore_optimizers(reader);
+  for (size_t i = 0; i < schedulers.size(); ++i) {
+    const TensorMap saved = reader.read(numbered("scheduler", i));
+    if (saved.empty()) {
+      throw CheckpointError(reader.path() + " has no state of schedule " + std::to_string(i) +
+                            ": it was saved by a program with fewer prepared schedules");
+    }
+    schedulers[i]->load_state(saved);
+  }
+  if (gradients->scaler) {
+    // A run that used a different precision before has none.
+    const TensorMap saved = reader.read("scaler");
+    if (!saved.empty()) gradients->scaler->load_state_dict(saved);
+  }
+  restore_positions(reader);
+  for (const auto& [name, state] : custom) restore_registered(name, state, reader);
+  restore_random_numbers(reader);
+}
+
+// A state that saves nothing has nothing in the checkpoint, and must load that.
+void Accelerator::State::restore_registered(const std::string& name, const CustomState& state,
+                                            const CheckpointReader& reader) {
+  const TensorMap saved = reader.read("custom/" + name);
+  try {
+    state.load(saved);
+  } catch (const std::exception& error) {
+    if (!saved.empty()) throw;
+    throw CheckpointError(reader.path() + " has no registered state '" + name +
+                          "', and that cannot be loaded from nothing (" + error.what() +
+                          "): it was saved by a program that had not registered it; to load the "
+                          "rest, call register_for_checkpointing(\"" +
+                          name + "\", …) after load_state()");
+  }
+}
+
+// A checkpoint from elsewhere may be saved here under its step, unless the coordinator has it.
+void Accelerator::State::note_loaded(const CheckpointReader& reader) {
+  const int64_t step = reader.manifest().step;
+  std::error_code error;
+  const bool here =
+      std::filesystem::equivalent(reader.path(), checkpoint_dir() + "/" + step_name(step), error);
+  if (!here && worker.resume_from.empty()) return;
+  loaded_steps.insert(step);
+  settle(step, reader.path());
+}
+
+std::optional<int64_t> Accelerator::load_state() {
+  State& state = *state_;
+  state.collectives->meet("load_state");
+  state.follow_groups();
+  wait_for_checkpoint();
+  const std::string& resume_from =
+      state.worker.resume_from.empty() ? state.options.resume_from : state.worker.resume_from;
+  const auto reader = open_checkpoint(resume_from, checkpoint_dir(), state.topology, state.group);
+  if (!reader) return std::nullopt;
+  state.settled.reset();
+  together(state.group, [&] { state.restore(*reader); });
+  state.note_loaded(*reader);
+  for (const auto& model : state.gradients->sharded) model->publish();
+  const Manifest& manifest = reader->manifest();
+  // With another world size, results are not bit-identical anyway, so it builds its own buckets.
+  for (size_t i = 0; i < state.models.size() && manifest.world_size == num_processes(); ++i) {
+    if (i < manifest.bucket_order.size()) {
+      state.models[i]->set_bucket_order(manifest.bucket_order[i]);
+    }
+  }
+  state.next_iteration = manifest.step + 1;
+  state.steps_before = manifest.step - state.gradients->timer.steps();
+  return manifest.step;
+}
+
+}  // namespace muster

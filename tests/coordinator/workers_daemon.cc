@@ -49,19 +49,19 @@ class ServiceUnderTest final : public v1::WorkerService::CallbackService {
 
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* Connect(
       CallbackServerContext* context) override {
-    return BeginControlStream(daemon_, CallerIn(*context));
+    return BeginControlStream(daemon_, CallerIn(*context), nullptr);
   }
   grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>* UploadLogs(
       CallbackServerContext* context) override {
-    return BeginLogUpload(daemon_, CallerIn(*context));
+    return BeginLogUpload(daemon_, CallerIn(*context), nullptr);
   }
   grpc::ServerBidiReactor<v1::MetricBatch, v1::MetricAck>* UploadMetrics(
       CallbackServerContext* context) override {
-    return BeginMetricUpload(daemon_, CallerIn(*context));
+    return BeginMetricUpload(daemon_, CallerIn(*context), nullptr);
   }
   grpc::ServerBidiReactor<v1::SampleBatch, v1::SampleReceipt>* UploadSamples(
       CallbackServerContext* context) override {
-    return BeginSampleUpload(daemon_, CallerIn(*context));
+    return BeginSampleUpload(daemon_, CallerIn(*context), nullptr);
   }
   grpc::ServerUnaryReactor* BeginUpload(CallbackServerContext* context,
                                         const v1::BeginUploadRequest* request,
@@ -76,7 +76,7 @@ class ServiceUnderTest final : public v1::WorkerService::CallbackService {
   }
   grpc::ServerReadReactor<v1::BlobChunk>* UploadBlob(CallbackServerContext* context,
                                                      v1::UploadBlobResponse* response) override {
-    return BeginBlobUpload(daemon_, CallerIn(*context), response);
+    return BeginBlobUpload(daemon_, CallerIn(*context), nullptr, response);
   }
   grpc::ServerWriteReactor<v1::BlobChunk>* DownloadBlob(
       CallbackServerContext* context, const v1::DownloadBlobRequest* request) override {

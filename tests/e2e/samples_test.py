@@ -80,6 +80,7 @@ class Samples(Case):
 
         before = stored(cluster, job)
         self.assertTrue(before)
+        self.assertGreaterEqual(len(stored(cluster, job, since_ms=-(1 << 63))), len(before), "from the beginning")
         cluster.coordinator.kill9()
         data, backup, again = os.path.join(cluster.directory, "data"), self.path("backup"), self.path("again")
         for line in (["check", "--data-dir", data], ["backup", "--data-dir", data, "--to", backup],

@@ -2,7 +2,6 @@
 #include "shim/commands.h"
 
 #include <fcntl.h>
-#include <linux/sched.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -177,9 +176,7 @@ int BecomeInside(const RankSetup& setup, int space_fd, int pid_fd) {
     return Cannot("enter the rank's processes", std::strerror(errno));
   RankSetup inside = setup;
   if (!MakeMounts(*setup.attempt, &inside)) return kCannotStart;
-  clone_args args{};
-  args.flags = CLONE_PARENT;
-  const long pid = syscall(SYS_clone3, &args, sizeof args);
+  const long pid = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
   if (pid == 0) {
     close(pid_fd);
     LeadSession(has_terminal);

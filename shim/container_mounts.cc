@@ -129,7 +129,13 @@ std::string PutSource(const Source& source, const std::string& place,
   const bool is_put =
       target >= 0 && syscall(SYS_move_mount, source.tree, "", target, "",
                              MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) == 0;
-  if (!is_put) failure = Because("cannot mount " + source.path + " into another mount");
+  if (!is_put && is_inside) {
+    failure = Because("cannot mount " + source.path + " at " + place.substr(place.find('/') + 1) +
+                      " of another mount") +
+              "; fix: make it there, with no link on the way";
+  } else if (!is_put) {
+    failure = Because("cannot mount " + source.path);
+  }
   if (target >= 0) close(target);
   return failure;
 }

@@ -1,7 +1,6 @@
 #include "shim/process_space.h"
 
 #include <fcntl.h>
-#include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -105,11 +104,8 @@ std::string MakeProcessSpace(const common::ShimLaunch& launch, ProcessSpace* spa
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     return NoSpace("cannot make a socket");
-  clone_args args{};
-  args.flags = CLONE_NEWPID;
-  args.exit_signal = SIGCHLD;
   const pid_t shim = getpid();
-  const long pid = syscall(SYS_clone3, &args, sizeof args);
+  const long pid = syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, 0, 0, 0, 0);
   if (pid == 0) {
     close(ends[1]);
     BeFirst(launch, shim, ends[0]);

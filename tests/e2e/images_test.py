@@ -442,7 +442,7 @@ class Images(Case):
         self.mounts_of_job = mounts("/data/away/deep")
         job, record = self.run_over(cluster, "true")
         self.assertEqual(record.state, FAILED)
-        self.assertIn("cannot mount " + self.path("more") + " into another mount: ", record.reason)
+        self.assertIn("cannot mount " + self.path("more") + " at away/deep of another mount: ", record.reason)
         self.assertEqual(os.listdir(self.path("nodes-own")), [])
         self.assert_nothing_left(cluster)
 

@@ -141,7 +141,7 @@ class RunAs(Case):
             return (os.sched_getaffinity(pid), os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid), score.read(),
                     limits.read())
 
-    def test_uid_0_without_capabilities_changes_nothing_of_the_machine(self):
+    def test_uid_0_without_capabilities_sets_nothing_of_the_kernel_and_moves_no_other_job(self):
         cluster = self.cluster("--run-as", "worker", "--sandbox", "on")
         victim = self.submit(cluster, "--", "sleep", "1000")
         cluster.wait_for(victim, harness.RUNNING)

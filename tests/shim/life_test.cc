@@ -71,7 +71,8 @@ TEST_F(ShimLife, AContainerThatIsOverBeforeItsRuntimeEndsAsItsProgramDid) {
   ASSERT_TRUE(common::WriteFileDurably(launch_.container.runtime,
                                        R"(#!/bin/sh
 while [ "$1" != --pid-file ]; do shift; done
-(sh -c 'exit 7' & echo $! >"$2")
+(GO="$2.go" sh -c 'until [ -e $GO ]; do sleep 0.01; done; exit 7' & echo $! >"$2")
+: >"$2.go"  # the shell between them has no chance to wait for it
 rounds=30
 while [ $rounds -gt 0 ] && kill -0 $(cat "$2"); do sleep 0.01; rounds=$((rounds - 1)); done
 exit 0

@@ -1,5 +1,6 @@
 """The whole table of combined options, or as much of it as the time allows, in an order that the seed chooses: cells of
-combinations_ranks on two ranks, and on four of which two shard a copy.
+combinations_ranks on two ranks, and on four of which two shard a copy; before these, all that Accelerate runs, too, against
+Accelerate.
 
     combinations.py --seconds N [--hostile] [--seed S]
 """
@@ -8,6 +9,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -19,11 +21,11 @@ CELLS_AT_ONCE = 40
 DEADLINE_S = 600
 
 
-def run(world, cells):
+def run(world, cells, program=(PROGRAM,)):
     """What rank 0 prints."""
     port = free_port()
     ranks = [subprocess.Popen(
-        [PROGRAM, *cells], stdout=subprocess.PIPE, text=True,
+        [*program, *cells], stdout=subprocess.PIPE, text=True,
         env=dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world),
                  MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))) for rank in range(world)]
     try:
@@ -33,6 +35,13 @@ def run(world, cells):
             rank.kill()
     codes = [rank.returncode for rank in ranks]
     return printed[0] if codes == [0] * world else f"cell of {world} ranks ended with {codes}: {' '.join(cells)}\n{printed[0]}"
+
+
+def run_against_accelerate():
+    """What differs from Accelerate, and a summary."""
+    with tempfile.TemporaryDirectory() as directory:
+        told = run(2, ["accelerate", directory])
+        return told + run(2, [directory], [sys.executable, os.path.join(HERE, "combinations_twin.py")])
 
 
 def main():
@@ -45,7 +54,9 @@ def main():
     random.Random(args.seed).shuffle(cells)
     chunks = [(world, cells[at:at + CELLS_AT_ONCE]) for at in range(0, len(cells), CELLS_AT_ONCE) for world in (2, 4)]
     print(f"seed {args.seed}: {len(cells)} cells on 2 ranks and on 4", flush=True)
-    until, done, broken = time.monotonic() + args.seconds, 0, False
+    printed = run_against_accelerate()
+    print(printed, end="", flush=True)
+    until, done, broken = time.monotonic() + args.seconds, 0, "cell " in printed
     for world, some in chunks:
         if time.monotonic() > until:
             break

@@ -2,10 +2,11 @@
 // of the table trains a small model for a few steps, and must give the norms, the weights and the
 // scale that the same options give without sharding.
 //
-//   combinations_ranks few | CELL… | list
+//   combinations_ranks few | CELL… | list | accelerate DIRECTORY
 //
 // "few": the fewest cells, nearly, in which any three options occur together. Rank 0 prints a line
-// for each cell that differs or is refused, and a summary.
+// for each cell that differs or is refused, and a summary. "accelerate" writes what the cells that
+// Accelerate runs on a CPU, too, give without sharding: for combinations_twin.py.
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/torch.h>
 
@@ -16,6 +17,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -169,7 +171,7 @@ struct Outcome {
   std::string problem;    // empty: none
 };
 
-AcceleratorOptions options_of(const Cell& cell, int world) {
+AcceleratorOptions options_of(const Cell& cell, int world, bool as_accelerate) {
   AcceleratorOptions options{.cpu = true};
   options.mixed_precision = cell[kPrecision] == kFp16   ? Precision::fp16
                             : cell[kPrecision] == kBf16 ? Precision::bf16
@@ -181,7 +183,7 @@ AcceleratorOptions options_of(const Cell& cell, int world) {
   options.sharding.unit_numel_min = 0;
   if (world == 4 && cell[kStage] > 0) options.sharding.shard_group_size = 2;
   options.log_step_times_every = -1;
-  return options;
+  return as_accelerate ? accelerate_compat(options) : options;
 }
 
 at::Tensor data_of(int rank, int step, int micro, int64_t columns) {
@@ -200,7 +202,8 @@ void append(std::vector<at::Tensor>& to, const std::vector<at::Tensor>& more) {
 
 class Run {
  public:
-  Run(const Cell& cell, int world) : cell_(cell), accelerator_(options_of(cell, world)) {}
+  Run(const Cell& cell, int world, bool as_accelerate)
+      : cell_(cell), accelerator_(options_of(cell, world, as_accelerate)) {}
 
   Outcome train() {
     torch::manual_seed(7);
@@ -310,9 +313,9 @@ class Run {
 };
 
 // What went wrong is the same on all ranks, or they would wait for each other.
-Outcome outcome_of(const Cell& cell, int world) {
+Outcome outcome_of(const Cell& cell, int world, bool as_accelerate = false) {
   try {
-    return Run(cell, world).train();
+    return Run(cell, world, as_accelerate).train();
   } catch (const std::exception& error) {
     Outcome refused;
     refused.problem = error.what();
@@ -410,6 +413,25 @@ std::vector<Cell> chosen_cells(int argc, char** argv, int world) {
   return cells;
 }
 
+// A file per cell, with the norms and the weights.
+void write_for_accelerate(int rank, int world, const std::string& directory) {
+  torch::manual_seed(7);
+  Whole whole(false);
+  TensorMap start;
+  for (const auto& item : whole->named_parameters()) start[item.key()] = item.value().detach();
+  if (rank == 0) save_safetensors(directory + "/start", start);
+  for (const Cell& cell : every_cell()) {
+    if (cell[kStage] != 0 || cell[kPrecision] == kFp8) continue;
+    const Outcome outcome = outcome_of(cell, world, /*as_accelerate=*/true);
+    if (!outcome.problem.empty()) throw std::runtime_error(name_of(cell) + ": " + outcome.problem);
+    if (rank != 0) continue;
+    save_safetensors(directory + "/" + name_of(cell),
+                     {{"norms", torch::tensor(outcome.norms, torch::kDouble)},
+                      {"scale", torch::tensor(outcome.scale, torch::kDouble)},
+                      {"weights", outcome.weights}});
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -419,6 +441,10 @@ int main(int argc, char** argv) {
     return 0;
   }
   const Topology place = Topology::from_environment();
+  if (argc == 3 && std::string(argv[1]) == "accelerate") {
+    write_for_accelerate(place.rank, place.world_size, argv[2]);
+    return 0;
+  }
   Table table(place.rank, place.world_size);
   for (const Cell& cell : chosen_cells(argc, argv, place.world_size)) table.judge(cell);
   table.sum_up();

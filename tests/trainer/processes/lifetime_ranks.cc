@@ -1,19 +1,25 @@
 // The program that lifetimes_test runs as ranks: what lives longer or shorter than was thought.
 //
-//   lifetime_ranks again | outlive | fork CODE | registered DIRECTORY | repeated DIRECTORY
+//   lifetime_ranks again | outlive ROUNDS | fork CODE | registered DIRECTORY | repeated DIRECTORY |
+//     terminated
 //
 // Prints lines "NAME value".
+#include <signal.h>
 #include <sys/wait.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "muster/trainer.h"
@@ -144,41 +150,63 @@ void again() {
   again_in(3, 0, Precision::bf16);
 }
 
-// Every handle that may outlive what it was made by: a scope, a graph, a loader, a logger.
-void outlive() {
+// Everything that a program holds, ended in this order. All ranks end it in the same one: the end of a
+// scope may be collective.
+void end_in(int stage, std::mt19937& order) {
+  std::optional<Accelerator> accelerator(std::in_place, options_of(stage));
+  auto net = std::make_optional<Net>(net_of(2));
+  auto model = std::make_optional(accelerator->prepare(*net));
+  auto optimizer = std::make_optional(accelerator->prepare(AdamW(model->parameters())));
+  auto schedule = std::make_optional(accelerator->prepare(cosine_schedule({.total_steps = 9})));
+  auto loader = std::make_optional(
+      accelerator->prepare(DataLoader(TensorDataset(torch::ones({8, 6})), {.batch_size = 2})));
+  loader->begin();  // a pass in progress
+  at::Tensor graph = (*model)(torch::ones({2, 6})).sum();
+  auto logger = std::make_optional(accelerator->get_logger("end"));
+  using Accumulation = Accelerator::Accumulation;
+  std::unique_ptr<Accumulation> accumulation(new Accumulation(accelerator->accumulate(*model)));
+  auto no_sync = std::make_unique<NoSync>(*model);
+  auto full = std::make_unique<FullParameters>(model->frame());
+  auto local = stage == 0 ? std::make_unique<LocalSGD>(*model) : nullptr;
+  auto join =
+      stage == 0
+          ? std::make_unique<JoinUnevenInputs>(std::vector<DataParallel*>{&model->data_parallel()})
+          : nullptr;
+  std::vector<std::function<void()>> ends = {
+      [&] { accelerator.reset(); },
+      [&] {
+        if (accelerator) accelerator->free_memory();
+      },
+      [&] { net.reset(); },
+      [&] { model.reset(); },
+      [&] { optimizer.reset(); },
+      [&] { schedule.reset(); },
+      [&] { loader.reset(); },
+      [&] {
+        error_of([&] { graph.backward(); });
+        graph.reset();
+      },
+      [&] { logger->info("so far", {.main_process_only = false, .in_order = true}); },
+      [&] { accumulation.reset(); },
+      [&] { no_sync.reset(); },
+      [&] { full.reset(); },
+      [&] { local.reset(); },
+      [&] { join.reset(); }};
+  std::shuffle(ends.begin(), ends.end(), order);
+  for (const auto& end : ends) end();
+}
+
+void outlive(int rounds) {
+  std::mt19937 order(5);
   for (int stage = 0; stage < 4; ++stage) {
-    std::optional<Accelerator> accelerator(std::in_place, options_of(stage));
-    auto net = std::make_optional<Net>(net_of(2));
-    auto model = std::make_optional(accelerator->prepare(*net));
-    auto optimizer = std::make_optional(accelerator->prepare(AdamW(model->parameters())));
-    auto schedule = std::make_optional(accelerator->prepare(cosine_schedule({.total_steps = 9})));
-    auto loader = std::make_optional(
-        accelerator->prepare(DataLoader(TensorDataset(torch::ones({8, 6})), {.batch_size = 2})));
-    auto batch = loader->begin();
-    at::Tensor graph = (*model)(torch::ones({2, 6})).sum();
-    {
-      auto logger = accelerator->get_logger("outlive");
-      auto accumulation = std::make_optional<std::unique_ptr<Accelerator::Accumulation>>(
-          new Accelerator::Accumulation(accelerator->accumulate(*model)));
-      NoSync no_sync(*model);
-      auto full = std::make_unique<FullParameters>(model->frame());
-      std::optional<LocalSGD> local;
-      if (stage == 0) local.emplace(*model);
-      auto first = std::unique_ptr<Accelerator::FirstScope>(
-          new Accelerator::FirstScope(accelerator->main_process_first()));
-      model.reset();
-      optimizer.reset();
-      schedule.reset();
-      accelerator->free_memory();
-      net.reset();
-      loader.reset();
-      accelerator.reset();
-      logger.info("all gone", {.main_process_only = false, .in_order = true});
-      full.reset();
-    }
-    error_of([&] { graph.backward(); });
+    for (int round = 0; round < rounds; ++round) end_in(stage, order);
     say(kStages[stage], "alive");
   }
+  // The others wait in their constructor until the main process ends its scope.
+  using FirstScope = Accelerator::FirstScope;
+  std::optional<Accelerator> accelerator(std::in_place, options_of(0));
+  std::unique_ptr<FirstScope> first(new FirstScope(accelerator->main_process_first()));
+  accelerator.reset();
 }
 
 // A child that returns from main, from inside everything.
@@ -255,14 +283,35 @@ void repeated(const std::string& directory) {
   }
 }
 
+// SIGTERM reaches rank 0 while it waits for the others in a collective.
+int terminated() {
+  Accelerator accelerator(options_of(2));
+  Net net = net_of(2);
+  auto model = accelerator.prepare(net);
+  std::thread sender;
+  if (accelerator.is_main_process()) {
+    sender = std::thread([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      ::kill(::getpid(), SIGTERM);
+    });
+  } else {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+  train(accelerator, model);
+  if (sender.joinable()) sender.join();
+  say("stopped", accelerator.should_stop() ? "yes" : "no");
+  return 0;
+}
+
 int scenario(int argc, char** argv) {
   torch::set_num_threads(1);
   const std::string what = argv[1];
   if (what == "again") again();
-  if (what == "outlive") outlive();
+  if (what == "outlive") outlive(std::atoi(argv[2]));
   if (what == "fork") return fork_in(argv[2]);
   if (what == "registered") registered(argv[2]);
   if (what == "repeated") repeated(argv[2]);
+  if (what == "terminated") return terminated();
   return 0;
 }
 

@@ -46,10 +46,14 @@ TEST(Models, ArePreparedAgainFromTheirShardsInTheSameAndInAnotherStage) {
   }
 }
 
-TEST(Handles, MayOutliveTheModelAndTheAccelerator) {
-  for (auto& rank : outcome({"outlive"})) {
+TEST(Handles, MayEndInAnyOrder) {
+  for (auto& rank : outcome({"outlive", "8"})) {
     for (const char* stage : {"ddp", "zero1", "zero2", "zero3"}) EXPECT_EQ(rank[stage], "alive");
   }
+}
+
+TEST(Termination, InsideACollectiveStopsAllRanksAtTheNextQuestion) {
+  for (auto& rank : outcome({"terminated"})) EXPECT_EQ(rank["stopped"], "yes");
 }
 
 TEST(Children, EndWithTheirOwnCodeAndLeaveTheRanksAlone) {

@@ -39,6 +39,10 @@ constexpr ErrorCode kCodes[] = {
      "something else without them: an array, a dependency, lines that prepare files.",
      "Write what the message says instead, or leave them out: jobctl submit SCRIPT --ignore "
      "array,lines"},
+    {"JC1014", "not from a package",
+     "jobctl version --verify compares files with the list that their package brought along, and "
+     "there is none beside this jobctl.",
+     "Install the Debian packages or the wheel."},
     {"JC1019", "bad pattern",
      "The pattern of --grep is not a regular expression of RE2, or too large.",
      "Correct it at the named place; put a \\ before special characters that are meant as "

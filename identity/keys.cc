@@ -23,6 +23,20 @@ void Must(bool done) {
 
 KeyHandle Own(EVP_PKEY* key) { return {key, EVP_PKEY_free}; }
 
+// `digest`: of the bytes, which is signed; null: the bytes are.
+bool IsSigned(evp_pkey_st* key, const EVP_MD* digest, std::string_view bytes,
+              std::string_view signature) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),
+                                                                        EVP_MD_CTX_free);
+  const bool is_signed =
+      EVP_DigestVerifyInit(context.get(), nullptr, digest, nullptr, key) == 1 &&
+      EVP_DigestVerify(context.get(), reinterpret_cast<const unsigned char*>(signature.data()),
+                       signature.size(), reinterpret_cast<const unsigned char*>(bytes.data()),
+                       bytes.size()) == 1;
+  ERR_clear_error();
+  return is_signed;
+}
+
 }  // namespace
 
 PrivateKey PrivateKey::Generate() {
@@ -84,16 +98,22 @@ std::string PublicKeyHash(evp_pkey_st* key) {
   return hash;
 }
 
+absl::StatusOr<KeyHandle> SigningKeyFromPem(std::string_view pem) {
+  const BioHandle in = Reading(pem);
+  KeyHandle key = Own(PEM_read_bio_PUBKEY(in.get(), nullptr, nullptr, nullptr));
+  if (key == nullptr)
+    return absl::InvalidArgumentError(common::StrCat("not a public key: ", WhyOpenSslFailed()));
+  if (EVP_PKEY_is_a(key.get(), "ED25519") != 1)
+    return absl::InvalidArgumentError("not an Ed25519 key");
+  return key;
+}
+
+bool IsSignedAsIs(evp_pkey_st* key, std::string_view bytes, std::string_view signature) {
+  return IsSigned(key, nullptr, bytes, signature);
+}
+
 bool IsSignedBy(evp_pkey_st* key, std::string_view bytes, std::string_view signature) {
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),
-                                                                        EVP_MD_CTX_free);
-  const bool is_signed =
-      EVP_DigestVerifyInit(context.get(), nullptr, EVP_sha256(), nullptr, key) == 1 &&
-      EVP_DigestVerify(context.get(), reinterpret_cast<const unsigned char*>(signature.data()),
-                       signature.size(), reinterpret_cast<const unsigned char*>(bytes.data()),
-                       bytes.size()) == 1;
-  ERR_clear_error();
-  return is_signed;
+  return IsSigned(key, EVP_sha256(), bytes, signature);
 }
 
 std::string WhyOpenSslFailed() {

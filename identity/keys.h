@@ -36,6 +36,10 @@ class PrivateKey {
 bool IsP256(const evp_pkey_st* key);
 // SHA-256 of the SubjectPublicKeyInfo in DER, 32 bytes.
 std::string PublicKeyHash(evp_pkey_st* key);
+// An Ed25519 public key, as packages are signed with. INVALID_ARGUMENT: it is none.
+absl::StatusOr<KeyHandle> SigningKeyFromPem(std::string_view pem);
+// A signature over the bytes themselves, as Ed25519's is.
+bool IsSignedAsIs(evp_pkey_st* key, std::string_view bytes, std::string_view signature);
 bool IsSignedBy(evp_pkey_st* key, std::string_view bytes, std::string_view signature);
 // OpenSSL's oldest error of this thread in words; clears them.
 std::string WhyOpenSslFailed();

@@ -5,6 +5,7 @@
 #include "client/commands/commands.h"
 #include "client/connection.h"
 #include "client/errors.h"
+#include "client/installed/verify.h"
 #include "client/private_coordinator.h"
 #include "client/record_json.h"
 #include "client/session.h"
@@ -21,6 +22,8 @@ using common::StrCat;
 
 constexpr Flag kVersionFlags[] = {
     {"client", 0, "", "only jobctl's own, without contacting a coordinator"},
+    {"verify", 0, "", "compare what packages installed here with their lists"},
+    {"key", 0, "FILE", "the public key that must have signed them", "", "file"},
     kRecordOutputFlag,
 };
 constexpr Flag kExplainFlags[] = {kRecordOutputFlag};
@@ -48,6 +51,8 @@ std::string VersionLine(const v1::GetServerResponse* server, bool client_only) {
 }
 
 absl::StatusOr<int> Version(Session& session, const Arguments& arguments) {
+  if (arguments.Has("verify")) return VerifyInstalled(session, arguments);
+  if (arguments.Has("key")) return Usage("JC1004", "--key is for --verify", "add --verify");
   const v1::GetServerResponse* server = nullptr;
   // Does not start a coordinator just to print its version.
   const bool runs = !session.is_private() || session.private_coordinator().Running();
@@ -93,11 +98,18 @@ absl::StatusOr<int> Explain(Session& session, const Arguments& arguments) {
 
 }  // namespace
 
-const Command kVersionCommand = {.name = "version",
-                                 .summary = "show the versions of jobctl and of the coordinator",
-                                 .flags = kVersionFlags,
-                                 .examples = "jobctl version\tand whether they are compatible",
-                                 .run = Version};
+const Command kVersionCommand = {
+    .name = "version",
+    .summary = "show the versions of jobctl and of the coordinator",
+    .flags = kVersionFlags,
+    .examples =
+        "jobctl version\tand whether they are compatible\n"
+        "jobctl version --verify --key muster.pub\tare the "
+        "installed files those that were signed?",
+    .notes =
+        "--verify exits with 1 if a file was changed, is missing or is one too\n"
+        "many, or with --key if a package is not signed with that.",
+    .run = Version};
 const Command kExplainCommand = {.name = "explain",
                                  .summary = "explain an error code",
                                  .arguments = "CODE",

@@ -3,6 +3,7 @@ import email.utils
 import gzip
 import hashlib
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -10,6 +11,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
+import files_list
 import manual
 from release import ROOT, Problem, run
 
@@ -58,18 +60,18 @@ SDK = Package("libmuster-dev", "C++ SDK of trainers that run under Muster",
               depends="libgloo-dev, nlohmann-json3-dev, libstb-dev")
 
 
-def write(release, bill, out):
+def write(release, bill, signer, out):
     """Writes the packages into `out` and returns their paths."""
-    paths = [write_one(package, release, bill, out) for package in PACKAGES]
+    paths = [write_one(package, release, bill, signer, out) for package in PACKAGES]
     if release.has("trainer"):
         release.install("trainer", release.staged)
-        paths.append(write_one(SDK, release, bill, out))
+        paths.append(write_one(SDK, release, bill, signer, out))
     else:
         print(f"libmuster-dev is left out: {release.build} has no trainer SDK")
     return paths
 
 
-def write_one(package, release, bill, out):
+def write_one(package, release, bill, signer, out):
     """Makes the package's tree in a folder, then dpkg-deb makes the archive of it."""
     architecture = run("dpkg", "--print-architecture").strip()
     with tempfile.TemporaryDirectory(prefix="muster-deb-") as folder:
@@ -80,6 +82,7 @@ def write_one(package, release, bill, out):
             add_unit(package, release, root)
         if package.name == "muster-jobctl":
             add_completions(release, root)
+        add_list(package, release, signer, root)
         add_control(package, release, root, architecture, needed(programs, Path(folder)))
         settle(root, release.epoch)
         path = out / f"{package.name}_{release.version}_{architecture}.deb"
@@ -156,6 +159,16 @@ def add_completions(release, root):
                         ("fish", "fish/vendor_completions.d/jobctl.fish")):
         text = run("jobctl", "completion", shell, executable=release.program("jobctl"))
         write_file(root / "usr/share" / path, text.encode())
+
+
+def add_list(package, release, signer, root):
+    """The list of its files, but for what machines may leave out (documentation) or people change (settings)."""
+    files = {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file() and not path.is_symlink()
+             and not re.match("(usr/share/(doc|man)|etc|DEBIAN)/", str(path.relative_to(root)))}
+    whole = [f"usr/{each}" for each in {os.path.dirname(name) for name in package.files} if each.startswith("libexec/")]
+    listed = files_list.text(package.name, release.version, files, whole, signer)
+    for name, data in signer.signed(f"{package.name}.files", listed).items():
+        write_file(root / "usr/share/muster/files" / name, data)
 
 
 def add_control(package, release, root, architecture, libraries):

@@ -11,10 +11,11 @@ import zipfile
 from pathlib import Path
 
 import elf
+import files_list
 from release import ROOT, Problem, run
 
 
-def write(release, bill, out):
+def write(release, bill, signer, out):
     """Writes the wheel into `out` and returns its path."""
     with tempfile.TemporaryDirectory(prefix="muster-wheel-") as folder:
         pure = build_pure(release, Path(folder))
@@ -35,11 +36,20 @@ def write(release, bill, out):
     files[f"{base}.dist-info/licenses/third-party.txt"] = bill.licenses().encode()
     record = f"{base}.dist-info/RECORD"
     files.pop(record)
+    for each, data in signer.signed("muster.files", list_of(name, version, files, signer)).items():
+        files[f"{base}.dist-info/{each}"] = data
     lines = [f"{path},sha256={digest(data)},{len(data)}" for path, data in sorted(files.items())]
     files[record] = ("\n".join([*lines, f"{record},,"]) + "\n").encode()
     path = out / f"{base}-{tag}.whl"
     write_zip(path, files, scripts, release.epoch)
     return path
+
+
+def list_of(name, version, files, signer):
+    """The files as pip installs them: paths from site-packages, which the programs are beside in all of pip's schemes."""
+    installed = {re.sub(r"^[^/]*\.data/scripts/", "../../../bin/", path): data for path, data in files.items()
+                 if ".dist-info/" not in path}
+    return files_list.text(name, version, installed, ["muster"], signer)
 
 
 def build_pure(release, folder):

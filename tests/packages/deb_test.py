@@ -1,6 +1,9 @@
 """The Debian packages: what is in them and what they ask of a machine."""
+import hashlib
+import json
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -48,6 +51,86 @@ class Packages(unittest.TestCase):
                               capture_output=True, text=True).stdout.splitlines()
         for line in ("KillMode=process", "Delegate=yes", "RuntimeDirectoryPreserve=yes"):
             self.assertIn(line, unit)
+
+
+class Verified(unittest.TestCase):
+    """What `jobctl version --verify` tells of unpacked packages, as somebody changes them who can change any file there."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="mt-verify-")
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name, "root")
+        for path in the_debs().values():
+            subprocess.run(["dpkg-deb", "--extract", path, self.root], check=True)
+        self.lists = self.root / "usr/share/muster/files"
+        self.key = f"{support.signing_key()}.pub"
+        self.thief = support.new_key(Path(folder.name, "thief"))
+
+    def verify(self, *words, exits=0):
+        done = subprocess.run([self.root / "usr/bin/jobctl", "version", "--verify", *words], capture_output=True, text=True,
+                              env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"})
+        self.assertEqual(done.returncode, exits, done.stdout + done.stderr)
+        return done.stdout
+
+    def fingerprint(self, key):
+        der = subprocess.run(["openssl", "pkey", "-pubin", "-in", key, "-outform", "DER"], check=True, capture_output=True).stdout
+        return "SHA256:" + hashlib.sha256(der).hexdigest()
+
+    def test_every_change_is_named(self):
+        good = self.verify("--key", self.key)
+        self.assertEqual(good.count(f"as listed; signed by {self.fingerprint(self.key)}\n"), 3, good)
+        self.assertNotIn("Proof needs", good)
+        self.assertIn("Proof needs --key FILE", self.verify())
+        helpers = self.root / "usr/libexec/muster"
+        with open(self.root / "usr/bin/muster-worker", "ab") as file:
+            file.write(b"\0")
+        (helpers / "muster-shim").unlink()
+        (helpers / "muster-shim").symlink_to("/bin/true")
+        (helpers / "muster-unwind").unlink()
+        (helpers / "more").write_text("")
+        said = self.verify("--key", self.key, exits=1)
+        for line in ("changed  usr/bin/muster-worker", "changed  usr/libexec/muster/muster-shim",
+                     "missing  usr/libexec/muster/muster-unwind", "extra    usr/libexec/muster/more"):
+            self.assertIn(line, said.replace(f"{self.root}/", ""))
+        found = json.loads(self.verify("-o", "json", exits=1))
+        self.assertEqual([found["good"], found["trusted_key"]], [False, ""])
+        self.assertEqual([(each["signature"], len(each["changed"])) for each in found["packages"]],
+                         [("valid", 0), ("valid", 0), ("valid", 2)])
+
+    def test_who_replaces_the_list_and_the_key_too_is_found_by_a_key_from_elsewhere(self):
+        program, listed = self.root / "usr/bin/muster-worker", self.lists / "muster-worker.files"
+        before = hashlib.sha256(program.read_bytes()).hexdigest()
+        program.write_bytes(b"#!/bin/sh\n")
+        listed.write_text(listed.read_text().replace(before, hashlib.sha256(program.read_bytes()).hexdigest())
+                          .replace(self.fingerprint(self.key), self.fingerprint(f"{self.thief}.pub")))
+        self.assertIn("its signature does not fit", self.verify(exits=1))
+        subprocess.run(["openssl", "pkeyutl", "-sign", "-rawin", "-inkey", self.thief, "-in", listed, "-out", f"{listed}.sig"],
+                       check=True)
+        shutil.copy(f"{self.thief}.pub", f"{listed}.pub")
+        self.assertIn("Proof needs --key FILE", self.verify())
+        self.assertIn(f"not signed by {self.fingerprint(self.key)}", self.verify("--key", self.key, exits=1))
+
+    def test_what_is_not_signed_or_not_listed_is_told(self):
+        listed = self.lists / "muster-worker.files"
+        Path(f"{listed}.sig").unlink()
+        self.assertIn(f"its signature by {self.fingerprint(self.key)} is missing", self.verify(exits=1))
+        listed.write_text(listed.read_text().replace(self.fingerprint(self.key), "nobody"))
+        self.assertIn("muster-worker 0", self.verify())
+        self.assertIn("as listed; unsigned\n", self.verify("--key", self.key, exits=1))
+        listed.unlink()
+        said = self.verify(exits=1).replace(f"{self.root}/", "")
+        for name in ("bin/muster-worker", "libexec/muster/muster-shim", "libexec/muster/muster-unwind"):
+            self.assertIn(f"extra    usr/{name}\n", said)
+
+    def test_other_tools_check_the_same(self):
+        listed = self.lists / "muster-worker.files"
+        subprocess.run(["openssl", "pkeyutl", "-verify", "-rawin", "-pubin", "-inkey", self.key, "-in", listed, "-sigfile",
+                        f"{listed}.sig"], check=True, capture_output=True)
+        subprocess.run(["sha256sum", "--quiet", "--check", listed], cwd=self.root, check=True, capture_output=True)
+        sums = package("deb") / "SHA256SUMS"
+        subprocess.run(["openssl", "pkeyutl", "-verify", "-rawin", "-pubin", "-inkey", self.key, "-in", sums, "-sigfile",
+                        f"{sums}.sig"], check=True, capture_output=True)
+        subprocess.run(["sha256sum", "--quiet", "--check", sums], cwd=sums.parent, check=True, capture_output=True)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,24 @@ from harness import need  # noqa: E402
 BUILD = Path(harness.BUILD)
 PREVIOUS = BUILD / "bin" / "tests" / "previous"
 _made = {}
+_key = []
+
+
+def signing_key():
+    """The key of this run, which signs the packages: a private one in a file; the public one is KEY.pub."""
+    if not _key:
+        need(shutil.which("openssl"), "packages are signed with openssl")
+        folder = Path(tempfile.mkdtemp(prefix="mt-key-"))
+        unittest.addModuleCleanup(shutil.rmtree, folder, ignore_errors=True)
+        _key.append(new_key(folder / "key"))
+    return _key[0]
+
+
+def new_key(path):
+    """An Ed25519 key in two files, PATH and PATH.pub."""
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ED25519", "-out", path], check=True, capture_output=True)
+    subprocess.run(["openssl", "pkey", "-in", path, "-pubout", "-out", f"{path}.pub"], check=True, capture_output=True)
+    return path
 
 
 def package(kind, programs=None, **environment):
@@ -36,7 +54,7 @@ def package(kind, programs=None, **environment):
         more = ["--programs", str(programs)] if programs else []
         moment = {} if (ROOT / ".git").exists() and shutil.which("git") else {"SOURCE_DATE_EPOCH": "1795000000"}
         done = subprocess.run([sys.executable, "-B", ROOT / "deploy" / "packages" / "build.py", "--build", BUILD, "--out",
-                               out, f"--{kind}", *more], env={**os.environ, **moment, **environment}, capture_output=True,
+                               out, f"--{kind}", "--sign", signing_key(), *more], env={**os.environ, **moment, **environment}, capture_output=True,
                               text=True)
         if done.returncode != 0:
             raise AssertionError(done.stdout + done.stderr)

@@ -158,8 +158,22 @@ class InAnEmptyEnvironment(harness.Case):
         self.alone()
         self.assertIn("✓ succeeded", self.type(run_it))
         self.jobctl("down")
+        self.verified()
         self.pip("uninstall", "--yes", "muster-train")
         self.assertEqual(self.files(), before)
+
+    def verified(self):
+        verify = ("version", "--verify", "--key", f"{support.signing_key()}.pub")
+        self.assertRegex(self.jobctl(*verify), r"^✓ muster_train \S+: \d+ files as listed; signed by SHA256:[0-9a-f]{64}\n")
+        changed = next(path for path in self.files() if path.endswith("/muster/_lines.py"))
+        more = os.path.join(os.path.dirname(changed), "more.py")
+        for path in (changed, more):
+            with open(path, "a") as file:
+                file.write("# by somebody\n")
+        done = subprocess.run(["jobctl", *verify], env=self.env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn(f"  changed  {changed}\n  extra    {more}\n", done.stdout)
+        os.remove(more)
 
     def committed(self, muster):
         jobs = muster.api.list()

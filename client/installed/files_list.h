@@ -1,0 +1,33 @@
+// The list of its files that a package brings along, as `sha256sum --check` reads it, too. Pure.
+//
+//   # muster-files 1
+//   # package: muster-worker 0.3.0
+//   # signed-by: SHA256:5f0c…            or "nobody"
+//   # whole: usr/libexec/muster          a directory that has nothing else
+//   c0ffee…  usr/bin/muster-worker       relative to where the package lies
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace muster::client {
+
+struct ListedFile {
+  std::string path;
+  std::string sha256;
+};
+
+struct FilesList {
+  std::string package;    // "muster-worker 0.3.0"
+  std::string signed_by;  // "SHA256:5f0c…"; empty: nobody
+  std::vector<std::string> whole;
+  std::vector<ListedFile> files;
+};
+
+// INVALID_ARGUMENT names the line that is none.
+absl::StatusOr<FilesList> ParseFilesList(std::string_view text);
+
+}  // namespace muster::client

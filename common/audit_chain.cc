@@ -66,6 +66,10 @@ void AuditChain::Add(const v1::AuditEntry& entry) {
     first_ = entry.number();
     if (entry.number() == 1 && !entry.previous().empty())
       Find("entry 1 claims to follow another one");
+    if (entry.number() > 1) {
+      before_.set_number(entry.number() - 1);
+      before_.set_hash(entry.previous());
+    }
   } else if (entry.number() != head_.number() + 1) {
     Find(entry.number() > head_.number()
              ? StrCat("entries ", head_.number() + 1, " to ", entry.number() - 1, " are missing")

@@ -35,6 +35,9 @@ class AuditChain {
   static constexpr size_t kFindingsMax = 100;
   const std::vector<std::string>& findings() const { return findings_; }
   uint64_t first() const { return first_; }
+  // Of the entry before the first one that is there, which vouches for what was moved away; number 0:
+  // nothing was.
+  const v1::AuditHead& before() const { return before_; }
   // Of the last entry; number 0: there was none.
   const v1::AuditHead& head() const { return head_; }
 
@@ -44,6 +47,7 @@ class AuditChain {
   std::vector<v1::AuditHead> kept_;
   std::vector<std::string> findings_;
   uint64_t first_ = 0;
+  v1::AuditHead before_;
   v1::AuditHead head_;
 };
 

@@ -67,6 +67,12 @@ absl::StatusOr<int> VerifyChainOf(Session& session, const Arguments& arguments) 
       "✓ entries ", chain.first(), " to ", chain.head().number(), " form one chain",
       kept == 0 ? "" : StrCat(", with ", common::Counted(kept, "head"), " that was kept"), "\n"));
   session.Print(StrCat("head ", common::HeadText(chain.head()), "\n"));
+  if (chain.before().number() > 0) {
+    session.Print(StrCat("entries 1 to ", chain.before().number(),
+                         " are not there: somebody moved their files away, or took them; what was "
+                         "moved ends with\nhead ",
+                         common::HeadText(chain.before()), "\n"));
+  }
   if (kept == 0) {
     session.Note("whether its end was cut off shows only against a --head that was kept elsewhere");
   }

@@ -121,7 +121,7 @@ absl::StatusOr<AuditEnd> RecoverAudit(const std::string& directory) {
 
 absl::Status CheckAudit(const std::string& directory,
                         const std::function<void(const std::string& finding)>& found,
-                        uint64_t* entries) {
+                        uint64_t* entries, uint64_t* first) {
   ASSIGN_OR_RETURN(const std::vector<AuditFile> files, ListAuditFiles(directory));
   common::AuditChain chain;
   for (const AuditFile& file : files) {
@@ -131,6 +131,7 @@ absl::Status CheckAudit(const std::string& directory,
     *entries += part.entries.size();
   }
   for (const std::string& finding : chain.findings()) found(finding);
+  *first = chain.first();
   return absl::OkStatus();
 }
 

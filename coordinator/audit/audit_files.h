@@ -46,9 +46,10 @@ struct AuditEnd {
 };
 absl::StatusOr<AuditEnd> RecoverAudit(const std::string& directory);
 
-// What is wrong with the audit, one sentence each with the file; reads everything.
+// What is wrong with the audit, one sentence each with the file; reads everything. That it begins
+// later is nothing wrong, as old files may be moved away: `first` tells.
 absl::Status CheckAudit(const std::string& directory,
                         const std::function<void(const std::string& finding)>& found,
-                        uint64_t* entries);
+                        uint64_t* entries, uint64_t* first);
 
 }  // namespace muster::coordinator

@@ -139,7 +139,7 @@ absl::Status CheckData(const Paths& paths, bool quick, const Found& found, Check
                  "compare with a backup, and with jobctl audit --verify --head of a hash that was "
                  "kept elsewhere"});
       },
-      &totals->audit_entries));
+      &totals->audit_entries, &totals->audit_first));
   return CheckSamples(paths, &totals->samples);
 }
 

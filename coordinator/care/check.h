@@ -31,6 +31,7 @@ struct CheckTotals {
   SegmentTotals segments;
   SampleTotals samples;
   uint64_t audit_entries = 0;
+  uint64_t audit_first = 0;           // the first that is there
   bool high_water_is_behind = false;  // or missing
 };
 

@@ -36,9 +36,12 @@ void PrintTotals(const CheckTotals& totals, bool quick) {
                    : common::StrCat(", ", HumanBytes(totals.samples.damaged_bytes),
                                     " of them damaged and passed over"));
   if (totals.audit_entries > 0) {
-    absl::PrintF("audit     %s\n", totals.audit_entries == 1
-                                       ? "1 entry"
-                                       : common::StrCat(totals.audit_entries, " entries"));
+    absl::PrintF(
+        "audit     %s%s\n",
+        totals.audit_entries == 1 ? "1 entry" : common::StrCat(totals.audit_entries, " entries"),
+        totals.audit_first > 1 ? common::StrCat(" from ", totals.audit_first,
+                                                " on; the files before were moved away, or taken")
+                               : "");
   }
   if (totals.blobs.uploads > 0) {
     absl::PrintF("uploads   %s unfinished, %s\n", Counted(totals.blobs.uploads, "file"),

@@ -88,6 +88,13 @@ TEST(AuditChainTest, AnAuditWhoseOldFilesWereArchivedBeginsLater) {
   auto entries = Chain(5);
   entries.erase(entries.begin(), entries.begin() + 2);
   EXPECT_TRUE(FindingsOf(entries).empty());
+  AuditChain rest;
+  for (const v1::AuditEntry& entry : entries) rest.Add(entry);
+  EXPECT_EQ(rest.first(), 3u);
+  EXPECT_EQ(HeadText(rest.before()), HeadText(HeadOf(Chain(5)[1]))) << "of what was moved away";
+  AuditChain whole;
+  for (const v1::AuditEntry& entry : Chain(2)) whole.Add(entry);
+  EXPECT_EQ(whole.before().number(), 0u);
   const auto findings = FindingsOf(entries, {HeadOf(Chain(5)[0])});
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_NE(findings[0].find("cannot be compared"), std::string::npos);

@@ -57,9 +57,11 @@ class AuditTest : public testing::Test {
   std::vector<std::string> Findings() {
     std::vector<std::string> findings;
     uint64_t entries = 0;
-    EXPECT_TRUE(CheckAudit(
-                    directory, [&](const auto& finding) { findings.push_back(finding); }, &entries)
-                    .ok());
+    uint64_t first = 0;
+    EXPECT_TRUE(
+        CheckAudit(
+            directory, [&](const auto& finding) { findings.push_back(finding); }, &entries, &first)
+            .ok());
     return findings;
   }
   std::string Newest() { return ListAuditFiles(directory)->back().path; }

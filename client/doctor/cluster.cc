@@ -1,7 +1,10 @@
 #include "client/doctor/cluster.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -22,6 +25,41 @@ constexpr int64_t kClockOffMs = 1'000;
 
 bool IsLoopbackName(const std::string& address) {
   return address.starts_with("127.") || address == "::1" || address == "localhost";
+}
+
+struct Network {
+  uint32_t address;
+  int bits;
+};
+// Of IPv4: what is not reachable from the internet by its own address (RFC 1918, 6598, 3927, 1122).
+constexpr Network kNotPublic[] = {{0x0A000000, 8},  {0xAC100000, 12}, {0xC0A80000, 16},
+                                  {0x64400000, 10}, {0xA9FE0000, 16}, {0x7F000000, 8}};
+
+bool IsIn(uint32_t address, const Network& network) {
+  return (address ^ network.address) >> (32 - network.bits) == 0;
+}
+
+// A name is not looked up.
+bool IsPublicAddress(const std::string& text) {
+  in_addr v4{};
+  if (inet_pton(AF_INET, text.c_str(), &v4) == 1) {
+    return std::none_of(std::begin(kNotPublic), std::end(kNotPublic),
+                        [&](const Network& network) { return IsIn(ntohl(v4.s_addr), network); });
+  }
+  in6_addr v6{};
+  // Global unicast addresses: 2000::/3.
+  return inet_pton(AF_INET6, text.c_str(), &v6) == 1 && (v6.s6_addr[0] & 0xE0) == 0x20;
+}
+
+// What ranks speak among themselves asks nobody who they are.
+void JudgeRendezvous(const v1::NodeFacts& facts, std::vector<Verdict>* wrong) {
+  if (!IsPublicAddress(facts.advertise())) return;
+  wrong->push_back(
+      {Grade::kWarning,
+       StrCat("ranks meet at ", facts.advertise(),
+              ", a public address: whoever reaches it can read and break running jobs"),
+       "restart its worker with --advertise ADDRESS of a private network, or let a firewall pass "
+       "only nodes of the cluster to each other"});
 }
 
 std::string Summary(const v1::NodeView& view) {
@@ -147,6 +185,7 @@ std::vector<NodeVerdict> JudgeCluster(const v1::GetServerResponse& server,
     JudgeDevices(view, any_accelerators, &wrong);
     JudgeNodeClock(view, &wrong);
     JudgeNodeDisk(view, &wrong);
+    JudgeRendezvous(facts, &wrong);
     if (hosts.size() > 1 && IsLoopbackName(facts.advertise())) {
       wrong.push_back({Grade::kBroken,
                        StrCat("advertises ", facts.advertise(), ", which other nodes cannot reach"),

@@ -336,6 +336,33 @@ TEST(DoctorClusterTest, EachNodesTroublesAreNamedAndAHealthyNodeIsOneLine) {
             "2 node4: advertises 127.0.0.1, which other nodes cannot reach\n");
 }
 
+TEST(DoctorClusterTest, ARendezvousAtAPublicAddressIsAWarning) {
+  v1::GetServerResponse server;
+  server.set_version("0.9");
+  server.set_protocol(2);
+  for (const auto& [address, is_public] :
+       std::vector<std::pair<const char*, bool>>{{"203.0.113.5", true},
+                                                 {"2001:db8::1", true},
+                                                 {"172.32.0.1", true},
+                                                 {"100.128.0.1", true},
+                                                 {"10.0.0.1", false},
+                                                 {"172.31.255.1", false},
+                                                 {"192.168.1.1", false},
+                                                 {"100.64.0.1", false},
+                                                 {"169.254.1.1", false},
+                                                 {"fd00::1", false},
+                                                 {"fe80::1", false},
+                                                 {"node1.lab", false}}) {
+    v1::ListNodesResponse nodes;
+    *nodes.add_nodes() = HealthyNode("node1");
+    nodes.mutable_nodes(0)->mutable_record()->mutable_facts()->set_advertise(address);
+    const std::vector<NodeVerdict> verdicts = JudgeCluster(server, nodes);
+    EXPECT_EQ(verdicts.front().verdict.grade, is_public ? Grade::kWarning : Grade::kGood)
+        << address;
+    EXPECT_EQ(verdicts.front().verdict.value.starts_with("ranks meet at "), is_public) << address;
+  }
+}
+
 TEST(DoctorClusterTest, ClocksAndDisksAreJudgedWhereTheyAreMeasured) {
   v1::GetServerResponse server;
   server.set_version("0.9");

@@ -1,8 +1,10 @@
 """What a rank can reach of the control plane: its own worker, for its own attempt, with its attempt's token. Prints each
 claim of a rank and its answer. Takes root."""
+import importlib.util
 import json
 import os
 import pwd
+import re
 
 import harness
 from harness import RANKS, SUCCEEDED, Case, need, need_scripts_outside_tmp, wait_until
@@ -61,6 +63,23 @@ class RanksReach(Case):
         self.assert_own_claims(said)
         self.assertEqual(said["on another job's socket"], "error")
         self.assertEqual(said["on another job's socket, without a token"], "error")
+
+
+class Rendezvous(Case):
+    def test_whoever_reaches_the_rendezvous_reads_and_writes_it(self):
+        """What is open (docs/security.md, S7): c10d's store asks nobody who they are, and listens at every address of its
+        node, not only at the one that ranks are told."""
+        need(importlib.util.find_spec("torch"), "the rendezvous is torch's")
+        cluster = self.cluster()
+        job = cluster.submit("-n", "1", "--", harness.PYTHON, RANKS + "/meeting.py")
+        said = wait_until(lambda: re.search(r"meets at (\S+):(\d+)", cluster.jobctl("logs", "--raw", job).stdout), "it meets")
+        self.assertEqual(said.group(1), "127.0.0.1")
+        from torch.distributed import TCPStore  # takes a second: while the rank does the same
+        stranger = TCPStore("127.0.0.2", int(said.group(2)), is_master=False, wait_for_workers=False)
+        self.assertEqual(stranger.get("of the job"), b"42")
+        stranger.set("next", "by a stranger")
+        cluster.wait_for(job, SUCCEEDED)
+        self.assertIn("next is by a stranger", cluster.jobctl("logs", "--raw", job).stdout)
 
 
 if __name__ == "__main__":

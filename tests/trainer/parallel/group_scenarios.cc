@@ -1,4 +1,5 @@
 // The process group: side groups, and ranks that exit early.
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -185,6 +186,23 @@ void leave(const Arguments& how) {
   } catch (const std::exception& error) {
     say("error", std::string(error.what()).substr(0, 200));
   }
+}
+
+// At which addresses of this machine the ranks' store can be reached.
+void meeting_place(const Arguments&) {
+  const Topology topology = Topology::from_environment();
+  const ProcessGroupPtr group = make_process_group(topology, at::kCPU, kPatient);
+  barrier(group);
+  for (const std::string& place : {topology.master_addr, std::string("127.0.0.2")}) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(topology.master_port));
+    ::inet_pton(AF_INET, place.c_str(), &address.sin_addr);
+    const int client = ::socket(AF_INET, SOCK_STREAM, 0);
+    say(place, ::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    ::close(client);
+  }
+  barrier(group);
 }
 
 // Rank 0 destroys its groups while the others wait in them. Connections that the program opened

@@ -23,6 +23,7 @@ int scenario(int argc, char** argv) {
       {"sub_groups", muster::sub_groups},
       {"leave", muster::leave},
       {"strangers", muster::strangers},
+      {"meeting_place", muster::meeting_place},
       {"mismatches", muster::mismatches},
       {"lonely_reduce", muster::lonely_reduce},
       {"after_a_timeout", muster::after_a_timeout}};

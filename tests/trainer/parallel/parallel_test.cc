@@ -186,6 +186,13 @@ TEST(ARankThatLeavesByAnException, FreesTheOthersAndItself) {
   }
 }
 
+TEST(TheStore, ListensWhereRanksAreToldToMeetAlone) {
+  for (auto& rank : outcome(2, {"meeting_place"})) {
+    EXPECT_EQ(rank["127.0.0.1"], "yes");
+    EXPECT_EQ(rank["127.0.0.2"], "no") << "torch's own listens at every address";
+  }
+}
+
 TEST(AnEndingGroup, ClosesOnlyItsOwnConnections) {
   for (auto& rank : outcome(3, {"strangers"})) {
     EXPECT_EQ(rank["ended"], "3");

@@ -149,6 +149,7 @@ void side_group(const Arguments&);
 void sub_groups(const Arguments&);
 void leave(const Arguments& how);
 void strangers(const Arguments&);
+void meeting_place(const Arguments&);
 
 // mismatch_scenarios.cc
 void mismatches(const Arguments& how);

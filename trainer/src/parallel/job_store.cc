@@ -1,9 +1,15 @@
 // See job_store.h.
 #include "parallel/job_store.h"
 
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -31,11 +37,33 @@ std::string address_of(const Topology& topology) {
                            address_of(topology) + ": " + reason + " (" + advice + ")");
 }
 
+// A socket for the store at MASTER_ADDR alone: torch's own listens at every address of the machine, and
+// the store asks nobody who they are. Nothing for a name, which may mean another address here than it
+// does for the other ranks, and where the address is not this machine's (behind a NAT).
+std::optional<int> bind_at(const std::string& address, int port) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
+  const int fd = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  if (fd >= 0 && ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+      ::bind(fd, found->ai_addr, found->ai_addrlen) == 0)
+    return fd;
+  if (fd >= 0) ::close(fd);
+  return {};
+}
+
 StorePtr connect(const Topology& topology, std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(topology.master_port);
   options.isServer = serves(topology);
   options.timeout = timeout;
+  if (options.isServer)
+    options.masterListenFd =
+        bind_at(topology.master_addr, topology.master_port);  // the store's now
   // The server waits for all ranks here, so a missing one is reported now, with a count.
   if (topology.agent_store) {
     options.waitWorkers = false;

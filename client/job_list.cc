@@ -42,7 +42,8 @@ std::vector<Cell> JobRow(const v1::JobSummary& job) {
           job.has_loss() ? Cell(std::string(LossName(job))) : Cell(), eta, checkpoint,
           Cell(Value(job.submitted_ms()), Age(job.submitted_ms())),
           ran_ms < 0 ? Cell() : Cell(Value(ran_ms), Took(ran_ms)), Cell(int64_t{job.attempts()}),
-          exit_code, Cell(job.owner()), Cell(job.project()), labels,
+          exit_code, Cell(Value(job.owner()), OwnerText(job)), Cell(job.owner_id()),
+          Cell(job.project()), labels,
           // For a job that succeeded, the state says it all.
           Cell(Value(job.reason()), job.state() == v1::JOB_STATE_SUCCEEDED ? "" : job.reason()),
           Cell(job.command())};
@@ -68,6 +69,7 @@ Listing JobListing(const v1::ListJobsResponse& response) {
                      {.key = "attempts", .wide = true, .right = true},
                      {.key = "exit", .wide = true, .right = true},
                      {.key = "owner", .wide = true},
+                     {.key = "owner_id", .wide = true},
                      {.key = "project", .wide = true},
                      {.key = "labels", .wide = true, .list = true},
                      {.key = "reason", .shrink = true},

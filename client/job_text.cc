@@ -216,7 +216,7 @@ std::string ShowJob(const v1::GetJobResponse& response, const v1::Assessment& as
   sheet.Field("Reason", record.reason());
   if (record.state() == v1::JOB_STATE_FAILED)
     sheet.Field("Exit code", std::to_string(record.exit_code()));
-  sheet.Field("Owner", record.owner());
+  sheet.Field("Owner", OwnerText(summary));
   sheet.Field("Project", record.spec().project());
   sheet.Field("Secrets", absl::StrJoin(record.spec().secrets(), ", "));
   sheet.Field("Labels", LabelsText(SortedLabels(record.spec().labels())));

@@ -69,6 +69,10 @@ std::string_view LossName(const v1::JobSummary& summary) {
   return summary.loss_name().empty() ? std::string_view("loss") : summary.loss_name();
 }
 
+std::string OwnerText(const v1::JobSummary& summary) {
+  return common::StrCat(summary.owner(), summary.owner_is_gone() ? " (removed)" : "");
+}
+
 std::string CauseName(v1::StopCause cause) {
   if (cause == v1::STOP_CAUSE_UNSPECIFIED) return "";
   std::string name = WithoutPrefix(v1::StopCause_Name(cause), "STOP_CAUSE_");

@@ -17,6 +17,8 @@ bool IsOver(v1::JobState state);
 std::string NodeStateName(v1::NodeState state);
 // Of JobSummary.loss; a coordinator of 0.2.0 does not tell it.
 std::string_view LossName(const v1::JobSummary& summary);
+// "user:alice", "user:alice (removed)": the name may be another person's now.
+std::string OwnerText(const v1::JobSummary& summary);
 std::string CauseName(v1::StopCause cause);  // "rank failed"
 
 int64_t WallMs();

@@ -490,9 +490,14 @@ constexpr ErrorCode kCodes[] = {
      "second at first, then after up to 64. All other jobs continue.",
      "The message names the file: look at the disk (SMART, the kernel's log), the file's owner and "
      "what lies in its place. `muster-coordinator check` names every file that cannot be read."},
+    {"JC1628", "output quota of a person exceeded",
+     "What is kept of the output of the caller's jobs, finished ones too, takes more of the "
+     "coordinator's disk than one person may have. Jobs that run go on.",
+     "Remove old jobs: `jobctl rm`. An operator sees who takes what, `jobctl user ls --usage`, and "
+     "raises --person-log-quota."},
     {"JC1701", "code quota exceeded",
-     "The code that is to be sent is more than the project may still keep on the coordinator. An "
-     "object counts at least 4 KiB.",
+     "The code that is to be sent is more than the project may still keep on the coordinator, or "
+     "the person bring. An object counts at least 4 KiB.",
      "Leave out what the job does not need (.musterignore), or remove old jobs: code that no job "
      "has "
      "goes a day after its last use. An operator raises --code-quota."},

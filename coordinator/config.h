@@ -35,6 +35,9 @@ struct Config {
   Retention retention;
   // What each project may keep of jobs' code; 0: no limit.
   DiskShare code_quota{.bytes = 100'000'000'000};
+  // What one person may keep, in all projects and of all jobs; 0: no limit.
+  DiskShare person_code{.bytes = 50'000'000'000};
+  DiskShare person_logs{.percent = 30};
   // What one job may keep: of its output the newest, of its metrics the first.
   DiskShare job_logs{.percent = 10};
   DiskShare job_metrics{.percent = 2};

@@ -42,6 +42,7 @@
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/job_gate.h"
 #include "coordinator/rpc/lifetime.h"
+#include "coordinator/rpc/log_usage.h"
 #include "coordinator/rpc/reach.h"
 #include "coordinator/rpc/resume_gate.h"
 #include "coordinator/rpc/sample_gate.h"
@@ -163,6 +164,7 @@ struct Coordinator::Parts {
   CodeGate code_gate;
   CodeChecks code_checks;
   CodeUploads uploads;
+  std::unique_ptr<LogUsage> log_usage;
   std::unique_ptr<Notifier> notifier;
   std::unique_ptr<Directory> directory;
   std::unique_ptr<Audit> audit;
@@ -210,6 +212,11 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                          .own_uid = getuid(),
                          .cluster = cluster == nullptr ? "" : cluster->name(),
                          .people = PeopleOf(*directory)});
+  // A private coordinator has one person, whose disk it is.
+  const auto of_one = [this](const DiskShare& share) {
+    return config.is_private ? 0 : share.Of(stores.disk_bytes);
+  };
+  log_usage = std::make_unique<LogUsage>(of_one(config.person_logs));
   daemon.reset(new Daemon{.paths = paths,
                           .clock = clock,
                           .loop = *loop,
@@ -241,8 +248,10 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .audit = *audit,
                           .execs = execs,
                           .stream_failures = *stores.stream_failures,
+                          .log_usage = *log_usage,
                           .cluster = cluster.get(),
                           .code_quota_bytes = config.code_quota.Of(stores.disk_bytes),
+                          .person_code_quota_bytes = of_one(config.person_code),
                           .epoch = stores.journal->Epoch(),
                           .started_ms = clock.Read().wall_ms,
                           .is_private = config.is_private});
@@ -377,6 +386,7 @@ void Coordinator::Parts::Serve() {
     common::LogWarning(StrCat("nothing of notify is told: ", common::MessageOf(started)));
   CancelAbandonedRuns(*daemon);
   KeepHouse(*daemon, config.retention);
+  KeepLogUsage(*daemon);
   KeepAssessing(*daemon);
   if (stores.index->NeedsWholeCheck()) {
     files.Post([this] { CheckDatabase(); });

@@ -104,6 +104,11 @@ void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks,
       ->check(CLI::Range(int64_t{0}, int64_t{36'500}));
   AddDiskShare(app, "--code-quota", "how much code of jobs each project may keep",
                config.code_quota);
+  AddDiskShare(app, "--person-code-quota",
+               "how much code of jobs one person may bring, in all projects", config.person_code);
+  AddDiskShare(app, "--person-log-quota",
+               "how much output a person's jobs may have kept; more, and none is submitted",
+               config.person_logs);
   AddDiskShare(app, "--job-log-quota",
                "how much output of one job is kept, the newest; logs_keep in a job file lowers it",
                config.job_logs);

@@ -10,12 +10,14 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "common/units.h"
 
 namespace muster::client {
 namespace {
 
 using common::StrCat;
 
+constexpr Flag kUserLsFlags[] = {{"usage", 0, "", "what each person takes, and may take"}};
 constexpr Flag kUserSetFlags[] = {
     {"role", 0, "ROLE", "what it may do", kRoleChoices},
     {"account", 0, "NAME", "unix account that its ranks run as; empty: the one of its name"},
@@ -23,7 +25,45 @@ constexpr Flag kUserSetFlags[] = {
     {"comment", 0, "TEXT", "a remark"},
 };
 
+Cell BytesCell(uint64_t bytes) {
+  return {Value(static_cast<int64_t>(bytes)), bytes == 0 ? "" : common::HumanBytes(bytes)};
+}
+
+std::string MostText(uint64_t bytes) {
+  return bytes == 0 ? std::string("any amount") : common::HumanBytes(bytes);
+}
+
+absl::StatusOr<int> ListUsage(Session& session, const Arguments& arguments) {
+  v1::ListUsersRequest request;
+  request.set_usage(true);
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::ListUsersResponse response, connection->ListUsers(request));
+  Listing listing;
+  listing.kind = "UsageList";
+  listing.columns = {{.key = "owner"},
+                     {.key = "owner_id", .wide = true},
+                     {.key = "jobs", .right = true, .value_name = "live_jobs"},
+                     {.key = "specs", .right = true, .value_name = "live_bytes"},
+                     {.key = "code", .right = true, .value_name = "code_bytes"},
+                     {.key = "logs", .right = true, .value_name = "log_bytes"}};
+  for (const v1::Usage& each : response.usage()) {
+    const std::string gone = each.owner_is_gone() ? " (removed)" : "";
+    listing.rows.push_back({Cell(Value(each.owner()), each.owner() + gone), Cell(each.owner_id()),
+                            Cell(int64_t{each.live_jobs()}), BytesCell(each.live_bytes()),
+                            BytesCell(each.code_bytes()), BytesCell(each.log_bytes())});
+  }
+  RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
+  const v1::Usage& most = response.most();
+  if (!arguments.Has("output"))
+    session.Note(StrCat("one person may have ", MostText(most.live_bytes()),
+                        " of live jobs' specs, bring ", MostText(most.code_bytes()),
+                        " of code, and submits with up to ", MostText(most.log_bytes()),
+                        " of logs kept, which are counted every minute"));
+  return kExitOk;
+}
+
 absl::StatusOr<int> ListUsers(Session& session, const Arguments& arguments) {
+  if (arguments.Has("usage")) return ListUsage(session, arguments);
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   Listing listing;
   listing.kind = "UserList";
@@ -34,6 +74,7 @@ absl::StatusOr<int> ListUsers(Session& session, const Arguments& arguments) {
                      {.key = "created", .right = true, .value_name = "created_ms", .since = true},
                      {.key = "by", .wide = true},
                      {.key = "oidc", .wide = true},
+                     {.key = "id", .wide = true},
                      {.key = "comment", .shrink = true}};
   v1::ListUsersRequest request;
   while (true) {
@@ -42,7 +83,7 @@ absl::StatusOr<int> ListUsers(Session& session, const Arguments& arguments) {
       listing.rows.push_back({Cell(user.name()), Cell(RoleWord(user.role())),
                               Cell(user.disabled() ? "disabled" : "enabled"), Cell(user.account()),
                               Cell(Value(int64_t{user.created_ms()}), Age(user.created_ms())),
-                              Cell(user.created_by()), Cell(user.oidc_subject()),
+                              Cell(user.created_by()), Cell(user.oidc_subject()), Cell(user.id()),
                               Cell(user.comment())});
     }
     if (!page.more() || page.users().empty()) break;
@@ -90,7 +131,8 @@ absl::StatusOr<int> Enable(Session& session, const Arguments& arguments) {
 
 absl::StatusOr<int> RemoveUsers(Session& session, const Arguments& arguments) {
   RETURN_IF_ERROR(session.Confirm(
-      "Their certificates, tokens and secrets become useless; their jobs stay. Remove?"));
+      "Their certificates, tokens and secrets become useless, and they leave their projects; their "
+      "jobs stay, and are not those of whoever gets the name. Remove?"));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   for (const std::string& name : arguments.words()) {
     v1::RemoveUserRequest request;
@@ -105,8 +147,12 @@ absl::StatusOr<int> RemoveUsers(Session& session, const Arguments& arguments) {
 
 const Command kUserLsCommand = {.name = "user ls",
                                 .summary = "list users and their roles",
+                                .flags = kUserLsFlags,
                                 .listing = true,
-                                .examples = "jobctl user ls\twho may do what",
+                                .examples =
+                                    "jobctl user ls\twho may do what\n"
+                                    "jobctl user ls --usage\twhose code and logs fill "
+                                    "the disk",
                                 .run = ListUsers};
 const Command kUserSetCommand = {
     .name = "user set",
@@ -135,7 +181,7 @@ const Command kUserEnableCommand = {.name = "user enable",
                                     .examples = "jobctl user enable alice\twith its old role",
                                     .run = Enable};
 const Command kUserRmCommand = {.name = "user rm",
-                                .summary = "remove users: their certificates, tokens and secrets",
+                                .summary = "remove users, their certificates, tokens and secrets",
                                 .arguments = "NAME…",
                                 .least = 1,
                                 .most = -1,

@@ -36,7 +36,8 @@ absl::StatusOr<int> ShowCaller(Session& session, const Arguments& arguments) {
   const std::string authority = AuthorityOf(session);
   if (arguments.Has("output")) {
     RecordFields fields;
-    fields.Add("principal", me.principal()).Add("role", RoleWord(me.role()));
+    fields.Add("principal", me.principal()).Add("user_id", me.user_id());
+    fields.Add("role", RoleWord(me.role()));
     fields.Add("because", me.because()).Add("cluster", me.cluster());
     fields.Add("account", me.account()).Add("serial", me.serial());
     fields.Add("authority", authority);

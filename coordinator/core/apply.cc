@@ -7,6 +7,7 @@
 #include "coordinator/core/checkpoint_files.h"
 #include "coordinator/core/holdings.h"
 #include "coordinator/core/lifecycle.h"
+#include "coordinator/core/owner.h"
 #include "coordinator/core/waiting.h"
 
 namespace muster::coordinator {
@@ -62,7 +63,7 @@ void ApplySubmitted(ClusterState& state, const v1::Event& event, Now now) {
   state.timers[record.id()].state_since_mono_ms = MonoOf(event.lived_ms(), now);
   state.next_job_id = std::max(state.next_job_id, record.id() + 1);
   if (!record.idempotency_key().empty()) {
-    RestoreKey(state, record.owner(), record.idempotency_key(), record.id(), record.spec_hash());
+    RestoreKey(state, OwnerKey(record), record.idempotency_key(), record.id(), record.spec_hash());
   }
   Index(state, job);
   state.schedule_needed = true;
@@ -373,8 +374,9 @@ void ApplyNodeContact(ClusterState& state, const v1::Event& event, Now now) {
 }
 
 void ApplyJobRemoved(ClusterState& state, const v1::Event& event) {
-  if (event.job_removed().idempotency_key().empty()) return;
-  state.keys.erase(KeyOf(event.job_removed().owner(), event.job_removed().idempotency_key()));
+  const v1::JobRemoved& removed = event.job_removed();
+  if (removed.idempotency_key().empty()) return;
+  state.keys.erase(KeyOf(OwnerKey(removed.owner(), removed.owner_id()), removed.idempotency_key()));
 }
 
 }  // namespace
@@ -537,7 +539,7 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
       timers.running_since_mono_ms = MonoOf(attempt->running_lived_ms(), now);
     }
     if (!job.idempotency_key().empty()) {
-      RestoreKey(state, job.owner(), job.idempotency_key(), job.id(), job.spec_hash());
+      RestoreKey(state, OwnerKey(job), job.idempotency_key(), job.id(), job.spec_hash());
     }
     Index(state, job);
   }

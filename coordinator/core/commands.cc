@@ -27,6 +27,7 @@ void FillLaunch(const ClusterState& state, const v1::JobRecord& job, const v1::A
   Address(launch, job, attempt);
   launch->set_job_name(job.name());
   launch->set_owner(job.owner());
+  launch->set_owner_id(job.owner_id());
   launch->set_account(job.account());
   *launch->mutable_spec() = job.spec();
   // Resolved here, so that the node and the coordinator never compute the fence from different

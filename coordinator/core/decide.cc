@@ -164,6 +164,7 @@ Decision DecideOn(const ClusterState& state, const RemoveInput& input, Now now) 
       event.set_at_ms(now.wall_ms);
       event.mutable_job_removed()->set_by(input.caller.principal);
       event.mutable_job_removed()->set_owner(asked.owner);
+      event.mutable_job_removed()->set_owner_id(asked.owner_id);
       event.mutable_job_removed()->set_idempotency_key(asked.idempotency_key);
       decision.facts.push_back(std::move(event));
     }

@@ -10,6 +10,7 @@
 #include "coordinator/core/decide.h"
 #include "coordinator/core/holdings.h"
 #include "coordinator/core/limit_facts.h"
+#include "coordinator/core/owner.h"
 #include "coordinator/core/placement.h"
 #include "coordinator/core/scheduler.h"
 #include "coordinator/core/views.h"
@@ -30,6 +31,7 @@ v1::Event SubmittedEvent(const ClusterState& state, const SubmitInput& input, ui
   record->set_name(JobName(state.next_job_id, input.request.spec().name()));
   *record->mutable_spec() = input.request.spec();
   record->set_owner(input.caller.principal);
+  record->set_owner_id(input.caller.user_id);
   record->set_account(input.account);
   record->set_idempotency_key(input.request.idempotency_key());
   record->set_spec_hash(hash);
@@ -54,10 +56,12 @@ std::optional<Reply> AnswerKnownKey(const ClusterState& state, const SubmitInput
                                     uint64_t hash) {
   const std::string& key = input.request.idempotency_key();
   if (key.empty()) return std::nullopt;
-  const auto known = state.keys.find(KeyOf(input.caller.principal, key));
+  const auto known = state.keys.find(KeyOf(OwnerKey(input.caller), key));
   if (known == state.keys.end()) return std::nullopt;
   Reply reply;
-  if (known->second.spec_hash != hash) {
+  const bool is_same = known->second.spec_hash == hash ||
+                       (input.plain_hash != 0 && known->second.spec_hash == input.plain_hash);
+  if (!is_same) {
     reply.status =
         common::MakeProblem(absl::StatusCode::kAlreadyExists,
                             {.code = "JC1205",
@@ -108,7 +112,7 @@ absl::Status NeverStatus(const ClusterState& state, const Demand& demand,
 
 }  // namespace
 
-uint64_t HashSpec(const v1::JobSpec& spec) {
+std::string DeterministicBytes(const v1::JobSpec& spec) {
   std::string bytes;
   {
     google::protobuf::io::StringOutputStream stream(&bytes);
@@ -116,6 +120,11 @@ uint64_t HashSpec(const v1::JobSpec& spec) {
     coded.SetSerializationDeterministic(true);
     spec.SerializeToCodedStream(&coded);
   }
+  return bytes;
+}
+
+uint64_t HashSpec(const v1::JobSpec& spec) {
+  const std::string bytes = DeterministicBytes(spec);
   // FNV-1a, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv/
   uint64_t hash = 14695981039346656037ull;
   for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211ull;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/problem.h"
 #include "common/units.h"
+#include "coordinator/core/owner.h"
 
 namespace muster::coordinator {
 namespace {
@@ -21,7 +22,7 @@ void Add(ClusterState& state, const v1::JobRecord& job, int64_t bytes) {
   Holdings& all = state.holdings;
   all.bytes += change;
   all.jobs[job.id()].bytes += change;
-  all.owners[job.owner()].bytes += change;
+  all.owners[OwnerKey(job)].bytes += change;
 }
 
 absl::Status Exhausted(std::string what, std::string fix) {
@@ -42,7 +43,7 @@ uint64_t BytesOf(const SubmitInput& input) {
 void Weigh(ClusterState& state, const v1::JobRecord& job) {
   HeldByJob& held = state.holdings.jobs[job.id()];
   const uint64_t bytes = job.ByteSizeLong();
-  state.holdings.owners[job.owner()].jobs.insert(job.id());
+  state.holdings.owners[OwnerKey(job)].jobs.insert(job.id());
   Add(state, job, static_cast<int64_t>(bytes) - static_cast<int64_t>(held.record_bytes));
   held.record_bytes = bytes;
 }
@@ -58,7 +59,7 @@ void Unweigh(ClusterState& state, const v1::JobRecord& job) {
   if (held == state.holdings.jobs.end()) return;
   Add(state, job, -static_cast<int64_t>(held->second.bytes));
   state.holdings.jobs.erase(held);
-  const auto owner = state.holdings.owners.find(job.owner());
+  const auto owner = state.holdings.owners.find(OwnerKey(job));
   owner->second.jobs.erase(job.id());
   if (owner->second.jobs.empty()) state.holdings.owners.erase(owner);
 }
@@ -70,8 +71,8 @@ void Slim(const Settings& settings, v1::JobRecord& job) {
   }
 }
 
-uint64_t NewestOf(const ClusterState& state, const std::string& owner) {
-  const auto found = state.holdings.owners.find(owner);
+uint64_t NewestOf(const ClusterState& state, const Caller& caller) {
+  const auto found = state.holdings.owners.find(OwnerKey(caller));
   return found == state.holdings.owners.end() ? 0 : *found->second.jobs.rbegin();
 }
 
@@ -83,7 +84,7 @@ absl::Status MayHold(const ClusterState& state, const SubmitInput& input) {
         "try again later");
   }
   const uint64_t bytes = BytesOf(input);
-  const auto owner = state.holdings.owners.find(input.caller.principal);
+  const auto owner = state.holdings.owners.find(OwnerKey(input.caller));
   const uint64_t own = owner == state.holdings.owners.end() ? 0 : owner->second.bytes;
   if (own + bytes > settings.owner_live_bytes_max) {
     return Exhausted(

@@ -22,8 +22,8 @@ void Unweigh(ClusterState& state, const v1::JobRecord& job);
 // was told of them stays in the events.
 void Slim(const Settings& settings, v1::JobRecord& job);
 
-// The owner's newest live job; 0: there is none.
-uint64_t NewestOf(const ClusterState& state, const std::string& owner);
+// The caller's newest live job; 0: there is none.
+uint64_t NewestOf(const ClusterState& state, const Caller& caller);
 
 // RESOURCE_EXHAUSTED (JC1209) names the limit that one more job would exceed: of jobs, of the owner's bytes, of all.
 absl::Status MayHold(const ClusterState& state, const SubmitInput& input);

@@ -22,9 +22,10 @@ namespace muster::coordinator {
 struct Caller {
   std::string principal;
   v1::Role role = v1::ROLE_UNSPECIFIED;
-  std::string from;      // "unix", "10.0.0.7:41180"
-  std::string serial;    // of the certificate; empty: none
-  int64_t until_ms = 0;  // when the certificate ends; 0: there is none
+  std::string from;          // "unix", "10.0.0.7:41180"
+  std::string serial;        // of the certificate; empty: none
+  int64_t until_ms = 0;      // when the certificate ends; 0: there is none
+  std::string user_id = {};  // User.id: tells the person from an earlier one of the same name
 };
 
 struct SubmitInput {
@@ -35,8 +36,10 @@ struct SubmitInput {
   // rerun: the checkpoint of another job that the first attempt resumes from. Its blobs then belong
   // to this job too.
   std::optional<v1::Checkpoint> resume_from;
-  // HashSpec of what the client sent, whose environment was sealed since; 0: nothing was.
+  // What tells specs with one idempotency key apart, of what the client sent, whose environment was
+  // sealed since: with the cluster's key, and HashSpec, as older jobs have it. 0: nothing was sealed.
   uint64_t spec_hash = 0;
+  uint64_t plain_hash = 0;
 };
 
 // Several jobs in one request. Names are already resolved to numbers.
@@ -64,6 +67,7 @@ struct RemoveInput {
     std::string name;
     std::string owner;
     std::string idempotency_key;
+    std::string owner_id = {};
   };
   Caller caller;
   std::vector<Job> jobs;

@@ -234,6 +234,7 @@ v1::JobSummary Summarize(const v1::JobRecord& job) {
   summary.set_state(job.state());
   summary.set_reason(Clip(ReasonForPeople(job), kReasonListed));
   summary.set_owner(job.owner());
+  summary.set_owner_id(job.owner_id());
   summary.set_ranks(job.attempts().empty() ? WantedRanks(job.spec().shape())
                                            : job.attempts().rbegin()->world_size());
   summary.set_device_kind(job.resolved_device_kind().empty() ? job.spec().shape().device().kind()

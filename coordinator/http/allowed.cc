@@ -13,6 +13,7 @@ std::string AllowedDocument(const Caller& caller) {
   nlohmann::ordered_json document = {{"principal", caller.principal},
                                      {"role", std::string(RoleName(caller.role))},
                                      {"calls", nlohmann::ordered_json::array()}};
+  if (!caller.user_id.empty()) document["userId"] = caller.user_id;
   for (const Call& call : Calls()) {
     if (call.service == "JobService" && MayCall(caller.role, call.action, call.object)) {
       document["calls"].push_back(std::string(call.name));

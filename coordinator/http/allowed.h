@@ -12,7 +12,7 @@ namespace muster::coordinator::http {
 
 inline constexpr std::string_view kAllowed = "/api/v1/allowed";
 
-// {"principal":"user:alice","role":"user","calls":["ListJobs",…],"othersJobs":false}: the calls of
+// {"principal":"user:alice","userId":"5f0c…","role":"user","calls":["ListJobs",…],"othersJobs":false}: the calls of
 // JobService by the table of roles, and whether jobs of other people may be changed.
 std::string AllowedDocument(const Caller& caller);
 

@@ -130,6 +130,8 @@ absl::StatusOr<Caller> HttpCallerOf(const Daemon& daemon, const Sessions::Sessio
     return caller;
   }
   ASSIGN_OR_RETURN(Caller caller, daemon.admission.OfPrincipal(principal, from));
+  if (caller.user_id != session.holder.user_id)
+    return NotSignedIn(StrCat("this session was that of an earlier ", caller.principal));
   if (caller.role != v1::ROLE_UNSPECIFIED) return caller;
   return NotSignedIn(StrCat(caller.principal, " may do nothing here"));
 }

@@ -189,9 +189,11 @@ absl::StatusOr<std::string> Front::SignInLink(const Caller& caller, std::string_
          .what = "the coordinator serves HTTP on a socket only, which no browser can reach",
          .fix = "start it with --http 127.0.0.1:7701 too"});
   }
-  const std::string ticket = parts_->sessions.MakeTicket(
-      {.principal = caller.principal, .serial = caller.serial, .until_s = caller.until_ms / 1'000},
-      std::chrono::steady_clock::now());
+  const std::string ticket = parts_->sessions.MakeTicket({.principal = caller.principal,
+                                                          .user_id = caller.user_id,
+                                                          .serial = caller.serial,
+                                                          .until_s = caller.until_ms / 1'000},
+                                                         std::chrono::steady_clock::now());
   std::string link = StrCat(parts_->url, "/sign-in?ticket=", ticket);
   if (IsLocalPath(path) && path != "/") common::StrAppend(&link, "&next=", PercentEncode(path));
   return link;

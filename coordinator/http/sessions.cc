@@ -10,6 +10,7 @@
 #include "common/hmac.h"
 #include "common/problem.h"
 #include "common/strings.h"
+#include "coordinator/core/owner.h"
 #include "coordinator/http/token_file.h"
 
 namespace muster::coordinator::http {
@@ -35,14 +36,15 @@ std::string_view BearerOf(std::string_view authorization) {
 
 // Neither part has a blank.
 std::string TextOf(const Sessions::Holder& holder) {
-  return StrCat(holder.principal, " ", holder.serial);
+  return StrCat(OwnerKey(holder.principal, holder.user_id), " ", holder.serial);
 }
 
 Sessions::Holder HolderOfText(std::string_view text) {
-  const size_t blank = text.rfind(' ');
-  if (blank == std::string_view::npos) return {.principal = std::string(text), .serial = ""};
-  return {.principal = std::string(text.substr(0, blank)),
-          .serial = std::string(text.substr(blank + 1))};
+  const size_t blank = std::min(text.rfind(' '), text.size());
+  Owner owner = OwnerOfKey(text.substr(0, blank));
+  return {.principal = std::move(owner.name),
+          .user_id = std::move(owner.id),
+          .serial = std::string(text.substr(std::min(blank + 1, text.size())))};
 }
 
 }  // namespace

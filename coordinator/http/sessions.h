@@ -46,8 +46,9 @@ class Sessions {
 
   // Whose a link and its cookie are.
   struct Holder {
-    std::string principal;  // "user:alice", "uid:1000"
-    std::string serial;     // of the certificate that asked for the link; empty: none
+    std::string principal;     // "user:alice", "uid:1000"
+    std::string user_id = {};  // Caller.user_id: not whoever is given the name later
+    std::string serial;        // of the certificate that asked for the link; empty: none
     int64_t until_s = 0;  // of a link: when that certificate ends, and the session with it; 0: none
   };
   // The ticket of a new sign-in link.

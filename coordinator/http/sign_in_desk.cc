@@ -3,6 +3,7 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -14,6 +15,7 @@
 #include "coordinator/http/api.h"
 #include "coordinator/http/page_files.h"
 #include "coordinator/http/target.h"
+#include "coordinator/identity/directory.h"
 #include "coordinator/rpc/daemon.h"
 #include "identity/certificate.h"
 #include "muster/v1/error.pb.h"
@@ -64,12 +66,14 @@ absl::Status ProblemOfAnswer(const std::string& json) {
 }
 
 // Of the certificate that a person's token was exchanged for.
-absl::StatusOr<Sessions::Holder> HolderOf(const std::string& json) {
+absl::StatusOr<Sessions::Holder> HolderOf(const Directory& directory, const std::string& json) {
   v1::Enrolled enrolled;
   if (!JsonStringToMessage(json, &enrolled).ok()) return NoSuchToken();
   ASSIGN_OR_RETURN(const identity::CertificateFacts facts,
                    identity::FactsOfPem(enrolled.certificate_pem()));
+  const std::optional<v1::User> user = directory.FindUser(enrolled.name());
   return Sessions::Holder{.principal = StrCat("user:", enrolled.name()),
+                          .user_id = user.has_value() ? user->id() : "",
                           .serial = facts.serial,
                           .until_s = facts.not_after_ms / 1'000};
 }
@@ -121,7 +125,8 @@ absl::StatusOr<std::string> SignInDesk::TicketOfToken(const Request& request,
       sessions_.SessionOf({{"authorization", StrCat("Bearer ", token)}}, 0);
   if (session.proof != Sessions::Proof::kToken) return NoSuchToken();
   ASSIGN_OR_RETURN(const Caller caller, HttpCallerOf(daemon_, session, request.head.peer));
-  return sessions_.MakeTicket({.principal = caller.principal, .serial = ""}, steady_clock::now());
+  return sessions_.MakeTicket({.principal = caller.principal, .user_id = "", .serial = ""},
+                              steady_clock::now());
 }
 
 void SignInDesk::EnrollPerson(const Request& request, std::string token, std::string next,
@@ -140,7 +145,8 @@ void SignInDesk::EnrollPerson(const Request& request, std::string token, std::st
                   [this, next, refuse, peer = request.head.peer,
                    respond = std::move(respond)](const Response& answer) {
                     if (answer.status != 200) return respond(refuse(answer));
-                    const absl::StatusOr<Sessions::Holder> holder = HolderOf(answer.body);
+                    const absl::StatusOr<Sessions::Holder> holder =
+                        HolderOf(daemon_.directory, answer.body);
                     if (!holder.ok())
                       return respond(SignedOutPage({.problem = holder.status(), .next = next}));
                     respond(Redeem(sessions_.MakeTicket(*holder, steady_clock::now()), peer, next));
@@ -207,7 +213,7 @@ void SignInDesk::LookAtProvider(const Request& request, const std::string& next,
 Response SignInDesk::TakeLook(const Response& answer, const Peer& peer, const std::string& handle,
                               const std::string& next) {
   if (answer.status == 200) {
-    const absl::StatusOr<Sessions::Holder> holder = HolderOf(answer.body);
+    const absl::StatusOr<Sessions::Holder> holder = HolderOf(daemon_.directory, answer.body);
     if (!holder.ok()) return EndAtProvider(holder.status(), next);
     Response response = Redeem(sessions_.MakeTicket(*holder, steady_clock::now()), peer, next);
     response.fields.emplace_back("Set-Cookie", sessions_.ProviderCookie("", 0));

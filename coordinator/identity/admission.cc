@@ -130,7 +130,8 @@ absl::StatusOr<Caller> Admission::OfUser(const std::string& name, std::string fr
   return Caller{.principal = StrCat(kUserPrefix, name),
                 .role = user->role(),
                 .from = std::move(from),
-                .serial = ""};
+                .serial = "",
+                .user_id = user->id()};
 }
 
 absl::StatusOr<Caller> Admission::OfPrincipal(std::string_view principal, std::string from) const {

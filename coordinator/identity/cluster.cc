@@ -3,12 +3,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_split.h"
 #include "common/files.h"
 #include "common/hex.h"
+#include "common/hmac.h"
 #include "common/private_directory.h"
 #include "common/problem.h"
 #include "common/status.h"
@@ -236,6 +239,13 @@ absl::Status Cluster::IssueOwn(int64_t now_ms) const {
 
 std::string Cluster::Seal(std::string_view purpose, std::string_view value) const {
   return SealWith(secrets_key_, purpose, value);
+}
+
+uint64_t Cluster::KeyedHash(std::string_view purpose, std::string_view bytes) const {
+  // A key of its own: the other one encrypts.
+  const std::string key = common::HmacSha256Hex(secrets_key_, StrCat("hash of ", purpose));
+  const std::string mac = common::HmacSha256Hex(key, bytes);
+  return std::max<uint64_t>(1, std::strtoull(mac.substr(0, 16).c_str(), nullptr, 16));
 }
 
 absl::StatusOr<std::string> Cluster::Unseal(std::string_view purpose,

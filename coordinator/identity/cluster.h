@@ -61,6 +61,8 @@ class Cluster {
 
   // Encrypts with the secrets key (AES-256-GCM); `purpose` must be given again to open it.
   std::string Seal(std::string_view purpose, std::string_view value) const;
+  // Of 64 bits, never 0. Without the secrets key nobody can tell which bytes it is of.
+  uint64_t KeyedHash(std::string_view purpose, std::string_view bytes) const;
   // DATA_LOSS if it was sealed for another purpose, with another key, or changed.
   absl::StatusOr<std::string> Unseal(std::string_view purpose, std::string_view sealed) const;
 

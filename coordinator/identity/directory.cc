@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/log.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -101,7 +102,35 @@ absl::Status Directory::Load() {
     for (const v1::Project& project : projects) view.projects[project.name()] = project;
     for (const v1::Credential& credential : revoked) view.revoked.insert(credential.serial());
   });
+  for (const v1::Project& project : projects) {
+    if (project.members_leave()) continue;
+    RETURN_IF_ERROR(TakeOut(project, [&](const std::string& member) {
+      const bool leaves = !IsLocalAccount(member) && !FindUser(member).has_value();
+      if (leaves)
+        common::LogInfo(StrCat("a member who is no user was taken out project=", project.name(),
+                               " member=", member));
+      return leaves;
+    }));
+  }
   return absl::OkStatus();
+}
+
+absl::Status Directory::TakeOut(v1::Project project,
+                                const std::function<bool(const std::string&)>& leaves) {
+  auto& members = *project.mutable_members();
+  // Without members it would be everybody's.
+  if (!members.empty()) project.set_closed(true);
+  members.erase(std::remove_if(members.begin(), members.end(), leaves), members.end());
+  project.set_members_leave(true);
+  RETURN_IF_ERROR(store_.PutProject(project));
+  Publish([&](View& view) { view.projects[project.name()] = project; });
+  return absl::OkStatus();
+}
+
+absl::Status Directory::CheckIsStill(std::string_view principal, std::string_view user_id) const {
+  if (!IsGone(principal, user_id)) return absl::OkStatus();
+  return MakeProblem(absl::StatusCode::kFailedPrecondition,
+                     {.code = "JC1355", .what = StrCat(principal, " was removed just now")});
 }
 
 void Directory::Publish(const std::function<void(View&)>& change) {
@@ -128,6 +157,12 @@ std::optional<v1::User> Directory::FindUserByOidc(std::string_view subject) cons
 std::string Directory::AccountOf(std::string_view principal) const {
   const std::optional<v1::User> user = FindUser(UserOf(principal));
   return user.has_value() ? user->account() : "";
+}
+
+bool Directory::IsGone(std::string_view principal, std::string_view user_id) const {
+  if (!principal.starts_with(kUser)) return false;
+  const std::optional<v1::User> user = FindUser(UserOf(principal));
+  return !user.has_value() || user->id() != user_id;
 }
 
 bool Directory::IsRevoked(std::string_view serial) const {
@@ -197,11 +232,7 @@ absl::StatusOr<v1::User> Directory::SetUser(const v1::SetUserRequest& request,
     if (view_.load()->users.size() >= kUsersMax) {
       return TooManyEntries("users", kUsersMax, "remove some: jobctl user rm NAME");
     }
-    user.emplace();
-    user->set_name(request.name());
-    user->set_role(v1::ROLE_USER);
-    user->set_created_ms(clock_.Read().wall_ms);
-    user->set_created_by(by);
+    user = NewUser(request.name(), v1::ROLE_USER, clock_.Read().wall_ms, by);
   }
   Merge(request, *user);
   RETURN_IF_ERROR(CheckAdminRemains(user, request.name()));
@@ -231,6 +262,12 @@ absl::StatusOr<std::vector<v1::Credential>> Directory::RemoveUser(const std::str
   Publish([&](View& view) {
     for (const v1::Credential& credential : revoked) view.revoked.insert(credential.serial());
   });
+  const std::shared_ptr<const View> view = view_.load();
+  for (const auto& [_, project] : view->projects) {
+    const auto is_this = [&](const std::string& member) { return member == name; };
+    if (std::any_of(project.members().begin(), project.members().end(), is_this))
+      RETURN_IF_ERROR(TakeOut(project, is_this));
+  }
   RETURN_IF_ERROR(store_.RemoveUser(name).status());
   Publish([&](View& view) { view.users.erase(name); });
   return revoked;
@@ -252,6 +289,7 @@ absl::StatusOr<v1::Project> Directory::SetProject(const v1::SetProjectRequest& r
     project.set_created_ms(clock_.Read().wall_ms);
     project.set_created_by(by);
     project.set_closed(request.name() != kDefaultProject);
+    project.set_members_leave(true);
   }
   if (request.has_description()) project.set_description(request.description());
   RETURN_IF_ERROR(MergeMembers(request, project));

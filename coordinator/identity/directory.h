@@ -41,7 +41,7 @@ class Directory {
 
   Directory(IdentityStore& store, const common::Clock& clock);
 
-  // Before anything else.
+  // Before anything else. What 0.2.0 has left of people who were removed goes.
   absl::Status Load();
 
   // ---- questions: any thread, no wait
@@ -50,6 +50,8 @@ class Directory {
   std::optional<v1::User> FindUserByOidc(std::string_view subject) const;
   // The unix account that an administrator has named for this principal; empty: none.
   std::string AccountOf(std::string_view principal) const;
+  // A person who was removed, though another may have the name.
+  bool IsGone(std::string_view principal, std::string_view user_id) const;
   bool IsRevoked(std::string_view serial) const;
   // May this principal ("user:alice", "uid:1000") submit to it? NOT_FOUND or PERMISSION_DENIED. Empty: the
   // default project.
@@ -60,7 +62,8 @@ class Directory {
   // ---- changes: on the pool. `by`: the principal that asks
 
   absl::StatusOr<v1::User> SetUser(const v1::SetUserRequest& request, const std::string& by);
-  // With its sign-in tokens and secrets; its certificates are revoked, and returned.
+  // With its sign-in tokens, secrets and memberships; its certificates are revoked, and returned. Whoever
+  // is given the name later is another person (User.id).
   absl::StatusOr<std::vector<v1::Credential>> RemoveUser(const std::string& name,
                                                          const std::string& by);
 
@@ -83,6 +86,7 @@ class Directory {
   };
   absl::StatusOr<v1::Token> UseToken(const Claim& claim);
 
+  // FAILED_PRECONDITION (JC1355) if the person it is for has been removed since.
   absl::Status AddCredential(const v1::Credential& credential);
   absl::StatusOr<std::optional<v1::Credential>> FindCredential(const std::string& serial);
   absl::StatusOr<std::vector<v1::Credential>> Credentials(
@@ -99,10 +103,11 @@ class Directory {
 
   // `sealed`: the value, encrypted.
   absl::StatusOr<v1::Secret> SetSecret(v1::Secret secret);
-  absl::StatusOr<std::vector<v1::Secret>> Secrets(const std::string& owner);
-  absl::Status RemoveSecret(const std::string& owner, const std::string& name);
+  // Of an owner (OwnerKey).
+  absl::StatusOr<std::vector<v1::Secret>> Secrets(const std::string& owner_key);
+  absl::Status RemoveSecret(const std::string& owner_key, const std::string& name);
   // All of them, or the error that names the first one that is missing.
-  absl::StatusOr<std::vector<v1::Secret>> FindSecrets(const std::string& owner,
+  absl::StatusOr<std::vector<v1::Secret>> FindSecrets(const std::string& owner_key,
                                                       const std::vector<std::string>& names);
 
   // Forgets tokens a day after their end, and certificates when they cannot even be renewed.
@@ -115,9 +120,11 @@ class Directory {
     std::map<std::string, v1::Project, std::less<>> projects;
     std::unordered_set<std::string> revoked;
   };
-  // With changing_ held.
+  // With changing_ held, like all of these.
+  // Takes out of a project whom `leaves` names. It stays closed.
+  absl::Status TakeOut(v1::Project project, const std::function<bool(const std::string&)>& leaves);
+  absl::Status CheckIsStill(std::string_view principal, std::string_view user_id) const;
   void Publish(const std::function<void(View&)>& change);
-  // With changing_ held.
   absl::StatusOr<std::vector<v1::Credential>> RevokeOne(
       const IdentityStore::Revocation& revocation);
   // The serials of what was renewed from a certificate, and from that.

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/hex.h"
 #include "common/problem.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "identity/keys.h"
 #include "identity/names.h"
 
 namespace muster::coordinator {
@@ -17,6 +19,9 @@ using common::StrCat;
 constexpr size_t kRemarkBytesMax = 1'024;
 constexpr std::string_view kLocal = "uid:";
 constexpr size_t kUidDigitsMax = 10;
+constexpr size_t kIdBytes = 8;
+
+}  // namespace
 
 bool IsLocalAccount(std::string_view name) {
   if (!name.starts_with(kLocal)) return false;
@@ -24,8 +29,6 @@ bool IsLocalAccount(std::string_view name) {
   return !digits.empty() && digits.size() <= kUidDigitsMax &&
          std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
-
-}  // namespace
 
 absl::Status CheckUserName(std::string_view name) {
   return IsLocalAccount(name) ? absl::OkStatus() : identity::CheckName("a user", name);
@@ -40,6 +43,16 @@ absl::Status CheckRemark(std::string_view what, std::string_view text) {
   return BadIdentity(
       StrCat(what, " is too long or not clean text"),
       StrCat("give at most ", kRemarkBytesMax, " bytes of UTF-8 without control characters"));
+}
+
+v1::User NewUser(const std::string& name, v1::Role role, int64_t now_ms, const std::string& by) {
+  v1::User user;
+  user.set_name(name);
+  user.set_role(role);
+  user.set_created_ms(now_ms);
+  user.set_created_by(by);
+  if (!IsLocalAccount(name)) user.set_id(common::ToHex(identity::RandomBytes(kIdBytes)));
+  return user;
 }
 
 absl::Status BadIdentity(std::string what, std::string fix) {

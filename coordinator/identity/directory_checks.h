@@ -1,4 +1,4 @@
-// What a name or text of the directory may be, and its errors. Pure.
+// What a name or text of the directory may be, and its errors; and how a user begins.
 #pragma once
 
 #include <cstdint>
@@ -6,15 +6,22 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "muster/v1/identity.pb.h"
 
 namespace muster::coordinator {
 
 // A user: a name, or "uid:N" for a local account. INVALID_ARGUMENT (JC1321).
 absl::Status CheckUserName(std::string_view name);
+// "uid:1000".
+bool IsLocalAccount(std::string_view name);
 // A node, project or secret. `what`: "a project".
 absl::Status CheckEntryName(std::string_view what, std::string_view name);
 // A remark of at most 1 KiB. `what`: "the comment".
 absl::Status CheckRemark(std::string_view what, std::string_view text);
+
+// A person who was never known before, whoever had the name: with an id that nobody else has. A local
+// account is the machine's, and has none. `by`: the principal that asks.
+v1::User NewUser(const std::string& name, v1::Role role, int64_t now_ms, const std::string& by);
 
 // INVALID_ARGUMENT (JC1331).
 absl::Status BadIdentity(std::string what, std::string fix);

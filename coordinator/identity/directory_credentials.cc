@@ -7,6 +7,7 @@
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/core/owner.h"
 #include "coordinator/identity/directory.h"
 #include "coordinator/identity/directory_checks.h"
 #include "coordinator/identity/enrolment.h"
@@ -20,6 +21,7 @@ using common::StrCat;
 constexpr uint32_t kCredentialsAtOnce = 1'000;
 // Lists show for a day which token was used, or was not.
 constexpr int64_t kTokensShownMs = 24 * 3'600'000;
+constexpr std::string_view kUserSubject = "user/";
 
 bool IsUsable(const v1::Token& token, int64_t now_ms) {
   return token.uses_left() > 0 && token.expires_ms() > now_ms;
@@ -79,15 +81,6 @@ absl::Status NotUsableFor() {
                       .fix = "ask an administrator for another one: jobctl token create"});
 }
 
-v1::User NewUser(const v1::CreateTokenRequest& request, int64_t now_ms, const std::string& by) {
-  v1::User user;
-  user.set_name(request.subject());
-  user.set_role(request.role() == v1::ROLE_UNSPECIFIED ? v1::ROLE_USER : request.role());
-  user.set_created_ms(now_ms);
-  user.set_created_by(by);
-  return user;
-}
-
 }  // namespace
 
 absl::Status Directory::CheckTokenRoom(int64_t now_ms) {
@@ -122,7 +115,9 @@ absl::StatusOr<v1::Token> Directory::CreateToken(const v1::CreateTokenRequest& r
     } else if (view_.load()->users.size() >= kUsersMax) {
       return TooManyEntries("users", kUsersMax, "remove some: jobctl user rm NAME");
     } else {
-      added = NewUser(request, now_ms, by);
+      added = NewUser(request.subject(),
+                      request.role() == v1::ROLE_UNSPECIFIED ? v1::ROLE_USER : request.role(),
+                      now_ms, by);
     }
   }
   RETURN_IF_ERROR(store_.AddToken(token, added));
@@ -163,6 +158,11 @@ absl::StatusOr<v1::Token> Directory::UseToken(const Claim& claim) {
 
 absl::Status Directory::AddCredential(const v1::Credential& credential) {
   std::lock_guard lock(changing_);
+  if (credential.subject().starts_with(kUserSubject)) {
+    // Between what proved who it is and now, the name may have become another person's.
+    const std::string name = credential.subject().substr(kUserSubject.size());
+    RETURN_IF_ERROR(CheckIsStill(PrincipalOfUser(name), credential.user_id()));
+  }
   ASSIGN_OR_RETURN(const uint64_t count, store_.CountCredentials());
   if (count >= kCredentialsMax) {
     return TooManyEntries("certificates", kCredentialsMax,
@@ -255,7 +255,9 @@ absl::StatusOr<std::vector<v1::Credential>> Directory::Revoke(
 
 absl::StatusOr<v1::Secret> Directory::SetSecret(v1::Secret secret) {
   std::lock_guard lock(changing_);
-  ASSIGN_OR_RETURN(const std::vector<v1::Secret> secrets, store_.Secrets(secret.owner()));
+  RETURN_IF_ERROR(CheckIsStill(secret.owner(), secret.owner_id()));
+  ASSIGN_OR_RETURN(const std::vector<v1::Secret> secrets,
+                   store_.Secrets(OwnerKey(secret.owner(), secret.owner_id())));
   const bool is_known = std::any_of(secrets.begin(), secrets.end(), [&](const v1::Secret& each) {
     return each.name() == secret.name();
   });
@@ -268,26 +270,26 @@ absl::StatusOr<v1::Secret> Directory::SetSecret(v1::Secret secret) {
   return secret;
 }
 
-absl::StatusOr<std::vector<v1::Secret>> Directory::Secrets(const std::string& owner) {
-  return store_.Secrets(owner);
+absl::StatusOr<std::vector<v1::Secret>> Directory::Secrets(const std::string& owner_key) {
+  return store_.Secrets(owner_key);
 }
 
-absl::Status Directory::RemoveSecret(const std::string& owner, const std::string& name) {
+absl::Status Directory::RemoveSecret(const std::string& owner_key, const std::string& name) {
   std::lock_guard lock(changing_);
-  ASSIGN_OR_RETURN(const bool removed, store_.RemoveSecret(owner, name));
+  ASSIGN_OR_RETURN(const bool removed, store_.RemoveSecret(owner_key, name));
   if (removed) return absl::OkStatus();
   return NoSuchEntry("secret", name, "jobctl secret ls lists yours");
 }
 
 absl::StatusOr<std::vector<v1::Secret>> Directory::FindSecrets(
-    const std::string& owner, const std::vector<std::string>& names) {
+    const std::string& owner_key, const std::vector<std::string>& names) {
   std::vector<v1::Secret> secrets;
   for (const std::string& name : names) {
-    ASSIGN_OR_RETURN(std::optional<v1::Secret> secret, store_.FindSecret(owner, name));
+    ASSIGN_OR_RETURN(std::optional<v1::Secret> secret, store_.FindSecret(owner_key, name));
     if (!secret.has_value()) {
       return MakeProblem(absl::StatusCode::kNotFound,
                          {.code = "JC1339",
-                          .what = StrCat(owner, " has no secret ", name),
+                          .what = StrCat(OwnerOfKey(owner_key).name, " has no secret ", name),
                           .fix = StrCat("set it first: jobctl secret set ", name)});
     }
     secrets.push_back(*std::move(secret));

@@ -127,9 +127,9 @@ absl::Status Enrolment::CheckNodeName(const v1::Token& token, const std::string&
                      node)});
 }
 
-absl::Status Enrolment::CheckUser(const std::string& name) {
+absl::StatusOr<v1::User> Enrolment::CheckUser(const std::string& name) {
   const std::optional<v1::User> user = records_.FindUser(name);
-  if (user.has_value() && !user->disabled()) return absl::OkStatus();
+  if (user.has_value() && !user->disabled()) return *user;
   return MakeProblem(
       absl::StatusCode::kPermissionDenied,
       {.code = "JC1355",
@@ -173,7 +173,8 @@ Enrolment::Outcome Enrolment::SignIn(const v1::EnrollPersonRequest& request, con
                      CheckToken(*text, v1::TOKEN_KIND_SIGN_IN, asked.now_ms));
     outcome.object = StrCat("user/", token.subject());
     ASSIGN_OR_RETURN(identity::KeyHandle key, KeyOfRequest(request.csr_pem()));
-    RETURN_IF_ERROR(CheckUser(token.subject()));
+    // While the token can be used, this is the person that it was made for.
+    ASSIGN_OR_RETURN(const v1::User user, CheckUser(token.subject()));
     const identity::Subject subject{.kind = identity::Kind::kUser, .name = token.subject()};
     const std::lock_guard lock(issuing_);
     // Before the token's use is taken.
@@ -182,9 +183,10 @@ Enrolment::Outcome Enrolment::SignIn(const v1::EnrollPersonRequest& request, con
     absl::StatusOr<v1::Enrolled> enrolled = IssueLocked({.subject = subject,
                                                          .key = std::move(key),
                                                          .issued_for = text->id,
-                                                         .now_ms = asked.now_ms});
+                                                         .now_ms = asked.now_ms,
+                                                         .user_id = user.id()});
     // The user may have been removed meanwhile: nobody gets the certificate.
-    if (enrolled.ok()) RETURN_IF_ERROR(CheckUser(token.subject()));
+    if (enrolled.ok()) RETURN_IF_ERROR(CheckUser(token.subject()).status());
     return enrolled;
   }();
   return outcome;
@@ -227,15 +229,16 @@ Enrolment::Outcome Enrolment::SignInAs(const Proven& proven, const Asked& asked)
     ASSIGN_OR_RETURN(const v1::User user, UserOf(proven));
     outcome.object = StrCat("user/", user.name());
     ASSIGN_OR_RETURN(identity::KeyHandle key, KeyOfRequest(proven.csr_pem));
-    RETURN_IF_ERROR(CheckUser(user.name()));
+    RETURN_IF_ERROR(CheckUser(user.name()).status());
     absl::StatusOr<v1::Enrolled> enrolled =
         Issue({.subject = {.kind = identity::Kind::kUser, .name = user.name()},
                .key = std::move(key),
                .issued_for = StrCat("oidc ", proven.issuer),
-               .now_ms = asked.now_ms});
+               .now_ms = asked.now_ms,
+               .user_id = user.id()});
     // As above: the user may have been removed or unlinked meanwhile.
     if (enrolled.ok()) {
-      RETURN_IF_ERROR(CheckUser(user.name()));
+      RETURN_IF_ERROR(CheckUser(user.name()).status());
       RETURN_IF_ERROR(UserOf(proven).status());
     }
     return enrolled;
@@ -245,7 +248,8 @@ Enrolment::Outcome Enrolment::SignInAs(const Proven& proven, const Asked& asked)
 
 // Neither another coordinator with the same authority nor a backup's past vouches for a certificate:
 // this one cannot tell whether it was revoked there.
-absl::Status Enrolment::CheckMayRenew(const identity::CertificateFacts& old, int64_t now_ms) {
+absl::StatusOr<v1::Credential> Enrolment::CheckMayRenew(const identity::CertificateFacts& old,
+                                                        int64_t now_ms) {
   ASSIGN_OR_RETURN(const std::optional<v1::Credential> known, records_.FindCredential(old.serial));
   if (!known.has_value()) return NotInTheList(old);
   if (known->revoked_ms() != 0) return NotThisRenewal("it was revoked");
@@ -257,7 +261,8 @@ absl::Status Enrolment::CheckMayRenew(const identity::CertificateFacts& old, int
     return NotThisRenewal(
         StrCat("it expired ", common::HumanDuration(now_ms - old.not_after_ms), " ago"));
   }
-  return is_worker ? absl::OkStatus() : CheckUser(old.subject.name);
+  if (!is_worker) RETURN_IF_ERROR(CheckUser(old.subject.name).status());
+  return *known;
 }
 
 absl::StatusOr<v1::Enrolled> Enrolment::RenewFrom(const identity::CertificateFacts& old,
@@ -275,11 +280,12 @@ absl::StatusOr<v1::Enrolled> Enrolment::RenewFrom(const identity::CertificateFac
   }
   ASSIGN_OR_RETURN(identity::KeyHandle key, KeyOfRequest(request.csr_pem()));
   const std::lock_guard lock(issuing_);
-  RETURN_IF_ERROR(CheckMayRenew(old, now_ms));
+  ASSIGN_OR_RETURN(const v1::Credential known, CheckMayRenew(old, now_ms));
   absl::StatusOr<v1::Enrolled> enrolled = IssueLocked({.subject = old.subject,
                                                        .key = std::move(key),
                                                        .issued_for = StrCat(kRenewalOf, old.serial),
-                                                       .now_ms = now_ms});
+                                                       .now_ms = now_ms,
+                                                       .user_id = known.user_id()});
   // A revocation may have come between, which has not seen the new one: nobody gets that.
   if (enrolled.ok() && records_.IsRevoked(old.serial)) return NotThisRenewal("it was revoked");
   return enrolled;
@@ -324,6 +330,7 @@ absl::StatusOr<v1::Enrolled> Enrolment::IssueLocked(const Order& order) {
   credential.set_issued_ms(order.now_ms);
   credential.set_expires_ms(issued.facts.not_after_ms);
   credential.set_issued_for(order.issued_for);
+  credential.set_user_id(order.user_id);
   RETURN_IF_ERROR(records_.Record(credential));
   v1::Enrolled enrolled;
   enrolled.set_certificate_pem(issued.pem);

@@ -109,6 +109,7 @@ class Enrolment {
     identity::KeyHandle key;
     std::string issued_for;
     int64_t now_ms = 0;
+    std::string user_id = {};  // of a person: who it is for
   };
   // A token of this kind that can still be used, for this subject's name or any.
   absl::StatusOr<v1::Token> CheckToken(const identity::TokenText& text, v1::TokenKind kind,
@@ -116,8 +117,10 @@ class Enrolment {
   absl::Status TakeUse(const identity::TokenText& text, v1::TokenKind kind,
                        const std::string& subject);
   absl::Status CheckNodeName(const v1::Token& token, const std::string& node, const Asked& asked);
-  absl::Status CheckUser(const std::string& name);
-  absl::Status CheckMayRenew(const identity::CertificateFacts& old, int64_t now_ms);
+  absl::StatusOr<v1::User> CheckUser(const std::string& name);
+  // The certificate as it was recorded.
+  absl::StatusOr<v1::Credential> CheckMayRenew(const identity::CertificateFacts& old,
+                                               int64_t now_ms);
   // Whether one more certificate of this subject may be valid.
   absl::Status CheckRoom(const identity::Subject& subject, int64_t now_ms);
   absl::StatusOr<v1::Enrolled> JoinWith(const identity::TokenText& text,

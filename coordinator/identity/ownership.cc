@@ -10,18 +10,30 @@
 
 namespace muster::coordinator {
 
-bool IsOwner(const Caller& caller, std::string_view owner) { return caller.principal == owner; }
+namespace {
+
+// "user:alice's", or of whom it is where the caller has that name now.
+std::string Whose(const Caller& caller, const v1::JobRecord& job) {
+  return caller.principal != job.owner()
+             ? common::StrCat(job.owner(), "'s")
+             : common::StrCat("that of an earlier ", job.owner(), ", who was removed");
+}
+
+}  // namespace
+
+bool IsOwner(const Caller& caller, const v1::JobRecord& job) {
+  return caller.principal == job.owner() && caller.user_id == job.owner_id();
+}
 
 absl::Status CheckMayChange(const Caller& caller, const v1::JobRecord& job) {
-  if (IsOwner(caller, job.owner()) || caller.role == v1::ROLE_OPERATOR ||
-      caller.role == v1::ROLE_ADMIN) {
+  if (IsOwner(caller, job) || caller.role == v1::ROLE_OPERATOR || caller.role == v1::ROLE_ADMIN) {
     return absl::OkStatus();
   }
   return common::MakeProblem(
       absl::StatusCode::kPermissionDenied,
       {.code = "JC1320",
-       .what = common::StrCat("job ", job.name(), " is ", job.owner(), "'s, and ", caller.principal,
-                              " (", RoleName(caller.role), ") may not change it"),
+       .what = common::StrCat("job ", job.name(), " is ", Whose(caller, job), ", and ",
+                              caller.principal, " (", RoleName(caller.role), ") may not change it"),
        .fix = "ask its owner or an operator"});
 }
 
@@ -29,17 +41,20 @@ absl::Status CheckMayRunCommands(const Caller& caller, uint32_t own_uid, const v
   const bool is_anybody = caller.role == v1::ROLE_ADMIN && caller.principal.starts_with("peer:");
   const bool is_this_machine =
       caller.principal == "uid:0" || caller.principal == common::StrCat("uid:", own_uid);
-  if (IsOwner(caller, job.owner()) || is_anybody || is_this_machine) return absl::OkStatus();
+  if (IsOwner(caller, job) || is_anybody || is_this_machine) return absl::OkStatus();
   return common::MakeProblem(
       absl::StatusCode::kPermissionDenied,
       {.code = "JC1320",
-       .what = common::StrCat("job ", job.name(), " is ", job.owner(), "'s, and ", caller.principal,
-                              " (", RoleName(caller.role), ") may not run commands in it"),
+       .what = common::StrCat("job ", job.name(), " is ", Whose(caller, job), ", and ",
+                              caller.principal, " (", RoleName(caller.role),
+                              ") may not run commands in it"),
        .fix = "ask its owner: nobody else sees the values of its environment"});
 }
 
 void HideFromOthers(const Caller& caller, v1::JobRecord& job) {
-  if (IsOwner(caller, job.owner()) || !job.has_spec()) return;
+  if (IsOwner(caller, job) || !job.has_spec()) return;
+  // Of the whole environment: guesses of its values could be compared with it.
+  job.clear_spec_hash();
   for (auto& [name, value] : *job.mutable_spec()->mutable_env()) value = kHiddenValue;
   job::HideWebhooks(*job.mutable_spec());
 }

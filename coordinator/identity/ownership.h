@@ -14,7 +14,8 @@ namespace muster::coordinator {
 // What stands where a value is hidden.
 inline constexpr std::string_view kHiddenValue = "(hidden)";
 
-bool IsOwner(const Caller& caller, std::string_view owner);
+// A person who has the name of another who was removed is not the owner of that one's jobs.
+bool IsOwner(const Caller& caller, const v1::JobRecord& job);
 // PERMISSION_DENIED (JC1320) unless the caller owns the job or is an operator.
 absl::Status CheckMayChange(const Caller& caller, const v1::JobRecord& job);
 // PERMISSION_DENIED (JC1320) unless the caller owns the job: a command in it sees the values of its

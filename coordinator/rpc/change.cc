@@ -129,7 +129,11 @@ void RemoveJobs(Daemon& daemon, const Caller& caller, const v1::JobReferences& r
                  direct[i] = BulkResultOf(subjects[i], may, &job);
                  continue;
                }
-               input.jobs.push_back({job.id(), job.name(), job.owner(), job.idempotency_key()});
+               input.jobs.push_back({.id = job.id(),
+                                     .name = job.name(),
+                                     .owner = job.owner(),
+                                     .idempotency_key = job.idempotency_key(),
+                                     .owner_id = job.owner_id()});
              }
              if (input.jobs.empty()) return answer(Interleave(direct, subjects, Reply()));
              RemoveWithBelongings(daemon, std::move(input),

@@ -49,7 +49,8 @@ uint64_t GoOnAt(const std::map<std::string, uint64_t>& arrived, const CodeObject
   return found == arrived.end() ? 0 : std::min(found->second, object.size - 1);
 }
 
-absl::StatusOr<v1::PrepareObjectsResponse> Prepare(Daemon& daemon, const std::string& project,
+absl::StatusOr<v1::PrepareObjectsResponse> Prepare(Daemon& daemon, const Caller& caller,
+                                                   const std::string& project,
                                                    const std::vector<CodeObject>& objects) {
   ASSIGN_OR_RETURN(const std::vector<bool> here, CodeIsHere(daemon, project, objects));
   std::map<std::string, uint64_t> arrived;
@@ -68,6 +69,7 @@ absl::StatusOr<v1::PrepareObjectsResponse> Prepare(Daemon& daemon, const std::st
                      return missing.contains(sha256);
                    }));
   RETURN_IF_ERROR(CheckCodeQuota(daemon, project, used, needed));
+  RETURN_IF_ERROR(CheckGiverQuota(daemon, caller, needed));
   response.set_used_bytes(used);
   response.set_quota_bytes(daemon.code_quota_bytes);
   return response;
@@ -99,9 +101,10 @@ void PrepareObjects(Daemon& daemon, const Caller& caller, const v1::PrepareObjec
   if (!may.ok()) return answer(may);
   absl::StatusOr<std::vector<CodeObject>> objects = ReadNames(request);
   if (!objects.ok()) return answer(objects.status());
-  daemon.files.Post(
-      [&daemon, answer = std::move(answer), objects = *std::move(objects),
-       project = ProjectName(request.project())] { answer(Prepare(daemon, project, objects)); });
+  daemon.files.Post([&daemon, caller, answer = std::move(answer), objects = *std::move(objects),
+                     project = ProjectName(request.project())] {
+    answer(Prepare(daemon, caller, project, objects));
+  });
 }
 
 void PullObject(Daemon& daemon, const Caller& caller, const v1::PullObjectRequest& request,

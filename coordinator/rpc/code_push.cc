@@ -9,6 +9,7 @@
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
+#include "coordinator/core/owner.h"
 #include "coordinator/identity/directory.h"
 #include "coordinator/stores/shortage.h"
 #include "tree/digest.h"
@@ -84,6 +85,21 @@ absl::Status CheckCodeQuota(const Daemon& daemon, const std::string& project, ui
                       " uses ", HumanBytes(used), " of its ", HumanBytes(quota)),
        .fix = "leave out what the job does not need (.musterignore), or remove old jobs (jobctl "
               "rm): what no job uses goes a day later; an operator raises --code-quota"});
+}
+
+absl::Status CheckGiverQuota(Daemon& daemon, const Caller& caller, uint64_t needed) {
+  const uint64_t quota = daemon.person_code_quota_bytes;
+  if (quota == 0 || needed == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const uint64_t used, daemon.code.GivenBytes(OwnerKey(caller)));
+  if (used <= quota && needed <= quota - used) return absl::OkStatus();
+  return MakeProblem(
+      absl::StatusCode::kResourceExhausted,
+      {.code = "JC1701",
+       .what = StrCat("the code needs ", HumanBytes(needed), " more, and ", caller.principal,
+                      " has brought ", HumanBytes(used), " of the ", HumanBytes(quota),
+                      " that one person may"),
+       .fix = "leave out what the job does not need (.musterignore), or remove old jobs (jobctl "
+              "rm): what no job uses goes a day later; an operator raises --person-code-quota"});
 }
 
 // Pure: on gRPC's thread.
@@ -181,7 +197,8 @@ absl::Status CodePush::CheckRoom() {
                    CodeBytesUsed(daemon_, project_, [this](const std::string& sha256) {
                      return sha256 == current_->name.sha256;
                    }));
-  return CheckCodeQuota(daemon_, project_, used, CodeStore::Charge(current_->size));
+  RETURN_IF_ERROR(CheckCodeQuota(daemon_, project_, used, CodeStore::Charge(current_->size)));
+  return CheckGiverQuota(daemon_, caller_, CodeStore::Charge(current_->size));
 }
 
 // A piece per turn: others' bytes are written in between.
@@ -212,7 +229,7 @@ absl::Status CodePush::Commit() {
   if (current_->upload == nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(current_->upload->Commit());
   return daemon_.code.Add(project_, {.sha256 = current_->name.sha256, .size = current_->size},
-                          daemon_.clock.Read().lived_ms);
+                          OwnerKey(caller_), daemon_.clock.Read().lived_ms);
 }
 
 absl::Status CodePush::Told(const absl::Status& status) const {

@@ -43,6 +43,7 @@ class Directory;
 class ExecBroker;
 class JobGate;
 class Lifetime;
+class LogUsage;
 class Notifier;
 class ResumeGate;
 class SampleGate;
@@ -80,6 +81,7 @@ struct Daemon {
   Audit& audit;
   ExecBroker& execs;
   StreamFailures& stream_failures;
+  LogUsage& log_usage;
 
   // Null: a coordinator without identities.
   const Cluster* cluster = nullptr;
@@ -90,6 +92,8 @@ struct Daemon {
 
   // Of the objects of jobs' code, for each project; 0: no limit.
   uint64_t code_quota_bytes = 0;
+  // Likewise of one person, in all projects.
+  uint64_t person_code_quota_bytes = 0;
   uint64_t epoch = 0;
   int64_t started_ms = 0;
   std::string endpoint;

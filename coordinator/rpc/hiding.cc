@@ -8,7 +8,7 @@
 namespace muster::coordinator {
 
 bool MaySeeCode(const Daemon& daemon, const Caller& caller, const v1::JobRecord& job) {
-  return IsOwner(caller, job.owner()) || caller.role == v1::ROLE_ADMIN ||
+  return IsOwner(caller, job) || caller.role == v1::ROLE_ADMIN ||
          daemon.directory.CheckProject(job.spec().project(), caller.principal).ok();
 }
 

@@ -9,6 +9,7 @@
 #include "common/job/validate.h"
 #include "common/limits.h"
 #include "coordinator/assessor.h"
+#include "coordinator/core/owner.h"
 #include "coordinator/core/state.h"
 #include "coordinator/core/views.h"
 #include "coordinator/identity/directory.h"
@@ -28,9 +29,11 @@ constexpr int64_t kRecentMs = 24 * 3'600'000;
 
 using LabelTerms = std::vector<job::LabelTerm>;
 
-bool Matches(const v1::JobRecord& job, const v1::ListJobsRequest& request,
+// `mine`: OwnerKey, whose jobs alone; empty: all.
+bool Matches(const v1::JobRecord& job, const v1::ListJobsRequest& request, const std::string& mine,
              const LabelTerms& labels) {
   if (request.before_id() != 0 && job.id() >= request.before_id()) return false;
+  if (!mine.empty() && OwnerKey(job) != mine) return false;
   if (!request.owner().empty() && job.owner() != request.owner()) return false;
   if (job.name().find(request.name_has()) == std::string::npos) return false;
   const std::string& project = job.spec().project();
@@ -58,13 +61,14 @@ void AssessFinished(Daemon& daemon, uint64_t id) {
 // On a pool thread: adds finished jobs, newest first, up to the limit.
 absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
                                                   const v1::ListJobsRequest& request,
-                                                  const LabelTerms& labels,
+                                                  const std::string& mine, const LabelTerms& labels,
                                                   std::vector<v1::JobSummary> live,
                                                   int64_t now_ms) {
   JobIndex::Filter filter;
   for (const int state : request.states())
     filter.states.push_back(static_cast<v1::JobState>(state));
   filter.owner = request.owner();
+  filter.owner_key = mine;
   filter.labels = labels;
   filter.name_has = request.name_has();
   filter.project = request.project();
@@ -97,6 +101,7 @@ absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
     }
     if (request.assess() && job.finished_ms() > 0) AssessFinished(daemon, job.id());
     daemon.assessor.Decorate(job);
+    job.set_owner_is_gone(daemon.directory.IsGone(job.owner(), job.owner_id()));
     *response.add_jobs() = std::move(job);
   }
   return response;
@@ -108,11 +113,12 @@ void ListJobs(Daemon& daemon, const Caller& caller, const v1::ListJobsRequest& a
               Answer<v1::ListJobsResponse> answer) {
   v1::ListJobsRequest request = asked;
   request.set_owner(asked.mine() ? caller.principal : PrincipalOfUser(asked.owner()));
+  const std::string mine = asked.mine() ? OwnerKey(caller) : "";
   const absl::StatusOr<LabelTerms> labels =
       job::ParseLabelTerms({request.labels().begin(), request.labels().end()});
   if (!labels.ok()) return answer(labels.status());
   daemon.loop.Ask(
-      [&daemon, request, answer, labels = *labels](const LoopView& view) {
+      [&daemon, request, mine, answer, labels = *labels](const LoopView& view) {
         std::vector<v1::JobSummary> live;
         const auto facts = std::make_shared<std::vector<v1::JobRecord>>();
         const uint32_t limit = LimitOf(request);
@@ -121,22 +127,22 @@ void ListJobs(Daemon& daemon, const Caller& caller, const v1::ListJobsRequest& a
             request.before_id() == 0 ? jobs.end() : jobs.lower_bound(request.before_id());
         for (auto job = std::make_reverse_iterator(first);
              job != jobs.rend() && live.size() <= limit; ++job) {
-          if (!Matches(job->second, request, labels)) continue;
+          if (!Matches(job->second, request, mine, labels)) continue;
           live.push_back(Summarize(job->second));
           const bool runs = job->second.state() == v1::JOB_STATE_RUNNING;
           if (request.assess() && runs && facts->size() < kAssessedMax) {
             facts->push_back(FactsOf(job->second));
           }
         }
-        return [&daemon, request, answer, labels, facts, live = std::move(live),
+        return [&daemon, request, mine, answer, labels, facts, live = std::move(live),
                 now_ms = view.now.wall_ms] {
           // Reading metrics may take long: not among the short reads.
           WorkPool& pool = request.assess() ? daemon.reads : daemon.pool;
-          pool.Post([&daemon, request, answer, labels, facts, live, now_ms] {
+          pool.Post([&daemon, request, mine, answer, labels, facts, live, now_ms] {
             for (const v1::JobRecord& job : *facts) {
               (void)daemon.assessor.Assess(job, daemon.clock.Read());
             }
-            answer(WithFinished(daemon, request, labels, live, now_ms));
+            answer(WithFinished(daemon, request, mine, labels, live, now_ms));
           });
         };
       },
@@ -151,6 +157,7 @@ void GetJob(Daemon& daemon, const Caller& caller, const v1::JobReference& reques
             v1::GetJobResponse response;
             v1::JobSummary& summary = *response.mutable_summary();
             summary = Summarize(*found->record);
+            summary.set_owner_is_gone(daemon.directory.IsGone(summary.owner(), summary.owner_id()));
             found->live ? daemon.metrics.Decorate(summary)
                         : daemon.metrics.DecorateFinished(summary);
             *response.mutable_record() = RecordForPeople(std::move(*found->record));

@@ -14,6 +14,7 @@
 #include "coordinator/core/checkpoint_files.h"
 #include "coordinator/core/decide.h"
 #include "coordinator/core/holdings.h"
+#include "coordinator/core/owner.h"
 
 namespace muster::coordinator {
 namespace {
@@ -50,6 +51,7 @@ v1::JobRecord IdentityOf(const v1::JobRecord& job) {
   identity.set_id(job.id());
   identity.set_name(job.name());
   identity.set_owner(job.owner());
+  identity.set_owner_id(job.owner_id());
   identity.set_idempotency_key(job.idempotency_key());
   identity.set_state(job.state());
   return identity;
@@ -66,7 +68,7 @@ LiveFindings FindAmongLive(const LoopView& view, const Caller& caller, const std
   };
   const auto& jobs = view.state.jobs;
   if (reference == kLast) {
-    const auto newest = jobs.find(NewestOf(view.state, caller.principal));
+    const auto newest = jobs.find(NewestOf(view.state, caller));
     if (newest != jobs.end()) found.candidate = copy(newest->second);
     return found;
   }
@@ -138,7 +140,7 @@ absl::StatusOr<FoundJob> FindByPrefix(JobIndex& index, const std::string& refere
 absl::StatusOr<FoundJob> FindInIndex(JobIndex& index, const Caller& caller,
                                      const std::string& reference, LiveFindings live) {
   if (reference == kLast) {
-    ASSIGN_OR_RETURN(const uint64_t newest, index.Newest(caller.principal));
+    ASSIGN_OR_RETURN(const uint64_t newest, index.Newest(OwnerKey(caller)));
     if (live.candidate != nullptr && live.candidate->id() >= newest) {
       return FoundJob{live.candidate, true};
     }

@@ -1,15 +1,20 @@
 // Users, tokens and certificates: the calls.
+#include <algorithm>
+#include <map>
 #include <utility>
+#include <vector>
 
 #include "common/limits.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/core/owner.h"
 #include "coordinator/identity/cluster.h"
 #include "coordinator/identity/directory.h"
 #include "coordinator/identity/issue_token.h"
 #include "coordinator/identity/roles.h"
 #include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/log_usage.h"
 #include "coordinator/rpc/on_pool.h"
 #include "coordinator/rpc/revocation.h"
 
@@ -95,6 +100,7 @@ void WhoAmI(Daemon& daemon, const Caller& caller, const v1::WhoAmIRequest&,
       daemon, std::move(answer), [&daemon, caller]() -> absl::StatusOr<v1::WhoAmIResponse> {
         v1::WhoAmIResponse response;
         response.set_principal(caller.principal);
+        response.set_user_id(caller.user_id);
         response.set_role(caller.role);
         response.set_serial(caller.serial);
         response.set_because(RoleReason(daemon, caller));
@@ -168,6 +174,55 @@ void SetUser(Daemon& daemon, const Caller& caller, const v1::SetUserRequest& req
       });
 }
 
+namespace {
+
+// With what the live jobs take already: adds code and output. Waits for the disk.
+absl::StatusOr<v1::ListUsersResponse> WithUsage(Daemon& daemon, v1::ListUsersResponse response,
+                                                std::map<std::string, v1::Usage> usage) {
+  ASSIGN_OR_RETURN(const auto given, daemon.code.Given());
+  for (const auto& [owner, bytes] : given) {
+    if (!owner.empty()) usage[owner].set_code_bytes(bytes);
+  }
+  for (const auto& [owner, bytes] : daemon.log_usage.ByOwner()) usage[owner].set_log_bytes(bytes);
+  std::vector<v1::Usage> all;
+  for (auto& [key, each] : usage) {
+    const Owner owner = OwnerOfKey(key);
+    each.set_owner(owner.name);
+    each.set_owner_id(owner.id);
+    each.set_owner_is_gone(daemon.directory.IsGone(owner.name, owner.id));
+    all.push_back(std::move(each));
+  }
+  const auto bytes = [](const v1::Usage& each) { return each.log_bytes() + each.code_bytes(); };
+  std::stable_sort(all.begin(), all.end(),
+                   [&](const v1::Usage& a, const v1::Usage& b) { return bytes(a) > bytes(b); });
+  all.resize(std::min(all.size(), Directory::kUsersMax));
+  for (v1::Usage& each : all) *response.add_usage() = std::move(each);
+  response.mutable_most()->set_code_bytes(daemon.person_code_quota_bytes);
+  response.mutable_most()->set_log_bytes(daemon.log_usage.quota_bytes());
+  return response;
+}
+
+void AddUsage(Daemon& daemon, v1::ListUsersResponse response,
+              Answer<v1::ListUsersResponse> answer) {
+  daemon.loop.Ask(
+      [&daemon, response = std::move(response), answer](const LoopView& view) {
+        std::map<std::string, v1::Usage> usage;
+        for (const auto& [owner, held] : view.state.holdings.owners) {
+          usage[owner].set_live_jobs(static_cast<uint32_t>(held.jobs.size()));
+          usage[owner].set_live_bytes(held.bytes);
+        }
+        v1::ListUsersResponse begun = response;
+        begun.mutable_most()->set_live_bytes(view.state.settings.owner_live_bytes_max);
+        return [&daemon, begun, usage = std::move(usage), answer] {
+          daemon.pool.Post(
+              [&daemon, begun, usage, answer] { answer(WithUsage(daemon, begun, usage)); });
+        };
+      },
+      answer);
+}
+
+}  // namespace
+
 void ListUsers(Daemon& daemon, const Caller&, const v1::ListUsersRequest& request,
                Answer<v1::ListUsersResponse> answer) {
   v1::ListUsersResponse response;
@@ -175,6 +230,8 @@ void ListUsers(Daemon& daemon, const Caller&, const v1::ListUsersRequest& reques
       response, daemon.directory.Users(), request.after(), common::kAnswerBytesMax,
       [](const v1::User& user) { return user.name(); },
       [&](const v1::User& user) { *response.add_users() = user; });
+  if (request.usage() && request.after().empty())
+    return AddUsage(daemon, std::move(response), std::move(answer));
   answer(std::move(response));
 }
 

@@ -6,6 +6,7 @@
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/core/owner.h"
 #include "coordinator/identity/cluster.h"
 #include "coordinator/identity/directory.h"
 #include "coordinator/identity/directory_checks.h"
@@ -19,8 +20,8 @@ namespace {
 using common::StrCat;
 
 // So that no other secret's value can be put in its place.
-std::string PurposeOf(const std::string& owner, const std::string& name) {
-  return StrCat("secret ", name, " of ", owner);
+std::string PurposeOf(const std::string& owner_key, const std::string& name) {
+  return StrCat("secret ", name, " of ", owner_key);
 }
 
 }  // namespace
@@ -66,9 +67,10 @@ void SetSecret(Daemon& daemon, const Caller& caller, const v1::SetSecretRequest&
         v1::Secret secret;
         secret.set_name(request.name());
         secret.set_owner(caller.principal);
+        secret.set_owner_id(caller.user_id);
         secret.set_size(request.value().size());
         secret.set_sealed(
-            daemon.cluster->Seal(PurposeOf(caller.principal, request.name()), request.value()));
+            daemon.cluster->Seal(PurposeOf(OwnerKey(caller), request.name()), request.value()));
         return daemon.directory.SetSecret(std::move(secret));
       });
 }
@@ -79,7 +81,7 @@ void ListSecrets(Daemon& daemon, const Caller& caller, const v1::ListSecretsRequ
       daemon, std::move(answer),
       [&daemon, caller, after = request.after()]() -> absl::StatusOr<v1::ListSecretsResponse> {
         ASSIGN_OR_RETURN(const std::vector<v1::Secret> secrets,
-                         daemon.directory.Secrets(caller.principal));
+                         daemon.directory.Secrets(OwnerKey(caller)));
         v1::ListSecretsResponse response;
         FillPage(
             response, secrets, after, common::kAnswerBytesMax,
@@ -94,7 +96,7 @@ void RemoveSecret(Daemon& daemon, const Caller& caller, const v1::RemoveSecretRe
   AnswerOnPool<v1::RemoveSecretResponse>(
       daemon, std::move(answer),
       [&daemon, caller, name = request.name()]() -> absl::StatusOr<v1::RemoveSecretResponse> {
-        RETURN_IF_ERROR(daemon.directory.RemoveSecret(caller.principal, name));
+        RETURN_IF_ERROR(daemon.directory.RemoveSecret(OwnerKey(caller), name));
         return v1::RemoveSecretResponse();
       });
 }
@@ -112,7 +114,8 @@ absl::Status NoKeyForSecrets(const Daemon& daemon) {
 
 void AddSecrets(Daemon& daemon, v1::LaunchAttempt* launch) {
   const auto& names = launch->spec().secrets();
-  auto values = OpenSecrets(daemon, launch->owner(), {names.begin(), names.end()});
+  auto values = OpenSecrets(daemon, OwnerKey(launch->owner(), launch->owner_id()),
+                            {names.begin(), names.end()});
   if (!values.ok()) {
     return common::LogWarning(StrCat("a launch goes without secrets job=", launch->job(),
                                      " attempt=", launch->attempt(), " reason=\"",
@@ -122,14 +125,14 @@ void AddSecrets(Daemon& daemon, v1::LaunchAttempt* launch) {
 }
 
 absl::StatusOr<std::map<std::string, std::string>> OpenSecrets(
-    Daemon& daemon, const std::string& owner, const std::vector<std::string>& names) {
+    Daemon& daemon, const std::string& owner_key, const std::vector<std::string>& names) {
   if (daemon.cluster == nullptr) return NoKeyForSecrets(daemon);
   ASSIGN_OR_RETURN(const std::vector<v1::Secret> secrets,
-                   daemon.directory.FindSecrets(owner, names));
+                   daemon.directory.FindSecrets(owner_key, names));
   std::map<std::string, std::string> values;
   for (const v1::Secret& secret : secrets) {
     ASSIGN_OR_RETURN(values[secret.name()],
-                     daemon.cluster->Unseal(PurposeOf(owner, secret.name()), secret.sealed()));
+                     daemon.cluster->Unseal(PurposeOf(owner_key, secret.name()), secret.sealed()));
   }
   return values;
 }

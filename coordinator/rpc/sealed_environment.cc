@@ -32,8 +32,10 @@ absl::Status SealEnvironment(const Cluster* cluster, SubmitInput* input) {
   if (cluster == nullptr || spec.env().empty()) return absl::OkStatus();
   if (!spec.sealed_env().empty()) return absl::OkStatus();
   RETURN_IF_ERROR(job::Validate(spec));
-  // Of what was sent: the same again is the same job.
-  input->spec_hash = HashSpec(spec);
+  // Of what was sent: the same again is the same job. It lies in backups, and would confirm guesses
+  // of the values to whoever has no key.
+  input->plain_hash = HashSpec(spec);
+  input->spec_hash = cluster->KeyedHash(kPurpose, DeterministicBytes(spec));
   v1::JobSpec sealed;
   sealed.mutable_env()->swap(*spec.mutable_env());
   if (const auto path = sealed.env().find(kInClear); path != sealed.env().end()) {

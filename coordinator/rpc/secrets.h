@@ -14,15 +14,15 @@
 
 namespace muster::coordinator {
 
-// By name. NOT_FOUND (JC1339) names the first that the owner does not have.
+// By name. NOT_FOUND (JC1339) names the first that the owner (OwnerKey) does not have.
 absl::StatusOr<std::map<std::string, std::string>> OpenSecrets(
-    Daemon& daemon, const std::string& owner, const std::vector<std::string>& names);
+    Daemon& daemon, const std::string& owner_key, const std::vector<std::string>& names);
 
 // Adds the values of the launch's secrets. Without one of them the worker refuses the launch.
 void AddSecrets(Daemon& daemon, v1::LaunchAttempt* launch);
 
 // What the core does not know of a submit: may this caller submit to the job's project, has the
-// project the job's code, and does the caller have the job's secrets? `then` is called here, or on a
+// project the job's code, has the caller the job's secrets, and room for more output? `then` is called here, or on a
 // pool.
 void CheckMayUse(Daemon& daemon, const Caller& caller, const v1::JobSpec& spec,
                  std::function<void(const absl::Status&)> then);

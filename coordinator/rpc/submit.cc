@@ -10,11 +10,13 @@
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/core/owner.h"
 #include "coordinator/core/state.h"
 #include "coordinator/identity/directory.h"
 #include "coordinator/identity/ownership.h"
 #include "coordinator/rpc/code_check.h"
 #include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/log_usage.h"
 #include "coordinator/rpc/lookup.h"
 #include "coordinator/rpc/sealed_environment.h"
 #include "coordinator/rpc/secrets.h"
@@ -59,7 +61,7 @@ bool IsTheOwners(const v1::JobSpec& spec) {
 
 absl::StatusOr<SubmitInput> RerunInput(const Caller& caller, const v1::RerunJobRequest& request,
                                        const v1::JobRecord& job) {
-  if (!IsOwner(caller, job.owner()) && IsTheOwners(job.spec())) {
+  if (!IsOwner(caller, job) && IsTheOwners(job.spec())) {
     return common::MakeProblem(
         absl::StatusCode::kPermissionDenied,
         {.code = "JC1320",
@@ -148,14 +150,15 @@ void CheckMayUseCode(Daemon& daemon, const Caller& caller, const v1::JobSpec& sp
 
 void CheckMayUse(Daemon& daemon, const Caller& caller, const v1::JobSpec& spec,
                  std::function<void(const absl::Status&)> then) {
+  if (const absl::Status room = daemon.log_usage.CheckRoom(caller); !room.ok()) return then(room);
   CheckMayUseCode(daemon, caller, spec,
-                  [&daemon, owner = caller.principal, then = std::move(then),
+                  [&daemon, caller, then = std::move(then),
                    names = std::vector<std::string>(spec.secrets().begin(), spec.secrets().end())](
                       const absl::Status& may) {
                     if (!may.ok() || names.empty()) return then(may);
                     if (daemon.cluster == nullptr) return then(NoKeyForSecrets(daemon));
-                    daemon.pool.Post([&daemon, owner, names, then] {
-                      then(daemon.directory.FindSecrets(owner, names).status());
+                    daemon.pool.Post([&daemon, caller, names, then] {
+                      then(daemon.directory.FindSecrets(OwnerKey(caller), names).status());
                     });
                   });
 }

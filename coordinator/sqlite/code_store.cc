@@ -71,11 +71,12 @@ absl::StatusOr<std::vector<bool>> SqliteCodeStore::Use(const std::string& projec
 }
 
 absl::Status SqliteCodeStore::Add(const std::string& project, const CodeObject& object,
-                                  int64_t now_ms) {
+                                  const std::string& giver, int64_t now_ms) {
   std::lock_guard lock(mutex_);
   ASSIGN_OR_RETURN(Statement add,
-                   database_->Prepare("INSERT INTO code_objects(project, sha256, size, used_ms) "
-                                      "VALUES(?1, ?2, ?3, ?4) ON CONFLICT(project, sha256) DO "
+                   database_->Prepare("INSERT INTO code_objects(project, sha256, size, used_ms, "
+                                      "giver) VALUES(?1, ?2, ?3, ?4, ?5) "
+                                      "ON CONFLICT(project, sha256) DO "
                                       "UPDATE SET size = excluded.size, used_ms = "
                                       "excluded.used_ms"));
   return Atomically([&] {
@@ -83,16 +84,41 @@ absl::Status SqliteCodeStore::Add(const std::string& project, const CodeObject& 
         .BindText(2, object.sha256)
         .Bind(3, static_cast<int64_t>(object.size))
         .Bind(4, now_ms)
+        .BindText(5, giver)
         .Run();
   });
 }
 
+absl::StatusOr<uint64_t> SqliteCodeStore::GivenBytes(const std::string& giver) {
+  return ChargedBytes("giver", giver);
+}
+
+absl::StatusOr<std::map<std::string, uint64_t>> SqliteCodeStore::Given() {
+  std::lock_guard lock(mutex_);
+  ASSIGN_OR_RETURN(Statement sums,
+                   database_->Prepare("SELECT giver, sum(max(size, ?1)) FROM code_objects "
+                                      "GROUP BY giver"));
+  sums.Bind(1, static_cast<int64_t>(kLeastBytes));
+  std::map<std::string, uint64_t> given;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, sums.Step());
+    if (!row) return given;
+    given[std::string(sums.Bytes(0))] = static_cast<uint64_t>(sums.Integer(1));
+  }
+}
+
 absl::StatusOr<uint64_t> SqliteCodeStore::UsedBytes(const std::string& project) {
+  return ChargedBytes("project", project);
+}
+
+absl::StatusOr<uint64_t> SqliteCodeStore::ChargedBytes(std::string_view column,
+                                                       const std::string& value) {
   std::lock_guard lock(mutex_);
   ASSIGN_OR_RETURN(Statement sum,
-                   database_->Prepare("SELECT ifnull(sum(max(size, ?2)), 0) FROM code_objects "
-                                      "WHERE project = ?1"));
-  sum.BindText(1, project).Bind(2, static_cast<int64_t>(kLeastBytes));
+                   database_->Prepare(StrCat("SELECT ifnull(sum(max(size, ?2)), 0) FROM "
+                                             "code_objects WHERE ",
+                                             column, " = ?1")));
+  sum.BindText(1, value).Bind(2, static_cast<int64_t>(kLeastBytes));
   ASSIGN_OR_RETURN(const bool row, sum.Step());
   return row ? static_cast<uint64_t>(sum.Integer(0)) : 0;
 }

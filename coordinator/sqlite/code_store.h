@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,8 +27,11 @@ class SqliteCodeStore final : public CodeStore {
   absl::StatusOr<std::vector<bool>> Use(const std::string& project,
                                         const std::vector<CodeObject>& objects,
                                         int64_t now_ms) override;
-  absl::Status Add(const std::string& project, const CodeObject& object, int64_t now_ms) override;
+  absl::Status Add(const std::string& project, const CodeObject& object, const std::string& giver,
+                   int64_t now_ms) override;
   absl::StatusOr<uint64_t> UsedBytes(const std::string& project) override;
+  absl::StatusOr<uint64_t> GivenBytes(const std::string& giver) override;
+  absl::StatusOr<std::map<std::string, uint64_t>> Given() override;
   absl::Status PutCode(const CodeName& code, const std::vector<std::string>& objects,
                        int64_t now_ms) override;
   absl::StatusOr<std::vector<std::string>> ObjectsOf(const CodeName& code) override;
@@ -41,6 +45,9 @@ class SqliteCodeStore final : public CodeStore {
 
  private:
   explicit SqliteCodeStore(std::shared_ptr<WriteTurns> turns) : turns_(std::move(turns)) {}
+
+  // Of the objects whose column has this value.
+  absl::StatusOr<uint64_t> ChargedBytes(std::string_view column, const std::string& value);
 
   // All with the lock held.
   struct Row {

@@ -4,6 +4,7 @@
 
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/core/owner.h"
 #include "coordinator/sqlite/parse_row.h"
 #include "coordinator/sqlite/schema.h"
 
@@ -28,8 +29,8 @@ constexpr std::string_view kProject = "project";
 constexpr std::string_view kSecret = "secret";
 
 // Names have no newline.
-std::string SecretKey(const std::string& owner, const std::string& name) {
-  return StrCat(owner, "\n", name);
+std::string SecretKey(const std::string& owner_key, const std::string& name) {
+  return StrCat(owner_key, "\n", name);
 }
 
 // A used token expires at its last use: nothing but lists wants it from then on.
@@ -53,8 +54,8 @@ Row RowOf(const v1::Credential& credential) {
 }
 Row RowOf(const v1::Project& project) { return {.kind = kProject, .key = project.name()}; }
 Row RowOf(const v1::Secret& secret) {
-  return {
-      .kind = kSecret, .key = SecretKey(secret.owner(), secret.name()), .subject = secret.owner()};
+  const std::string owner = OwnerKey(secret.owner(), secret.owner_id());
+  return {.kind = kSecret, .key = SecretKey(owner, secret.name()), .subject = owner};
 }
 
 }  // namespace
@@ -145,15 +146,20 @@ absl::StatusOr<std::vector<v1::User>> SqliteIdentityStore::Users() {
 
 absl::Status SqliteIdentityStore::PutUser(const v1::User& user) {
   std::lock_guard lock(mutex_);
-  return Atomically([&] { return Put(user); });
+  return Atomically([&]() -> absl::Status {
+    RETURN_IF_ERROR(Put(user));
+    return user.id().empty() ? absl::OkStatus() : MarkPeople(*database_);
+  });
 }
 
 absl::StatusOr<bool> SqliteIdentityStore::RemoveUser(const std::string& name) {
   std::lock_guard lock(mutex_);
   bool removed = false;
   RETURN_IF_ERROR(Atomically([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const auto user, Find<v1::User>(name));
+    if (!user.has_value()) return absl::OkStatus();
     RETURN_IF_ERROR(RemoveOf(kToken, name));
-    RETURN_IF_ERROR(RemoveOf(kSecret, StrCat("user:", name)));
+    RETURN_IF_ERROR(RemoveOf(kSecret, OwnerKey(StrCat("user:", name), user->id())));
     RETURN_IF_ERROR(RemoveOf(kSecret, name));  // of "uid:1000", whose owner is named like the user
     ASSIGN_OR_RETURN(removed, Remove(kUser, name));
     return absl::OkStatus();
@@ -174,7 +180,10 @@ absl::Status SqliteIdentityStore::AddToken(const v1::Token& token,
     if (taken.has_value()) return absl::AlreadyExistsError(StrCat("token ", token.id(), " exists"));
     if (user.has_value()) {
       ASSIGN_OR_RETURN(const auto known, Find<v1::User>(user->name()));
-      if (!known.has_value()) RETURN_IF_ERROR(Put(*user));
+      if (!known.has_value()) {
+        RETURN_IF_ERROR(Put(*user));
+        RETURN_IF_ERROR(MarkPeople(*database_));
+      }
     }
     return Put(token);
   });
@@ -276,7 +285,10 @@ absl::StatusOr<std::vector<v1::Project>> SqliteIdentityStore::Projects() {
 
 absl::Status SqliteIdentityStore::PutProject(const v1::Project& project) {
   std::lock_guard lock(mutex_);
-  return Atomically([&] { return Put(project); });
+  return Atomically([&]() -> absl::Status {
+    RETURN_IF_ERROR(Put(project));
+    return project.closed() ? MarkPeople(*database_) : absl::OkStatus();
+  });
 }
 
 absl::StatusOr<bool> SqliteIdentityStore::RemoveProject(const std::string& name) {
@@ -284,21 +296,21 @@ absl::StatusOr<bool> SqliteIdentityStore::RemoveProject(const std::string& name)
   return RemoveAtomically(kProject, name);
 }
 
-absl::StatusOr<std::vector<v1::Secret>> SqliteIdentityStore::Secrets(const std::string& owner) {
+absl::StatusOr<std::vector<v1::Secret>> SqliteIdentityStore::Secrets(const std::string& owner_key) {
   std::lock_guard lock(mutex_);
   ASSIGN_OR_RETURN(Statement select,
                    database_->Prepare("SELECT record FROM identities WHERE kind = ?1 AND "
                                       "subject = ?2 ORDER BY key"));
-  select.BindText(1, kSecret).BindText(2, owner);
+  select.BindText(1, kSecret).BindText(2, owner_key);
   ASSIGN_OR_RETURN(std::vector<v1::Secret> secrets, Collect<v1::Secret>(select));
   for (v1::Secret& secret : secrets) secret.clear_sealed();
   return secrets;
 }
 
-absl::StatusOr<std::optional<v1::Secret>> SqliteIdentityStore::FindSecret(const std::string& owner,
-                                                                          const std::string& name) {
+absl::StatusOr<std::optional<v1::Secret>> SqliteIdentityStore::FindSecret(
+    const std::string& owner_key, const std::string& name) {
   std::lock_guard lock(mutex_);
-  return Find<v1::Secret>(SecretKey(owner, name));
+  return Find<v1::Secret>(SecretKey(owner_key, name));
 }
 
 absl::Status SqliteIdentityStore::PutSecret(const v1::Secret& secret) {
@@ -306,10 +318,10 @@ absl::Status SqliteIdentityStore::PutSecret(const v1::Secret& secret) {
   return Atomically([&] { return Put(secret); });
 }
 
-absl::StatusOr<bool> SqliteIdentityStore::RemoveSecret(const std::string& owner,
+absl::StatusOr<bool> SqliteIdentityStore::RemoveSecret(const std::string& owner_key,
                                                        const std::string& name) {
   std::lock_guard lock(mutex_);
-  return RemoveAtomically(kSecret, SecretKey(owner, name));
+  return RemoveAtomically(kSecret, SecretKey(owner_key, name));
 }
 
 absl::StatusOr<uint64_t> SqliteIdentityStore::Forget(const Horizon& horizon) {

@@ -40,11 +40,11 @@ class SqliteIdentityStore final : public IdentityStore {
   absl::StatusOr<std::vector<v1::Project>> Projects() override;
   absl::Status PutProject(const v1::Project& project) override;
   absl::StatusOr<bool> RemoveProject(const std::string& name) override;
-  absl::StatusOr<std::vector<v1::Secret>> Secrets(const std::string& owner) override;
-  absl::StatusOr<std::optional<v1::Secret>> FindSecret(const std::string& owner,
+  absl::StatusOr<std::vector<v1::Secret>> Secrets(const std::string& owner_key) override;
+  absl::StatusOr<std::optional<v1::Secret>> FindSecret(const std::string& owner_key,
                                                        const std::string& name) override;
   absl::Status PutSecret(const v1::Secret& secret) override;
-  absl::StatusOr<bool> RemoveSecret(const std::string& owner, const std::string& name) override;
+  absl::StatusOr<bool> RemoveSecret(const std::string& owner_key, const std::string& name) override;
   absl::StatusOr<uint64_t> Forget(const Horizon& horizon) override;
 
  private:

@@ -5,6 +5,7 @@
 
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/core/owner.h"
 #include "coordinator/sqlite/parse_row.h"
 #include "coordinator/sqlite/schema.h"
 
@@ -93,18 +94,32 @@ absl::StatusOr<std::vector<SqliteJobIndex::NamedJob>> SqliteJobIndex::FindPrefix
   return found;
 }
 
-absl::StatusOr<uint64_t> SqliteJobIndex::Newest(const std::string& owner) {
+absl::StatusOr<uint64_t> SqliteJobIndex::Newest(const std::string& owner_key) {
   std::lock_guard lock(mutex_);
   ASSIGN_OR_RETURN(
       Statement find,
       database_->Prepare("SELECT id FROM jobs WHERE owner = ?1 ORDER BY id DESC LIMIT 1"));
-  ASSIGN_OR_RETURN(const bool row, find.BindText(1, owner).Step());
+  ASSIGN_OR_RETURN(const bool row, find.BindText(1, owner_key).Step());
   return row ? static_cast<uint64_t>(find.Integer(0)) : 0;
+}
+
+absl::StatusOr<std::vector<std::pair<uint64_t, std::string>>> SqliteJobIndex::Owners() {
+  std::lock_guard lock(mutex_);
+  ASSIGN_OR_RETURN(Statement list, database_->Prepare("SELECT id, owner FROM jobs"));
+  std::vector<std::pair<uint64_t, std::string>> owners;
+  RETURN_IF_ERROR(ForRows(list, [&](Statement& row) {
+    owners.emplace_back(static_cast<uint64_t>(row.Integer(0)), std::string(row.Bytes(1)));
+    return absl::OkStatus();
+  }));
+  return owners;
 }
 
 absl::StatusOr<std::vector<v1::JobSummary>> SqliteJobIndex::List(const Filter& filter) {
   std::string sql = "SELECT summary FROM jobs WHERE id < ?1 AND finished_ms >= ?2";
-  if (!filter.owner.empty()) sql += " AND owner = ?3";
+  // The column has keys: a name, and what begins with the name and '#'; '$' follows that.
+  if (!filter.owner.empty())
+    sql += " AND (owner = ?3 OR (owner > ?3 || '#' AND owner < ?3 || '$'))";
+  if (!filter.owner_key.empty()) sql += " AND owner = ?5";
   if (!filter.states.empty()) {
     sql += " AND state IN (";
     for (size_t i = 0; i < filter.states.size(); ++i) {
@@ -122,6 +137,7 @@ absl::StatusOr<std::vector<v1::JobSummary>> SqliteJobIndex::List(const Filter& f
   list.Bind(2, filter.finished_since_ms);
   if (!filter.owner.empty()) list.BindText(3, filter.owner);
   if (!filter.name_has.empty()) list.BindText(4, filter.name_has);
+  if (!filter.owner_key.empty()) list.BindText(5, filter.owner_key);
   std::vector<v1::JobSummary> found;
   while (found.size() < filter.limit) {
     ASSIGN_OR_RETURN(const bool row, list.Step());
@@ -199,8 +215,12 @@ absl::StatusOr<std::vector<RemoveInput::Job>> SqliteJobIndex::Oldest(uint32_t co
   list.Bind(1, count);
   std::vector<RemoveInput::Job> found;
   RETURN_IF_ERROR(ForRows(list, [&](Statement& row) {
-    found.push_back({static_cast<uint64_t>(row.Integer(0)), std::string(row.Bytes(1)),
-                     std::string(row.Bytes(2)), std::string(row.Bytes(3))});
+    Owner owner = OwnerOfKey(row.Bytes(2));
+    found.push_back({.id = static_cast<uint64_t>(row.Integer(0)),
+                     .name = std::string(row.Bytes(1)),
+                     .owner = std::move(owner.name),
+                     .idempotency_key = std::string(row.Bytes(3)),
+                     .owner_id = std::move(owner.id)});
     return absl::OkStatus();
   }));
   return found;

@@ -24,7 +24,8 @@ class SqliteJobIndex final : public JobIndex {
   absl::StatusOr<std::vector<uint64_t>> FindLabeled(const std::string& label) override;
   absl::StatusOr<std::vector<NamedJob>> FindPrefix(const std::string& prefix,
                                                    uint32_t limit) override;
-  absl::StatusOr<uint64_t> Newest(const std::string& owner) override;
+  absl::StatusOr<std::vector<std::pair<uint64_t, std::string>>> Owners() override;
+  absl::StatusOr<uint64_t> Newest(const std::string& owner_key) override;
   absl::StatusOr<std::vector<v1::JobSummary>> List(const Filter& filter) override;
   absl::StatusOr<std::vector<v1::Event>> Events(const EventRange& range) override;
   absl::StatusOr<uint64_t> BeforeNewest(const EventRange& range) override;

@@ -7,6 +7,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/core/checkpoint_files.h"
+#include "coordinator/core/owner.h"
 #include "coordinator/sqlite/snapshot_rows.h"
 #include "coordinator/sqlite/write_turns.h"
 #include "coordinator/stores/code_store.h"
@@ -97,9 +98,10 @@ absl::Status JournalWriter::WriteFinished(const FinishedJob& job, int64_t lived_
   const v1::JobRecord& record = *job.record;
   const int64_t id = static_cast<int64_t>(record.id());
   const std::string summary = job.summary.SerializeAsString();
+  const std::string owner = OwnerKey(record);
   RETURN_IF_ERROR(statements_->job.Bind(1, id)
                       .BindText(2, record.name())
-                      .BindText(3, record.owner())
+                      .BindText(3, owner)
                       .Bind(4, record.state())
                       .Bind(5, record.submitted_ms())
                       .Bind(6, record.finished_ms())

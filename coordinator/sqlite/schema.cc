@@ -75,6 +75,19 @@ CREATE TABLE IF NOT EXISTS job_code(
 CREATE INDEX IF NOT EXISTS job_code_by_placement ON job_code(placement);
 )sql";
 
+// Who brought each code object. A column with a default: older releases read and write the table as
+// before.
+absl::Status AddGivers(Database& database) {
+  ASSIGN_OR_RETURN(const int64_t has, database.Scalar("SELECT count(*) FROM pragma_table_info("
+                                                      "'code_objects') WHERE name = 'giver'"));
+  if (has == 0) {
+    RETURN_IF_ERROR(
+        database.Execute("ALTER TABLE code_objects ADD COLUMN giver TEXT NOT NULL DEFAULT ''"));
+  }
+  return database.Execute(
+      "CREATE INDEX IF NOT EXISTS code_objects_by_giver ON code_objects(giver)");
+}
+
 // The jobs of a large snapshot (snapshot_rows.h). Created if missing, like the tables above.
 constexpr char kSnapshotJobs[] = R"sql(
 CREATE TABLE IF NOT EXISTS snapshot_jobs(id INTEGER PRIMARY KEY, record BLOB NOT NULL) STRICT;
@@ -83,7 +96,7 @@ CREATE TABLE IF NOT EXISTS snapshot_jobs(id INTEGER PRIMARY KEY, record BLOB NOT
 absl::Status CreateLaterTables(Database& database) {
   for (const char* tables : {kLives, kIdentities, kCode, kSnapshotJobs})
     RETURN_IF_ERROR(database.Execute(tables));
-  return absl::OkStatus();
+  return AddGivers(database);
 }
 
 absl::Status CheckIntegrity(Database& database, const std::string& path) {
@@ -151,15 +164,19 @@ absl::Status PrepareSchema(Database& database, const std::string& path) {
   if (!is_new) {
     RETURN_IF_ERROR(CreateLaterTables(database));
     ASSIGN_OR_RETURN(const int64_t version, database.Scalar("PRAGMA user_version"));
-    if (version == kSchemaVersion) return absl::OkStatus();
-    return database.Execute(StrCat("PRAGMA user_version=", kSchemaVersion));
+    if (version >= kSchemaWithoutPeople) return absl::OkStatus();
+    return database.Execute(StrCat("PRAGMA user_version=", kSchemaWithoutPeople));
   }
   RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
   RETURN_IF_ERROR(database.Execute(kTables));
   RETURN_IF_ERROR(CreateLaterTables(database));
-  RETURN_IF_ERROR(database.Execute(
-      StrCat("PRAGMA application_id=", kApplicationId, "; PRAGMA user_version=", kSchemaVersion)));
+  RETURN_IF_ERROR(database.Execute(StrCat("PRAGMA application_id=", kApplicationId,
+                                          "; PRAGMA user_version=", kSchemaWithoutPeople)));
   return database.Execute("COMMIT");
+}
+
+absl::Status MarkPeople(Database& database) {
+  return database.Execute(StrCat("PRAGMA user_version=", kSchemaVersion));
 }
 
 absl::StatusOr<int64_t> NewestLife(Database& database) {

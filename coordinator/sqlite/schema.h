@@ -12,7 +12,11 @@ namespace muster::coordinator {
 
 inline constexpr int64_t kApplicationId = 0x4d535452;  // "MSTR"
 // 2: the same tables; logs and metrics beside them are segments, which version 1 cannot read.
-inline constexpr int64_t kSchemaVersion = 2;
+// 3: the same tables; people have ids, without which version 2 would take a new person for an earlier
+// one of that name, and projects are closed without members, which it would open to everybody. A file
+// has it from the first of them on (MarkPeople).
+inline constexpr int64_t kSchemaVersion = 3;
+inline constexpr int64_t kSchemaWithoutPeople = 2;
 // Up to this size the whole file is checked before it is used; above it, what replay reads is
 // checked first and the rest while the daemon already serves (JobIndex::CheckWhole).
 inline constexpr int64_t kCheckedAtOnceBytes = 64 << 20;
@@ -24,6 +28,9 @@ absl::Status PrepareSchema(Database& database, const std::string& path);
 // FAILED_PRECONDITION when the file is another program's, or of a newer version. `is_new`: it has no
 // tables yet.
 absl::Status CheckIdentity(Database& database, const std::string& path, bool* is_new);
+
+// Older releases refuse the file from now on.
+absl::Status MarkPeople(Database& database);
 
 // The latest lived time that a finished job's row carries; 0: none does.
 absl::StatusOr<int64_t> NewestLife(Database& database);

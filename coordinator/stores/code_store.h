@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,10 +53,15 @@ class CodeStore {
   virtual absl::StatusOr<std::vector<bool>> Use(const std::string& project,
                                                 const std::vector<CodeObject>& objects,
                                                 int64_t now_ms) = 0;
+  // `giver`: OwnerKey of who brought it, whose it counts as while the project has it.
   virtual absl::Status Add(const std::string& project, const CodeObject& object,
-                           int64_t now_ms) = 0;
+                           const std::string& giver, int64_t now_ms) = 0;
   // What its objects count (Charge).
   virtual absl::StatusOr<uint64_t> UsedBytes(const std::string& project) = 0;
+  // What the objects of all projects count that this one has brought; and of everybody, by giver.
+  // Empty: before givers were recorded.
+  virtual absl::StatusOr<uint64_t> GivenBytes(const std::string& giver) = 0;
+  virtual absl::StatusOr<std::map<std::string, uint64_t>> Given() = 0;
 
   // These objects are the code's: its manifest, its placement and what that names. It was used now.
   // NOT_FOUND: the project lacks one. Not atomic: until all are recorded, ObjectsOf has none.

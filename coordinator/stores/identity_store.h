@@ -63,12 +63,13 @@ class IdentityStore {
   virtual absl::Status PutProject(const v1::Project& project) = 0;
   virtual absl::StatusOr<bool> RemoveProject(const std::string& name) = 0;
 
-  // An owner's, without their sealed values.
-  virtual absl::StatusOr<std::vector<v1::Secret>> Secrets(const std::string& owner) = 0;
-  virtual absl::StatusOr<std::optional<v1::Secret>> FindSecret(const std::string& owner,
+  // An owner's (OwnerKey), without their sealed values.
+  virtual absl::StatusOr<std::vector<v1::Secret>> Secrets(const std::string& owner_key) = 0;
+  virtual absl::StatusOr<std::optional<v1::Secret>> FindSecret(const std::string& owner_key,
                                                                const std::string& name) = 0;
   virtual absl::Status PutSecret(const v1::Secret& secret) = 0;
-  virtual absl::StatusOr<bool> RemoveSecret(const std::string& owner, const std::string& name) = 0;
+  virtual absl::StatusOr<bool> RemoveSecret(const std::string& owner_key,
+                                            const std::string& name) = 0;
 
   // Deletes tokens that expired or were used up before `tokens_ms`, and certificates that expired
   // before `credentials_ms` and were not revoked; how many rows.

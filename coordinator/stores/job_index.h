@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -33,7 +34,8 @@ class JobIndex {
   };
   struct Filter {
     std::vector<v1::JobState> states;    // empty: all
-    std::string owner;                   // empty: all
+    std::string owner;                   // a name, whoever has it or had it; empty: all
+    std::string owner_key;               // OwnerKey: of this one alone; empty: all
     std::vector<job::LabelTerm> labels;  // all must be met
     std::string name_has;                // part of its name
     std::string project;                 // empty: all
@@ -57,8 +59,10 @@ class JobIndex {
   // At most `limit` jobs whose name begins with `prefix`.
   virtual absl::StatusOr<std::vector<NamedJob>> FindPrefix(const std::string& prefix,
                                                            uint32_t limit) = 0;
-  // The owner's newest finished job; 0: none.
-  virtual absl::StatusOr<uint64_t> Newest(const std::string& owner) = 0;
+  // The owner's (OwnerKey) newest finished job; 0: none.
+  virtual absl::StatusOr<uint64_t> Newest(const std::string& owner_key) = 0;
+  // All finished jobs with their owners (OwnerKey).
+  virtual absl::StatusOr<std::vector<std::pair<uint64_t, std::string>>> Owners() = 0;
   // Newest first.
   virtual absl::StatusOr<std::vector<v1::JobSummary>> List(const Filter& filter) = 0;
   virtual absl::StatusOr<std::vector<v1::Event>> Events(const EventRange& range) = 0;

@@ -1,12 +1,12 @@
 /**
  * Actions: each shows the jobctl command that does the same, and asks before it does anything.
  *
- * Action {id, call, owner?, label, title, question, command(values), run(values) → Promise, fields?, danger?, done?(answer)}
- *   call: of the coordinator, and whose job it changes; who may not call it is shown no button
+ * Action {id, call, job?, label, title, question, command(values), run(values) → Promise, fields?, danger?, done?(answer)}
+ *   call: of the coordinator, and which job it changes; who may not call it is shown no button
  *   fields: [{name, label, placeholder?, choices?: [[value, label]], value?}] are asked for in the dialog
  * actionButton(action)   a button that opens the dialog; data-action is the id. A private coordinator's page can do it,
  *   another one's only shows the command
- * jobActions({id, name, owner, state, held, checkpointStep})   those that make sense in its state; a JobSummary or alike
+ * jobActions({id, name, owner, ownerId, state, held, checkpointStep})   those that make sense in its state; a JobSummary or alike
  * rerunAction(job, {label, title, question, fields?, from(values)})   runs a job again
  * withReason(command, reason)
  * checked(bulkResponse)  throws the first failure of a BulkResponse
@@ -23,7 +23,7 @@ export function actionButton(action) {
   const button = h("button", {
     type: "button", class: action.danger ? "danger" : "", "data-action": action.id, hidden: true, onclick: () => openAction(action),
   }, `${action.label}…`);
-  whenAllowed((may) => (button.hidden = !may(action.call, action.owner)));
+  whenAllowed((may) => (button.hidden = !may(action.call, action.job)));
   return button;
 }
 
@@ -113,7 +113,7 @@ export const withReason = (command, reason) => (reason ? `${command} --reason ${
 
 function cancel(job, word) {
   return {
-    id: "cancel", call: "CancelJobs", owner: job.owner, label: "Cancel job", title: `Cancel ${printable(job.name)}?`, danger: true, keep: "Keep it",
+    id: "cancel", call: "CancelJobs", job, label: "Cancel job", title: `Cancel ${printable(job.name)}?`, danger: true, keep: "Keep it",
     question: "Every rank gets SIGTERM, then SIGKILL after the grace period. Committed checkpoints are kept.",
     fields: [{ name: "reason", label: "Reason", placeholder: "recorded with the job; may be empty" }],
     command: ({ reason }) => withReason(`jobctl cancel ${word}`, reason),
@@ -123,7 +123,7 @@ function cancel(job, word) {
 
 function release(job, word) {
   return {
-    id: "release", call: "ReleaseJobs", owner: job.owner, label: "Release", title: `Release ${printable(job.name)}?`,
+    id: "release", call: "ReleaseJobs", job, label: "Release", title: `Release ${printable(job.name)}?`,
     question: "The job may start again as soon as there are devices for it.",
     command: () => `jobctl release ${word}`,
     run: async () => checked(await call("ReleaseJobs", { jobs: [String(job.id)] })),
@@ -132,7 +132,7 @@ function release(job, word) {
 
 function remove(job, word) {
   return {
-    id: "remove", call: "RemoveJobs", owner: job.owner, label: "Remove", title: `Remove ${printable(job.name)}?`, danger: true, keep: "Keep it",
+    id: "remove", call: "RemoveJobs", job, label: "Remove", title: `Remove ${printable(job.name)}?`, danger: true, keep: "Keep it",
     question: "Its record, logs, metrics and checkpoints are deleted. This cannot be undone.",
     command: () => `jobctl rm ${word}`,
     run: async () => checked(await call("RemoveJobs", { jobs: [String(job.id)] })),

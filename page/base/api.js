@@ -2,7 +2,7 @@
  * Calls of the coordinator, and whether it answers.
  *
  * call("GetJob", {job: "7"}, {signal}) → Promise of the message; rejects with ApiError
- * whenAllowed(show) calls show(may) once it is known; may("CancelJobs", job.owner) → boolean
+ * whenAllowed(show) calls show(may) once it is known; may("CancelJobs", job) → boolean
  * ApiError {code, what, why, fix, status}: status 0 is "no answer", 401 "not signed in"
  * onConnection(listener) → stop; connection() is "ok", "gone" or "signed-out"
  * int("12") → 12, number("NaN") → NaN: protobuf JSON has 64-bit numbers as strings and leaves out defaults
@@ -59,13 +59,13 @@ let allowed = null;
 
 /**
  * What the session's user may do, as the coordinator's table of roles has it: no button is shown in vain.
- * @param {(may: (call: string, owner?: string) => boolean) => void} show owner: whose job the call changes
+ * @param {(may: (call: string, job?: any) => boolean) => void} show job: which the call changes
  */
 export async function whenAllowed(show) {
   allowed ??= send("/api/v1/allowed", {}).then(answer);
   try {
-    const { principal, calls, othersJobs } = await allowed;
-    show((name, owner) => calls.includes(name) && (othersJobs || !owner || owner === principal));
+    const { principal, userId, calls, othersJobs } = await allowed;
+    show((name, job) => calls.includes(name) && (othersJobs || !job || (job.owner === principal && job.ownerId === userId)));
   } catch {
     allowed = null; // who signs in next may be somebody else
     show(() => true); // and the coordinator refuses what is not allowed

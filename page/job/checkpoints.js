@@ -63,7 +63,7 @@ class CheckpointsPanel {
 
   verifyAction(step, outcome) {
     return {
-      id: "verify", call: "VerifyCheckpoint", owner: this.jobRecord.owner, label: "Verify", title: `Verify the checkpoint of step ${step}?`,
+      id: "verify", call: "VerifyCheckpoint", job: this.jobRecord, label: "Verify", title: `Verify the checkpoint of step ${step}?`,
       question: "All its files are read. If one is damaged, the checkpoint is marked, and no job resumes from it.",
       command: () => `jobctl ckpt verify ${shellQuote(this.jobRecord.name)} ${step}`,
       run: () => call("VerifyCheckpoint", { job: this.job, step }),
@@ -99,7 +99,7 @@ class CheckpointsPanel {
   removeAction(step) {
     const word = shellQuote(this.jobRecord.name);
     return {
-      id: "remove-checkpoint", call: "RemoveCheckpoint", owner: this.jobRecord.owner, label: "Remove", danger: true, keep: "Keep it", title: `Remove the checkpoint of step ${step}?`,
+      id: "remove-checkpoint", call: "RemoveCheckpoint", job: this.jobRecord, label: "Remove", danger: true, keep: "Keep it", title: `Remove the checkpoint of step ${step}?`,
       question: "Its files are deleted. This cannot be undone.",
       command: () => `jobctl ckpt rm ${word} ${step}`,
       run: async () => checked(await call("RemoveCheckpoint", { job: this.job, step })),

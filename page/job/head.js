@@ -37,7 +37,7 @@ export class JobHead {
     setText(this.reason, printable(reasonOf(record)));
     this.reason.hidden = !this.reason.textContent;
     const key = [record.state, record.held, summary?.checkpointStep].join();
-    if (key !== this.actionsKey) replace(this.actions, jobActions({ checkpointStep: summary ? 0 : -1, ...summary, id: record.id, name: record.name, owner: record.owner, state: record.state, held: record.held }).map(actionButton));
+    if (key !== this.actionsKey) replace(this.actions, jobActions({ checkpointStep: summary ? 0 : -1, ...summary, ...record }).map(actionButton));
     this.actionsKey = key;
     this.drawFacts();
     this.drawAttempts(record);
@@ -140,7 +140,7 @@ function factsOf(record, summary, judged) {
   const ledger = judged?.ledger ?? {};
   const rerunOf = int(record.spec?.rerunOf);
   return [
-    ["Job", `${record.id}, submitted by ${printable(record.owner)}`],
+    ["Job", `${record.id}, submitted by ${printable(record.owner)}${summary?.ownerIsGone ? ", removed" : ""}`],
     ["Submitted", timesOf(record)],
     ["Ranks", layoutOf(record)],
     ["Exit code", record.state === "JOB_STATE_FAILED" ? String(record.exitCode ?? 0) : ""],

@@ -158,6 +158,30 @@ TEST(OwnershipTest, AJobIsChangedByItsOwnerOrAnOperator) {
             "job train-7 is user:alice's, and user:bob (user) may not change it");
 }
 
+TEST(OwnershipTest, WhoHasTheNameOfARemovedOwnerIsAnybody) {
+  v1::JobRecord job;
+  job.set_name("train-7");
+  job.set_owner("user:alice");
+  job.set_owner_id("5f0c");
+  (*job.mutable_spec()->mutable_env())["HF_TOKEN"] = "hf_1";
+  job.set_spec_hash(7);
+  Caller alice{"user:alice", v1::ROLE_USER, "", ""};
+  for (const char* id : {"", "77aa"}) {
+    alice.user_id = id;
+    EXPECT_FALSE(IsOwner(alice, job));
+    EXPECT_EQ(common::ProblemOf(CheckMayChange(alice, job)).what,
+              "job train-7 is that of an earlier user:alice, who was removed, and user:alice "
+              "(user) may not change it");
+    EXPECT_FALSE(CheckMayRunCommands(alice, 1, job).ok());
+    v1::JobRecord seen = job;
+    HideFromOthers(alice, seen);
+    EXPECT_EQ(seen.spec().env().at("HF_TOKEN"), kHiddenValue);
+    EXPECT_EQ(seen.spec_hash(), 0u) << "guesses of values could be compared with it";
+  }
+  alice.user_id = "5f0c";
+  EXPECT_TRUE(CheckMayChange(alice, job).ok());
+}
+
 TEST(OwnershipTest, TheEnvironmentsValuesAndTheWebhooksPathsAreTheOwnersAlone) {
   v1::JobRecord job;
   job.set_owner("user:alice");

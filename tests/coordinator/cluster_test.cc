@@ -140,6 +140,21 @@ TEST_F(ClusterTest, TheCoordinatorsCertificateIsRenewedInTime) {
   EXPECT_EQ(facts->subject.kind, identity::Kind::kCoordinator);
 }
 
+TEST_F(ClusterTest, AHashOfWhatIsSecretNeedsTheKey) {
+  const auto made = Cluster::Found(Founding(), kFoundedMs);
+  ASSERT_TRUE(made.ok());
+  const uint64_t hash = (*made)->KeyedHash("environment of a job", "TOKEN=1");
+  EXPECT_EQ((*made)->KeyedHash("environment of a job", "TOKEN=1"), hash);
+  EXPECT_NE((*made)->KeyedHash("environment of a job", "TOKEN=2"), hash);
+  EXPECT_NE((*made)->KeyedHash("something else", "TOKEN=1"), hash);
+  Cluster::Founding other = Founding();
+  other.data_dir += "-other";
+  other.keys_dir = other.data_dir + "-keys";
+  const auto second = Cluster::Found(other, kFoundedMs);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_NE((*second)->KeyedHash("environment of a job", "TOKEN=1"), hash);
+}
+
 TEST_F(ClusterTest, WhatIsSealedIsOpenedWithTheSameKeyAndPurposeAlone) {
   const auto made = Cluster::Found(Founding(), kFoundedMs);
   ASSERT_TRUE(made.ok());

@@ -477,6 +477,20 @@ TEST_F(CodeTest, TheQuotaIsAProjectsAndIsCheckedBeforeAndWhileItArrives) {
   EXPECT_TRUE(Push("uid:1", "vision", {too_much}).ok()) << "0: none";
 }
 
+TEST_F(CodeTest, APersonHasAQuotaInAllProjectsTogether) {
+  daemon().person_code_quota_bytes = 100'000;
+  const std::string first(60'000, 'a'), second(50'000, 'b');
+  ASSERT_TRUE(Push("uid:1", "vision", {first}).ok());
+  const absl::Status refused = Prepare("uid:1", "default", {second}).status();
+  EXPECT_EQ(common::ProblemOf(refused).what,
+            "the code needs 50 KB more, and uid:1 has brought 60 KB of the 100 KB that one person "
+            "may");
+  EXPECT_EQ(common::CodeOf(Push("uid:1", "default", {second})), "JC1701");
+  EXPECT_TRUE(Push("uid:2", "default", {second}).ok()) << "each person has their own";
+  EXPECT_TRUE(Push("uid:1", "default", {second}).ok()) << "it is here already";
+  EXPECT_EQ(daemon().code.Given()->at("uid:1"), 60'000u);
+}
+
 TEST_F(CodeTest, AFullDiskIsNamedAndTheNextUploadGoesOn) {
   const std::string uploads = daemon().paths.UploadRoot();
   coordinator_.reset();

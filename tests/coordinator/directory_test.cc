@@ -52,6 +52,11 @@ class DirectoryTest : public testing::Test {
     credential.set_issued_for(issued_for);
     credential.set_serial(serial);
     credential.set_subject(subject);
+    if (subject.starts_with("user/")) {
+      const std::string name = subject.substr(subject.find('/') + 1);
+      if (!directory.FindUser(name).has_value()) ASSERT_TRUE(Set(name, v1::ROLE_USER).ok());
+      credential.set_user_id(directory.FindUser(name)->id());
+    }
     credential.set_expires_ms(clock.wall_ms + 1'000);
     ASSERT_TRUE(directory.AddCredential(credential).ok());
   }
@@ -102,6 +107,69 @@ TEST_F(DirectoryTest, ARemovedUsersCertificatesAreRevoked) {
   EXPECT_FALSE(directory.IsRevoked("02"));
   EXPECT_FALSE(directory.FindUser("alice").has_value());
   EXPECT_EQ(common::CodeOf(directory.RemoveUser("alice", "uid:0").status()), "JC1332");
+}
+
+TEST_F(DirectoryTest, WhoeverIsGivenANameIsAnotherPerson) {
+  const std::string id = Set("alice", v1::ROLE_USER)->id();
+  EXPECT_EQ(Set("alice", v1::ROLE_OPERATOR)->id(), id) << "a change makes no other person";
+  EXPECT_EQ(Set("uid:1000", v1::ROLE_USER)->id(), "") << "the machine's";
+  ASSERT_TRUE(SignInToken("alice").ok());
+  v1::SetProjectRequest project;
+  project.set_name("vision");
+  project.add_add_members("alice");
+  ASSERT_TRUE(directory.SetProject(project, "uid:0").ok());
+  EXPECT_FALSE(directory.IsGone("user:alice", id));
+  ASSERT_TRUE(directory.RemoveUser("alice", "uid:0").ok());
+  EXPECT_TRUE(directory.IsGone("user:alice", id));
+  EXPECT_TRUE(directory.Projects().back().members().empty());
+
+  const auto token = SignInToken("alice");
+  ASSERT_TRUE(token.ok());
+  const std::string next = directory.FindUser("alice")->id();
+  EXPECT_NE(next, id);
+  EXPECT_EQ(next.size(), 16u);
+  EXPECT_TRUE(directory.IsGone("user:alice", id));
+  EXPECT_FALSE(directory.CheckProject("vision", "user:alice").ok());
+  // What was under way for the earlier one ends there.
+  v1::Credential late;
+  late.set_serial("0c");
+  late.set_subject("user/alice");
+  late.set_user_id(id);
+  EXPECT_EQ(common::CodeOf(directory.AddCredential(late)), "JC1355");
+  v1::Secret secret;
+  secret.set_owner("user:alice");
+  secret.set_owner_id(id);
+  secret.set_name("wandb");
+  EXPECT_EQ(common::CodeOf(directory.SetSecret(secret).status()), "JC1355");
+}
+
+TEST_F(DirectoryTest, MembersOfAnOlderReleaseAreThePeopleWhoHaveTheNamesNow) {
+  v1::User alice;  // as 0.2.0 recorded her
+  alice.set_name("alice");
+  ASSERT_TRUE(store.PutUser(alice).ok());
+  v1::Project older;
+  older.set_name("older");
+  for (const char* name : {"alice", "bob", "uid:7"}) older.add_members(name);
+  ASSERT_TRUE(store.PutProject(older).ok());
+  older.set_name("left");
+  older.clear_members();
+  older.add_members("bob");
+  ASSERT_TRUE(store.PutProject(older).ok());
+  ASSERT_TRUE(directory.Load().ok());
+  for (const char* who : {"user:alice", "uid:7"})
+    EXPECT_TRUE(directory.CheckProject("older", who).ok()) << who;
+  EXPECT_FALSE(directory.IsGone("user:alice", ""));
+  // He was removed while 0.2.0 ran, which left him in its projects.
+  ASSERT_TRUE(Set("bob", v1::ROLE_USER).ok());
+  for (const char* project : {"older", "left"})
+    EXPECT_FALSE(directory.CheckProject(project, "user:bob").ok()) << project;
+  // From now on a name may be named before its person is there.
+  v1::SetProjectRequest request;
+  request.set_name("older");
+  request.add_add_members("carol");
+  ASSERT_TRUE(directory.SetProject(request, "uid:0").ok());
+  ASSERT_TRUE(directory.Load().ok());
+  EXPECT_TRUE(directory.CheckProject("older", "user:carol").ok());
 }
 
 TEST_F(DirectoryTest, ASignInTokenAddsItsUserAndWorksOnce) {
@@ -229,6 +297,7 @@ TEST_F(DirectoryTest, RemovingTheLastMemberDoesNotOpenAProject) {
   older.set_name("older");
   older.add_members("alice");
   ASSERT_TRUE(store.PutProject(older).ok());
+  ASSERT_TRUE(Set("alice", v1::ROLE_USER).ok());
   ASSERT_TRUE(directory.Load().ok());
   v1::SetProjectRequest request;
   for (const char* name : {"vision", "default"}) {
@@ -264,11 +333,11 @@ TEST_F(DirectoryTest, AProjectOfAnOlderReleaseWithoutMembersStaysOpen) {
 
 TEST_F(DirectoryTest, AMissingSecretIsNamed) {
   v1::Secret secret;
-  secret.set_owner("user:alice");
+  secret.set_owner("uid:1000");
   secret.set_name("wandb");
   secret.set_sealed("sealed");
   ASSERT_TRUE(directory.SetSecret(secret).ok());
-  EXPECT_EQ(directory.FindSecrets("user:alice", {"wandb"})->front().sealed(), "sealed");
+  EXPECT_EQ(directory.FindSecrets("uid:1000", {"wandb"})->front().sealed(), "sealed");
   const absl::Status missing = directory.FindSecrets("user:bob", {"wandb"}).status();
   EXPECT_EQ(common::CodeOf(missing), "JC1339");
   EXPECT_NE(missing.message().find("user:bob has no secret wandb"), absl::string_view::npos);

@@ -683,7 +683,7 @@ TEST_F(ReachTest, AnAttemptGetsTheCodeOfItsJobAndNoOther) {
   const auto add = [&](const std::string& bytes) {
     const CodeObject object{common::Sha256Hex(bytes), bytes.size()};
     EXPECT_TRUE(PutBlob(daemon().blobs, bytes).ok());
-    EXPECT_TRUE(daemon().code.Add("default", object, 0).ok());
+    EXPECT_TRUE(daemon().code.Add("default", object, "uid:0", 0).ok());
     return object.sha256;
   };
   tree::Manifest tree;

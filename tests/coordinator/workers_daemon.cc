@@ -21,6 +21,7 @@
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/job_gate.h"
 #include "coordinator/rpc/lifetime.h"
+#include "coordinator/rpc/log_usage.h"
 #include "coordinator/rpc/resume_gate.h"
 #include "coordinator/rpc/sample_gate.h"
 #include "coordinator/services/bulk_streams.h"
@@ -141,6 +142,7 @@ struct WorkersDaemon::Parts {
   std::unique_ptr<Directory> directory;
   Audit audit;
   ExecBroker execs{[](std::chrono::milliseconds, const std::function<void()>&) {}};
+  LogUsage log_usage;
   std::unique_ptr<Notifier> notifier;
   std::unique_ptr<Daemon> daemon;
   std::unique_ptr<ServiceUnderTest> service;
@@ -191,6 +193,7 @@ void WorkersDaemon::Parts::Open() {
                           .audit = audit,
                           .execs = execs,
                           .stream_failures = *stores.stream_failures,
+                          .log_usage = log_usage,
                           .epoch = stores.journal->Epoch()});
   stores.journal->Start({.durable = [this](uint64_t turn) { loop->OnDurable(turn); },
                          .disk_full = [](bool) {},

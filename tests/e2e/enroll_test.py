@@ -520,6 +520,66 @@ class SigningIn(EnrollCase):
                                    ("user:bob", "/sign-in", "ok"), ("peer:127.0.0.1", "/sign-in", "[JC1313] "),
                                    ("peer:127.0.0.1", "/api/v1/ListJobs", "[JC1313] ")])
 
+    def test_whoever_is_given_a_name_has_nothing_of_who_had_it(self):
+        cluster = self.secured()
+        self.assertEqual(self.join(self.token(cluster, "worker"), "node1").returncode, 0)
+        self.start_worker(cluster, "node1", devices="cpu:1")
+        alice = self.person(cluster, "alice")
+        cluster.jobctl("project", "create", "vision", "--member", "alice")
+        alice.jobctl("secret", "set", "wandb", stdin=b"first-value")
+        key = ("--idempotency-key", "nightly")
+        over = alice.jobctl("submit", "-o", "name", "--project", "vision", "--workdir", "/", *key, "--", "true").stdout.strip()
+        cluster.wait_for(over, harness.SUCCEEDED)
+        runs = alice.jobctl("submit", "-o", "name", "--workdir", "/", "-e", "MARK=of-the-first", "--", "sleep", "600").stdout.strip()
+        cluster.wait_for(runs, harness.RUNNING)
+        waits = alice.jobctl("submit", "-o", "name", "--workdir", "/", "--secret", "wandb", "--", "sh", "-c",
+                             "cat $MUSTER_SECRETS_DIR/wandb").stdout.strip()
+        link = alice.jobctl("ui", "--no-open").stdout.strip()
+        cookie = self.ask("GET", link[len(f"https://{self.address}"):]).headers["Set-Cookie"].split(";")[0]
+        unused = self.token(cluster, "person", "alice")
+        shutil.copy(alice.credentials, self.path("kept"))
+        first = json.loads(alice.jobctl("whoami", "-o", "json").stdout)["user_id"]
+        cluster.jobctl("user", "rm", "alice", "--yes")
+
+        self.assertEqual(alice.login(self.token(cluster, "person", "alice")).returncode, 0)
+        self.assertRegex(first, "^[0-9a-f]{16}$")
+        self.assertNotEqual(json.loads(alice.jobctl("whoami", "-o", "json").stdout)["user_id"], first)
+        alice.jobctl("secret", "set", "wandb", stdin=b"second-value")
+        self.refused_as_to_anybody(alice, over, runs)
+        self.assertEqual(self.ask("GET", "/api/v1/ListJobs", {"Cookie": cookie}).status, 401)
+        self.assert_error(alice.login(unused), "JC1335")
+        own = alice.jobctl("submit", "-o", "name", "--queue-anyway", "--workdir", "/", *key, "--", "true").stdout.strip()
+        self.assertNotEqual(own, over, "the key is not the earlier one's")
+        shutil.copy(self.path("kept"), alice.credentials)
+        self.assert_error(alice.jobctl("ls", check=False), "JC1324")
+
+        # The name stays, and an administrator sees whose it is.
+        rows = {row["job"]: row for row in json.loads(cluster.jobctl("ls", "--owner", "alice", "-o", "json").stdout)["items"]}
+        self.assertEqual({row["owner"] for row in rows.values()}, {"user:alice"})
+        self.assertEqual({job: row["owner_id"] == first for job, row in rows.items()},
+                         {over: True, runs: True, waits: True, own: False})
+        wide = cluster.jobctl("ls", "-o", "wide").stdout.splitlines()
+        self.assertEqual({job: any(job in line and "user:alice (removed)" in line for line in wide) for job in rows},
+                         {over: True, runs: True, waits: True, own: False})
+        self.assertIn("user:alice (removed)", cluster.jobctl("show", runs).stdout)
+        cluster.jobctl("cancel", runs, "--yes")
+        # What it asks for was the first one's, and went with her.
+        self.assertIn("wandb", cluster.wait_for(waits, harness.FAILED).reason)
+        cluster.wait_for(own, harness.SUCCEEDED)
+
+    def refused_as_to_anybody(self, alice, over, runs):
+        for words, code in ((("cancel", runs, "--yes"), "JC1320"), (("rm", over, "--yes"), "JC1320"),
+                            (("signal", runs, "USR1"), "JC1320"), (("exec", runs, "--", "env"), "JC1320"),
+                            (("rerun", runs), "JC1320"), (("show", "@last"), "JC1201"),
+                            (("submit", "--project", "vision", "--", "true"), "JC1338")):
+            with self.subTest(words=words):
+                done = alice.jobctl(*words, check=False)
+                self.assertNotEqual(done.returncode, 0, done.stdout)
+                self.assertIn(code, done.stderr + done.stdout)
+        self.assertIn("an earlier user:alice, who was removed", alice.jobctl("cancel", runs, "--yes", check=False).stderr)
+        self.assertNotIn("of-the-first", alice.jobctl("show", runs, "-o", "json").stdout)
+        self.assertEqual(alice.jobctl("ls", "--mine", "-a", "-o", "name").stdout, "")
+
 
 if __name__ == "__main__":
     harness.main()

@@ -76,6 +76,31 @@ resources: {{processes: 1, devices: cpu}}
             json.loads(cluster.jobctl("ls", "-a", "-o", "json").stdout)["items"][0]), "the newest step is shown")
         self.assertEqual(row["loss_name"], "loss")
 
+    def test_who_has_too_much_output_kept_submits_no_more_until_some_is_removed(self):
+        cluster = self.cluster(coordinator_args=("--person-log-quota", "100KB"))
+        job = cluster.submit("-n", "1", "--", "seq", "1000000", "1020000")
+        cluster.wait_for(job, SUCCEEDED)
+        cluster.jobctl("logs", job)
+        def look_again():
+            cluster.coordinator.stop()
+            cluster.restart_coordinator()  # It looks at its start, and every minute.
+
+        def usage():
+            rows = json.loads(cluster.jobctl("user", "ls", "--usage", "-o", "json").stdout)["items"]
+            return rows[0] if rows and rows[0]["log_bytes"] else None
+        look_again()
+        row = wait_until(usage, "it has looked")
+        self.assertEqual(row["owner"], f"uid:{os.geteuid()}")
+        refused = cluster.jobctl("submit", "--", "true", check=False)
+        self.assert_error(refused, "JC1628")
+        self.assertRegex(refused.stderr, rf"the output of the jobs of {row['owner']} takes \d+ KB, and one person may have 100 KB")
+        said = cluster.jobctl("user", "ls", "--usage")
+        self.assertRegex(said.stdout, rf"(?m)^{row['owner']}\t.*\t\d+ KB$")
+        self.assertIn("submits with up to 100 KB of logs kept", said.stderr)
+        cluster.jobctl("rm", job, "--yes")
+        look_again()
+        wait_until(lambda: cluster.jobctl("submit", "--queue-anyway", "--", "true", check=False).returncode == 0, "there is room")
+
     def test_flags_that_are_no_share_are_refused(self):
         for text in ("0%", "101%", "10 percent", "-1", "5%%"):
             done = subprocess.run([os.path.join(harness.BIN, "muster-coordinator"), "--data-dir", self.path("d"),

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "coordinator/core/owner.h"
 #include "coordinator/core/replayed.h"
 #include "coordinator/core/state.h"
 #include "coordinator/core/timers.h"
@@ -58,7 +59,8 @@ void SimCoordinator::Start() {
     throw Broken("J11: the state from the snapshot differs from the state from the whole journal");
   }
   for (const auto& [id, job] : finished_) {
-    coordinator::RestoreKey(*state, job.owner(), job.idempotency_key(), id, job.spec_hash());
+    coordinator::RestoreKey(*state, coordinator::OwnerKey(job), job.idempotency_key(), id,
+                            job.spec_hash());
   }
   state_ = std::move(state);
   Release(coordinator::ResumeAfterReplay(*state_, Now()), {});

@@ -45,7 +45,7 @@ class CodeStoreContract : public StoreContract {
 };
 
 TEST_P(CodeStoreContract, AProjectHasWhatItUploadedAndNothingElse) {
-  ASSERT_TRUE(store->Add("vision", a, 1).ok());
+  ASSERT_TRUE(store->Add("vision", a, "user:alice#5f0c", 1).ok());
   Reopen();
   EXPECT_TRUE(Has("vision", a));
   EXPECT_FALSE(Has("speech", a));
@@ -56,20 +56,33 @@ TEST_P(CodeStoreContract, AProjectHasWhatItUploadedAndNothingElse) {
 
 TEST_P(CodeStoreContract, AProjectsBytesAreCountedOnceAndSmallObjectsAsWholeBlocks) {
   EXPECT_EQ(*store->UsedBytes("vision"), 0u);
-  ASSERT_TRUE(store->Add("vision", a, 1).ok());
-  ASSERT_TRUE(store->Add("vision", a, 2).ok());
-  ASSERT_TRUE(store->Add("vision", b, 2).ok());
-  ASSERT_TRUE(store->Add("speech", a, 2).ok());
+  ASSERT_TRUE(store->Add("vision", a, "user:alice#5f0c", 1).ok());
+  ASSERT_TRUE(store->Add("vision", a, "user:alice#5f0c", 2).ok());
+  ASSERT_TRUE(store->Add("vision", b, "user:alice#5f0c", 2).ok());
+  ASSERT_TRUE(store->Add("speech", a, "user:alice#5f0c", 2).ok());
   EXPECT_EQ(*store->UsedBytes("vision"), 10'000 + CodeStore::kLeastBytes);
 }
 
+TEST_P(CodeStoreContract, AnObjectCountsAsWhoBroughtItFirst) {
+  ASSERT_TRUE(store->Add("vision", a, "user:alice#5f0c", 1).ok());
+  ASSERT_TRUE(store->Add("vision", a, "user:bob", 2).ok());
+  ASSERT_TRUE(store->Add("speech", a, "user:bob", 2).ok());
+  ASSERT_TRUE(store->Add("speech", b, "user:alice#5f0c", 2).ok());
+  Reopen();
+  EXPECT_EQ(*store->GivenBytes("user:alice#5f0c"), 10'000 + CodeStore::kLeastBytes);
+  EXPECT_EQ(*store->GivenBytes("user:alice"), 0u);
+  EXPECT_EQ(*store->Given(),
+            (std::map<std::string, uint64_t>{{"user:alice#5f0c", 10'000 + CodeStore::kLeastBytes},
+                                             {"user:bob", 10'000}}));
+}
+
 TEST_P(CodeStoreContract, CodeHasItsObjectsInOrderAndOnlyThoseOfItsProject) {
-  ASSERT_TRUE(store->Add("vision", a, 1).ok());
+  ASSERT_TRUE(store->Add("vision", a, "user:alice#5f0c", 1).ok());
   EXPECT_EQ(store->PutCode(code, NamesOf({a, b}), 1).code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(store->ObjectsOf(code)->empty()) << "not all of them are here";
-  ASSERT_TRUE(store->Add("speech", b, 1).ok());
+  ASSERT_TRUE(store->Add("speech", b, "user:alice#5f0c", 1).ok());
   EXPECT_FALSE(store->PutCode(code, NamesOf({a, b}), 1).ok());
-  ASSERT_TRUE(store->Add("vision", b, 1).ok());
+  ASSERT_TRUE(store->Add("vision", b, "user:alice#5f0c", 1).ok());
   ASSERT_TRUE(store->PutCode(code, NamesOf({a, b}), 1).ok());
   ASSERT_TRUE(store->PutCode(code, NamesOf({a, b}), 2).ok());
   Reopen();
@@ -84,7 +97,8 @@ TEST_P(CodeStoreContract, CodeHasItsObjectsInOrderAndOnlyThoseOfItsProject) {
 TEST_P(CodeStoreContract, ManyObjectsAreRecordedInBatches) {
   std::vector<CodeObject> many;
   for (int i = 0; i < 5'000; ++i) many.push_back(ObjectOf(std::to_string(i), 1));
-  for (const CodeObject& each : many) ASSERT_TRUE(store->Add("vision", each, 1).ok());
+  for (const CodeObject& each : many)
+    ASSERT_TRUE(store->Add("vision", each, "user:alice#5f0c", 1).ok());
   ASSERT_TRUE(store->PutCode(code, NamesOf(many), 1).ok());
   EXPECT_EQ(store->ObjectsOf(code)->size(), many.size());
   const std::vector<bool> has = *store->Use("vision", many, 2 * kHour);
@@ -99,7 +113,8 @@ TEST_P(CodeStoreContract, ManyObjectsAreRecordedInBatches) {
 
 TEST_P(CodeStoreContract, WhatCodeUsesStaysAndTheRestGoesByItsLastUse) {
   const CodeObject loose = ObjectOf("loose", 7);
-  for (const CodeObject& each : {a, b, loose}) ASSERT_TRUE(store->Add("vision", each, 1).ok());
+  for (const CodeObject& each : {a, b, loose})
+    ASSERT_TRUE(store->Add("vision", each, "user:alice#5f0c", 1).ok());
   ASSERT_TRUE(store->PutCode(code, NamesOf({a, b}), 1).ok());
   EXPECT_EQ(*store->RemoveObjects(10, 20, 100), std::vector<std::string>{loose.sha256});
   EXPECT_TRUE(store->RemoveObjects(10, 20, 100)->empty()) << "the others count as used at 20";
@@ -117,8 +132,8 @@ TEST_P(CodeStoreContract, WhatCodeUsesStaysAndTheRestGoesByItsLastUse) {
 }
 
 TEST_P(CodeStoreContract, TheLeastRecentlyUsedAreLookedAtFirst) {
-  ASSERT_TRUE(store->Add("vision", a, 5).ok());
-  ASSERT_TRUE(store->Add("vision", b, 3).ok());
+  ASSERT_TRUE(store->Add("vision", a, "user:alice#5f0c", 5).ok());
+  ASSERT_TRUE(store->Add("vision", b, "user:alice#5f0c", 3).ok());
   EXPECT_EQ(*store->RemoveObjects(10, 20, 1), std::vector<std::string>{b.sha256});
   EXPECT_EQ(*store->RemoveObjects(10, 20, 1), std::vector<std::string>{a.sha256});
 }

@@ -86,6 +86,23 @@ TEST_P(IdentityStoreContract, ARemovedUserLeavesNoTokenAndNoSecretToASuccessor) 
   EXPECT_EQ(store->Secrets("user:bob")->size(), 1u);
 }
 
+TEST_P(IdentityStoreContract, APersonsSecretsAreNotAnothersOfThatName) {
+  v1::User alice = UserOf("alice", v1::ROLE_USER);
+  alice.set_id("0b");
+  ASSERT_TRUE(store->PutUser(alice).ok());
+  ASSERT_TRUE(store->PutSecret(SecretOf("user:alice", "wandb")).ok());
+  v1::Secret hers = SecretOf("user:alice", "wandb");
+  hers.set_owner_id("0b");
+  hers.set_sealed("hers");
+  ASSERT_TRUE(store->PutSecret(hers).ok());
+  EXPECT_EQ((*store->FindSecret("user:alice#0b", "wandb"))->sealed(), "hers");
+  EXPECT_EQ((*store->FindSecret("user:alice", "wandb"))->sealed(), "sealed");
+  EXPECT_EQ(store->Secrets("user:alice#0b")->size(), 1u);
+  ASSERT_TRUE(*store->RemoveUser("alice"));
+  EXPECT_TRUE(store->Secrets("user:alice#0b")->empty());
+  EXPECT_EQ(store->Secrets("user:alice")->size(), 1u) << "of one before ids";
+}
+
 TEST_P(IdentityStoreContract, ATokenIsUsedAsOftenAsItMayAndNotOnceMore) {
   ASSERT_TRUE(store->AddToken(TokenOf("t1", 2, kNow + 1), std::nullopt).ok());
   const IdentityStore::TokenUse use = {"t1", "hash of t1", kNow};

@@ -1,4 +1,8 @@
 // What the control loop and those who ask may rely on, whichever engine keeps the journal.
+#include <algorithm>
+#include <tuple>
+
+#include "common/strings.h"
 #include "tests/stores/engines.h"
 #include "tests/stores/opened_journal.h"
 
@@ -206,6 +210,13 @@ TEST_P(JournalContract, FinishedJobsAreSelectedByLabelsBeforeTheLimitCounts) {
   EXPECT_TRUE(listed({"sweep=9"}, 0, 9).empty());
 }
 
+std::vector<uint64_t> Listed(JobIndex& index, const JobIndex::Filter& filter) {
+  std::vector<uint64_t> ids;
+  const std::vector<v1::JobSummary> jobs = *index.List(filter);
+  for (const v1::JobSummary& job : jobs) ids.push_back(job.id());
+  return ids;
+}
+
 TEST_P(JournalContract, FinishedJobsAreFilteredNewestFirst) {
   OpenedJournal opened(engine().OpenJournal());
   opened.Start();
@@ -215,12 +226,7 @@ TEST_P(JournalContract, FinishedJobsAreFilteredNewestFirst) {
   opened.journal->Append(std::move(record));
   ASSERT_TRUE(opened.WaitFor(1).ok());
   const auto index = engine().OpenJobIndex();
-  const auto listed = [&](const JobIndex::Filter& filter) {
-    std::vector<uint64_t> ids;
-    const std::vector<v1::JobSummary> jobs = *index->List(filter);
-    for (const v1::JobSummary& job : jobs) ids.push_back(job.id());
-    return ids;
-  };
+  const auto listed = [&](const JobIndex::Filter& filter) { return Listed(*index, filter); };
   EXPECT_EQ(listed({.limit = 9}), (std::vector<uint64_t>{12, 2, 1}));
   EXPECT_EQ(listed({.limit = 2}), (std::vector<uint64_t>{12, 2}));
   EXPECT_EQ(listed({.before_id = 12, .limit = 9}), (std::vector<uint64_t>{2, 1}));
@@ -235,6 +241,41 @@ TEST_P(JournalContract, FinishedJobsAreFilteredNewestFirst) {
   EXPECT_TRUE(index->FindLabeled("trai")->empty());
   EXPECT_EQ(index->FindPrefix("train-", 1)->size(), 1u);
   EXPECT_FALSE(index->FindNamed("train")->has_value());
+}
+
+TEST_P(JournalContract, FinishedJobsOfOneNameAreOfTheirPeople) {
+  OpenedJournal opened(engine().OpenJournal());
+  opened.Start();
+  JournalRecord record = RecordOf(1, {ReasonEvent(1, 1, "a")});
+  for (const auto& [id, owner, owner_id] :
+       {std::tuple(1, "user:alice", ""), std::tuple(2, "user:alice", "5f0c"),
+        std::tuple(3, "user:alice", "77aa"), std::tuple(4, "user:alice2", "")}) {
+    FinishedJob job = Finished(static_cast<uint64_t>(id), common::StrCat("j-", id), "key");
+    auto owned = std::make_shared<v1::JobRecord>(*job.record);
+    owned->set_owner(owner);
+    owned->set_owner_id(owner_id);
+    job.record = owned;
+    record.finished.push_back(std::move(job));
+  }
+  opened.journal->Append(std::move(record));
+  ASSERT_TRUE(opened.WaitFor(1).ok());
+  const auto index = engine().OpenJobIndex();
+  const auto listed = [&](const JobIndex::Filter& filter) { return Listed(*index, filter); };
+  EXPECT_EQ(listed({.owner = "user:alice", .limit = 9}), (std::vector<uint64_t>{3, 2, 1}));
+  EXPECT_EQ(listed({.owner_key = "user:alice#5f0c", .limit = 9}), std::vector<uint64_t>{2});
+  EXPECT_EQ(listed({.owner_key = "user:alice", .limit = 9}), std::vector<uint64_t>{1});
+  EXPECT_EQ(*index->Newest("user:alice#5f0c"), 2u);
+  EXPECT_EQ(*index->Newest("user:alice#0000"), 0u);
+  EXPECT_EQ(index->Owners()->at(2), std::pair(uint64_t{3}, std::string("user:alice#77aa")));
+  const RemoveInput::Job third = index->Oldest(9)->at(2);
+  EXPECT_EQ(third.owner, "user:alice");
+  EXPECT_EQ(third.owner_id, "77aa");
+  ASSERT_TRUE(opened.journal->Stop().ok());
+  OpenedJournal again(engine().OpenJournal());
+  std::vector<std::string> keys = Replay(*again.journal)->keys;
+  std::sort(keys.begin(), keys.end());
+  EXPECT_EQ(keys, (std::vector<std::string>{"user:alice#5f0c/key", "user:alice#77aa/key",
+                                            "user:alice/key", "user:alice2/key"}));
 }
 
 TEST_P(JournalContract, BlobsAreReferredToByThoseRowsThatStillNameThem) {

@@ -19,10 +19,26 @@ absl::StatusOr<std::vector<bool>> MemoryCodeStore::Use(const std::string& projec
 }
 
 absl::Status MemoryCodeStore::Add(const std::string& project, const CodeObject& object,
-                                  int64_t now_ms) {
+                                  const std::string& giver, int64_t now_ms) {
   std::lock_guard lock(kept_->mutex);
-  kept_->objects[{project, object.sha256}] = {object.size, now_ms};
+  const auto [held, is_new] =
+      kept_->objects.try_emplace({project, object.sha256}, MemoryCode::Held{.giver = giver});
+  held->second.size = object.size;
+  held->second.used_ms = now_ms;
   return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> MemoryCodeStore::GivenBytes(const std::string& giver) {
+  const auto given = Given();
+  const auto found = given->find(giver);
+  return found == given->end() ? 0 : found->second;
+}
+
+absl::StatusOr<std::map<std::string, uint64_t>> MemoryCodeStore::Given() {
+  std::lock_guard lock(kept_->mutex);
+  std::map<std::string, uint64_t> given;
+  for (const auto& [key, held] : kept_->objects) given[held.giver] += Charge(held.size);
+  return given;
 }
 
 absl::StatusOr<uint64_t> MemoryCodeStore::UsedBytes(const std::string& project) {

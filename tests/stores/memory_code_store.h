@@ -18,6 +18,7 @@ struct MemoryCode {
   struct Held {
     uint64_t size = 0;
     int64_t used_ms = 0;
+    std::string giver;
   };
   struct Code {
     std::set<std::string> objects;
@@ -35,8 +36,11 @@ class MemoryCodeStore final : public CodeStore {
   absl::StatusOr<std::vector<bool>> Use(const std::string& project,
                                         const std::vector<CodeObject>& objects,
                                         int64_t now_ms) override;
-  absl::Status Add(const std::string& project, const CodeObject& object, int64_t now_ms) override;
+  absl::Status Add(const std::string& project, const CodeObject& object, const std::string& giver,
+                   int64_t now_ms) override;
   absl::StatusOr<uint64_t> UsedBytes(const std::string& project) override;
+  absl::StatusOr<uint64_t> GivenBytes(const std::string& giver) override;
+  absl::StatusOr<std::map<std::string, uint64_t>> Given() override;
   absl::Status PutCode(const CodeName& code, const std::vector<std::string>& objects,
                        int64_t now_ms) override;
   absl::StatusOr<std::vector<std::string>> ObjectsOf(const CodeName& code) override;

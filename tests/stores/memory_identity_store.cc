@@ -1,6 +1,7 @@
 #include "tests/stores/memory_identity_store.h"
 
 #include "common/strings.h"
+#include "coordinator/core/owner.h"
 
 namespace muster::coordinator {
 namespace {
@@ -37,8 +38,11 @@ absl::StatusOr<bool> MemoryIdentityStore::RemoveUser(const std::string& name) {
   std::erase_if(kept_->tokens, [&](const auto& each) {
     return each.second.kind() == v1::TOKEN_KIND_SIGN_IN && each.second.subject() == name;
   });
+  const auto user = FindIn(kept_->users, name);
+  if (!user.has_value()) return false;
+  const std::string owner = OwnerKey(common::StrCat("user:", name), user->id());
   std::erase_if(kept_->secrets, [&](const auto& each) {
-    return each.first.first == name || each.first.first == common::StrCat("user:", name);
+    return each.first.first == name || each.first.first == owner;
   });
   return kept_->users.erase(name) > 0;
 }
@@ -145,8 +149,10 @@ absl::StatusOr<bool> MemoryIdentityStore::RemoveProject(const std::string& name)
 
 absl::StatusOr<std::vector<v1::Secret>> MemoryIdentityStore::Secrets(const std::string& owner) {
   std::lock_guard lock(kept_->mutex);
-  std::vector<v1::Secret> secrets = ValuesOf(kept_->secrets);
-  std::erase_if(secrets, [&](const v1::Secret& each) { return each.owner() != owner; });
+  std::vector<v1::Secret> secrets;
+  for (const auto& [key, secret] : kept_->secrets) {
+    if (key.first == owner) secrets.push_back(secret);
+  }
   for (v1::Secret& secret : secrets) secret.clear_sealed();
   return secrets;
 }
@@ -159,7 +165,7 @@ absl::StatusOr<std::optional<v1::Secret>> MemoryIdentityStore::FindSecret(const 
 
 absl::Status MemoryIdentityStore::PutSecret(const v1::Secret& secret) {
   std::lock_guard lock(kept_->mutex);
-  kept_->secrets[{secret.owner(), secret.name()}] = secret;
+  kept_->secrets[{OwnerKey(secret.owner(), secret.owner_id()), secret.name()}] = secret;
   return absl::OkStatus();
 }
 

@@ -18,7 +18,7 @@ struct MemoryIdentities {
   std::map<std::string, v1::Token> tokens;
   std::map<std::string, v1::Credential> credentials;
   std::map<std::string, v1::Project> projects;
-  std::map<std::pair<std::string, std::string>, v1::Secret> secrets;  // by owner and name
+  std::map<std::pair<std::string, std::string>, v1::Secret> secrets;  // by OwnerKey and name
 };
 
 class MemoryIdentityStore final : public IdentityStore {

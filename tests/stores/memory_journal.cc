@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "common/status.h"
 #include "coordinator/core/checkpoint_files.h"
+#include "coordinator/core/owner.h"
 
 namespace muster::coordinator {
 
@@ -24,7 +25,7 @@ absl::Status MemoryJournal::Replay(const ReplayCallbacks& sink) {
   for (const auto& [id, row] : tables_->jobs) {
     const v1::JobRecord& job = row.record;
     if (!job.idempotency_key().empty()) {
-      sink.key(job.owner(), job.idempotency_key(), id, job.spec_hash());
+      sink.key(OwnerKey(job), job.idempotency_key(), id, job.spec_hash());
     }
   }
   for (auto event = tables_->events.upper_bound(after); event != tables_->events.end(); ++event) {
@@ -119,13 +120,20 @@ absl::StatusOr<std::vector<JobIndex::NamedJob>> MemoryJobIndex::FindPrefix(
   return found;
 }
 
-absl::StatusOr<uint64_t> MemoryJobIndex::Newest(const std::string& owner) {
+absl::StatusOr<uint64_t> MemoryJobIndex::Newest(const std::string& owner_key) {
   std::lock_guard lock(tables_->mutex);
   uint64_t newest = 0;
   for (const auto& [id, row] : tables_->jobs) {
-    if (row.record.owner() == owner) newest = id;
+    if (OwnerKey(row.record) == owner_key) newest = id;
   }
   return newest;
+}
+
+absl::StatusOr<std::vector<std::pair<uint64_t, std::string>>> MemoryJobIndex::Owners() {
+  std::lock_guard lock(tables_->mutex);
+  std::vector<std::pair<uint64_t, std::string>> owners;
+  for (const auto& [id, row] : tables_->jobs) owners.emplace_back(id, OwnerKey(row.record));
+  return owners;
 }
 
 absl::StatusOr<std::vector<v1::JobSummary>> MemoryJobIndex::List(const Filter& filter) {
@@ -138,6 +146,7 @@ absl::StatusOr<std::vector<v1::JobSummary>> MemoryJobIndex::List(const Filter& f
                                filter.states.end();
     if (!is_wanted || (filter.before_id != 0 && job->first >= filter.before_id)) continue;
     if (!filter.owner.empty() && record.owner() != filter.owner) continue;
+    if (!filter.owner_key.empty() && OwnerKey(record) != filter.owner_key) continue;
     if (!job::MeetsLabelTerms(record.spec().labels(), filter.labels)) continue;
     const std::string& project = record.spec().project();
     if (!filter.project.empty() && filter.project != (project.empty() ? "default" : project)) {
@@ -196,7 +205,11 @@ absl::StatusOr<std::vector<RemoveInput::Job>> MemoryJobIndex::Oldest(uint32_t co
   std::vector<RemoveInput::Job> found;
   for (const auto& [age, job] : by_age) {
     if (found.size() >= count) break;
-    found.push_back({job->id(), job->name(), job->owner(), job->idempotency_key()});
+    found.push_back({.id = job->id(),
+                     .name = job->name(),
+                     .owner = job->owner(),
+                     .idempotency_key = job->idempotency_key(),
+                     .owner_id = job->owner_id()});
   }
   return found;
 }

@@ -5,8 +5,10 @@
 #include "coordinator/lived_clock.h"
 #include "coordinator/number_file.h"
 #include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/identity_store.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
+#include "coordinator/sqlite/write_turns.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/opened_journal.h"
 
@@ -85,6 +87,40 @@ TEST(SqliteJournalTest, ANewerSchemaIsRefused) {
                   ->Execute("PRAGMA user_version=99")
                   .ok());
   ExpectRefused(paths, "schema 99");
+}
+
+// They would give a removed person's jobs to whoever has the name, and open projects without members.
+TEST(SqliteJournalTest, OlderReleasesRefuseADatabaseFromTheFirstPersonWithAnIdOn) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  WriteThreeEvents(paths);
+  const auto schema = [&] {
+    return *(*Database::Open(paths.Database(), Database::Mode::kReadOnly))
+                ->Scalar("PRAGMA user_version");
+  };
+  v1::User alice;
+  alice.set_name("alice");
+  v1::Project open;
+  open.set_name("vision");
+  {
+    const auto store = *SqliteIdentityStore::Open(paths, std::make_shared<WriteTurns>());
+    ASSERT_TRUE(store->PutUser(alice).ok());
+    ASSERT_TRUE(store->PutProject(open).ok());
+    EXPECT_EQ(schema(), 2) << "as 0.2.0 has them";
+    alice.set_id("5f0c");
+    ASSERT_TRUE(store->PutUser(alice).ok());
+    EXPECT_EQ(schema(), 3);
+  }
+  // It stays so, and is opened by this release.
+  ASSERT_TRUE((*OpenSqliteJournal(paths))->Stop().ok());
+  EXPECT_EQ(schema(), 3);
+  ASSERT_TRUE((*Database::Open(paths.Database(), Database::Mode::kReadWrite))
+                  ->Execute("PRAGMA user_version=2")
+                  .ok());
+  const auto store = *SqliteIdentityStore::Open(paths, std::make_shared<WriteTurns>());
+  open.set_closed(true);
+  ASSERT_TRUE(store->PutProject(open).ok());
+  EXPECT_EQ(schema(), 3);
 }
 
 TEST(SqliteJournalTest, ASnapshotOfANewerFormatIsRefused) {

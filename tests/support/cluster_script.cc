@@ -11,6 +11,7 @@
 #include "common/node_shortage.h"
 #include "common/sha256.h"
 #include "common/version.h"
+#include "coordinator/core/owner.h"
 #include "coordinator/core/plan.h"
 #include "coordinator/core/replayed.h"
 #include "coordinator/core/timers.h"
@@ -523,7 +524,8 @@ void ClusterScript::Restart(int64_t down_ms) {
   coordinator::TakeFinished(fresh);
   for (const auto& [id, job] : finished_) {
     if (!job.idempotency_key().empty()) {
-      coordinator::RestoreKey(fresh, job.owner(), job.idempotency_key(), id, job.spec_hash());
+      coordinator::RestoreKey(fresh, coordinator::OwnerKey(job), job.idempotency_key(), id,
+                              job.spec_hash());
     }
   }
   // The replayed state equals the recorded one, except for contact, which is volatile.

@@ -46,11 +46,11 @@ TEST_F(BackupTest, HoldsTheCodeOfProjectsAndTellsWhatIsMissingOfIt) {
   const std::string code = "the code of a job", lost = "lost code";
   AddBlob(code);
   const auto store = *SqliteCodeStore::Open(paths, std::make_shared<WriteTurns>());
-  ASSERT_TRUE(store->Add("vision", {Name(code), code.size()}, 1).ok());
+  ASSERT_TRUE(store->Add("vision", {Name(code), code.size()}, "user:alice", 1).ok());
   ASSERT_TRUE(Backup().ok());
   EXPECT_EQ(Told(), "");
   EXPECT_NE(SavedAs(Saved(), Relative(BlobPath(code))), nullptr);
-  ASSERT_TRUE(store->Add("vision", {Name(lost), lost.size()}, 1).ok());
+  ASSERT_TRUE(store->Add("vision", {Name(lost), lost.size()}, "user:alice", 1).ok());
   ASSERT_TRUE(Backup().ok());
   EXPECT_EQ(Told(),
             Relative(BlobPath(lost)) + ": is missing; project vision uploaded it as code\n");

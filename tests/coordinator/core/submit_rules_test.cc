@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "common/job/validate.h"
+#include "common/problem.h"
 #include "common/version.h"
+#include "coordinator/core/apply.h"
 #include "coordinator/core/decide.h"
+#include "coordinator/core/holdings.h"
 
 namespace muster::coordinator {
 namespace {
@@ -63,6 +66,53 @@ TEST(SubmitRulesTest, ARawRequestGetsTheAnswerThatJobctlGivesBeforeItSends) {
     EXPECT_EQ(answer, job::Validate(spec));
     EXPECT_EQ(std::string(answer.message()).substr(1, 6), code) << answer;
   }
+}
+
+TEST(SubmitRulesTest, AJobThatWasHashedWithoutAKeyIsStillTheSame) {
+  ClusterState state;
+  SubmitInput input;
+  *input.request.mutable_spec() = Good();
+  input.request.set_queue_anyway(true);
+  input.request.set_idempotency_key("nightly");
+  for (const v1::Event& fact : DecideSubmit(state, input, Now()).facts) Apply(state, fact, Now());
+  input.plain_hash = HashSpec(Good());
+  input.spec_hash = 7;  // with the cluster's key
+  EXPECT_TRUE(DecideSubmit(state, input, Now()).reply.submit.existed());
+  input.plain_hash = 8;
+  EXPECT_EQ(common::CodeOf(DecideSubmit(state, input, Now()).reply.status), "JC1205");
+}
+
+TEST(SubmitRulesTest, KeysAndSharesAreThePersonsNotTheNames) {
+  ClusterState state;
+  SubmitInput input;
+  input.caller = {.principal = "user:alice", .role = v1::ROLE_USER, .from = "", .serial = ""};
+  *input.request.mutable_spec() = Good();
+  input.request.set_queue_anyway(true);
+  input.request.set_idempotency_key("nightly");
+  std::vector<uint64_t> jobs;
+  for (const char* id : {"", "5f0c", "77aa"}) {  // "": as 0.2.0 recorded her
+    input.caller.user_id = id;
+    Decision decision = DecideSubmit(state, input, Now());
+    ASSERT_TRUE(decision.reply.status.ok()) << decision.reply.status;
+    EXPECT_FALSE(decision.reply.submit.existed()) << id;
+    for (const v1::Event& fact : decision.facts) Apply(state, fact, Now());
+    jobs.push_back(decision.reply.submit.job());
+    EXPECT_TRUE(DecideSubmit(state, input, Now()).reply.submit.existed()) << id;
+    EXPECT_EQ(NewestOf(state, input.caller), jobs.back());
+  }
+  EXPECT_EQ(state.holdings.owners.size(), 3u);
+  ClusterState again;
+  RestoreSnapshot(again, MakeSnapshot(state), Now());
+  input.caller.user_id = "5f0c";
+  EXPECT_EQ(DecideSubmit(again, input, Now()).reply.submit.job(), jobs[1]);
+  v1::Event removed;
+  removed.mutable_job_removed()->set_owner("user:alice");
+  removed.mutable_job_removed()->set_owner_id("5f0c");
+  removed.mutable_job_removed()->set_idempotency_key("nightly");
+  Apply(again, removed, Now());
+  EXPECT_FALSE(DecideSubmit(again, input, Now()).reply.submit.existed());
+  input.caller.user_id = "77aa";
+  EXPECT_EQ(DecideSubmit(again, input, Now()).reply.submit.job(), jobs[2]);
 }
 
 TEST(SubmitRulesTest, TheCoordinatorIsUpgradedFirst) {

@@ -192,11 +192,13 @@ TEST_F(HttpSessions, ACookieSaysWhoseItIsAndNobodyCanChangeThat) {
 
 TEST_F(HttpSessions, WhoSignedInWithACertificateHasASessionOfItsSerialForHours) {
   const absl::StatusOr<std::string> set_cookie = sessions_.Redeem(
-      sessions_.MakeTicket({.principal = "user:alice", .serial = "4f01"}, now_), now_, 1'000);
+      sessions_.MakeTicket({.principal = "user:alice", .user_id = "5f0c", .serial = "4f01"}, now_),
+      now_, 1'000);
   ASSERT_TRUE(set_cookie.ok()) << set_cookie.status();
   const std::string pair = set_cookie->substr(0, set_cookie->find(';'));
   const Sessions::Session session = sessions_.SessionOf({{"cookie", pair}}, 1'000);
   EXPECT_EQ(session.holder.principal, "user:alice");
+  EXPECT_EQ(session.holder.user_id, "5f0c") << "not whoever is given the name later";
   EXPECT_EQ(session.holder.serial, "4f01");
   EXPECT_EQ(Of("cookie", pair, 1'000 + Sessions::kMemberCookieLivesS), Proof::kNone);
 }

@@ -21,6 +21,8 @@ class Job:
     reason: str
     """One sentence about the state, as `jobctl why` shows it."""
     owner: str
+    owner_id: str
+    """Of the person: whoever is given the name later has another. Empty: a local account, or a user of 0.2.0."""
     submitted: float
     finished: float | None
     exit_code: int | None
@@ -75,6 +77,7 @@ def job_of(record: Any) -> Job:
         state=_api.enum_name("JobState", record.state),
         reason=record.reason,
         owner=record.owner,
+        owner_id=record.owner_id,
         submitted=record.submitted_ms / 1000,
         finished=record.finished_ms / 1000 if record.finished_ms else None,
         exit_code=record.exit_code if record.finished_ms else None,

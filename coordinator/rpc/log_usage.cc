@@ -1,0 +1,109 @@
+#include "coordinator/rpc/log_usage.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "common/log.h"
+#include "common/problem.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/units.h"
+#include "coordinator/core/owner.h"
+#include "coordinator/file_tree.h"
+#include "coordinator/rpc/daemon.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::HumanBytes;
+
+constexpr size_t kJobsAtOnce = 50;
+constexpr std::chrono::seconds kLookEvery{60};
+
+// What is known stays, until a look succeeds.
+void LookLater(Daemon& daemon, const absl::Status& why) {
+  common::LogWarning(common::StrCat("how much output is kept of whose jobs is not counted: ",
+                                    common::MessageOf(why)));
+  daemon.reads.PostAfter(kLookEvery, [&daemon] { KeepLogUsage(daemon); });
+}
+
+void LookOn(Daemon& daemon, std::shared_ptr<LogUsage::Look> look) {
+  daemon.reads.Post([&daemon, look = std::move(look)] {
+    if (daemon.log_usage.Measure(daemon.paths, *look)) return LookOn(daemon, look);
+    daemon.log_usage.Publish(std::move(*look));
+    daemon.reads.PostAfter(kLookEvery, [&daemon] { KeepLogUsage(daemon); });
+  });
+}
+
+}  // namespace
+
+std::map<std::string, uint64_t> LogUsage::ByOwner() const {
+  std::lock_guard lock(mutex_);
+  return by_owner_;
+}
+
+absl::Status LogUsage::CheckRoom(const Caller& caller) const {
+  if (quota_bytes_ == 0) return absl::OkStatus();
+  uint64_t used = 0;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = by_owner_.find(OwnerKey(caller));
+    if (found != by_owner_.end()) used = found->second;
+  }
+  if (used <= quota_bytes_) return absl::OkStatus();
+  return common::MakeProblem(
+      absl::StatusCode::kResourceExhausted,
+      {.code = "JC1628",
+       .what =
+           common::StrCat("the output of the jobs of ", caller.principal, " takes ",
+                          HumanBytes(used), ", and one person may have ", HumanBytes(quota_bytes_)),
+       .fix = "remove old jobs (jobctl rm) and try again a minute later; logs_keep in a job file "
+              "keeps less of one; an operator raises --person-log-quota"});
+}
+
+bool LogUsage::Measure(const Paths& paths, Look& look) const {
+  const size_t end = std::min(look.jobs.size(), look.next + kJobsAtOnce);
+  for (; look.next < end; ++look.next) {
+    const Job& job = look.jobs[look.next];
+    uint64_t bytes = 0;
+    bool is_known = false;
+    if (job.is_over) {
+      std::lock_guard lock(mutex_);
+      const auto known = of_finished_.find(job.id);
+      is_known = known != of_finished_.end();
+      if (is_known) bytes = known->second;
+    }
+    if (!is_known) bytes = BytesBelow(paths.Root(), paths.BelowRoot(paths.LogDirectory(job.id)));
+    if (job.is_over) look.of_finished[job.id] = bytes;
+    look.by_owner[job.owner_key] += bytes;
+  }
+  return look.next < look.jobs.size();
+}
+
+void LogUsage::Publish(Look look) {
+  std::lock_guard lock(mutex_);
+  of_finished_ = std::move(look.of_finished);
+  by_owner_ = std::move(look.by_owner);
+}
+
+void KeepLogUsage(Daemon& daemon) {
+  daemon.loop.Ask(
+      [&daemon](const LoopView& view) {
+        auto look = std::make_shared<LogUsage::Look>();
+        for (const auto& [id, job] : view.state.jobs)
+          look->jobs.push_back({.id = id, .owner_key = OwnerKey(job)});
+        return [&daemon, look] {
+          daemon.reads.Post([&daemon, look] {
+            auto finished = daemon.index.Owners();
+            if (!finished.ok()) return LookLater(daemon, finished.status());
+            for (auto& [id, owner] : *finished)
+              look->jobs.push_back({.id = id, .owner_key = std::move(owner), .is_over = true});
+            LookOn(daemon, look);
+          });
+        };
+      },
+      [&daemon](const absl::Status& why) { LookLater(daemon, why); });
+}
+
+}  // namespace muster::coordinator

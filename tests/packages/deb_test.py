@@ -56,12 +56,19 @@ class Packages(unittest.TestCase):
 class Verified(unittest.TestCase):
     """What `jobctl version --verify` tells of unpacked packages, as somebody changes them who can change any file there."""
 
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="mt-unpacked-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.unpacked = Path(folder.name, "root")
+        for path in the_debs().values():
+            subprocess.run(["dpkg-deb", "--extract", path, cls.unpacked], check=True)
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="mt-verify-")
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name, "root")
-        for path in the_debs().values():
-            subprocess.run(["dpkg-deb", "--extract", path, self.root], check=True)
+        shutil.copytree(self.unpacked, self.root, symlinks=True)
         self.lists = self.root / "usr/share/muster/files"
         self.key = f"{support.signing_key()}.pub"
         self.thief = support.new_key(Path(folder.name, "thief"))

@@ -155,7 +155,7 @@ std::string text_of(const std::vector<double>& values) {
   return text;
 }
 
-// Trains to the end, with a checkpoint before each step from the third on; then again from each.
+// Trains to the end, with a checkpoint before each step from the third on; then again from some.
 void train(const std::string& stage, Way way, const std::string& root) {
   const std::string name = stage + (way == Way::from_start ? ".from_start" : ".added");
   const std::string directory = root + "/" + name;
@@ -173,7 +173,8 @@ void train(const std::string& stage, Way way, const std::string& root) {
   }
   if (!is_distributed) return;
   std::string differ;
-  for (int from = 2; from < kSteps; ++from) {
+  // Before and after the head is unfrozen, before the body is frozen, and in between.
+  for (const int from : {2, 3, 5, 6}) {
     Training run(options_of(stage, "", directory + "/step-" + std::to_string(from)), way);
     if (from > 2) run.add_head();
     run.accelerator.load_state();
@@ -218,6 +219,11 @@ const std::map<std::string, Change>& changes() {
   static const std::map<std::string, Change> all = {
       {"unfreeze", [](Training& t) { mark(*t.net->head, true); }},
       {"freeze", [](Training& t) { mark(*t.net->body[2], false); }},
+      {"unlike",
+       [](Training& t) {
+         mark(*t.net->body[2], false);
+         t.net->head->bias.requires_grad_(t.accelerator.is_last_process());
+       }},
       {"dtype", [](Training& t) { convert(t.net, torch::kDouble); }},
       {"dtype-and-back",
        [](Training& t) {

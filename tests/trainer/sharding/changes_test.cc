@@ -83,6 +83,8 @@ struct Case {
 const Case kCases[] = {
     Case{"ddp", "unfreeze", "one", "rank 1: 'head.weight' requires gradients"},
     Case{"zero3", "freeze", "one", "rank 1: 'body.2.weight' requires no gradients"},
+    Case{"ddp", "unlike", "all",
+         "Rank 0: nothing more; rank 1: 'head.bias' requires gradients: make the same changes"},
     Case{"ddp", "dtype", "all", "'head.weight' is Double on cpu; it was Float on cpu: convert"},
     Case{"ddp", "dtype", "one", "rank 1: 'head.weight' is Double on cpu"},
     Case{"zero1", "dtype", "all", "'head.weight' is Double on cpu; it was Float on cpu: convert"},

@@ -1,5 +1,9 @@
 // What a model's data parallelism does when its parameters change after prepare(). Training thread.
 #include "muster/parallel/data_parallel.h"
+
+#include <sstream>
+#include <utility>
+
 #include "parallel/call_name.h"
 #include "parallel/data_parallel_state.h"
 
@@ -26,6 +30,17 @@ std::string all_changes(const std::vector<ParameterFacts::Change>& changes) {
   return text;
 }
 
+// The first lines that differ.
+std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
+  std::istringstream of_a(a), of_b(b);
+  std::string line_a, line_b;
+  do {
+    if (!std::getline(of_a, line_a)) line_a = "nothing more";
+    if (!std::getline(of_b, line_b)) line_b = "nothing more";
+  } while (line_a == line_b);
+  return {line_a, line_b};
+}
+
 }  // namespace
 
 void DataParallel::State::require_same_changes(
@@ -39,10 +54,10 @@ void DataParallel::State::require_same_changes(
     const std::vector<std::string> all = all_gather_strings(group, whole);
     for (size_t rank = 0; rank < all.size(); ++rank) {
       if (all[rank] == all[0]) continue;
+      const auto [first, other] = first_difference(all[0], all[rank]);
       throw CommunicationError(
-          "the ranks changed different parameters of a prepared model. Rank 0: " +
-          all[0].substr(0, all[0].find('\n')) + "; rank " + std::to_string(rank) + ": " +
-          all[rank].substr(0, all[rank].find('\n')) +
+          "the ranks changed different parameters of a prepared model. Rank 0: " + first +
+          "; rank " + std::to_string(rank) + ": " + other +
           ": make the same changes on all ranks, before the same forward");
     }
   }

@@ -1,16 +1,13 @@
 // The program that lifetimes_test runs as ranks: what lives longer or shorter than was thought.
 //
-//   lifetime_ranks again | outlive ROUNDS | fork CODE | registered DIRECTORY | repeated DIRECTORY |
-//     terminated
+//   lifetime_ranks again | outlive ROUNDS | fork CODE | registered DIRECTORY | repeated DIRECTORY
 //
 // Prints lines "NAME value".
-#include <signal.h>
 #include <sys/wait.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -19,7 +16,6 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "muster/trainer.h"
@@ -283,26 +279,6 @@ void repeated(const std::string& directory) {
   }
 }
 
-// SIGTERM reaches rank 0 while it waits for the others in a collective.
-int terminated() {
-  Accelerator accelerator(options_of(2));
-  Net net = net_of(2);
-  auto model = accelerator.prepare(net);
-  std::thread sender;
-  if (accelerator.is_main_process()) {
-    sender = std::thread([] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
-      ::kill(::getpid(), SIGTERM);
-    });
-  } else {
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  }
-  train(accelerator, model);
-  if (sender.joinable()) sender.join();
-  say("stopped", accelerator.should_stop() ? "yes" : "no");
-  return 0;
-}
-
 int scenario(int argc, char** argv) {
   torch::set_num_threads(1);
   const std::string what = argv[1];
@@ -311,7 +287,6 @@ int scenario(int argc, char** argv) {
   if (what == "fork") return fork_in(argv[2]);
   if (what == "registered") registered(argv[2]);
   if (what == "repeated") repeated(argv[2]);
-  if (what == "terminated") return terminated();
   return 0;
 }
 

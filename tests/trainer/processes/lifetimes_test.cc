@@ -52,10 +52,6 @@ TEST(Handles, MayEndInAnyOrder) {
   }
 }
 
-TEST(Termination, InsideACollectiveStopsAllRanksAtTheNextQuestion) {
-  for (auto& rank : outcome({"terminated"})) EXPECT_EQ(rank["stopped"], "yes");
-}
-
 TEST(Children, EndWithTheirOwnCodeAndLeaveTheRanksAlone) {
   for (auto& rank : outcome({"fork", "7"})) {
     EXPECT_EQ(rank["child"], "7");

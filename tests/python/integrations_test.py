@@ -230,6 +230,22 @@ for step, batch in enumerate(muster.steps(loader) if os.environ.get("TOLD") else
         self.assertGreater(means["checkpoint"], 0)
         self.assertLess(means["step"], 0.2, means)
 
+    PHASES = """
+from accelerate import Accelerator
+from muster.integrations.accelerate import MusterTracker
+accelerator = Accelerator(cpu=True, log_with=MusterTracker())
+model = torch.nn.Linear(4, 1)
+first, second = (torch.optim.SGD(model.parameters(), lr=0.01) for _ in range(2))
+for optimizer in [first] * 5 + [second] * 150:
+    model(torch.zeros(2, 4)).sum().backward()
+    optimizer.step()
+"""
+
+    def test_step_times_go_on_with_the_optimizer_of_the_next_phase(self):
+        worker = self.worker()
+        self.rank(self.PHASES)
+        self.assertEqual(max(self.values(worker, "time/step")), 4 + 51)
+
     def test_a_loop_that_tells_its_steps_is_believed(self):
         worker = self.worker()
         self.rank(self.LOOP, TOLD="1")

@@ -11,16 +11,20 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from muster import _step_times
 
+OTHERS_MAX = 100
+
 
 class _Watch:
-    """A step ends with that of an optimizer, of several with that of the one that is first to make one. Until then
-    from the first call of a module in training it computes, before that it waits for data. The first step is not timed:
-    nobody knows when it began.
+    """A step ends with that of an optimizer, of several with that of the one that is first to make one; if that one
+    rests for OTHERS_MAX steps of others, as after a phase of training, with that of the next to make one. Until then
+    from the first call of a module in training it computes, before that it waits for data. The first step is not
+    timed: nobody knows when it began.
     """
 
     def __init__(self, of: _step_times.StepTimer) -> None:
         self._timer = of
         self._optimizer: weakref.ref[Any] | None = None
+        self._others = 0  # steps of others since its last
         self._waiting: Any = None  # the handle of a hook that would slow down every module
         register_optimizer_step_post_hook(self._stepped)
         # Ours is gone after its first call.
@@ -38,10 +42,13 @@ class _Watch:
 
     def _stepped(self, optimizer: Any, *_: Any) -> None:
         first = None if self._optimizer is None else self._optimizer()
-        if first is None:
+        if first is not None and optimizer is not first:
+            self._others += 1
+            if self._others < OTHERS_MAX:
+                return
+        if optimizer is not first:
             self._optimizer = weakref.ref(optimizer)
-        elif optimizer is not first:
-            return
+        self._others = 0
         if _step_times.told_by_script:
             return
         if self._timer.step is None:

@@ -43,9 +43,23 @@ void CloseAllBut(int alive) {
   syscall(SYS_close_range, static_cast<unsigned>(kAliveFd + 1), ~0U, 0U);
 }
 
-// The ranks may have its account, and yet not look into it. 0 or an errno.
+// Not the ranks': whoever has an account may set limits, priority and processors of what else has it, and
+// so make this one spin, or end it. Without capabilities uid 0 is an account like any other.
+common::LaunchAccount AccountOfFirst(const common::ShimLaunch& launch) {
+  constexpr uint32_t kRoot = 0, kNobody = 65534;
+  const bool ranks_are_root = !launch.account.is_other || launch.account.uid == kRoot;
+  const uint32_t id = ranks_are_root ? kNobody : kRoot;
+  common::LaunchAccount account;
+  account.is_other = true;
+  account.uid = account.gid = id;
+  account.groups = {id};
+  return account;
+}
+
+// 0 or an errno.
 int ConfineFirst(const common::ShimLaunch& launch) {
-  if (BecomeAccount(launch.account, /*drops_capabilities=*/true) != common::ExecStage::kNone ||
+  if (BecomeAccount(AccountOfFirst(launch), /*drops_capabilities=*/true) !=
+          common::ExecStage::kNone ||
       prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
     return errno;
   return FilterCalls();

@@ -181,7 +181,7 @@ void AttemptProcesses::PrepareNow(const PrepareAction& action,
         action.key,
         common::StrCat("node ", setup_.node,
                        " cannot prepare the attempt: ", common::MessageOf(status), FixFor(status)),
-        !account.ok(), account.ok() && IsShort(status)});
+        !account.ok() || absl::IsFailedPrecondition(status), account.ok() && IsShort(status)});
   }
   EndOlderAttempts(action.key, [this, key = action.key] { callbacks_.input(PreparedInput{key}); });
 }

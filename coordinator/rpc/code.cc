@@ -12,6 +12,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "coordinator/core/owner.h"
 #include "coordinator/identity/directory.h"
 #include "coordinator/rpc/code_gate.h"
 #include "coordinator/rpc/code_push.h"
@@ -69,7 +70,11 @@ absl::StatusOr<v1::PrepareObjectsResponse> Prepare(Daemon& daemon, const Caller&
                      return missing.contains(sha256);
                    }));
   RETURN_IF_ERROR(CheckCodeQuota(daemon, project, used, needed));
-  RETURN_IF_ERROR(CheckGiverQuota(daemon, caller, needed));
+  const uint64_t begun =
+      daemon.uploads.BegunBy(OwnerKey(caller), [&](const CodeUploads::Object& object) {
+        return object.project == project && missing.contains(object.sha256);
+      });
+  RETURN_IF_ERROR(CheckGiverQuota(daemon, caller, needed, begun + needed));
   response.set_used_bytes(used);
   response.set_quota_bytes(daemon.code_quota_bytes);
   return response;

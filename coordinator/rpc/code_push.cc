@@ -61,8 +61,9 @@ absl::StatusOr<std::vector<bool>> CodeIsHere(Daemon& daemon, const std::string& 
 
 absl::StatusOr<uint64_t> CodeBytesUsed(Daemon& daemon, const std::string& project,
                                        const std::function<bool(const std::string&)>& except) {
-  ASSIGN_OR_RETURN(uint64_t used, daemon.code.UsedBytes(project));
+  // In this order: what becomes whole in between is counted twice, and not missed.
   const std::map<std::string, uint64_t> under_way = daemon.uploads.UnderWay(project);
+  ASSIGN_OR_RETURN(uint64_t used, daemon.code.UsedBytes(project));
   for (const auto& [sha256, size] : under_way) {
     if (!except(sha256)) used += CodeStore::Charge(size);
   }
@@ -87,10 +88,12 @@ absl::Status CheckCodeQuota(const Daemon& daemon, const std::string& project, ui
               "rm): what no job uses goes a day later; an operator raises --code-quota"});
 }
 
-absl::Status CheckGiverQuota(Daemon& daemon, const Caller& caller, uint64_t needed) {
+absl::Status CheckGiverQuota(Daemon& daemon, const Caller& caller, uint64_t needed,
+                             uint64_t begun) {
   const uint64_t quota = daemon.person_code_quota_bytes;
   if (quota == 0 || needed == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const uint64_t used, daemon.code.GivenBytes(OwnerKey(caller)));
+  ASSIGN_OR_RETURN(const uint64_t whole, daemon.code.GivenBytes(OwnerKey(caller)));
+  const uint64_t used = whole + begun - needed;
   if (used <= quota && needed <= quota - used) return absl::OkStatus();
   return MakeProblem(
       absl::StatusCode::kResourceExhausted,
@@ -198,7 +201,12 @@ absl::Status CodePush::CheckRoom() {
                      return sha256 == current_->name.sha256;
                    }));
   RETURN_IF_ERROR(CheckCodeQuota(daemon_, project_, used, CodeStore::Charge(current_->size)));
-  return CheckGiverQuota(daemon_, caller_, CodeStore::Charge(current_->size));
+  // What others that are checked now have begun counts, and what becomes whole meanwhile counts twice.
+  const uint64_t needed = CodeStore::Charge(current_->size);
+  const uint64_t begun = daemon_.uploads.Begin(current_->name, OwnerKey(caller_), needed);
+  absl::Status may = CheckGiverQuota(daemon_, caller_, needed, begun);
+  if (!may.ok()) daemon_.uploads.Interrupt(current_->name, 0);
+  return may;
 }
 
 // A piece per turn: others' bytes are written in between.
@@ -252,6 +260,8 @@ absl::Status CodePush::Told(const absl::Status& status) const {
 void CodePush::ReleaseCurrent() {
   if (!current_.has_value()) return;
   const CodeUploads::Object name = current_->name;
+  const bool is_part = current_->upload != nullptr && current_->position < current_->size;
+  daemon_.uploads.Interrupt(name, is_part ? CodeStore::Charge(current_->position) : 0);
   // Its file is closed before another stream may open it.
   current_.reset();
   daemon_.uploads.Release(name);

@@ -72,8 +72,8 @@ absl::StatusOr<uint64_t> CodeBytesUsed(Daemon& daemon, const std::string& projec
 // RESOURCE_EXHAUSTED (JC1701): `needed` bytes more are too many.
 absl::Status CheckCodeQuota(const Daemon& daemon, const std::string& project, uint64_t used,
                             uint64_t needed);
-// The same for what this caller has brought, in all projects.
-absl::Status CheckGiverQuota(Daemon& daemon, const Caller& caller, uint64_t needed);
+// The same for what this caller has brought, in all projects; `begun`: besides what is whole, with `needed`.
+absl::Status CheckGiverQuota(Daemon& daemon, const Caller& caller, uint64_t needed, uint64_t begun);
 // Whether the project has each of these, whole.
 absl::StatusOr<std::vector<bool>> CodeIsHere(Daemon& daemon, const std::string& project,
                                              const std::vector<CodeObject>& objects);

@@ -7,6 +7,12 @@ namespace muster::coordinator {
 
 using common::StrCat;
 
+namespace {
+
+constexpr std::chrono::hours kPartsKept{25};
+
+}  // namespace
+
 absl::Status CodeUploads::Enter(const std::string& principal) {
   std::lock_guard lock(mutex_);
   const auto of_one = streams_of_.find(principal);
@@ -66,6 +72,50 @@ std::map<std::string, uint64_t> CodeUploads::UnderWay(const std::string& project
     under_way[each->first.sha256] = each->second.size;
   }
   return under_way;
+}
+
+uint64_t CodeUploads::Begin(const Object& object, const std::string& giver, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  ForgetOld();
+  begun_[object] = {giver, bytes, Steady::now()};
+  return SumOf(giver, [](const Object&) { return false; });
+}
+
+uint64_t CodeUploads::SumOf(const std::string& giver,
+                            const std::function<bool(const Object&)>& except) const {
+  uint64_t begun = 0;
+  for (const auto& [object, part] : begun_) {
+    if (part.giver == giver && !except(object)) begun += part.bytes;
+  }
+  return begun;
+}
+
+void CodeUploads::Interrupt(const Object& object, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  const auto part = begun_.find(object);
+  if (part == begun_.end()) return;
+  part->second.bytes = bytes;
+  if (bytes == 0) begun_.erase(part);
+}
+
+uint64_t CodeUploads::BegunBy(const std::string& giver,
+                              const std::function<bool(const Object&)>& except) {
+  std::lock_guard lock(mutex_);
+  ForgetOld();
+  return SumOf(giver, except);
+}
+
+std::map<std::string, uint64_t> CodeUploads::Begun() {
+  std::lock_guard lock(mutex_);
+  ForgetOld();
+  std::map<std::string, uint64_t> begun;
+  for (const auto& [object, part] : begun_) begun[part.giver] += part.bytes;
+  return begun;
+}
+
+void CodeUploads::ForgetOld() {
+  const Steady::time_point since = Steady::now() - kPartsKept;
+  std::erase_if(begun_, [since](const auto& each) { return each.second.at < since; });
 }
 
 }  // namespace muster::coordinator

@@ -2,6 +2,7 @@
 // of a project at a time, while others that bring it wait their turn. Any thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -35,13 +36,35 @@ class CodeUploads {
   // The objects of a project that are being written, with their whole sizes.
   std::map<std::string, uint64_t> UnderWay(const std::string& project);
 
+  // `giver` begins to bring an object of so many bytes, which are its own from now on: before they are
+  // compared with what it may bring. What they and all others that it has begun come to.
+  uint64_t Begin(const Object& object, const std::string& giver, uint64_t bytes);
+  // So many of them have arrived and stay, to be continued; 0: all, or none.
+  void Interrupt(const Object& object, uint64_t bytes);
+  // What a giver has begun, of objects that are not among these. Parts of before the coordinator's start are
+  // not known.
+  uint64_t BegunBy(const std::string& giver, const std::function<bool(const Object&)>& except);
+  // Of each giver that has begun something.
+  std::map<std::string, uint64_t> Begun();
+
  private:
   struct Writer {
     uint64_t size = 0;
     std::deque<std::function<void()>> waiting;
   };
 
+  using Steady = std::chrono::steady_clock;
+  struct Part {
+    std::string giver;
+    uint64_t bytes = 0;
+    Steady::time_point at;
+  };
+  // With the lock held. Parts are removed from the disk after a day.
+  void ForgetOld();
+  uint64_t SumOf(const std::string& giver, const std::function<bool(const Object&)>& except) const;
+
   std::mutex mutex_;  // guards what follows
+  std::map<Object, Part> begun_;
   size_t streams_ = 0;
   std::map<std::string, size_t> streams_of_;
   std::map<Object, Writer> writers_;

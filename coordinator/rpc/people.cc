@@ -13,6 +13,7 @@
 #include "coordinator/identity/directory.h"
 #include "coordinator/identity/issue_token.h"
 #include "coordinator/identity/roles.h"
+#include "coordinator/rpc/code_uploads.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/log_usage.h"
 #include "coordinator/rpc/on_pool.h"
@@ -183,6 +184,8 @@ absl::StatusOr<v1::ListUsersResponse> WithUsage(Daemon& daemon, v1::ListUsersRes
   for (const auto& [owner, bytes] : given) {
     if (!owner.empty()) usage[owner].set_code_bytes(bytes);
   }
+  for (const auto& [owner, bytes] : daemon.uploads.Begun())
+    usage[owner].set_code_bytes(usage[owner].code_bytes() + bytes);
   for (const auto& [owner, bytes] : daemon.log_usage.ByOwner()) usage[owner].set_log_bytes(bytes);
   std::vector<v1::Usage> all;
   for (auto& [key, each] : usage) {

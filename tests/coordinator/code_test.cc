@@ -450,6 +450,22 @@ TEST_F(CodeTest, SoManyStreamsAtOnceAndSoManyOfOnePerson) {
   EXPECT_TRUE(uploads.Enter("b").ok());
 }
 
+TEST_F(CodeTest, WhatOnePersonHasBegunCountsWhileItArrivesAndAfterItWasLeft) {
+  daemon().person_code_quota_bytes = 100'000;
+  const auto begun = [](const std::string& object) {
+    v1::ObjectChunk chunk = ChunkOf(object);
+    chunk.set_data(object.substr(0, 30'000));
+    return chunk;
+  };
+  Stream first(daemon(), "uid:1", "vision"), second(daemon(), "uid:1", "default");
+  Stream third(daemon(), "uid:1", "vision"), last(daemon(), "uid:1", "vision");
+  ASSERT_TRUE(first.Send(begun(std::string(60'000, 'a'))).ok());
+  EXPECT_EQ(common::CodeOf(second.Send(begun(std::string(60'000, 'b')))), "JC1701") << "at once";
+  EXPECT_FALSE(first.End().ok());  // a part of it stays
+  EXPECT_EQ(common::CodeOf(third.Send(begun(std::string(80'000, 'c')))), "JC1701");
+  EXPECT_TRUE(last.Send(begun(std::string(60'000, 'a'))).ok()) << "the same goes on";
+}
+
 TEST_F(CodeTest, TheQuotaIsAProjectsAndIsCheckedBeforeAndWhileItArrives) {
   daemon().code_quota_bytes = 100'000;
   const std::string fits(60'000, 'a'), too_much(50'000, 'b');

@@ -446,6 +446,54 @@ class Images(Case):
         self.assertEqual(os.listdir(self.path("nodes-own")), [])
         self.assert_nothing_left(cluster)
 
+    def test_links_of_an_image_lead_no_mount_into_another_or_to_what_is_refused(self):
+        cluster = self.start(args=("--run-as", ACCOUNT))
+        state = os.path.join(cluster.directory, "w-n0")
+        own = self.path("nodes-own")
+        os.makedirs(own, mode=0o755)
+        os.makedirs(self.path("data"))
+        tree = oci_layout.small_tree()
+        tree.directory("y")
+        tree.directory("z")
+        for name, to in (("mnt/a", "/y"), ("mnt/z", "/z"), ("mnt/c", "/z/made"), ("mnt/dev", "/dev"), ("mnt/shm", "/dev/shm"), ("mnt/all", "/"),
+                         ("mnt/state", state + "/attempts"), (state.lstrip("/"), "/y")):
+            tree.link(name, to)
+        oci_layout.write(self.path("links"), [tree.layer()], {"Env": ["PATH=/usr/bin:/bin"]})
+        data = self.path("data")
+        for mounts, words in (((((own, "/mnt/a"), (data, "/y/made"))), "which is the worker's own"),
+                              (((data, "/mnt/a"), (data, "/y")), "lead from two mounts to one place"),
+                              (((own, "/y"),), "which is the worker's own"),
+                              (((data, "/mnt/state"),), "which is the worker's own"),
+                              (((data, "/mnt/dev/x"),), "would hide what the system has there"),
+                              (((data, "/mnt/shm"),), "would hide what the system has there"),
+                              (((data, "/mnt/all"),), "take the place of all its files"),
+                              (((own, "/mnt/z"), (data, "/z/made")), "at made of another mount"),
+                              (((own, "/z"), (data, "/mnt/c")), "at made of another mount")):
+            with self.subTest(mounts=mounts):
+                self.mounts_of_job = tuple({"source": source, "target": target} for source, target in mounts)
+                job, record = self.run_over(cluster, "true", image=f"oci:{self.path('links')}")
+                self.assertEqual(record.state, FAILED, record.reason)
+                self.assertIn(words, record.reason)
+                self.assertEqual((os.listdir(own), os.listdir(data)), ([], []))
+        self.assert_nothing_left(cluster)
+
+    def test_neither_the_kernels_files_nor_another_name_of_the_workers_are_mounted(self):
+        cluster = self.start()
+        state = os.path.join(cluster.directory, "w-n0")
+        for name in ("alias", "holds/in"):
+            os.makedirs(self.path(name))
+            subprocess.run(["mount", "--bind", state, self.path(name)], check=True)
+            self.addCleanup(subprocess.run, ["umount", "-l", self.path(name)])
+        for source, words in (("/proc", "the kernel's own files (proc at /proc)"), ("/proc/sys", "the kernel's own files"),
+                              ("/sys", "the kernel's own files (sysfs at /sys)"), ("/sys/fs/cgroup", "the kernel's own files"),
+                              (self.path("alias"), "under another name"), (self.path("alias/attempts"), "under another name"),
+                              (self.path("holds"), "under another name")):
+            with self.subTest(source=source):
+                self.mounts_of_job = ({"source": source, "target": "/x"},)
+                job, record = self.run_over(cluster, "true")
+                self.assertEqual(record.state, FAILED, record.reason)
+                self.assertIn(words, record.reason)
+
     def test_the_runtime_sees_and_changes_nothing_but_what_it_needs(self):
         os.makedirs(self.path("nodes-own"))
         os.makedirs(self.path("tools"))

@@ -126,6 +126,9 @@ class RunAs(Case):
         self.assertEqual([line for line in lines if line.startswith("own") and not line.endswith("works")], [])
         self.assertEqual([line for line in lines if line.startswith("other") and not line.endswith("refused")], [])
         self.assertEqual(len(lines), 36)
+        # That it is there and what it is called, as everybody may know.
+        self.assertEqual([line for line in said.splitlines() if line.startswith("first") and line.endswith("works")],
+                         ["first command line: works", "first pidfd: works"])
         self.assertIn("\nsaw 3 processes\ntried\n", said)  # the first of them, it, and its own
         self.assertEqual(self.standing(pid), before)
         self.assertEqual(cluster.state(victim), harness.RUNNING)

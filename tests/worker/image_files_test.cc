@@ -16,6 +16,7 @@
 #include "common/strings.h"
 #include "worker/containers/image_tools.h"
 #include "worker/containers/layer_access.h"
+#include "worker/containers/mount_sources.h"
 #include "worker/containers/without_rights.h"
 #include "worker/marked_processes.h"
 
@@ -26,6 +27,30 @@ using common::StrCat;
 namespace fs = std::filesystem;
 
 int PidFd(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+
+TEST(MountSources, TheKernelsFilesAndOtherNamesOfTheWorkersAreNotShown) {
+  const std::string mounts =
+      "20 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+      "21 20 0:5 / /proc rw shared:1 - proc proc rw\n"
+      "22 20 8:1 /var/lib/muster /srv/alias rw - ext4 /dev/sda1 rw\n"
+      "23 20 8:1 /var/lib/muster/attempts /srv/inside rw - ext4 /dev/sda1 rw\n"
+      "24 20 8:17 / /data rw - xfs /dev/sdb1 rw\n"
+      "25 24 0:30 / /data/root/sys rw - sysfs sysfs rw\n"
+      "26 20 8:1 /home /data/with\\040blank rw - ext4 /dev/sda1 rw\n"
+      "27 20 8:1 / /whole rw - ext4 /dev/sda1 rw\n";
+  const auto why = [&mounts](const std::string& source) {
+    return WhyNoSource(mounts, source, {"/var/lib/muster"});
+  };
+  for (const char* fine :
+       {"/home/alice", "/data/set", "/data/with blank/x", "/var/lib/other", "/var/lib/muster2"})
+    EXPECT_EQ(why(fine), "") << fine;
+  for (const char* source : {"/proc", "/proc/sys/kernel", "/data/root", "/data"})
+    EXPECT_NE(why(source).find("the kernel's own files"), std::string::npos) << source;
+  for (const char* source : {"/srv/alias", "/srv/alias/attempts/1-0", "/srv/inside", "/srv",
+                             "/whole/var", "/whole/var/lib/muster/code", "/var/lib"})
+    EXPECT_NE(why(source).find("under another name"), std::string::npos) << source << why(source);
+  EXPECT_EQ(why("/whole/home"), "");
+}
 
 class ImageFilesTest : public testing::Test {
  protected:

@@ -65,12 +65,20 @@ std::string SystemPathThatLeadsAway(int root) {
   return {};
 }
 
-std::optional<std::string> PathWithoutLinks(int root, const std::string& path) {
+std::optional<std::string> PathWithoutLinks(int root, const std::string& path,
+                                            const std::set<std::string>& mounted) {
   std::string found;
   std::vector<std::string> left = Components(path);
+  bool is_elsewhere = false;
   for (int links = 0; !left.empty();) {
+    is_elsewhere = is_elsewhere || mounted.contains(found);
     const std::string name = left.back();
     left.pop_back();
+    if (is_elsewhere) {
+      if (name == "..") return std::nullopt;
+      found += StrCat("/", name);
+      continue;
+    }
     if (name == "..") {
       found.erase(std::min(found.rfind('/'), found.size()));
       continue;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -19,8 +20,10 @@ bool IsDirectoryIn(int root, const std::string& path);
 std::string SystemPathThatLeadsAway(int root);
 
 // `path` as the kernel would find it there, free of links, "." and "..": what is led to it follows none.
-// Components that are not there stay as they are. nullopt: links lead in a circle.
-std::optional<std::string> PathWithoutLinks(int root, const std::string& path);
+// Components that are not there stay as they are, and so does all below one of `mounted`, where another
+// file system begins. nullopt: links lead in a circle, or ".." of one out of such a place.
+std::optional<std::string> PathWithoutLinks(int root, const std::string& path,
+                                            const std::set<std::string>& mounted = {});
 
 // As execvp finds `name`: with a slash it is a path from `workdir`. Empty: there is no such program.
 std::string FindProgramIn(int root, std::string_view search_path, const std::string& workdir,

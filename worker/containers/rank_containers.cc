@@ -27,6 +27,8 @@
 #include "worker/containers/device_files.h"
 #include "worker/containers/find_in_image.h"
 #include "worker/containers/layer_access.h"
+#include "worker/containers/mount_sources.h"
+#include "worker/containers/mount_targets.h"
 #include "worker/isolation.h"
 #include "worker/secret_files.h"
 
@@ -69,27 +71,6 @@ bool IsPlainPath(const std::string& path) {
 
 LaunchProblem Problem(int error, std::string text) {
   return {error, error == ENOENT ? kExitNoProgram : kExitNotInImage, std::move(text)};
-}
-
-// Where each of the job's mounts is put below mounts/ (LaunchContainer.places): one whose target lies in
-// another's goes into the outermost of those, so that the runtime looks nothing up in what the job can
-// change.
-std::vector<std::string> PlacesOfMounts(const v1::ContainerSpec& spec) {
-  std::vector<std::string> places;
-  for (int i = 0; i < spec.mounts_size(); ++i) {
-    const std::string& target = TargetOf(spec.mounts(i));
-    int outermost = i;
-    for (int j = 0; j < spec.mounts_size(); ++j) {
-      const std::string& above = TargetOf(spec.mounts(j));
-      if (above != target && IsWithin(target, above) &&
-          above.size() < TargetOf(spec.mounts(outermost)).size())
-        outermost = j;
-    }
-    const char how = spec.mounts(i).read_only() ? common::kNeededToRead : common::kNeededToWrite;
-    places.push_back(StrCat(std::string(1, how), outermost,
-                            target.substr(TargetOf(spec.mounts(outermost)).size())));
-  }
-  return places;
 }
 
 bool HoldsAnother(const std::vector<std::string>& places, size_t i) {
@@ -191,13 +172,15 @@ class Wrapping {
   bool IsMounted(const std::string& path) const {
     return std::any_of(spec_.container().mounts().begin(), spec_.container().mounts().end(),
                        [&](const v1::Mount& each) { return IsWithin(path, TargetOf(each)); }) ||
+           std::any_of(mounts_.paths.begin(), mounts_.paths.end(),
+                       [&](const std::string& each) { return IsWithin(path, each); }) ||
            std::any_of(place_.own.begin(), place_.own.end(),
                        [&](const std::string& each) { return IsWithin(path, each); }) ||
            std::any_of(place_.fixed.begin(), place_.fixed.end(),
                        [&](const std::string& each) { return IsWithin(path, each); });
   }
 
-  std::optional<LaunchProblem> CheckMounts() const {
+  std::optional<LaunchProblem> CheckMounts() {
     if (spec_.container().mounts_size() > kMountsMax)
       return Refused(StrCat("it has more than ", kMountsMax, " mounts"), "mount what holds them");
     for (const v1::Mount& mount : spec_.container().mounts()) {
@@ -209,26 +192,60 @@ class Wrapping {
                                 "without . and .."),
                          "write it as one");
       }
-      if (target == "/") return Refused("a mount would take the place of all its files", "");
-      for (const std::string_view system : kSystemDirs) {
-        if (IsWithin(target, system))
-          return Refused(StrCat("a mount at ", target, " would hide what the system has there"),
-                         "mount it elsewhere");
-      }
+      if (auto problem = CheckTarget(mount, target)) return problem;
       for (const std::string& hidden : place_.hidden) {
-        if (IsWithin(mount.source(), hidden) || IsWithin(hidden, mount.source()) ||
-            IsWithin(target, hidden) || IsWithin(hidden, target))
-          return Refused(StrCat("the mount ", mount.source(), " meets ", hidden,
-                                ", which is the worker's own"),
-                         "mount a directory beside it");
+        if (IsWithin(mount.source(), hidden) || IsWithin(hidden, mount.source()))
+          return MeetsOwn(mount, hidden);
       }
       if (HoldsSecrets(mount.source()))
         return Refused(StrCat("the mount ", mount.source(),
                               " would show the files in which other jobs get their secrets"),
                        "mount a directory that is not in /dev/shm, or name one below it");
-      if (!PathWithoutLinks(root_.get(), target))
-        return Refused(StrCat("links of it lead in a circle at ", target), "mount it elsewhere");
       if (auto problem = CheckSource(mount.source())) return problem;
+      if (const std::string why = WhyNoSource(mount.source(), place_.hidden); !why.empty())
+        return Refused(StrCat("the mount ", mount.source(), ": ", why),
+                       "mount what the job needs of it");
+    }
+    return CheckWhereMountsLead();
+  }
+
+  LaunchProblem MeetsOwn(const v1::Mount& mount, const std::string& own) const {
+    return Refused(
+        StrCat("the mount ", mount.source(), " meets ", own, ", which is the worker's own"),
+        "mount a directory beside it");
+  }
+
+  std::optional<LaunchProblem> CheckTarget(const v1::Mount& mount,
+                                           const std::string& target) const {
+    if (target == "/") return Refused("a mount would take the place of all its files", "");
+    for (const std::string_view system : kSystemDirs) {
+      if (IsWithin(target, system))
+        return Refused(StrCat("a mount at ", target, " would hide what the system has there"),
+                       "mount it elsewhere");
+    }
+    for (const std::string& hidden : place_.hidden) {
+      if (IsWithin(target, hidden) || IsWithin(hidden, target)) return MeetsOwn(mount, hidden);
+    }
+    return std::nullopt;
+  }
+
+  // The same of what they are in the image. And what Muster itself puts there lies in none of them: the
+  // runtime would make it in the node's directory.
+  std::optional<LaunchProblem> CheckWhereMountsLead() {
+    absl::StatusOr<MountTargets> resolved = ResolveMounts(root_.get(), spec_.container());
+    if (!resolved.ok()) return Refused(common::MessageOf(resolved.status()), "mount it elsewhere");
+    mounts_ = *std::move(resolved);
+    const std::set<std::string> points(mounts_.paths.begin(), mounts_.paths.end());
+    for (size_t i = 0; i < mounts_.paths.size(); ++i) {
+      const v1::Mount& mount = spec_.container().mounts(static_cast<int>(i));
+      if (auto problem = CheckTarget(mount, mounts_.paths[i])) return problem;
+      for (const auto* own : {&place_.hidden, &place_.own, &place_.fixed}) {
+        for (const std::string& path : *own) {
+          const std::string led = PathWithoutLinks(root_.get(), path, points).value_or("/");
+          if (IsWithin(led, mounts_.paths[i]) || IsWithin(mounts_.paths[i], led))
+            return MeetsOwn(mount, path);
+        }
+      }
     }
     return std::nullopt;
   }
@@ -338,14 +355,14 @@ class Wrapping {
       bundle.mounts.push_back(std::move(mount));
     }
     bundle.hooks = devices_.hooks;
-    const std::vector<std::string> places = PlacesOfMounts(spec_.container());
-    for (size_t i = 0; i < places.size(); ++i) {
-      if (places[i].find('/') != std::string::npos) continue;  // in another, where the shim puts it
+    for (size_t i = 0; i < mounts_.places.size(); ++i) {
+      // In another, where the shim puts it.
+      if (mounts_.places[i].find('/') != std::string::npos) continue;
       const v1::Mount& mount = spec_.container().mounts(static_cast<int>(i));
       bundle.mounts.push_back({.source = StrCat(place_.directory, "/mounts/", i),
-                               .target = targets.Add(TargetOf(mount)),
+                               .target = mounts_.paths[i],
                                .read_only = mount.read_only(),
-                               .is_as_mounted = HoldsAnother(places, i)});
+                               .is_as_mounted = HoldsAnother(mounts_.places, i)});
     }
     for (const std::string& path : place_.own)
       bundle.mounts.push_back({.source = path, .target = targets.Add(path)});
@@ -396,6 +413,7 @@ class Wrapping {
   const RankAccount& account_;
   const PreparedPlace& prepared_;
   common::UniqueFd root_;
+  MountTargets mounts_;
   CdiEdits devices_;
 };
 
@@ -505,7 +523,10 @@ common::LaunchContainer LaunchOfContainers(const ContainerPlace& place, const Co
                                     .directory = place.directory,
                                     .shm_bytes = spec.shm_bytes()};
   for (const v1::Mount& mount : spec.mounts()) container.sources.push_back(mount.source());
-  container.places = PlacesOfMounts(spec);
+  // Checked when the ranks were wrapped. Without places the shim mounts nothing.
+  const common::UniqueFd root(open(image.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  absl::StatusOr<MountTargets> mounts = ResolveMounts(root.get(), spec);
+  if (mounts.ok()) container.places = std::move(mounts->places);
   return container;
 }
 

@@ -52,7 +52,7 @@ struct PortsHeldInput {
 struct PreparedInput {
   AttemptKey key;
   std::string failure;
-  bool would_fail_again = false;  // caused by the job: its owner has no account here
+  bool would_fail_again = false;  // its owner has no account here, or a secret of it is gone
   bool is_short = false;          // others use up what the node has: common/node_shortage.h
 };
 // Answers FetchAction. `damaged`: the coordinator's files do not match their hashes, or are gone.

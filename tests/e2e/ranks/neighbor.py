@@ -1,6 +1,6 @@
 """A rank that tries every way to reach processes of its own account by their numbers, and what they share without a
-number. Prints "own" or "other", the way, and "refused" or what it got, a line each. The same on a process of its own shows
-that each way leads somewhere. usage: neighbor.py KEY PID…: the others, and the key of their shared memory."""
+number. Prints "own", "other" or "first" (number 1, which holds its attempt's processes together), the way, and whether it
+works, a line each. The same on a process of its own shows that each way leads somewhere. usage: neighbor.py KEY PID…: the others, and the key of their shared memory."""
 import ctypes
 import os
 import resource
@@ -80,8 +80,11 @@ def tell(whose, way, attempt):
 
 
 own = subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
+while not open(f"/proc/{own.pid}/cmdline", "rb").read():  # it becomes the program a moment later
+    pass
 for way, attempt in WAYS.items():
     tell("own", way, lambda attempt=attempt: attempt(own.pid))
+    tell("first", way, lambda attempt=attempt: attempt(1))
     for other in OTHERS:
         tell("other", way, lambda attempt=attempt, other=other: attempt(other))
 # Without a number: all of an account, System V memory, and the queues of a file system.

@@ -1,0 +1,123 @@
+#include "worker/containers/mount_sources.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "common/files.h"
+#include "common/relative_path.h"
+#include "common/strings.h"
+
+namespace muster::worker {
+namespace {
+
+using common::IsWithin;
+using common::StrCat;
+
+constexpr size_t kMountInfoBytesMax = 16 << 20;
+// Not what anybody stored. Source: the file systems of Linux that are views of the kernel.
+constexpr std::string_view kOfTheKernel[] = {
+    "proc",       "sysfs",   "cgroup",   "cgroup2", "devtmpfs",  "devpts",      "debugfs",
+    "tracefs",    "bpf",     "configfs", "pstore",  "efivarfs",  "binfmt_misc", "securityfs",
+    "selinuxfs",  "fusectl", "nsfs",     "mqueue",  "hugetlbfs", "resctrl",     "rpc_pipefs",
+    "functionfs", "nfsd",    "xenfs",    "smackfs"};
+
+struct MountEntry {
+  std::string device;  // "8:1"
+  std::string root;    // which directory of the file system it shows
+  std::string point;
+  std::string type;
+};
+
+// Blanks and the like are written in octal: "\040".
+std::string Unescape(absl::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool is_octal = text[i] == '\\' && i + 3 < text.size();
+    if (!is_octal) {
+      plain += text[i];
+      continue;
+    }
+    plain +=
+        static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + text[i + 3] - '0');
+    i += 3;
+  }
+  return plain;
+}
+
+// proc(5): ID PARENT DEVICE ROOT POINT OPTIONS [FIELDS…] - TYPE SOURCE OPTIONS.
+std::vector<MountEntry> Parse(const std::string& mountinfo) {
+  std::vector<MountEntry> entries;
+  for (const absl::string_view line : absl::StrSplit(mountinfo, '\n', absl::SkipEmpty())) {
+    const std::vector<absl::string_view> fields = absl::StrSplit(line, ' ');
+    const auto dash = std::find(fields.begin(), fields.end(), "-");
+    if (fields.size() < 5 || std::distance(dash, fields.end()) < 2) continue;
+    entries.push_back({std::string(fields[2]), Unescape(fields[3]), Unescape(fields[4]),
+                       std::string(*std::next(dash))});
+  }
+  return entries;
+}
+
+// What is on top at the path. Null: nothing is known.
+const MountEntry* MountOf(const std::vector<MountEntry>& entries, const std::string& path) {
+  const MountEntry* found = nullptr;
+  for (const MountEntry& entry : entries) {
+    const bool is_closer = found == nullptr || entry.point.size() >= found->point.size();
+    if (is_closer && IsWithin(path, entry.point)) found = &entry;
+  }
+  return found;
+}
+
+std::string Join(const std::string& directory, std::string_view below) {
+  const std::string start = directory == "/" ? "" : directory;
+  return below.empty() || below == "/" ? directory
+                                       : StrCat(start, below.front() == '/' ? "" : "/", below);
+}
+
+// The path in its own file system, whatever it is mounted as.
+std::string PathInside(const MountEntry& entry, const std::string& path) {
+  const size_t skipped = entry.point == "/" ? 0 : entry.point.size();
+  return Join(entry.root, std::string_view(path).substr(skipped));
+}
+
+}  // namespace
+
+std::string WhyNoSource(const std::string& mountinfo, const std::string& source,
+                        const std::vector<std::string>& hidden) {
+  const std::vector<MountEntry> entries = Parse(mountinfo);
+  // What the job would see: the place in a file system, and as what it is mounted.
+  std::vector<std::pair<const MountEntry*, std::string>> shown;
+  if (const MountEntry* const holds = MountOf(entries, source))
+    shown.emplace_back(holds, PathInside(*holds, source));
+  for (const MountEntry& entry : entries) {
+    if (entry.point != source && IsWithin(entry.point, source))
+      shown.emplace_back(&entry, entry.root);
+  }
+  if (shown.empty()) return "it is not known what is mounted there";
+  for (const auto& [entry, path] : shown) {
+    if (std::find(std::begin(kOfTheKernel), std::end(kOfTheKernel), entry->type) !=
+        std::end(kOfTheKernel))
+      return StrCat("it would show the kernel's own files (", entry->type, " at ", entry->point,
+                    "), in which jobs reach each other");
+    for (const std::string& directory : hidden) {
+      const MountEntry* const holds = MountOf(entries, directory);
+      if (holds == nullptr || holds->device != entry->device) continue;
+      const std::string own = PathInside(*holds, directory);
+      if (IsWithin(path, own) || IsWithin(own, path))
+        return StrCat("it is, or holds, ", directory,
+                      ", which is the worker's own, under another name");
+    }
+  }
+  return {};
+}
+
+std::string WhyNoSource(const std::string& source, const std::vector<std::string>& hidden) {
+  const absl::StatusOr<std::string> mounts =
+      common::ReadFile("/proc/self/mountinfo", kMountInfoBytesMax);
+  return mounts.ok() ? WhyNoSource(*mounts, source, hidden) : common::MessageOf(mounts.status());
+}
+
+}  // namespace muster::worker

@@ -29,7 +29,7 @@ constexpr Flag kDiagnoseFlags[] = {
     {"bundle",
      0,
      "FILE.tar.gz",
-     "also write everything into this file, without the job's secrets",
+     "also write everything into this file, with no secret but what ranks printed",
      {},
      "file"},
     {"force", 0, "", "with --bundle: replace an existing file"},

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "common/sha256.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/text.h"
 #include "identity/keys.h"
 
 namespace muster::client {
@@ -52,22 +54,37 @@ std::string Text(const fs::path& path) { return path.lexically_normal().string()
 void CompareFile(const fs::path& root, const ListedFile& file, InstalledPackage& package) {
   const std::string path = Text(root / file.path);
   struct stat info {};
-  if (lstat(path.c_str(), &info) != 0) return package.missing.push_back(path);
-  const absl::StatusOr<std::string> found = S_ISREG(info.st_mode)
-                                                ? common::Sha256HexOfFile(path)
-                                                : absl::InvalidArgumentError("not a regular file");
-  if (!found.ok() || *found != file.sha256) package.changed.push_back(path);
+  if (lstat(path.c_str(), &info) != 0)
+    return (errno == ENOENT || errno == ENOTDIR ? package.missing : package.unread).push_back(path);
+  if (!S_ISREG(info.st_mode)) return package.changed.push_back(path);
+  const absl::StatusOr<std::string> found = common::Sha256HexOfFile(path);
+  if (!found.ok()) return package.unread.push_back(path);
+  if (*found != file.sha256) package.changed.push_back(path);
 }
 
 void FindExtra(const fs::path& directory, InstalledPackage& package) {
-  for (const fs::path& each : In(directory)) {
-    std::error_code ignored;
-    if (fs::is_directory(fs::symlink_status(each, ignored))) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(directory, error);
+  if (status.type() == fs::file_type::not_found) return;
+  // What a link leads to may be another directory tomorrow.
+  if (fs::is_symlink(status)) return package.changed.push_back(Text(directory));
+  fs::directory_iterator entries(directory, error);
+  if (error) return package.unread.push_back(Text(directory));
+  std::vector<fs::path> found;
+  for (const fs::directory_entry& each : entries) found.push_back(each.path());
+  std::sort(found.begin(), found.end());
+  for (const fs::path& each : found) {
+    if (fs::is_directory(fs::symlink_status(each, error))) {
       if (each.filename() != kCompiled) FindExtra(each, package);
     } else if (!package.files.contains(Text(each))) {
       package.extra.push_back(Text(each));
     }
   }
+}
+
+// "…/muster-worker.files" is the list of "muster-worker 0.3.0". The wheel's has a name of its own.
+bool IsOf(const fs::path& list, const std::string& package) {
+  return list.filename() == kOfWheel || package.substr(0, package.find(' ')) == list.stem();
 }
 
 absl::StatusOr<identity::KeyHandle> KeyFor(const std::string& list, const std::string& key_pem) {
@@ -136,6 +153,8 @@ absl::StatusOr<InstalledPackage> CompareInstalled(const std::string& list,
   ASSIGN_OR_RETURN(const std::string text, common::ReadFile(list, kListBytesMax));
   const absl::StatusOr<FilesList> read = ParseFilesList(text);
   if (!read.ok()) return absl::DataLossError(StrCat(list, ": ", read.status().message()));
+  if (!IsOf(list, read->package))
+    return absl::DataLossError(StrCat(list, " is the list of ", common::Printable(read->package)));
   InstalledPackage package{.name = read->package};
   CheckSignature(list, text, key_pem, read->signed_by, package);
   const fs::path root = RootOf(list);

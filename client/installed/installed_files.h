@@ -26,9 +26,12 @@ struct InstalledPackage {
       key;  // "SHA256:5f0c…": signed it if that is valid, should have otherwise; empty: none
   std::vector<std::string> changed;
   std::vector<std::string> missing;
-  std::vector<std::string> extra;  // in a directory that should have nothing else
+  std::vector<std::string> extra;   // in a directory that should have nothing else
+  std::vector<std::string> unread;  // what is there cannot be told: files and such directories
 
-  bool IsAsListed() const { return changed.empty() && missing.empty() && extra.empty(); }
+  bool IsAsListed() const {
+    return changed.empty() && missing.empty() && extra.empty() && unread.empty();
+  }
 };
 
 // Where lists are beside a program: PREFIX/share/muster/files of Debian packages, and the wheel's
@@ -40,7 +43,7 @@ std::vector<std::string> UnlistedPrograms(const std::string& program,
                                           const std::vector<InstalledPackage>& packages);
 
 // Of the package whose list this is. `key_pem`: the public key that must have signed it; empty: the
-// one that lies beside it. DATA_LOSS: the list cannot be read.
+// one that lies beside it. DATA_LOSS: the list cannot be read, or is another package's.
 absl::StatusOr<InstalledPackage> CompareInstalled(const std::string& list,
                                                   const std::string& key_pem);
 

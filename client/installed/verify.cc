@@ -86,6 +86,7 @@ std::string TextOf(const Verified& verified) {
     AppendPaths(&text, "changed", package.changed);
     AppendPaths(&text, "missing", package.missing);
     AppendPaths(&text, "extra", package.extra);
+    AppendPaths(&text, "unread", package.unread);
   }
   if (!verified.unlisted.empty()) text += "✗ programs that no package lists\n";
   AppendPaths(&text, "extra", verified.unlisted);
@@ -105,7 +106,7 @@ absl::StatusOr<std::string> RecordOf(const Verified& verified, const std::string
     fields.Add("package", each.name).Add("files", static_cast<int64_t>(each.files.size()));
     fields.Add("signature", std::string(Word(each.signature))).Add("key", each.key);
     fields.AddTexts("changed", each.changed).AddTexts("missing", each.missing);
-    fields.AddTexts("extra", each.extra);
+    fields.AddTexts("extra", each.extra).AddTexts("unread", each.unread);
   }
   RecordFields fields;
   fields.Add("good", IsGood(verified)).Add("trusted_key", verified.key);

@@ -104,6 +104,21 @@ class Verified(unittest.TestCase):
         self.assertEqual([(each["signature"], len(each["changed"])) for each in found["packages"]],
                          [("valid", 0), ("valid", 0), ("valid", 2)])
 
+    def test_what_cannot_be_read_is_not_fine(self):
+        need(os.geteuid() == 0, "needs root, to be somebody else")
+        for folder in (self.root.parent, self.root):
+            folder.chmod(0o755)
+        closed = self.root / "usr/libexec/muster/closed"
+        closed.mkdir(mode=0o700)
+        (closed / "more").write_text("")
+        done = subprocess.run([self.root / "usr/bin/jobctl", "version", "--verify"], capture_output=True, text=True, user=65534,
+                              env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"})
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("unread   usr/libexec/muster/closed\n", done.stdout.replace(f"{self.root}/", ""))
+        shutil.copy(self.lists / "muster-jobctl.files", self.lists / "muster-worker.files")
+        done = subprocess.run([self.root / "usr/bin/jobctl", "version", "--verify"], capture_output=True, text=True)
+        self.assertIn("muster-worker.files is the list of muster-jobctl", done.stderr)
+
     def test_who_replaces_the_list_and_the_key_too_is_found_by_a_key_from_elsewhere(self):
         program, listed = self.root / "usr/bin/muster-worker", self.lists / "muster-worker.files"
         before = hashlib.sha256(program.read_bytes()).hexdigest()

@@ -49,7 +49,7 @@ std::string Unescape(absl::string_view text) {
 }
 
 // proc(5): ID PARENT DEVICE ROOT POINT OPTIONS [FIELDS…] - TYPE SOURCE OPTIONS.
-std::vector<MountEntry> Parse(const std::string& mountinfo) {
+std::vector<MountEntry> ParseMounts(const std::string& mountinfo) {
   std::vector<MountEntry> entries;
   for (const absl::string_view line : absl::StrSplit(mountinfo, '\n', absl::SkipEmpty())) {
     const std::vector<absl::string_view> fields = absl::StrSplit(line, ' ');
@@ -87,7 +87,7 @@ std::string PathInside(const MountEntry& entry, const std::string& path) {
 
 std::string WhyNoSource(const std::string& mountinfo, const std::string& source,
                         const std::vector<std::string>& hidden) {
-  const std::vector<MountEntry> entries = Parse(mountinfo);
+  const std::vector<MountEntry> entries = ParseMounts(mountinfo);
   // What the job would see: the place in a file system, and as what it is mounted.
   std::vector<std::pair<const MountEntry*, std::string>> shown;
   if (const MountEntry* const holds = MountOf(entries, source))

@@ -194,7 +194,8 @@ std::vector<common::RankLaunch> BuildRanks(const LaunchAttempt& launch, const La
 
 common::RankLaunch BuildNotify(const muster::v1::RunNotify& order, const LaunchFacts& facts) {
   JobSpec spec;
-  spec.set_workdir(order.workdir());
+  // Of a job that leaves it to its image: the command runs outside.
+  spec.set_workdir(order.workdir().empty() ? "/" : order.workdir());
   *spec.mutable_env() = order.env();
   Environment env = ClientEnvironment(spec, facts);
   for (const common::DeviceKind& kind : common::DeviceKinds()) {
@@ -204,7 +205,7 @@ common::RankLaunch BuildNotify(const muster::v1::RunNotify& order, const LaunchF
   }
   for (const auto& [name, value] : order.told()) env[name] = value;
   common::RankLaunch command;
-  command.workdir = order.workdir();
+  command.workdir = spec.workdir();
   command.argv.assign(order.command().begin(), order.command().end());
   if (!command.argv.empty()) command.program = command.argv[0];
   for (const auto& [name, value] : env) command.env.push_back(common::StrCat(name, "=", value));

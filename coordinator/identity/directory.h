@@ -127,8 +127,8 @@ class Directory {
   void Publish(const std::function<void(View&)>& change);
   absl::StatusOr<std::vector<v1::Credential>> RevokeOne(
       const IdentityStore::Revocation& revocation);
-  // The serials of what was renewed from a certificate, and from that.
-  absl::StatusOr<std::vector<std::string>> RenewedFrom(const std::string& serial);
+  // The serials of what a certificate was renewed from, and of all that was renewed from these.
+  absl::StatusOr<std::vector<std::string>> RenewalsAround(const std::string& serial);
   absl::Status CheckAdminRemains(const std::optional<v1::User>& after,
                                  const std::string& name) const;
   absl::Status CheckTokenRoom(int64_t now_ms);

@@ -201,26 +201,32 @@ absl::StatusOr<std::vector<v1::Credential>> Directory::RevokeOne(
   return revoked;
 }
 
-// Whoever had the key may have renewed with it, and again with what that gave. Each renewal outlives
-// what it was made from, so that none is forgotten while the first is in the list.
-absl::StatusOr<std::vector<std::string>> Directory::RenewedFrom(const std::string& serial) {
+// Whoever had a key may have renewed with it, and again with what that gave; and who copied it before it was
+// renewed has the older one. Each renewal outlives what it was made from, so that none is forgotten while
+// the first is in the list.
+absl::StatusOr<std::vector<std::string>> Directory::RenewalsAround(const std::string& serial) {
   std::vector<std::string> found;
   if (serial.empty()) return found;
   ASSIGN_OR_RETURN(const auto first, store_.FindCredential(serial));
   if (!first.has_value()) return found;
   std::multimap<std::string, std::string> renewals;
+  std::map<std::string, std::string> made_from;
   RETURN_IF_ERROR(ForEachCredential(first->subject(), [&](const v1::Credential& each) {
     const std::string& from = each.issued_for();
-    if (from.starts_with(kRenewalOf))
-      renewals.emplace(from.substr(kRenewalOf.size()), each.serial());
+    if (!from.starts_with(kRenewalOf)) return;
+    renewals.emplace(from.substr(kRenewalOf.size()), each.serial());
+    made_from.emplace(each.serial(), from.substr(kRenewalOf.size()));
   }));
-  found.push_back(serial);
+  std::string oldest = serial;
+  for (size_t steps = 0; steps < made_from.size() && made_from.contains(oldest); ++steps)
+    oldest = made_from.at(oldest);
+  found.push_back(oldest);
   for (size_t i = 0; i < found.size(); ++i) {
     const auto [begin, end] = renewals.equal_range(found[i]);
     for (auto at = begin; at != end; ++at) found.push_back(at->second);
     renewals.erase(begin, end);  // a list that was damaged into a circle ends, too
   }
-  found.erase(found.begin());
+  std::erase(found, serial);
   return found;
 }
 
@@ -244,7 +250,7 @@ absl::StatusOr<std::vector<v1::Credential>> Directory::Revoke(
                                        .by = by,
                                        .reason = request.reason()};
   ASSIGN_OR_RETURN(std::vector<v1::Credential> revoked, RevokeOne(revocation));
-  ASSIGN_OR_RETURN(const std::vector<std::string> renewals, RenewedFrom(request.serial()));
+  ASSIGN_OR_RETURN(const std::vector<std::string> renewals, RenewalsAround(request.serial()));
   for (const std::string& serial : renewals) {
     revocation.serial = serial;
     ASSIGN_OR_RETURN(std::vector<v1::Credential> more, RevokeOne(revocation));

@@ -378,5 +378,13 @@ TEST_F(CheckLaunchTest, AMissingWorkingDirectoryComesFirst) {
                 "copy), or use another one with --workdir");
 }
 
+TEST(LaunchEnvironment, ANotifyCommandOfAJobThatLeavesItsDirectoryToItsImageRunsAtTheRoot) {
+  muster::v1::RunNotify order;
+  order.add_command("/bin/true");
+  EXPECT_EQ(BuildNotify(order, LaunchFacts()).workdir, "/");
+  order.set_workdir("/home/ada");
+  EXPECT_EQ(BuildNotify(order, LaunchFacts()).workdir, "/home/ada");
+}
+
 }  // namespace
 }  // namespace muster::worker

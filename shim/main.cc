@@ -18,15 +18,26 @@
 #include "shim/probe.h"
 #include "shim/supervisor.h"
 
+namespace {
+
+// Whoever has entered a PID namespace that is over starts nothing any more, as a runtime may at exit: that of
+// a sanitizer then waits for ever.
+[[noreturn]] void End(int status) {
+  std::fflush(nullptr);
+  _exit(status);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace muster;
   if (argc == 2 && std::strcmp(argv[1], "--version") == 0) {
     std::printf("muster-shim protocol %u\n", common::kShimVersion);
     return 0;
   }
-  if (argc == 2 && std::strcmp(argv[1], common::kProbeArgument) == 0) return shim::ProbeSandbox();
+  if (argc == 2 && std::strcmp(argv[1], common::kProbeArgument) == 0) End(shim::ProbeSandbox());
   if (argc == 2 && std::strcmp(argv[1], common::kConfineArgument) == 0)
-    return shim::RunConfined(common::kConfinedFd);
+    End(shim::RunConfined(common::kConfinedFd));
   if (argc == 2 && std::strcmp(argv[1], common::kJoinArgument) == 0)
     return shim::RunJoined(common::kConfinedFd, common::kJoinedPidFd);
   if (argc == 4 && std::strcmp(argv[1], common::kMeetArgument) == 0)
@@ -49,5 +60,5 @@ int main(int argc, char** argv) {
     fcntl(fd, F_SETFD, FD_CLOEXEC);
   }
   if (chdir("/") != 0) return 2;
-  return shim::Supervisor(std::move(launch), common::kWorkerConnectionFd).Run();
+  End(shim::Supervisor(std::move(launch), common::kWorkerConnectionFd).Run());
 }

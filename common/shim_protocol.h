@@ -14,7 +14,8 @@
 namespace muster::common {
 
 // 3: the launch file ends with a checksum; the shim answers kPing. 4: spool_patience_ms. 5:
-// limit_dirs. 6: account, sandbox. 7: container. 8: has_own_ipc, has_own_processes, secrets_dir.
+// limit_dirs. 6: account, sandbox. 7: container. 8: has_own_ipc, has_own_processes, secrets_dir,
+// places.
 inline constexpr uint32_t kShimVersion = 8;
 inline constexpr uint32_t kShimVersionMin =
     2;  // the oldest launch files and exit records that are read

@@ -20,8 +20,8 @@ struct ProcessSpace {
   bool IsMade() const { return first > 0; }
 };
 
-// Starts the first process, as the attempt's account, without capabilities. Before EnterOwnDomain. Empty,
-// or why not.
+// Starts the first process, as an account that no rank of the attempt has, without capabilities. Before
+// EnterOwnDomain. Empty, or why not.
 std::string MakeProcessSpace(const common::ShimLaunch& launch, ProcessSpace* space);
 
 // What this process starts from now on is in there. 0 or an errno.

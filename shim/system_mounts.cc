@@ -5,10 +5,9 @@
 
 #include <cerrno>
 #include <cstring>
-#include <string_view>
 
-#include "common/cgroup_files.h"
 #include "common/closed_to_ranks.h"
+#include "common/mount_info.h"
 #include "common/process.h"
 
 namespace muster::shim {
@@ -24,21 +23,6 @@ constexpr unsigned long kDataOnly = MS_NOSUID | MS_NODEV | MS_NOEXEC;
 
 std::string NotMounted(const std::string& what, const std::string& path) {
   return "cannot " + what + " " + path + ": " + std::strerror(errno);
-}
-
-// The point and the type of one mount: fields 5, and the first after " - ".
-bool ParseMount(const std::string& line, std::string* point, std::string* type) {
-  const size_t dash = line.find(" - ");
-  if (dash == std::string::npos) return false;
-  size_t from = 0;
-  for (int field = 0; field < 4; ++field) {
-    from = line.find(' ', from);
-    if (from == std::string::npos || from > dash) return false;
-    ++from;
-  }
-  *point = line.substr(from, line.find(' ', from) - from);
-  *type = line.substr(dash + 3, line.find(' ', dash + 3) - dash - 3);
-  return true;
 }
 
 bool MakeReadOnly(const char* path) {
@@ -63,12 +47,12 @@ std::string Mask(const char* path) {
 }  // namespace
 
 std::string ProtectCgroups() {
-  std::string mounts, line, point, type;
+  std::string mounts;
   if (!common::ReadSmallFile(kMountInfo, &mounts, kMountInfoBytesMax))
     return NotMounted("read", kMountInfo);
-  for (std::string_view rest = mounts; common::NextLine(&rest, &line);) {
-    if (!ParseMount(line, &point, &type) || (type != "cgroup" && type != "cgroup2")) continue;
-    if (!MakeReadOnly(point.c_str())) return NotMounted("protect", point);
+  for (const common::MountEntry& mount : common::ParseMountInfo(mounts)) {
+    if (mount.type != "cgroup" && mount.type != "cgroup2") continue;
+    if (!MakeReadOnly(mount.point.c_str())) return NotMounted("protect", mount.point);
   }
   return {};
 }

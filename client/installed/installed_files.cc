@@ -32,14 +32,19 @@ constexpr std::string_view kCompiled = "__pycache__";
 constexpr const char* kPrograms[] = {"jobctl", "muster-coordinator", "muster-worker", "muster-shim",
                                      "muster-unwind"};
 
-// What lies in a directory, sorted; empty if there is none.
-std::vector<fs::path> In(const fs::path& directory) {
+// What lies in a directory, sorted.
+std::vector<fs::path> In(const fs::path& directory, std::error_code* error) {
   std::vector<fs::path> found;
-  std::error_code ignored;
-  for (const fs::directory_entry& each : fs::directory_iterator(directory, ignored))
+  for (const fs::directory_entry& each : fs::directory_iterator(directory, *error))
     found.push_back(each.path());
   std::sort(found.begin(), found.end());
   return found;
+}
+
+// Empty if there is none.
+std::vector<fs::path> In(const fs::path& directory) {
+  std::error_code ignored;
+  return In(directory, &ignored);
 }
 
 // Debian's paths begin at the root that /usr is in, the wheel's in site-packages.
@@ -68,11 +73,8 @@ void FindExtra(const fs::path& directory, InstalledPackage& package) {
   if (status.type() == fs::file_type::not_found) return;
   // What a link leads to may be another directory tomorrow.
   if (fs::is_symlink(status)) return package.changed.push_back(Text(directory));
-  fs::directory_iterator entries(directory, error);
+  const std::vector<fs::path> found = In(directory, &error);
   if (error) return package.unread.push_back(Text(directory));
-  std::vector<fs::path> found;
-  for (const fs::directory_entry& each : entries) found.push_back(each.path());
-  std::sort(found.begin(), found.end());
   for (const fs::path& each : found) {
     if (fs::is_directory(fs::symlink_status(each, error))) {
       if (each.filename() != kCompiled) FindExtra(each, package);

@@ -1,5 +1,7 @@
 #include "coordinator/rpc/code_uploads.h"
 
+#include <iterator>
+
 #include "common/problem.h"
 #include "common/strings.h"
 
@@ -10,6 +12,7 @@ using common::StrCat;
 namespace {
 
 constexpr std::chrono::hours kPartsKept{25};
+constexpr std::chrono::minutes kPartsLookedAt{10};
 
 }  // namespace
 
@@ -77,12 +80,26 @@ std::map<std::string, uint64_t> CodeUploads::UnderWay(const std::string& project
 uint64_t CodeUploads::Begin(const Object& object, const std::string& giver, uint64_t bytes) {
   std::lock_guard lock(mutex_);
   ForgetOld();
+  if (const auto part = begun_.find(object); part != begun_.end()) Forget(part);
   begun_[object] = {giver, bytes, Steady::now()};
-  return SumOf(giver, [](const Object&) { return false; });
+  return begun_by_[giver] += bytes;
 }
 
-uint64_t CodeUploads::SumOf(const std::string& giver,
-                            const std::function<bool(const Object&)>& except) const {
+void CodeUploads::Interrupt(const Object& object, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  const auto part = begun_.find(object);
+  if (part == begun_.end()) return;
+  const std::string giver = part->second.giver;
+  Forget(part);
+  if (bytes == 0) return;
+  begun_[object] = {giver, bytes, Steady::now()};
+  begun_by_[giver] += bytes;
+}
+
+uint64_t CodeUploads::BegunBy(const std::string& giver,
+                              const std::function<bool(const Object&)>& except) {
+  std::lock_guard lock(mutex_);
+  ForgetOld();
   uint64_t begun = 0;
   for (const auto& [object, part] : begun_) {
     if (part.giver == giver && !except(object)) begun += part.bytes;
@@ -90,32 +107,25 @@ uint64_t CodeUploads::SumOf(const std::string& giver,
   return begun;
 }
 
-void CodeUploads::Interrupt(const Object& object, uint64_t bytes) {
-  std::lock_guard lock(mutex_);
-  const auto part = begun_.find(object);
-  if (part == begun_.end()) return;
-  part->second.bytes = bytes;
-  if (bytes == 0) begun_.erase(part);
-}
-
-uint64_t CodeUploads::BegunBy(const std::string& giver,
-                              const std::function<bool(const Object&)>& except) {
-  std::lock_guard lock(mutex_);
-  ForgetOld();
-  return SumOf(giver, except);
-}
-
 std::map<std::string, uint64_t> CodeUploads::Begun() {
   std::lock_guard lock(mutex_);
   ForgetOld();
-  std::map<std::string, uint64_t> begun;
-  for (const auto& [object, part] : begun_) begun[part.giver] += part.bytes;
-  return begun;
+  return begun_by_;
+}
+
+CodeUploads::Parts::iterator CodeUploads::Forget(Parts::iterator part) {
+  const auto giver = begun_by_.find(part->second.giver);
+  giver->second -= part->second.bytes;
+  if (giver->second == 0) begun_by_.erase(giver);
+  return begun_.erase(part);
 }
 
 void CodeUploads::ForgetOld() {
-  const Steady::time_point since = Steady::now() - kPartsKept;
-  std::erase_if(begun_, [since](const auto& each) { return each.second.at < since; });
+  const Steady::time_point now = Steady::now();
+  if (now - looked_at_ < kPartsLookedAt) return;
+  looked_at_ = now;
+  for (auto part = begun_.begin(); part != begun_.end();)
+    part = now - part->second.at > kPartsKept ? Forget(part) : std::next(part);
 }
 
 }  // namespace muster::coordinator

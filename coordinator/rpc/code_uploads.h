@@ -59,12 +59,15 @@ class CodeUploads {
     uint64_t bytes = 0;
     Steady::time_point at;
   };
+  using Parts = std::map<Object, Part>;
   // With the lock held. Parts are removed from the disk after a day.
   void ForgetOld();
-  uint64_t SumOf(const std::string& giver, const std::function<bool(const Object&)>& except) const;
+  Parts::iterator Forget(Parts::iterator part);
 
   std::mutex mutex_;  // guards what follows
-  std::map<Object, Part> begun_;
+  Parts begun_;
+  std::map<std::string, uint64_t> begun_by_;  // the bytes of a giver's parts; none: absent
+  Steady::time_point looked_at_;              // for old ones
   size_t streams_ = 0;
   std::map<std::string, size_t> streams_of_;
   std::map<Object, Writer> writers_;

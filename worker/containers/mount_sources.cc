@@ -5,9 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "common/files.h"
+#include "common/mount_info.h"
 #include "common/relative_path.h"
 #include "common/strings.h"
 
@@ -15,6 +14,7 @@ namespace muster::worker {
 namespace {
 
 using common::IsWithin;
+using common::MountEntry;
 using common::StrCat;
 
 constexpr size_t kMountInfoBytesMax = 16 << 20;
@@ -24,42 +24,6 @@ constexpr std::string_view kOfTheKernel[] = {
     "tracefs",    "bpf",     "configfs", "pstore",  "efivarfs",  "binfmt_misc", "securityfs",
     "selinuxfs",  "fusectl", "nsfs",     "mqueue",  "hugetlbfs", "resctrl",     "rpc_pipefs",
     "functionfs", "nfsd",    "xenfs",    "smackfs"};
-
-struct MountEntry {
-  std::string device;  // "8:1"
-  std::string root;    // which directory of the file system it shows
-  std::string point;
-  std::string type;
-};
-
-// Blanks and the like are written in octal: "\040".
-std::string Unescape(absl::string_view text) {
-  std::string plain;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool is_octal = text[i] == '\\' && i + 3 < text.size();
-    if (!is_octal) {
-      plain += text[i];
-      continue;
-    }
-    plain +=
-        static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + text[i + 3] - '0');
-    i += 3;
-  }
-  return plain;
-}
-
-// proc(5): ID PARENT DEVICE ROOT POINT OPTIONS [FIELDS…] - TYPE SOURCE OPTIONS.
-std::vector<MountEntry> ParseMounts(const std::string& mountinfo) {
-  std::vector<MountEntry> entries;
-  for (const absl::string_view line : absl::StrSplit(mountinfo, '\n', absl::SkipEmpty())) {
-    const std::vector<absl::string_view> fields = absl::StrSplit(line, ' ');
-    const auto dash = std::find(fields.begin(), fields.end(), "-");
-    if (fields.size() < 5 || std::distance(dash, fields.end()) < 2) continue;
-    entries.push_back({std::string(fields[2]), Unescape(fields[3]), Unescape(fields[4]),
-                       std::string(*std::next(dash))});
-  }
-  return entries;
-}
 
 // What is on top at the path. Null: nothing is known.
 const MountEntry* MountOf(const std::vector<MountEntry>& entries, const std::string& path) {
@@ -87,7 +51,7 @@ std::string PathInside(const MountEntry& entry, const std::string& path) {
 
 std::string WhyNoSource(const std::string& mountinfo, const std::string& source,
                         const std::vector<std::string>& hidden) {
-  const std::vector<MountEntry> entries = ParseMounts(mountinfo);
+  const std::vector<MountEntry> entries = common::ParseMountInfo(mountinfo);
   // What the job would see: the place in a file system, and as what it is mounted.
   std::vector<std::pair<const MountEntry*, std::string>> shown;
   if (const MountEntry* const holds = MountOf(entries, source))

@@ -235,19 +235,28 @@ class Wrapping {
     absl::StatusOr<MountTargets> resolved = ResolveMounts(root_.get(), spec_.container());
     if (!resolved.ok()) return Refused(common::MessageOf(resolved.status()), "mount it elsewhere");
     mounts_ = *std::move(resolved);
-    const std::set<std::string> points(mounts_.paths.begin(), mounts_.paths.end());
+    const std::map<std::string, std::string> own = WhereOwnLead();
     for (size_t i = 0; i < mounts_.paths.size(); ++i) {
       const v1::Mount& mount = spec_.container().mounts(static_cast<int>(i));
       if (auto problem = CheckTarget(mount, mounts_.paths[i])) return problem;
-      for (const auto* own : {&place_.hidden, &place_.own, &place_.fixed}) {
-        for (const std::string& path : *own) {
-          const std::string led = PathWithoutLinks(root_.get(), path, points).value_or("/");
-          if (IsWithin(led, mounts_.paths[i]) || IsWithin(mounts_.paths[i], led))
-            return MeetsOwn(mount, path);
-        }
+      for (const auto& [path, led] : own) {
+        if (IsWithin(led, mounts_.paths[i]) || IsWithin(mounts_.paths[i], led))
+          return MeetsOwn(mount, path);
       }
     }
     return std::nullopt;
+  }
+
+  // Of each path that Muster itself mounts at or covers, what that is in the image with the job's mounts.
+  std::map<std::string, std::string> WhereOwnLead() const {
+    std::map<std::string, std::string> led;
+    if (mounts_.paths.empty()) return led;
+    const std::set<std::string> points(mounts_.paths.begin(), mounts_.paths.end());
+    for (const auto* own : {&place_.hidden, &place_.own, &place_.fixed}) {
+      for (const std::string& path : *own)
+        led[path] = PathWithoutLinks(root_.get(), path, points).value_or("/");
+    }
+    return led;
   }
 
   // Where a layer cannot lie on the disk it is in memory, and gone with the ranks.
@@ -376,7 +385,8 @@ class Wrapping {
     return common::WriteAll(file.get(), BundleJson(bundle));
   }
 
-  // What the bundles bind, and the programs that the runtime starts. A driver's hook may look at anything that it was installed with.
+  // What the bundles bind, and the programs that the runtime starts. A driver's hook may look at anything
+  // that it was installed with.
   absl::Status WriteNeeded() const {
     std::string needed;
     const auto add = [&needed](char how, const std::string& path) {

@@ -23,7 +23,9 @@ if(MUSTER_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${MUSTER_CCACHE})
 endif()
-# For a target that makes or uses a precompiled header.
+# For a target that uses a precompiled header, not for the one that makes it: there the preprocessor would
+# name the header's earlier version in place of what is in it now, and the cache would answer with whatever
+# followed on that one.
 function(muster_cache_precompiled target)
   if(MUSTER_CCACHE)
     target_compile_options(${target} PRIVATE -fpch-preprocess)

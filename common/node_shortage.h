@@ -15,7 +15,7 @@ inline bool IsShortage(int launch_errno) {
   return launch_errno == EAGAIN || launch_errno == ENFILE || launch_errno == ENOSPC;
 }
 
-// HoldPorts.purpose. Only ranks of this node connect to the second kind: where the range of the worker
+// PrepareAttempt.purpose. Only ranks of this node connect to the second kind: where the range of the worker
 // is used up, it may be any port, as no firewall between nodes has to let it through.
 inline constexpr char kMasterPort[] = "master";
 inline constexpr char kMasterPortOfOneNode[] = "master of one node";

@@ -6,9 +6,9 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/local/blob_store.h"
+#include "coordinator/local/format.h"
 #include "coordinator/local/log_store.h"
 #include "coordinator/local/metric_store.h"
-#include "coordinator/local/older_format.h"
 #include "coordinator/local/sample_store.h"
 #include "coordinator/paths.h"
 #include "coordinator/sqlite/code_store.h"
@@ -29,7 +29,7 @@ uint64_t DiskBytes(const std::string& directory) {
 absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& shares,
                                LivedClock& clock) {
   const Paths paths(config.data_dir);
-  RETURN_IF_ERROR(ConvertOlderFormat(paths));
+  RETURN_IF_ERROR(CheckFormat(paths));
   Stores stores;
   stores.disk_bytes = DiskBytes(config.data_dir);
   stores.gate = std::make_unique<DiskGate>();

@@ -1,6 +1,7 @@
 #include "coordinator/upload_checks.h"
 
 #include <string>
+#include <utility>
 
 #include "common/limits.h"
 #include "common/problem.h"
@@ -93,6 +94,17 @@ absl::Status CheckMetricBatch(const v1::MetricBatch& batch) {
       return RefuseBatch(batch, StrCat("a metric's name is 1 to ", kMetricNameBytesMax, " bytes"));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeMetricBatch(v1::MetricBatch& batch) {
+  if (batch.encoded().empty()) return absl::OkStatus();
+  std::string encoded = std::move(*batch.mutable_encoded());
+  if (!batch.ParseFromString(encoded) || !batch.encoded().empty()) {
+    batch.clear_encoded();
+    return RefuseBatch(batch, "what it encodes is no batch");
+  }
+  batch.set_encoded(std::move(encoded));
   return absl::OkStatus();
 }
 

@@ -20,6 +20,8 @@ inline constexpr uint64_t kMetricSeqJumpMax = 1 << 20;  // batches ahead of the 
 
 absl::Status CheckLogChunk(const v1::LogChunk& chunk);
 absl::Status CheckMetricBatch(const v1::MetricBatch& batch);
+// Fills in the fields of a batch that came encoded, and leaves `encoded` as it is. Others stay as they are.
+absl::Status DecodeMetricBatch(v1::MetricBatch& batch);
 // For a batch that is valid on its own: whether it can come next. `newest`: the stored seq of this
 // source, 0 if none.
 absl::Status CheckMetricSeq(const v1::MetricBatch& batch, uint64_t newest);

@@ -18,6 +18,7 @@
 #include "worker/limits/rank_groups.h"
 #include "worker/preparation/prepared_place.h"
 #include "worker/rank_token.h"
+#include "worker/rendezvous/rendezvous.h"
 #include "worker/secret_files.h"
 
 namespace muster::worker {
@@ -74,16 +75,16 @@ v1::LaunchAttempt WithoutSecrets(v1::LaunchAttempt launch) {
 
 }  // namespace
 
-void AttemptProcesses::HoldPorts(const HoldPortsAction& action) {
-  const v1::HoldPorts& order = action.order;
+void AttemptProcesses::PrepareAttempt(const PrepareAttemptAction& action) {
+  const v1::PrepareAttempt& order = action.order;
   if (order.has_spec()) {
     return preparations_.Start(action.key, order, [this, action](const PreparedNode& prepared) {
       if (!prepared.failure.empty()) {
-        return callbacks_.input(PortsHeldInput{action.key, 0, prepared.failure,
-                                               prepared.would_fail_again, prepared.preparation});
+        return callbacks_.input(AttemptPreparedInput{
+            action.key, 0, prepared.failure, prepared.would_fail_again, prepared.preparation});
       }
-      if (prepared.in_image) return HoldNow(action, prepared.problem, prepared.preparation);
-      CheckAndHold(
+      if (prepared.in_image) return OpenRendezvous(action, prepared.problem, prepared.preparation);
+      CheckThenOpen(
           action, prepared.command, [account = prepared.account] { return account; },
           prepared.preparation);
     });
@@ -94,46 +95,43 @@ void AttemptProcesses::HoldPorts(const HoldPortsAction& action) {
   probe.workdir = order.workdir();
   const auto account = [run_as = setup_.run_as, node = setup_.node, owner = order.owner(),
                         name = order.account()] { return AccountFor(run_as, node, owner, name); };
-  CheckAndHold(action, std::move(probe), account, {});
+  CheckThenOpen(action, std::move(probe), account, {});
 }
 
-void AttemptProcesses::CheckAndHold(const HoldPortsAction& action, common::RankLaunch command,
-                                    LaunchChecks::Account account, v1::Preparation preparation) {
+void AttemptProcesses::CheckThenOpen(const PrepareAttemptAction& action, common::RankLaunch command,
+                                     LaunchChecks::Account account, v1::Preparation preparation) {
   std::vector<common::RankLaunch> probe = {std::move(command)};
   checks_.Start(action.key, std::move(probe), std::move(account), {},
                 [this, action, preparation = std::move(preparation)](
                     const std::optional<LaunchProblem>& problem, const auto&) {
-                  HoldNow(action, problem, preparation);
+                  OpenRendezvous(action, problem, preparation);
                 });
 }
 
-void AttemptProcesses::HoldNow(const HoldPortsAction& action,
-                               const std::optional<LaunchProblem>& problem,
-                               const v1::Preparation& preparation) {
-  const v1::HoldPorts& order = action.order;
+void AttemptProcesses::OpenRendezvous(const PrepareAttemptAction& action,
+                                      const std::optional<LaunchProblem>& problem,
+                                      const v1::Preparation& preparation) {
+  const v1::PrepareAttempt& order = action.order;
   if (problem && problem->launch_errno == ETIMEDOUT) {
-    return callbacks_.input(PortsHeldInput{action.key, 0, problem->text});
+    return callbacks_.input(AttemptPreparedInput{action.key, 0, problem->text});
   }
   if (problem) {
     SayUnlaunchable(action.key, order.first_rank(), *problem);
-    return callbacks_.input(PortsHeldInput{action.key, 0, problem->text, true});
+    return callbacks_.input(AttemptPreparedInput{action.key, 0, problem->text, true});
   }
-  if (order.count() == 0)
-    return callbacks_.input(PortsHeldInput{.key = action.key, .preparation = preparation});
-  absl::StatusOr<std::vector<HeldPort>> held = ports_.Hold(order.count(), order.contiguous());
-  if (!held.ok() && order.count() == 1 && order.purpose() == common::kMasterPortOfOneNode) {
-    held = PortHolder::HoldOutside();
-  }
-  if (!held.ok()) {
-    PortsHeldInput none{
+  absl::StatusOr<std::unique_ptr<Rendezvous>> opened = RendezvousOf(order).open(order, ports_);
+  if (!opened.ok()) {
+    AttemptPreparedInput none{
         action.key, 0,
-        common::StrCat("node ", setup_.node, ": ", common::MessageOf(held.status()))};
+        common::StrCat("node ", setup_.node, ": ", common::MessageOf(opened.status()))};
     none.is_short = true;
     return callbacks_.input(none);
   }
-  const uint32_t first = held->front().port;
-  held_[action.key] = *std::move(held);
-  callbacks_.input(PortsHeldInput{action.key, first, "", false, preparation});
+  if (*opened == nullptr)
+    return callbacks_.input(AttemptPreparedInput{.key = action.key, .preparation = preparation});
+  const uint32_t port = (*opened)->Port();
+  rendezvous_[action.key] = *std::move(opened);
+  callbacks_.input(AttemptPreparedInput{action.key, port, "", false, preparation});
 }
 
 // The exit of a rank that never started: the job's exit code is derived from it.
@@ -149,19 +147,19 @@ void AttemptProcesses::SayUnlaunchable(const AttemptKey& key, uint32_t rank,
   callbacks_.input(RankExitedInput{key, exit});
 }
 
-void AttemptProcesses::Prepare(const PrepareAction& action) {
-  if (!setup_.run_as.IsOther()) return PrepareNow(action, RankAccount());
+void AttemptProcesses::RecordLaunch(const RecordLaunchAction& action) {
+  if (!setup_.run_as.IsOther()) return RecordLaunchNow(action, RankAccount());
   // The user database may be remote.
   threads_->Post(action.key, Work::kLaunch, [this, action] {
     auto account =
         AccountFor(setup_.run_as, setup_.node, action.launch.owner(), action.launch.account());
     callbacks_.in_loop(
-        [this, action, account = std::move(account)] { PrepareNow(action, account); });
+        [this, action, account = std::move(account)] { RecordLaunchNow(action, account); });
   });
 }
 
-void AttemptProcesses::PrepareNow(const PrepareAction& action,
-                                  const absl::StatusOr<RankAccount>& account) {
+void AttemptProcesses::RecordLaunchNow(const RecordLaunchAction& action,
+                                       const absl::StatusOr<RankAccount>& account) {
   const Paths& paths = setup_.paths;
   absl::Status status = account.status();
   if (status.ok())
@@ -172,18 +170,19 @@ void AttemptProcesses::PrepareNow(const PrepareAction& action,
   if (absl::IsUnavailable(status)) {  // no descriptor is free right now
     return threads_->Post(action.key, Work::kLaunch, [this, action] {
       poll(nullptr, 0, kDescriptorWaitMs);
-      callbacks_.in_loop([this, action] { Prepare(action); });
+      callbacks_.in_loop([this, action] { RecordLaunch(action); });
     });
   }
   if (!status.ok()) {
     RemoveSecrets(paths, action.key);
-    return callbacks_.input(PreparedInput{
+    return callbacks_.input(LaunchRecordedInput{
         action.key,
         common::StrCat("node ", setup_.node,
                        " cannot prepare the attempt: ", common::MessageOf(status), FixFor(status)),
         !account.ok() || absl::IsFailedPrecondition(status), account.ok() && IsShort(status)});
   }
-  EndOlderAttempts(action.key, [this, key = action.key] { callbacks_.input(PreparedInput{key}); });
+  EndOlderAttempts(action.key,
+                   [this, key = action.key] { callbacks_.input(LaunchRecordedInput{key}); });
 }
 
 bool AttemptProcesses::HasOwnView(const v1::LaunchAttempt& launch) const {
@@ -319,7 +318,7 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
         if (!problem) return SpawnNow(key, order, std::move(ranks));
         const bool hangs = problem->launch_errno == ETIMEDOUT;
         if (!hangs) SayUnlaunchable(key, order.launch.part().first_rank(), *problem);
-        held_.erase(key);
+        rendezvous_.erase(key);
         callbacks_.input(AttemptEndedInput{
             key, "never launched", problem->text,
             hangs ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED : v1::STOP_CAUSE_LAUNCH_FAILED});
@@ -339,7 +338,8 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
   io_->Open(key, launch, listener.ok() ? *std::move(listener) : common::UniqueFd(),
             ReadRankPass(setup_.paths, key, account.ids));
   std::vector<int> fds;
-  for (const HeldPort& port : held_[key]) fds.push_back(port.socket.get());
+  if (const auto offered = rendezvous_.find(key); offered != rendezvous_.end())
+    fds = offered->second->Descriptors();
   common::ShimLaunch order = MakeShimLaunch(key, launch, std::move(ranks), account, launching.mark);
   order.fence_mono_ms = launching.fence_mono_ms;
   // Placement has asked before: this is for limits that the kernel refuses, and for a coordinator
@@ -347,7 +347,7 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
   if (absl::Status limited =
           LimitRanks(KernelCgroups(), setup_.limits, launch.spec().shape().limits(), &order);
       !limited.ok()) {
-    held_.erase(key);
+    rendezvous_.erase(key);
     RemoveCgroups(order);
     return callbacks_.input(
         NeverLaunched(key,
@@ -357,7 +357,7 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
   }
   absl::StatusOr<std::unique_ptr<ShimClient>> client =
       ShimClient::Spawn(setup_.shim_binary, order, fds);
-  held_.erase(key);  // the shim has its own copies
+  rendezvous_.erase(key);  // the shim has its own copies
   if (!client.ok()) {
     RemoveCgroups(order);
     return callbacks_.input(

@@ -86,7 +86,7 @@ void AttemptProcesses::Stop(const AttemptKey& key, uint32_t grace_ms) {
   if (auto left = unsettled_.extract(key)) return Settle(key, left.mapped());
   if (launching_.erase(key) > 0) {  // nothing has been started yet
     checks_.Cancel(key);
-    held_.erase(key);
+    rendezvous_.erase(key);
     return callbacks_.input(
         AttemptEndedInput{key, "never launched", "", v1::STOP_CAUSE_UNSPECIFIED});
   }

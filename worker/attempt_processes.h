@@ -27,10 +27,10 @@
 #include "worker/leftovers.h"
 #include "worker/limits/limit_host.h"
 #include "worker/paths.h"
-#include "worker/port_holder.h"
 #include "worker/preparation/preparations.h"
 #include "worker/rank_account.h"
 #include "worker/rank_reports.h"
+#include "worker/rendezvous/rendezvous.h"
 #include "worker/shim_client.h"
 #include "worker/shim_watch.h"
 
@@ -65,7 +65,7 @@ class AttemptProcesses {
   };
   AttemptProcesses(Setup setup, IoThread* io, JobThreads* threads, Callbacks callbacks);
 
-  void HoldPorts(const HoldPortsAction& action);
+  void PrepareAttempt(const PrepareAttemptAction& action);
   void CancelPreparation(const AttemptKey& key) { preparations_.Cancel(key); }
   // In which lane the attempt's directory may be removed.
   Work RemovalLane(const AttemptKey& key) const {
@@ -73,8 +73,8 @@ class AttemptProcesses {
   }
   // Makes preparations end soon.
   void StopPreparations() { preparations_.Stop(); }
-  void ReleasePorts(const AttemptKey& key) { held_.erase(key); }
-  void Prepare(const PrepareAction& action);
+  void ReleaseRendezvous(const AttemptKey& key) { rendezvous_.erase(key); }
+  void RecordLaunch(const RecordLaunchAction& action);
   void Spawn(const AttemptKey& key, const v1::LaunchAttempt& launch, int64_t fence_mono_ms);
   void Stop(const AttemptKey& key, uint32_t grace_ms);
   void MoveFence(const AttemptKey& key, int64_t fence_mono_ms);
@@ -104,11 +104,13 @@ class AttemptProcesses {
     int64_t fence_mono_ms = 0;
     std::string mark;
   };
-  void PrepareNow(const PrepareAction& action, const absl::StatusOr<RankAccount>& account);
-  void CheckAndHold(const HoldPortsAction& action, common::RankLaunch command,
-                    LaunchChecks::Account account, v1::Preparation preparation);
-  void HoldNow(const HoldPortsAction& action, const std::optional<LaunchProblem>& problem,
-               const v1::Preparation& preparation);
+  void RecordLaunchNow(const RecordLaunchAction& action,
+                       const absl::StatusOr<RankAccount>& account);
+  void CheckThenOpen(const PrepareAttemptAction& action, common::RankLaunch command,
+                     LaunchChecks::Account account, v1::Preparation preparation);
+  void OpenRendezvous(const PrepareAttemptAction& action,
+                      const std::optional<LaunchProblem>& problem,
+                      const v1::Preparation& preparation);
   void SpawnNow(const AttemptKey& key, const Launching& order,
                 std::vector<common::RankLaunch> ranks);
   void SayUnlaunchable(const AttemptKey& key, uint32_t rank, const LaunchProblem& problem);
@@ -177,7 +179,7 @@ class AttemptProcesses {
   Preparations preparations_;
   std::map<AttemptKey, Launching> launching_;
   PortHolder ports_;
-  std::map<AttemptKey, std::vector<HeldPort>> held_;
+  std::map<AttemptKey, std::unique_ptr<Rendezvous>> rendezvous_;
   std::map<AttemptKey, Shim> shims_;
   std::map<AttemptKey, Unsettled> unsettled_;
   std::vector<std::string> disowned_;  // directories of attempts that must not be adopted

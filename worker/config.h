@@ -11,8 +11,8 @@
 #include "worker/identity.h"
 #include "worker/limits/limit_host.h"
 #include "worker/paths.h"
-#include "worker/port_holder.h"
 #include "worker/preparation/code_cache.h"
+#include "worker/rendezvous/port_holder.h"
 #include "worker/run_as.h"
 
 namespace muster::worker {

@@ -302,10 +302,10 @@ void ControlLoop::Carry(Action& action) {
                   common::StrCat("epoch not kept reason=\"", std::string(saved.message()), "\""));
             }
           },
-          [&](HoldPortsAction& a) { processes_.HoldPorts(a); },
+          [&](PrepareAttemptAction& a) { processes_.PrepareAttempt(a); },
           [&](CancelPreparationAction& a) { processes_.CancelPreparation(a.key); },
-          [&](ReleasePortsAction& a) { processes_.ReleasePorts(a.key); },
-          [&](PrepareAction& a) { processes_.Prepare(a); },
+          [&](ReleaseRendezvousAction& a) { processes_.ReleaseRendezvous(a.key); },
+          [&](RecordLaunchAction& a) { processes_.RecordLaunch(a); },
           [&](FetchAction& a) { transfers_.Fetch(a.key, state_.attempts[a.key].launch); },
           [&](CancelFetchAction& a) { transfers_.CancelFetch(a.key); },
           [&](SpawnAction& a) {

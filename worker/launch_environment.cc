@@ -12,6 +12,7 @@
 #include "common/strings.h"
 #include "muster/v1/job.pb.h"
 #include "muster/v1/worker_service.pb.h"
+#include "worker/rendezvous/rendezvous.h"
 
 namespace muster::worker {
 namespace {
@@ -70,13 +71,11 @@ void AddTorchrun(const LaunchAttempt& launch, const LaunchFacts& facts, Environm
   (*env)["GROUP_WORLD_SIZE"] = common::StrCat(launch.group_world_size());
   (*env)["ROLE_NAME"] = spec.role().empty() ? "default" : spec.role();
   (*env)["ROLE_WORLD_SIZE"] = world;
-  (*env)["MASTER_ADDR"] = launch.master_addr();
-  (*env)["MASTER_PORT"] = common::StrCat(launch.master_port());
   (*env)["TORCHELASTIC_RESTART_COUNT"] = common::StrCat(launch.restart_count());
   (*env)["TORCHELASTIC_MAX_RESTARTS"] = common::StrCat(launch.max_restarts());
   (*env)["TORCHELASTIC_RUN_ID"] =
       spec.run_id().empty() ? common::StrCat(launch.job()) : spec.run_id();
-  (*env)["TORCHELASTIC_USE_AGENT_STORE"] = "False";  // rank 0 hosts the store on the held port
+  RendezvousOf(launch).tell(launch, env);
   SetIfUnset(env, "TORCHELASTIC_SIGNALS_TO_HANDLE", kSignalsToHandle);
   SetIfUnset(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   SetIfUnset(env, "OMP_NUM_THREADS", common::StrCat(ThreadsOf(launch, facts)));

@@ -165,11 +165,7 @@ std::optional<int64_t> MetricForwarder::Pump(int64_t now_ms) {
     if (at->second.HasNext()) batch = Next(at->first, at->second);
     if (batch) {
       turn_ = at->first;
-      // Do not trust the file: it may only speak for its own rank.
-      batch->set_job(at->first.first.job);
-      batch->set_attempt(at->first.first.attempt);
-      batch->set_rank(at->first.second);
-      callbacks_.send(*std::move(batch));
+      callbacks_.send(UploadOf(at->first, *std::move(batch)));
       idle = 0;
     } else {
       ++idle;
@@ -180,6 +176,22 @@ std::optional<int64_t> MetricForwarder::Pump(int64_t now_ms) {
   for (const auto& [rank, trouble] : troubles_)
     later = std::min(later.value_or(INT64_MAX), trouble.retry_ms());
   return later;
+}
+
+// The bytes of the file as they are. Not trusted: it may only speak for its own rank.
+v1::MetricBatch MetricForwarder::UploadOf(const RankKey& rank, v1::MetricBatch batch) {
+  v1::MetricBatch upload;
+  if (batch.job() == rank.first.job && batch.attempt() == rank.first.attempt &&
+      batch.rank() == rank.second) {
+    upload.set_encoded(std::move(*batch.mutable_encoded()));
+    return upload;
+  }
+  upload = std::move(batch);
+  upload.clear_encoded();
+  upload.set_job(rank.first.job);
+  upload.set_attempt(rank.first.attempt);
+  upload.set_rank(rank.second);
+  return upload;
 }
 
 std::optional<v1::MetricBatch> MetricForwarder::Next(const RankKey& rank, MetricSpool& spool) {

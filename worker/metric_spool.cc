@@ -54,17 +54,17 @@ absl::StatusOr<MetricSpool> MetricSpool::Open(const std::string& path) {
   MetricSpool spool(path);
   RETURN_IF_ERROR(spool.OpenFile());
   RETURN_IF_ERROR(spool.LoadAcked());
-  v1::MetricBatch batch;
-  uint64_t end = 0;
+  Record record;
   Window window;
   while (spool.size_ < kFileBytesMax) {
-    ASSIGN_OR_RETURN(const bool is_there, spool.ReadAt(spool.size_, &batch, &end, &window));
+    ASSIGN_OR_RETURN(const bool is_there, spool.ReadAt(spool.size_, &record, &window));
     if (!is_there) break;
+    const v1::MetricBatch& batch = record.batch;
     spool.last_[batch.source()] = batch.seq();
     if (spool.acked_at_ == spool.size_ && batch.seq() <= spool.acked_[batch.source()]) {
-      spool.acked_at_ = end;
+      spool.acked_at_ = record.end;
     }
-    spool.size_ = end;
+    spool.size_ = record.end;
   }
   spool.read_at_ = spool.acked_at_;
   struct stat info {};
@@ -77,8 +77,7 @@ absl::StatusOr<MetricSpool> MetricSpool::Open(const std::string& path) {
   return spool;
 }
 
-absl::StatusOr<bool> MetricSpool::ReadAt(uint64_t at, v1::MetricBatch* batch, uint64_t* end,
-                                         Window* window) const {
+absl::StatusOr<bool> MetricSpool::ReadAt(uint64_t at, Record* record, Window* window) const {
   ASSIGN_OR_RETURN(const std::string_view first, BytesAt(at, kHeaderBytes, window));
   if (first.size() != kHeaderBytes) return false;
   uint32_t header[2] = {};
@@ -87,10 +86,11 @@ absl::StatusOr<bool> MetricSpool::ReadAt(uint64_t at, v1::MetricBatch* batch, ui
   if (header[0] == 0 || header[0] > common::kBulkMessageBytesMax) return false;
   ASSIGN_OR_RETURN(const std::string_view bytes, BytesAt(at + kHeaderBytes, header[0], window));
   if (bytes.size() != header[0] || common::Crc32c(bytes) != header[1] ||
-      !batch->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+      !record->batch.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return false;
   }
-  *end = at + kHeaderBytes + bytes.size();
+  record->bytes = bytes;
+  record->end = at + kHeaderBytes + bytes.size();
   return true;
 }
 
@@ -151,17 +151,17 @@ absl::Status MetricSpool::Append(const v1::MetricBatch& batch) {
 absl::StatusOr<std::optional<v1::MetricBatch>> MetricSpool::Next() {
   if (!HasNext() || in_flight_.size() >= kInFlightMax) return std::nullopt;
   RETURN_IF_ERROR(OpenFile());
-  v1::MetricBatch batch;
-  uint64_t end = 0;
+  Record record;
   Window window{.wanted = 0, .at = 0, .bytes = {}};
-  ASSIGN_OR_RETURN(const bool is_there, ReadAt(read_at_, &batch, &end, &window));
+  ASSIGN_OR_RETURN(const bool is_there, ReadAt(read_at_, &record, &window));
   if (!is_there) {
     DropAll();  // what follows cannot be read
     return std::nullopt;
   }
-  read_at_ = end;
-  in_flight_.push_back({batch.source(), batch.seq(), end});
-  return batch;
+  read_at_ = record.end;
+  in_flight_.push_back({record.batch.source(), record.batch.seq(), record.end});
+  record.batch.set_encoded(record.bytes.data(), record.bytes.size());
+  return std::move(record.batch);
 }
 
 void MetricSpool::Rewind() {

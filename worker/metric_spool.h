@@ -34,7 +34,7 @@ class MetricSpool {
   // was stored, and the same batch may come again.
   absl::Status Append(const v1::MetricBatch& batch);
 
-  // The next batch to send, or nullopt. An error of the disk changes nothing: it may be another one later.
+  // The next batch to send, or nullopt; in `encoded` as it is in the file. An error of the disk changes nothing: it may be another one later.
   absl::StatusOr<std::optional<v1::MetricBatch>> Next();
   bool HasNext() const { return read_at_ < size_; }
   // Resends whatever is unacknowledged.
@@ -68,9 +68,13 @@ class MetricSpool {
   };
   // Fewer at the end of the file.
   absl::StatusOr<std::string_view> BytesAt(uint64_t at, size_t size, Window* window) const;
+  struct Record {
+    v1::MetricBatch batch;
+    std::string_view bytes;  // in the window, until it moves
+    uint64_t end = 0;        // file offset after it
+  };
   // The record at `at`; false if there is none or it is damaged.
-  absl::StatusOr<bool> ReadAt(uint64_t at, v1::MetricBatch* batch, uint64_t* end,
-                              Window* window) const;
+  absl::StatusOr<bool> ReadAt(uint64_t at, Record* record, Window* window) const;
 
   std::string path_;
   common::UniqueFd file_;

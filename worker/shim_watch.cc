@@ -5,13 +5,7 @@
 namespace muster::worker {
 namespace {
 
-constexpr int64_t kAskEveryMs = 5'000;
-constexpr int64_t kAskStoppingMs = 1'000;  // one with pending orders is checked more often
-constexpr int64_t kLostMs = 20'000;        // a slow disk may delay a healthy one this long
 constexpr int64_t kLostStoppingMs = 10'000;
-// For a shim whose ranks should be gone: together with kAskStoppingMs, less than the margin after
-// which the coordinator starts them elsewhere (Settings::fence_margin_ms).
-constexpr int64_t kLostOverdueMs = 2'000;
 constexpr int64_t kLookMs = 500;  // resolution of measured silence
 
 }  // namespace

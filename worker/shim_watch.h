@@ -10,6 +10,13 @@ namespace muster::worker {
 
 class ShimWatch {
  public:
+  static constexpr int64_t kAskEveryMs = 5'000;
+  static constexpr int64_t kAskStoppingMs = 1'000;  // one with pending orders is checked more often
+  static constexpr int64_t kLostMs = 20'000;        // a slow disk may delay a healthy one this long
+  // For a shim whose ranks should be gone: together with kAskStoppingMs, less than the margin after
+  // which the coordinator starts them elsewhere (Settings::fence_margin_ms).
+  static constexpr int64_t kLostOverdueMs = 2'000;
+
   // Starts out waiting: a new connection begins with the shim's history.
   explicit ShimWatch(int64_t now_ms) : counted_ms_(now_ms) {}
 

@@ -3,12 +3,12 @@
 #include <optional>
 
 #include "common/limits.h"
-#include "common/node_shortage.h"
 #include "common/status.h"
 #include "common/text.h"
 #include "common/version.h"
 #include "coordinator/core/checkpoint_files.h"
 #include "coordinator/core/preparation_facts.h"
+#include "coordinator/core/rendezvous.h"
 
 namespace muster::coordinator {
 namespace {
@@ -37,11 +37,9 @@ void FillLaunch(const ClusterState& state, const v1::JobRecord& job, const v1::A
   launch->set_world_size(attempt.world_size());
   *launch->mutable_part() = part;
   launch->set_group_world_size(attempt.parts_size());
-  launch->set_master_addr(attempt.master_addr());
-  launch->set_master_port(attempt.master_port());
+  FillRendezvous(attempt, part, launch);
   launch->set_restart_count(attempt.number());
   launch->set_max_restarts(job.spec().restarts());
-  launch->set_is_master(part.group_rank() == 0);
   launch->set_gang_spans_nodes(attempt.parts_size() > 1);
   launch->set_spool_quota_bytes(state.settings.spool_quota_bytes);
   launch->set_outputs_quota_bytes(state.settings.job_outputs_bytes_max);
@@ -57,26 +55,25 @@ void FillLaunch(const ClusterState& state, const v1::JobRecord& job, const v1::A
   *launch->mutable_resume_files() = FilesOf(state, job.id(), from->attempt(), from->step());
 }
 
-// Every node checks before any rank starts anywhere; the master's node also holds the port.
-void FillHold(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
-              v1::HoldPorts* hold) {
-  Address(hold, job, attempt);
-  hold->set_purpose(attempt.parts_size() > 1 ? common::kMasterPort : common::kMasterPortOfOneNode);
-  hold->set_count(part.group_rank() == 0 ? 1 : 0);
-  hold->set_first_rank(part.first_rank());
-  hold->set_owner(job.owner());
-  hold->set_account(job.account());
+// Every node checks before any rank starts anywhere, and offers its part of the rendezvous.
+void FillPrepare(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
+                 v1::PrepareAttempt* order) {
+  Address(order, job, attempt);
+  FillRendezvous(attempt, part, order);
+  order->set_first_rank(part.first_rank());
+  order->set_owner(job.owner());
+  order->set_account(job.account());
   if (NeedsPreparation(job.spec())) {
     // The worker checks what it has prepared.
-    *hold->mutable_spec() = job.spec();
-    *hold->mutable_part() = part;
-    hold->mutable_part()->clear_preparation();
+    *order->mutable_spec() = job.spec();
+    *order->mutable_part() = part;
+    order->mutable_part()->clear_preparation();
     return;
   }
-  hold->set_workdir(job.spec().workdir());
-  if (!job.spec().command().empty()) hold->set_program(job.spec().command(0));
+  order->set_workdir(job.spec().workdir());
+  if (!job.spec().command().empty()) order->set_program(job.spec().command(0));
   const auto path = job.spec().env().find("PATH");
-  if (path != job.spec().env().end()) hold->set_search_path(path->second);
+  if (path != job.spec().env().end()) order->set_search_path(path->second);
 }
 
 void FillStop(const v1::JobRecord& job, const v1::Attempt& attempt, v1::StopAttempt* stop) {
@@ -96,7 +93,7 @@ std::optional<Command> CommandForPart(const ClusterState& state, const v1::JobRe
   } else if (attempt.stopping()) {
     FillStop(job, attempt, command.message.mutable_stop());
   } else if (!part.ready()) {
-    FillHold(job, attempt, part, command.message.mutable_hold_ports());
+    FillPrepare(job, attempt, part, command.message.mutable_prepare());
   } else if (!part.launched() && AllPartsReady(attempt)) {
     FillLaunch(state, job, attempt, part, command.message.mutable_launch());
   } else {

@@ -37,8 +37,4 @@ Decision DecideGone(const ClusterState& state, const WorkerGoneInput& input, Now
 absl::Status JudgeProtocol(const std::string& program, const std::string& version,
                            uint32_t protocol);
 
-// Independent of map order: equal specs have equal bytes, and hashes.
-std::string DeterministicBytes(const v1::JobSpec& spec);
-uint64_t HashSpec(const v1::JobSpec& spec);
-
 }  // namespace muster::coordinator

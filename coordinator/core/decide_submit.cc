@@ -13,10 +13,9 @@
 #include "coordinator/core/owner.h"
 #include "coordinator/core/placement.h"
 #include "coordinator/core/scheduler.h"
+#include "coordinator/core/spec_hash.h"
 #include "coordinator/core/views.h"
 #include "coordinator/core/waiting.h"
-#include "google/protobuf/io/coded_stream.h"
-#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 
 namespace muster::coordinator {
 namespace {
@@ -51,6 +50,19 @@ v1::Event SubmittedEvent(const ClusterState& state, const SubmitInput& input, ui
   return event;
 }
 
+// Only of what a key may be asked for again.
+uint64_t SpecHash(const SubmitInput& input) {
+  if (input.request.idempotency_key().empty()) return 0;
+  return input.sent.has_value() ? input.sent->keyed : HashSpec(input.request.spec());
+}
+
+// Whether a job with this hash, of whatever release and key, has the spec that was sent.
+bool IsOfThatSpec(uint64_t known, const SubmitInput& input, uint64_t hash) {
+  if (known == hash) return true;
+  if (!input.sent.has_value()) return known == HashSpecAs020(input.request.spec());
+  return known == input.sent->plain || known == input.sent->as_020;
+}
+
 // The reply for a known key, or nothing.
 std::optional<Reply> AnswerKnownKey(const ClusterState& state, const SubmitInput& input,
                                     uint64_t hash) {
@@ -59,9 +71,7 @@ std::optional<Reply> AnswerKnownKey(const ClusterState& state, const SubmitInput
   const auto known = state.keys.find(KeyOf(OwnerKey(input.caller), key));
   if (known == state.keys.end()) return std::nullopt;
   Reply reply;
-  const bool is_same = known->second.spec_hash == hash ||
-                       (input.plain_hash != 0 && known->second.spec_hash == input.plain_hash);
-  if (!is_same) {
+  if (!IsOfThatSpec(known->second.spec_hash, input, hash)) {
     reply.status =
         common::MakeProblem(absl::StatusCode::kAlreadyExists,
                             {.code = "JC1205",
@@ -112,32 +122,13 @@ absl::Status NeverStatus(const ClusterState& state, const Demand& demand,
 
 }  // namespace
 
-std::string DeterministicBytes(const v1::JobSpec& spec) {
-  std::string bytes;
-  {
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    spec.SerializeToCodedStream(&coded);
-  }
-  return bytes;
-}
-
-uint64_t HashSpec(const v1::JobSpec& spec) {
-  const std::string bytes = DeterministicBytes(spec);
-  // FNV-1a, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv/
-  uint64_t hash = 14695981039346656037ull;
-  for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211ull;
-  return hash;
-}
-
 Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now now) {
   Decision decision;
   Reply& reply = decision.reply;
   const v1::JobSpec& spec = input.request.spec();
   reply.status = job::Validate(spec);
   if (!reply.status.ok()) return decision;
-  const uint64_t hash = input.spec_hash != 0 ? input.spec_hash : HashSpec(spec);
+  const uint64_t hash = SpecHash(input);
   if (std::optional<Reply> known = AnswerKnownKey(state, input, hash)) {
     reply = *std::move(known);
     return decision;

@@ -17,6 +17,7 @@
 #include "coordinator/core/part_reports.h"
 #include "coordinator/core/preparation_facts.h"
 #include "coordinator/core/registration.h"
+#include "coordinator/core/rendezvous.h"
 #include "coordinator/core/settle.h"
 
 namespace muster::coordinator {
@@ -142,7 +143,7 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
     return;
   }
   const v1::JobRecord& job = found->second;
-  if (status.master_port() != 0 && part->group_rank() == 0 && attempt->master_port() == 0) {
+  if (status.master_port() != 0 && HostsRendezvous(*part) && attempt->master_port() == 0) {
     v1::Event event = PartEvent(job, *attempt, node, now);
     event.mutable_master_port_held()->set_port(status.master_port());
     if (status.has_preparation()) {
@@ -151,7 +152,7 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
     }
     decision.facts.push_back(std::move(event));
   }
-  if (part->group_rank() != 0 && !part->ready() && status.ready()) {
+  if (!HostsRendezvous(*part) && !part->ready() && status.ready()) {
     v1::Event event = PartEvent(job, *attempt, node, now);
     event.mutable_part_ready();
     if (status.has_preparation()) {
@@ -226,7 +227,7 @@ void AddMissingPart(const v1::JobRecord& job, const v1::Attempt& attempt, const 
         PartEnded(job, attempt, part.node(), "no longer known to its worker",
                   absl::StrCat("the worker on ", part.node(), " no longer has its ranks"),
                   v1::STOP_CAUSE_SUPERVISOR_LOST, now));
-  } else if (part.group_rank() != 0 || attempt.master_port() == 0) {
+  } else if (!HostsRendezvous(part) || attempt.master_port() == 0) {
     return;  // not started: its command is resent once the node is cleared
   } else if (attempt.parts_size() > 1 && AllPartsReady(attempt)) {
     // Other nodes may be launching with the lost port, and all ranks of an attempt must see the

@@ -28,6 +28,14 @@ struct Caller {
   std::string user_id = {};  // User.id: tells the person from an earlier one of the same name
 };
 
+// What tells specs with one idempotency key apart (spec_hash.h): with the cluster's key, and as jobs
+// have it that were submitted before there was one, or to 0.2.0.
+struct SentSpec {
+  uint64_t keyed = 0;
+  uint64_t plain = 0;
+  uint64_t as_020 = 0;
+};
+
 struct SubmitInput {
   Caller caller;
   v1::SubmitRequest request;
@@ -36,10 +44,9 @@ struct SubmitInput {
   // rerun: the checkpoint of another job that the first attempt resumes from. Its blobs then belong
   // to this job too.
   std::optional<v1::Checkpoint> resume_from;
-  // What tells specs with one idempotency key apart, of what the client sent, whose environment was
-  // sealed since: with the cluster's key, and HashSpec, as older jobs have it. 0: nothing was sealed.
-  uint64_t spec_hash = 0;
-  uint64_t plain_hash = 0;
+  // The hashes of what the client sent, whose environment was sealed since; nothing: it was not, or
+  // there is no idempotency key.
+  std::optional<SentSpec> sent = {};
 };
 
 // Several jobs in one request. Names are already resolved to numbers.

@@ -10,6 +10,7 @@
 #include "common/text.h"
 #include "coordinator/core/fit.h"
 #include "coordinator/core/placement.h"
+#include "coordinator/core/rendezvous.h"
 #include "coordinator/core/waiting.h"
 
 namespace muster::coordinator {
@@ -53,7 +54,7 @@ v1::Attempt MakeAttempt(const ClusterState& state, const v1::JobRecord& job,
     first_rank += share.ranks;
   }
   attempt.set_world_size(first_rank);
-  attempt.set_master_addr(attempt.parts(0).advertise());
+  PlaceRendezvous(&attempt);
   return attempt;
 }
 

@@ -38,7 +38,10 @@ void LocalMetricStore::Stop() {
 }
 
 void LocalMetricStore::Append(v1::MetricBatch batch, std::shared_ptr<MetricUploader> uploader) {
-  queue_.Push({std::move(batch), std::move(uploader)});
+  const size_t bytes = batch.ByteSizeLong();
+  std::string encoded = std::move(*batch.mutable_encoded());
+  batch.clear_encoded();
+  queue_.Push({std::move(batch), std::move(encoded), bytes, std::move(uploader)});
 }
 
 WatchToken LocalMetricStore::Watch(uint64_t job, Watcher watcher) {
@@ -66,7 +69,7 @@ void LocalMetricStore::Handle(Queued& queued) {
   const StreamKey key{queued.batch.job(), queued.batch.attempt()};
   streams_.Fail(key, status);
   failing_.Owe(key, queued.uploader);
-  queued.uploader->Consumed(queued.batch.ByteSizeLong());
+  queued.uploader->Consumed(queued.bytes);
 }
 
 void LocalMetricStore::StreamFailed(const StreamKey& key, Stream* stream, const absl::Status& why) {
@@ -94,9 +97,11 @@ absl::Status LocalMetricStore::Write(Queued& queued) {
   }
   const StreamKey key{batch.job(), batch.attempt()};
   if (!failing_.Takes(key, queued.uploader, SteadyMs())) {
-    queued.uploader->Consumed(batch.ByteSizeLong());
+    queued.uploader->Consumed(queued.bytes);
     return absl::OkStatus();
   }
+  // Older workers leave it to us.
+  if (queued.encoded.empty()) queued.encoded = batch.SerializeAsString();
   bool is_new = false;
   ASSIGN_OR_RETURN(Stream* const stream, streams_.Use(key, &is_new));
   MetricSources& sources = stream->metrics.Sources();
@@ -107,7 +112,7 @@ absl::Status LocalMetricStore::Write(Queued& queued) {
   }
   const bool is_known = sources.IsKnown(batch);
   if (!is_known) {
-    const absl::Status status = AppendIfRoom(*stream, batch);
+    const absl::Status status = AppendIfRoom(*stream, queued);
     if (absl::IsOutOfRange(status)) {
       refusals_.Warn({.code = "JC1611",
                       .what = StrCat("metrics of job ", batch.job(), " are refused"),
@@ -124,15 +129,16 @@ absl::Status LocalMetricStore::Write(Queued& queued) {
     watchers_.Notify(batch.job(), batch);
   }
   stream->acks.emplace_back(AckFor(batch, sources.Newest(batch)), queued.uploader);
-  streams_.Touch(key, batch.ByteSizeLong(), SteadyMs() + kSyncDelayMs);
-  queued.uploader->Consumed(batch.ByteSizeLong());
+  streams_.Touch(key, queued.encoded.size(), SteadyMs() + kSyncDelayMs);
+  queued.uploader->Consumed(queued.bytes);
   return absl::OkStatus();
 }
 
-absl::Status LocalMetricStore::AppendIfRoom(Stream& stream, const v1::MetricBatch& batch) {
+absl::Status LocalMetricStore::AppendIfRoom(Stream& stream, const Queued& queued) {
+  const v1::MetricBatch& batch = queued.batch;
   if (!quota_.IsFull(batch.job())) {
-    quota_.Wrote(batch.job(), batch.ByteSizeLong() + kRecordHeadBytes);
-    return queue_.Patiently([&] { return stream.metrics.Append(batch); });
+    quota_.Wrote(batch.job(), queued.encoded.size() + kRecordHeadBytes);
+    return queue_.Patiently([&] { return stream.metrics.Append(batch, queued.encoded); });
   }
   refusals_.Warn({.code = "JC1625",
                   .what = StrCat("the metrics of job ", batch.job(), " have reached their quota"),
@@ -143,7 +149,7 @@ absl::Status LocalMetricStore::AppendIfRoom(Stream& stream, const v1::MetricBatc
 
 void LocalMetricStore::Refuse(Queued& queued) {
   queued.uploader->Acknowledge(RefusalOf(queued.batch));
-  queued.uploader->Consumed(queued.batch.ByteSizeLong());
+  queued.uploader->Consumed(queued.bytes);
 }
 
 // If the stream already has batches, reads the newest values from the segments: the saved ones may

@@ -47,7 +47,9 @@ class LocalMetricStore final : public MetricStore {
 
  private:
   struct Queued {
-    v1::MetricBatch batch;
+    v1::MetricBatch batch;  // without `encoded`
+    std::string encoded;    // as it is stored
+    size_t bytes = 0;       // of both, for Consumed
     std::shared_ptr<MetricUploader> uploader;
   };
   struct Stream {
@@ -62,7 +64,7 @@ class LocalMetricStore final : public MetricStore {
   void Handle(Queued& queued);
   absl::Status Write(Queued& queued);
   // A batch that has no room is acknowledged, too: only its newest values are known.
-  absl::Status AppendIfRoom(Stream& stream, const v1::MetricBatch& batch);
+  absl::Status AppendIfRoom(Stream& stream, const Queued& queued);
   void Refuse(Queued& queued);
   absl::StatusOr<Stream> Open(const StreamKey& key);
   bool Synced(const StreamKey& key, Stream& stream);

@@ -37,9 +37,8 @@ absl::StatusOr<MetricStreamFile> MetricStreamFile::Open(const Paths& paths, uint
   return file;
 }
 
-absl::Status MetricStreamFile::Append(const v1::MetricBatch& batch) {
-  const std::string body = batch.SerializeAsString();
-  return file_.Append({{.offset = file_.Written(), .time_us = TimeOf(batch), .body = body}});
+absl::Status MetricStreamFile::Append(const v1::MetricBatch& batch, std::string_view encoded) {
+  return file_.Append({{.offset = file_.Written(), .time_us = TimeOf(batch), .body = encoded}});
 }
 
 }  // namespace muster::coordinator

@@ -20,7 +20,7 @@ class MetricStreamFile {
   MetricSources& Sources() { return sources_; }
   // RESOURCE_EXHAUSTED, UNAVAILABLE: nothing was appended; the same call may be repeated.
   // OUT_OF_RANGE: no file can be that long here.
-  absl::Status Append(const v1::MetricBatch& batch);
+  absl::Status Append(const v1::MetricBatch& batch, std::string_view encoded);
   bool HadBatches() const { return had_batches_; }  // when it was opened
   SegmentWriter& File() { return file_; }
 

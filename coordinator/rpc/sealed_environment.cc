@@ -6,7 +6,7 @@
 #include "common/job/validate.h"
 #include "common/problem.h"
 #include "common/status.h"
-#include "coordinator/core/decide.h"
+#include "coordinator/core/spec_hash.h"
 #include "coordinator/identity/cluster.h"
 
 namespace muster::coordinator {
@@ -34,8 +34,11 @@ absl::Status SealEnvironment(const Cluster* cluster, SubmitInput* input) {
   RETURN_IF_ERROR(job::Validate(spec));
   // Of what was sent: the same again is the same job. It lies in backups, and would confirm guesses
   // of the values to whoever has no key.
-  input->plain_hash = HashSpec(spec);
-  input->spec_hash = cluster->KeyedHash(kPurpose, DeterministicBytes(spec));
+  if (!input->request.idempotency_key().empty()) {
+    input->sent = {.keyed = cluster->KeyedHash(kPurpose, CanonicalBytes(spec)),
+                   .plain = HashSpec(spec),
+                   .as_020 = HashSpecAs020(spec)};
+  }
   v1::JobSpec sealed;
   sealed.mutable_env()->swap(*spec.mutable_env());
   if (const auto path = sealed.env().find(kInClear); path != sealed.env().end()) {

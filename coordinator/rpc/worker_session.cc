@@ -234,12 +234,12 @@ void WorkerSession::OnTooLarge(const v1::CoordinatorMessage& order) {
 
 void WorkerSession::OnUnsendable(const v1::CoordinatorMessage& order, const absl::Status& why) {
   common::LogError(StrCat("an order for node ", node_, " was not sent: ", common::MessageOf(why)));
-  const bool starts = order.has_launch() || order.has_hold_ports();
+  const bool starts = order.has_launch() || order.has_prepare();
   if (!starts) return;
   v1::WorkerMessage message;
   v1::AttemptStatus& status = *message.mutable_attempt_status();
-  status.set_job(order.has_launch() ? order.launch().job() : order.hold_ports().job());
-  status.set_attempt(order.has_launch() ? order.launch().attempt() : order.hold_ports().attempt());
+  status.set_job(order.has_launch() ? order.launch().job() : order.prepare().job());
+  status.set_attempt(order.has_launch() ? order.launch().attempt() : order.prepare().attempt());
   status.set_phase(v1::ATTEMPT_PHASE_ENDED);
   status.set_how_ended("never launched");
   status.set_failure_cause(v1::STOP_CAUSE_LAUNCH_FAILED);

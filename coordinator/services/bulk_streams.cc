@@ -9,6 +9,7 @@
 
 #include "common/limits.h"
 #include "common/problem.h"
+#include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/job_gate.h"
@@ -66,8 +67,8 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
   }
 
  protected:
-  // OK, or why the message cannot be valid.
-  virtual absl::Status Check(const In& message) const = 0;
+  // OK, or why the message cannot be valid. May decode it.
+  virtual absl::Status Check(In& message) const = 0;
   virtual void Store(In message) = 0;
   // Whose message this is. Nothing: it contradicts the caller's certificate.
   virtual std::optional<NodeIdentity> SenderOf(const In& message) const = 0;
@@ -77,12 +78,13 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
 
  private:
   void OnMessage(In message) final {
+    const absl::Status status = Check(message);
     {
       std::lock_guard lock(mutex_);
       under_way_ += message.ByteSizeLong();
     }
     // An invalid message fails only its own stream: other ranks share this connection.
-    if (const absl::Status status = Check(message); !status.ok()) {
+    if (!status.ok()) {
       daemon_.refusals.Warn(std::string(status.message()));
       Refuse(message);
       return MaybeReadNext();
@@ -164,7 +166,7 @@ class LogUpload final : public UploadStream<v1::LogChunk, v1::LogAck, LogUploade
   using UploadStream::UploadStream;
 
  private:
-  absl::Status Check(const v1::LogChunk& chunk) const override { return CheckLogChunk(chunk); }
+  absl::Status Check(v1::LogChunk& chunk) const override { return CheckLogChunk(chunk); }
   void Store(v1::LogChunk chunk) override {
     daemon_.logs.Append(std::move(chunk), std::static_pointer_cast<LogUpload>(shared_from_this()));
   }
@@ -183,7 +185,8 @@ class MetricUpload final : public UploadStream<v1::MetricBatch, v1::MetricAck, M
   using UploadStream::UploadStream;
 
  private:
-  absl::Status Check(const v1::MetricBatch& batch) const override {
+  absl::Status Check(v1::MetricBatch& batch) const override {
+    RETURN_IF_ERROR(DecodeMetricBatch(batch));
     // How far ahead seq may be is for the store to decide, which knows the newest one.
     return CheckMetricBatch(batch);
   }

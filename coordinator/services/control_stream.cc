@@ -75,8 +75,8 @@ class ControlStream final : public ControlDuplex, public CommandSink {
   absl::Status OpenFor(v1::CoordinatorMessage& order) const {
     if (order.has_launch())
       return OpenEnvironment(daemon_.cluster, order.mutable_launch()->mutable_spec());
-    if (!order.has_hold_ports() || !order.hold_ports().has_spec()) return absl::OkStatus();
-    return OpenEnvironment(daemon_.cluster, order.mutable_hold_ports()->mutable_spec());
+    if (!order.has_prepare() || !order.prepare().has_spec()) return absl::OkStatus();
+    return OpenEnvironment(daemon_.cluster, order.mutable_prepare()->mutable_spec());
   }
   // What the worker would not take ends the job that it is for, and nothing else.
   void Deliver(v1::CoordinatorMessage message) {

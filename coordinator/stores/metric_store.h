@@ -51,8 +51,9 @@ class MetricStore {
   virtual void Stop() = 0;
 
   // A repeated batch changes nothing and is acknowledged. Batches of a removed job, and those that
-  // cannot follow what is there (upload_checks.h), are acknowledged as refused. The caller bounds
-  // what it has under way by Consumed.
+  // cannot follow what is there (upload_checks.h), are acknowledged as refused. If `encoded` is set
+  // it has the other fields once more, as they are to be stored. The caller bounds what it has under
+  // way by Consumed, which is told the size that the batch had here.
   virtual void Append(v1::MetricBatch batch, std::shared_ptr<MetricUploader> uploader) = 0;
   // Told of each batch once it can be read.
   using Watcher = JobWatchers<const v1::MetricBatch&>::Watcher;

@@ -11,7 +11,7 @@
 #include "client/doctor/cluster.h"
 #include "client/doctor/machine.h"
 #include "common/version.h"
-#include "worker/port_holder.h"
+#include "worker/rendezvous/port_holder.h"
 
 namespace muster::client::doctor {
 namespace {

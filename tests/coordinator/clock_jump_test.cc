@@ -86,7 +86,7 @@ class ClockJumpTest : public ::testing::Test {
       stream->Write(message);
     };
     v1::CoordinatorMessage message;
-    while (!message.has_hold_ports() && stream->Read(&message)) {
+    while (!message.has_prepare() && stream->Read(&message)) {
     }
     say(v1::ATTEMPT_PHASE_HOLDING);
     while (!message.has_launch() && stream->Read(&message)) {

@@ -312,7 +312,7 @@ class ReachTest : public ::testing::Test {
   }
   void Start(uint64_t job, uint32_t attempt = 0) { StartOn(node1_, job, attempt); }
   static void StartOn(Node& node, uint64_t job, uint32_t attempt = 0) {
-    node.Await([](const auto& message) { return message.has_hold_ports(); });
+    node.Await([](const auto& message) { return message.has_prepare(); });
     node.SayStatus(job, attempt, v1::ATTEMPT_PHASE_HOLDING);
     node.Await([](const auto& message) { return message.has_launch(); });
     node.SayStatus(job, attempt, v1::ATTEMPT_PHASE_RUNNING);

@@ -163,7 +163,7 @@ class FakeWorker {
   // Plays one rank that succeeds and, where a file is named, has saved a checkpoint of it.
   void RunJob(uint64_t job, const std::string& checkpoint_file = "") {
     v1::CoordinatorMessage message = Read();
-    while (!message.has_hold_ports()) message = Read();
+    while (!message.has_prepare()) message = Read();
     SayStatus(job, v1::ATTEMPT_PHASE_HOLDING, 4711, false);
     while (!message.has_launch()) message = Read();
     SayStatus(job, v1::ATTEMPT_PHASE_RUNNING, 4711, false);
@@ -459,8 +459,21 @@ TEST_F(ServiceTest, MetricsThatCannotBeAreRefusedAndTheirSourceGoesOn) {
     batch.add_points()->set_name("loss");
     v1::MetricAck ack;
     EXPECT_TRUE(upload->Write(batch) && upload->Read(&ack));
+    batch.set_encoded(batch.SerializeAsString());
+    v1::MetricAck again;  // as workers send it now
+    v1::MetricBatch encoded;
+    encoded.set_encoded(batch.encoded());
+    EXPECT_TRUE(upload->Write(encoded) && upload->Read(&again));
+    EXPECT_EQ(again.SerializeAsString(), ack.SerializeAsString());
     return ack;
   };
+  for (std::string bytes : {std::string("garbage"), std::string("\x52\x01x", 3)}) {
+    v1::MetricBatch batch;  // the second one holds another one
+    batch.set_encoded(std::move(bytes));
+    v1::MetricAck ack;
+    EXPECT_TRUE(upload->Write(batch) && upload->Read(&ack));
+    EXPECT_TRUE(ack.refused());
+  }
   EXPECT_TRUE(answer_to(0, uint64_t{1} << 62).refused());
   EXPECT_TRUE(answer_to(0, uint64_t{1} << 40).refused());
   EXPECT_TRUE(answer_to(0, 0).refused());

@@ -128,12 +128,12 @@ class Liar:
         what = order.WhichOneof("what")
         if what == "registered" and order.registered.clear:
             message.cleared.SetInParent()
-        elif what in ("hold_ports", "launch"):
+        elif what in ("prepare", "launch"):
             told = getattr(order, what)
             status = message.attempt_status
             status.job, status.attempt, status.ready = told.job, told.attempt, True
-            status.phase, status.master_port = (1, 20000) if what == "hold_ports" else (3, 20000)
-            status.ranks_started = 0 if what == "hold_ports" else told.part.local_world_size
+            status.phase, status.master_port = (1, 20000) if what == "prepare" else (3, 20000)
+            status.ranks_started = 0 if what == "prepare" else told.part.local_world_size
         elif what in ("stop", "forget"):
             told = getattr(order, what)
             status = message.attempt_status

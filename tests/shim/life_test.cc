@@ -4,7 +4,7 @@
 
 #include "shim_fixture.h"
 #include "worker/leftovers.h"
-#include "worker/port_holder.h"
+#include "worker/rendezvous/port_holder.h"
 
 namespace muster::worker {
 namespace {

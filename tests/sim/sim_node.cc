@@ -7,13 +7,17 @@
 #include "common/outputs.h"
 #include "common/sha256.h"
 #include "common/version.h"
+#include "worker/core/invariants.h"
+#include "worker/shim_watch.h"
 
 namespace muster::sim {
 namespace {
 
-// As in worker/shim_watch.cc.
-constexpr int64_t kLostMs = 25'000;
-constexpr int64_t kLostOverdueMs = 3'000;
+using worker::ShimWatch;
+
+// From the last answer to the shim's end: a question, and no answer to it.
+constexpr int64_t kLostMs = ShimWatch::kAskEveryMs + ShimWatch::kLostMs;
+constexpr int64_t kLostOverdueMs = ShimWatch::kAskStoppingMs + ShimWatch::kLostOverdueMs;
 // How late the scheduler may run what was due while the machine stood still, and by when the ranks
 // that had to be dead by then are.
 constexpr int64_t kSchedulerMs = 20;
@@ -294,6 +298,8 @@ void SimNode::Feed(worker::Input input) {
   if (worker_ == nullptr) return;
   const uint64_t process = process_;
   const worker::Actions actions = worker::Decide(*worker_, input, Now());
+  if (const std::string broken = worker::BrokenInvariant(*worker_); !broken.empty())
+    throw Broken(absl::StrCat("worker ", name_, ": not true: ", broken));
   disk_.lease_mono_ms = worker_->contact.lease_mono_ms;
   for (const worker::Action& action : actions) {
     if (process != process_) return;
@@ -337,10 +343,10 @@ void SimNode::Do(const worker::Action& action) {
     ++clearing_;
   } else if (const auto* epoch = std::get_if<PersistEpochAction>(&action)) {
     disk_.epoch = epoch->epoch;
-  } else if (const auto* hold = std::get_if<HoldPortsAction>(&action)) {
+  } else if (const auto* hold = std::get_if<PrepareAttemptAction>(&action)) {
     FeedLater(queue_.Draw(0, 3),
-              PortsHeldInput{hold->key, hold->order.count() > 0 ? next_port_++ : 0});
-  } else if (const auto* prepare = std::get_if<PrepareAction>(&action)) {
+              AttemptPreparedInput{hold->key, hold->order.count() > 0 ? next_port_++ : 0});
+  } else if (const auto* prepare = std::get_if<RecordLaunchAction>(&action)) {
     disk_.launches[prepare->key] = prepare->launch;
     // Ranks of older attempts of the job that are here contrary to all records.
     for (auto& [key, shim] : shims_) {
@@ -351,7 +357,7 @@ void SimNode::Do(const worker::Action& action) {
         if (key.job == prepare->key.job && key != prepare->key) sibling->KillShim(key);
       }
     }
-    FeedLater(queue_.Draw(1, 20), PreparedInput{prepare->key});
+    FeedLater(queue_.Draw(1, 20), LaunchRecordedInput{prepare->key});
   } else if (const auto* fetch = std::get_if<FetchAction>(&action)) {
     FeedLater(queue_.Draw(1, 3000),
               FetchedInput{fetch->key, queue_.Chance(0.02) ? "the link broke" : ""});

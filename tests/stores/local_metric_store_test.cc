@@ -42,6 +42,29 @@ TEST(LocalMetricStoreTest, TheNewestValuesAreThoseOfTheSegmentsAfterAKill) {
   EXPECT_EQ(ListedAs(store).loss(), 0.25);
 }
 
+TEST(LocalMetricStoreTest, ABatchThatCameEncodedIsStoredAsItCame) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  v1::MetricBatch batch = Batch(1, 10, 0.5), points, rest = batch;
+  *points.mutable_points() = batch.points();
+  rest.clear_points();
+  // As nobody here would write it.
+  batch.set_encoded(points.SerializeAsString() + rest.SerializeAsString());
+  const std::string encoded = batch.encoded();
+  LocalMetricStore store(paths);
+  std::string watched;
+  const WatchToken token =
+      store.Watch(1, [&](const v1::MetricBatch& told) { watched = told.SerializeAsString(); });
+  auto sender = std::make_shared<MetricSender>();
+  store.Append(batch, sender);
+  EXPECT_EQ(sender->WaitForCount(1).durable_seq(), 1u);
+  const std::string expected = Batch(1, 10, 0.5).SerializeAsString();
+  EXPECT_EQ(watched, expected);
+  EXPECT_EQ(ReadAll(store).at(0).SerializeAsString(), expected);
+  EXPECT_NE(common::ReadFile(SegmentFiles(paths.MetricStream(1, 0)).At(0))->find(encoded),
+            std::string::npos);
+}
+
 TEST(LocalMetricStoreTest, ATornBatchIsCutAndTakenAgain) {
   TempDir dir;
   const Paths paths(dir.path());

@@ -32,9 +32,11 @@ class MemoryMetricReader final : public MetricReader {
 }  // namespace
 
 void MemoryMetricStore::Append(v1::MetricBatch batch, std::shared_ptr<MetricUploader> uploader) {
-  thread_.Post([this, batch = std::move(batch), uploader = std::move(uploader)] {
+  const size_t bytes = batch.ByteSizeLong();
+  batch.clear_encoded();
+  thread_.Post([this, bytes, batch = std::move(batch), uploader = std::move(uploader)] {
     uploader->Acknowledge(Write(batch));
-    uploader->Consumed(batch.ByteSizeLong());
+    uploader->Consumed(bytes);
   });
 }
 

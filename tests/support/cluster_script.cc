@@ -45,10 +45,10 @@ std::string DescribeCommand(const v1::CoordinatorMessage& message) {
       return message.registered().clear() ? "registered, to be cleared" : "registered";
     case Message::kHeartbeatReply:
       return "heartbeat reply";
-    case Message::kHoldPorts:
-      return absl::StrCat(message.hold_ports().has_spec() ? "prepare, " : "",
-                          message.hold_ports().count() == 0 ? "check" : "check and hold 1 port",
-                          " for ", of(message.hold_ports()));
+    case Message::kPrepare:
+      return absl::StrCat(message.prepare().has_spec() ? "prepare, " : "",
+                          message.prepare().count() == 0 ? "check" : "check and hold 1 port",
+                          " for ", of(message.prepare()));
     case Message::kLaunch: {
       const v1::LaunchAttempt& launch = message.launch();
       const v1::NodePart& part = launch.part();

@@ -41,7 +41,7 @@ TEST_F(CheckpointTest, WholeDirectoryCountsOnTheNodeOfRankZeroOnly) {
   auto launch = Launch(other);
   launch.mutable_launch()->mutable_part()->set_first_rank(2);
   Command(launch);
-  Say(PreparedInput{other});
+  Say(LaunchRecordedInput{other});
   EXPECT_TRUE(Of<UploadAction>(Say(CheckpointFoundInput{other, 10, 0, 0})).empty());
 }
 
@@ -54,7 +54,7 @@ TEST_F(CheckpointTest, WritersAllMakesOnePartPerNode) {
   launch.mutable_launch()->mutable_spec()->mutable_checkpoint()->set_writers(
       v1::CHECKPOINT_WRITERS_ALL);
   Command(launch);
-  Say(PreparedInput{kKey});
+  Say(LaunchRecordedInput{kKey});
   const auto uploads = Of<UploadAction>(Say(CheckpointFoundInput{kKey, 10, 0, 0}));
   ASSERT_EQ(uploads.size(), 1u);
   EXPECT_EQ(uploads[0].part, 1u);

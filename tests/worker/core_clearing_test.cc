@@ -52,11 +52,11 @@ TEST_F(ClearingTest, CommandsAboutAttemptsThatAreNotHeldWaitUntilThen) {
   Restore(kSecondAttempt);
   Say(LinkUpInput{});
   Command(Registered(true));
-  EXPECT_TRUE(Of<PrepareAction>(Command(Launch(kOther))).empty());
+  EXPECT_TRUE(Of<RecordLaunchAction>(Command(Launch(kOther))).empty());
   EXPECT_TRUE(Statuses(Command(StopOf({44, 0}))).empty());
   EXPECT_EQ(Of<StopShimAction>(Command(StopOf(kSecondAttempt))).size(), 1u);
   const Actions cleared = Say(HostClearedInput{});
-  EXPECT_EQ(Of<PrepareAction>(cleared).size(), 1u);
+  EXPECT_EQ(Of<RecordLaunchAction>(cleared).size(), 1u);
   EXPECT_EQ(Statuses(cleared).size(), 2u);
 }
 
@@ -70,7 +70,7 @@ TEST_F(ClearingTest, ALostLinkLeavesTheRestAloneAndTheNextRegistrationBeginsAnew
   EXPECT_FALSE(Of<SendAction>(Say(LinkUpInput{}))[0].message.register_().cleared());
   EXPECT_EQ(Of<ClearHostAction>(Command(Registered(true))).size(), 1u);
   EXPECT_TRUE(
-      Of<PrepareAction>(Say(HostClearedInput{})).empty());  // belongs to the link that is gone
+      Of<RecordLaunchAction>(Say(HostClearedInput{})).empty());  // belongs to the link that is gone
 }
 
 TEST_F(ClearingTest, AnotherWorkerStoodInSoTheHostIsClearedAgain) {
@@ -90,7 +90,7 @@ TEST_F(ClearingTest, RanksWithoutARecordAreReportedAndTheirAttemptNeverStartsHer
       LastStatus(Say(LeftoverInput{kSecondAttempt, "its record was lost"}));
   EXPECT_EQ(status.phase(), v1::ATTEMPT_PHASE_ENDED);
   EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_SUPERVISOR_LOST);
-  EXPECT_TRUE(Of<PrepareAction>(Say(HostClearedInput{})).empty());
+  EXPECT_TRUE(Of<RecordLaunchAction>(Say(HostClearedInput{})).empty());
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ TEST_F(ContactTest, ReplacedJobsStopThemselvesAfterStopAfter) {
   launch.mutable_launch()->mutable_spec()->set_stop_after_ms(20'000);
   launch.mutable_launch()->mutable_spec()->set_grace_ms(300);
   Command(launch);
-  Say(PreparedInput{kKey});
+  Say(LaunchRecordedInput{kKey});
   Say(RanksStartedInput{kKey, 2});
   Say(LinkDownInput{});
   EXPECT_EQ(NextDeadlineMonoMs(state_), now_ms_ + 20'000);
@@ -96,7 +96,7 @@ class StandstillTest : public ContactTest {
   }
   void RunFenced() {
     Command(Fenced());
-    Say(PreparedInput{kKey});
+    Say(LaunchRecordedInput{kKey});
     Say(RanksStartedInput{kKey, 2});
   }
 };
@@ -129,7 +129,7 @@ TEST_F(StandstillTest, WhatWasPreparedBeforeItIsNotStartedAfterIt) {
   Command(Fenced());
   now_ms_ += 20'000;
   // The directories were made before, and that is read before any timer expires.
-  EXPECT_TRUE(Of<SpawnAction>(Say(PreparedInput{kKey})).empty());
+  EXPECT_TRUE(Of<SpawnAction>(Say(LaunchRecordedInput{kKey})).empty());
   EXPECT_FALSE(IsLive(state_.attempts[kKey]));
   EXPECT_EQ(StatusOf(state_.attempts[kKey]).failure_cause(), v1::STOP_CAUSE_NODE_LOST);
 }
@@ -138,7 +138,7 @@ TEST_F(StandstillTest, WhatWasOrderedLongAgoWaitsUntilTheCoordinatorAnswersAgain
   Connect();
   Command(Launch(kKey));
   now_ms_ += kHeartbeatsFresh * 5'000;  // another worker may have this node's name by now
-  const Actions late = Say(PreparedInput{kKey});
+  const Actions late = Say(LaunchRecordedInput{kKey});
   EXPECT_TRUE(Of<SpawnAction>(late).empty());
   EXPECT_EQ(Of<NoteAction>(late).size(), 1u);
   const Actions asked = Say(TickInput{});
@@ -161,7 +161,7 @@ TEST_F(StandstillTest, WhatWaitsForAnAnswerCanBeStopped) {
   Connect();
   Command(Launch(kKey));
   now_ms_ += 60'000;
-  Say(PreparedInput{kKey});
+  Say(LaunchRecordedInput{kKey});
   Command(StopOf(kKey));
   EXPECT_FALSE(IsLive(state_.attempts[kKey]));
   const Actions asked = Say(TickInput{});
@@ -240,7 +240,7 @@ TEST_F(ContactTest, JobsThatWaitForTheirNodeNeverStopThemselves) {
   v1::CoordinatorMessage launch = Launch(kKey);
   launch.mutable_launch()->mutable_spec()->set_on_node_loss(v1::ON_NODE_LOSS_WAIT);
   Command(launch);
-  Say(PreparedInput{kKey});
+  Say(LaunchRecordedInput{kKey});
   Say(LinkDownInput{});
   now_ms_ += 100'000'000;
   EXPECT_TRUE(Of<StopShimAction>(Say(TickInput{})).empty());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "worker/core/decide.h"
+#include "worker/core/invariants.h"
 
 namespace muster::worker {
 
@@ -21,7 +22,11 @@ class CoreTest : public ::testing::Test {
     state_.cleared = true;
   }
 
-  Actions Say(const Input& input) { return Decide(state_, input, {now_ms_, WallMs()}); }
+  Actions Say(const Input& input) {
+    Actions actions = Decide(state_, input, {now_ms_, WallMs()});
+    EXPECT_EQ(BrokenInvariant(state_), "") << "not true";
+    return actions;
+  }
   int64_t WallMs() const { return now_ms_ + wall_offset_ms_; }
   Actions Command(v1::CoordinatorMessage message, uint64_t epoch = 5) {
     message.set_epoch(epoch);
@@ -61,7 +66,7 @@ class CoreTest : public ::testing::Test {
   // Launched, spawned, all ranks started.
   void Run(AttemptKey key) {
     Command(Launch(key));
-    Say(PreparedInput{key});
+    Say(LaunchRecordedInput{key});
     Say(RanksStartedInput{key, 2});
   }
   void FinishOutput(AttemptKey key) {

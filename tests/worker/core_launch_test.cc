@@ -12,40 +12,41 @@ class LaunchTest : public CoreTest {};
 TEST_F(LaunchTest, HeldPortIsReportedAndLaunchUsesIt) {
   Connect();
   v1::CoordinatorMessage hold;
-  hold.mutable_hold_ports()->set_job(42);
-  hold.mutable_hold_ports()->set_count(1);
-  ASSERT_EQ(Of<HoldPortsAction>(Command(hold)).size(), 1u);
-  const auto status = LastStatus(Say(PortsHeldInput{kKey, 20'001, ""}));
+  hold.mutable_prepare()->set_job(42);
+  hold.mutable_prepare()->set_count(1);
+  ASSERT_EQ(Of<PrepareAttemptAction>(Command(hold)).size(), 1u);
+  const auto status = LastStatus(Say(AttemptPreparedInput{kKey, 20'001, ""}));
   EXPECT_EQ(status.phase(), v1::ATTEMPT_PHASE_HOLDING);
   EXPECT_EQ(status.master_port(), 20'001u);
-  EXPECT_TRUE(Of<HoldPortsAction>(Command(hold)).empty()) << "a repeated command holds no second";
+  EXPECT_TRUE(Of<PrepareAttemptAction>(Command(hold)).empty())
+      << "a repeated command holds no second";
 
   auto launch = Launch(kKey);
   launch.mutable_launch()->set_is_master(true);
   launch.mutable_launch()->set_master_port(20'001);
-  EXPECT_EQ(Of<PrepareAction>(Command(launch)).size(), 1u);
+  EXPECT_EQ(Of<RecordLaunchAction>(Command(launch)).size(), 1u);
 }
 
 v1::CoordinatorMessage HoldWithSetup() {
   v1::CoordinatorMessage hold;
-  hold.mutable_hold_ports()->set_job(42);
-  hold.mutable_hold_ports()->set_count(1);
-  hold.mutable_hold_ports()->mutable_spec()->add_setup("make");
+  hold.mutable_prepare()->set_job(42);
+  hold.mutable_prepare()->set_count(1);
+  hold.mutable_prepare()->mutable_spec()->add_setup("make");
   return hold;
 }
 
 TEST_F(LaunchTest, APreparationIsToldWhileItLastsAndOnceItIsDone) {
   Connect();
-  const auto orders = Of<HoldPortsAction>(Command(HoldWithSetup()));
+  const auto orders = Of<PrepareAttemptAction>(Command(HoldWithSetup()));
   ASSERT_EQ(orders.size(), 1u);
   EXPECT_EQ(orders[0].order.spec().setup(0), "make");
   EXPECT_EQ(LastStatus(Say(PreparingInput{kKey, "running setup"})).preparation().doing(),
             "running setup");
   EXPECT_TRUE(Say(PreparingInput{kKey, "running setup"}).empty()) << "nothing new";
   const Actions again = Command(HoldWithSetup());
-  EXPECT_TRUE(Of<HoldPortsAction>(again).empty()) << "a repeated order changes nothing";
+  EXPECT_TRUE(Of<PrepareAttemptAction>(again).empty()) << "a repeated order changes nothing";
   EXPECT_EQ(LastStatus(again).preparation().doing(), "running setup");
-  PortsHeldInput held{kKey, 20'001, ""};
+  AttemptPreparedInput held{kKey, 20'001, ""};
   held.preparation.set_ran_setup(true);
   held.preparation.set_setup_output("installed");
   const auto status = LastStatus(Say(held));
@@ -64,7 +65,7 @@ TEST_F(LaunchTest, AStopWhilePreparingCancelsItAndALateEndHoldsNothing) {
   EXPECT_EQ(LastStatus(stopped).phase(), v1::ATTEMPT_PHASE_ENDED);
   EXPECT_FALSE(LastStatus(stopped).has_preparation());
   EXPECT_TRUE(Say(PreparingInput{kKey, "copying code"}).empty());
-  EXPECT_EQ(Of<ReleasePortsAction>(Say(PortsHeldInput{kKey, 20'001, ""})).size(), 1u);
+  EXPECT_EQ(Of<ReleaseRendezvousAction>(Say(AttemptPreparedInput{kKey, 20'001, ""})).size(), 1u);
 }
 
 TEST_F(LaunchTest, WhatThisWorkerHasNotPreparedIsNotLaunched) {
@@ -72,7 +73,7 @@ TEST_F(LaunchTest, WhatThisWorkerHasNotPreparedIsNotLaunched) {
   auto launch = Launch(kKey);
   launch.mutable_launch()->mutable_spec()->add_setup("make");
   const Actions refused = Command(launch);
-  EXPECT_TRUE(Of<PrepareAction>(refused).empty());
+  EXPECT_TRUE(Of<RecordLaunchAction>(refused).empty());
   EXPECT_EQ(LastStatus(refused).failure_cause(), v1::STOP_CAUSE_LAUNCH_INTERRUPTED);
   EXPECT_NE(LastStatus(refused).failure().find("has not prepared"), std::string::npos);
 }
@@ -80,20 +81,20 @@ TEST_F(LaunchTest, WhatThisWorkerHasNotPreparedIsNotLaunched) {
 TEST_F(LaunchTest, WhatItHasPreparedIsLaunchedOnce) {
   Connect();
   Command(HoldWithSetup());
-  PortsHeldInput held{kKey, 0, ""};
+  AttemptPreparedInput held{kKey, 0, ""};
   held.preparation.set_setup_output("installed");
   Say(held);
   auto launch = Launch(kKey);
   launch.mutable_launch()->mutable_spec()->add_setup("make");
   const Actions launched = Command(launch);
-  EXPECT_EQ(Of<PrepareAction>(launched).size(), 1u);
+  EXPECT_EQ(Of<RecordLaunchAction>(launched).size(), 1u);
   EXPECT_EQ(LastStatus(launched).preparation().setup_output(), "") << "it was told before";
 }
 
 TEST_F(LaunchTest, WhatAFailedSetupPrintedGoesWithTheEndOfTheAttempt) {
   Connect();
   Command(HoldWithSetup());
-  PortsHeldInput failed{kKey, 0, "setup failed", true};
+  AttemptPreparedInput failed{kKey, 0, "setup failed", true};
   failed.preparation.set_setup_failed(true);
   failed.preparation.set_setup_output("no such wheel");
   const auto status = LastStatus(Say(failed));
@@ -107,7 +108,7 @@ TEST_F(LaunchTest, MasterLaunchWithoutItsPortFailsWithTheReason) {
   launch.mutable_launch()->set_is_master(true);
   launch.mutable_launch()->set_master_port(20'001);
   const Actions actions = Command(launch);
-  EXPECT_TRUE(Of<PrepareAction>(actions).empty());
+  EXPECT_TRUE(Of<RecordLaunchAction>(actions).empty());
   const auto status = LastStatus(actions);
   EXPECT_EQ(status.phase(), v1::ATTEMPT_PHASE_ENDED);
   EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_LAUNCH_INTERRUPTED);
@@ -117,9 +118,9 @@ TEST_F(LaunchTest, MasterLaunchWithoutItsPortFailsWithTheReason) {
 TEST_F(LaunchTest, PortsThatCannotBeHeldEndTheAttempt) {
   Connect();
   v1::CoordinatorMessage hold;
-  hold.mutable_hold_ports()->set_job(42);
+  hold.mutable_prepare()->set_job(42);
   Command(hold);
-  const auto status = LastStatus(Say(PortsHeldInput{kKey, 0, "no free port in 20000-20001"}));
+  const auto status = LastStatus(Say(AttemptPreparedInput{kKey, 0, "no free port in 20000-20001"}));
   EXPECT_EQ(status.phase(), v1::ATTEMPT_PHASE_ENDED);
   EXPECT_EQ(status.failure(), "no free port in 20000-20001");
 }
@@ -127,9 +128,9 @@ TEST_F(LaunchTest, PortsThatCannotBeHeldEndTheAttempt) {
 TEST_F(LaunchTest, WhatOthersUseUpOnTheNodeIsToldApartFromTheJobsOwnFailures) {
   Connect();
   v1::CoordinatorMessage hold;
-  hold.mutable_hold_ports()->set_job(42);
+  hold.mutable_prepare()->set_job(42);
   Command(hold);
-  PortsHeldInput none{kKey, 0, "no free port in 20000-20001"};
+  AttemptPreparedInput none{kKey, 0, "no free port in 20000-20001"};
   none.is_short = true;
   auto status = LastStatus(Say(none));
   EXPECT_EQ(status.how_ended(), common::kEndedForShortage);
@@ -137,19 +138,19 @@ TEST_F(LaunchTest, WhatOthersUseUpOnTheNodeIsToldApartFromTheJobsOwnFailures) {
 
   const AttemptKey next{42, 1};
   Command(Launch(next));
-  status = LastStatus(Say(PreparedInput{next, "no space left on device", false, true}));
+  status = LastStatus(Say(LaunchRecordedInput{next, "no space left on device", false, true}));
   EXPECT_EQ(status.how_ended(), common::kEndedForShortage);
   EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_LAUNCH_INTERRUPTED);
 
   const AttemptKey last{42, 2};
   Command(Launch(last));
-  status = LastStatus(Say(PreparedInput{last, "its owner has no account here", true}));
+  status = LastStatus(Say(LaunchRecordedInput{last, "its owner has no account here", true}));
   EXPECT_EQ(status.how_ended(), "never launched");
   EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_LAUNCH_FAILED);
 
   const AttemptKey broken{42, 3};
   Command(Launch(broken));
-  status = LastStatus(Say(PreparedInput{broken, "input/output error"}));
+  status = LastStatus(Say(LaunchRecordedInput{broken, "input/output error"}));
   EXPECT_EQ(status.how_ended(), "never launched");
   EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_LAUNCH_INTERRUPTED)
       << "the node's, not the job's";
@@ -158,7 +159,7 @@ TEST_F(LaunchTest, WhatOthersUseUpOnTheNodeIsToldApartFromTheJobsOwnFailures) {
 TEST_F(LaunchTest, EveryRankStartedMakesItRunning) {
   Connect();
   EXPECT_EQ(LastStatus(Command(Launch(kKey))).phase(), v1::ATTEMPT_PHASE_PREPARING);
-  EXPECT_EQ(Of<SpawnAction>(Say(PreparedInput{kKey})).size(), 1u);
+  EXPECT_EQ(Of<SpawnAction>(Say(LaunchRecordedInput{kKey})).size(), 1u);
   const auto status = LastStatus(Say(RanksStartedInput{kKey, 2}));
   EXPECT_EQ(status.phase(), v1::ATTEMPT_PHASE_RUNNING);
   EXPECT_EQ(status.ranks_started(), 2u);
@@ -168,7 +169,7 @@ TEST_F(LaunchTest, RepeatedLaunchSpawnsOnceAndIsAnsweredByTheStatus) {
   Connect();
   Run(kKey);
   const Actions again = Command(Launch(kKey));
-  EXPECT_TRUE(Of<PrepareAction>(again).empty());
+  EXPECT_TRUE(Of<RecordLaunchAction>(again).empty());
   EXPECT_TRUE(Of<SpawnAction>(again).empty());
   EXPECT_EQ(LastStatus(again).phase(), v1::ATTEMPT_PHASE_RUNNING);
 }
@@ -179,7 +180,7 @@ TEST_F(LaunchTest, CheckpointIsFetchedBeforeTheRanksStart) {
   launch.mutable_launch()->set_resume_step(120);
   launch.mutable_launch()->add_resume_files()->set_path("model.pt");
   Command(launch);
-  const Actions prepared = Say(PreparedInput{kKey});
+  const Actions prepared = Say(LaunchRecordedInput{kKey});
   EXPECT_EQ(Of<FetchAction>(prepared).size(), 1u);
   EXPECT_TRUE(Of<SpawnAction>(prepared).empty());
   EXPECT_EQ(Of<SpawnAction>(Say(FetchedInput{kKey, ""})).size(), 1u);
@@ -191,7 +192,7 @@ TEST_F(LaunchTest, FailedFetchFailsTheLaunchAndNamesTheStep) {
   launch.mutable_launch()->set_resume_step(120);
   launch.mutable_launch()->add_resume_files()->set_path("model.pt");
   Command(launch);
-  Say(PreparedInput{kKey});
+  Say(LaunchRecordedInput{kKey});
   const auto status = LastStatus(Say(FetchedInput{kKey, "No space left on device"}));
   EXPECT_FALSE(status.resume_damaged());
   EXPECT_EQ(status.phase(), v1::ATTEMPT_PHASE_ENDED);
@@ -204,7 +205,7 @@ TEST_F(LaunchTest, ADamagedCheckpointIsReportedAsSuch) {
   launch.mutable_launch()->set_resume_step(120);
   launch.mutable_launch()->add_resume_files()->set_path("model.pt");
   Command(launch);
-  Say(PreparedInput{kKey});
+  Say(LaunchRecordedInput{kKey});
   const auto status = LastStatus(Say(FetchedInput{kKey, "model.pt: wrong hash", true}));
   EXPECT_TRUE(status.resume_damaged());
   EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_LAUNCH_INTERRUPTED);
@@ -216,7 +217,7 @@ TEST_F(LaunchTest, StopWhileFetchingEndsAtOnceAndALateFetchStartsNothing) {
   launch.mutable_launch()->set_resume_step(120);
   launch.mutable_launch()->add_resume_files()->set_path("model.pt");
   Command(launch);
-  Say(PreparedInput{kKey});
+  Say(LaunchRecordedInput{kKey});
   const Actions stopped = Command(StopOf(kKey));
   EXPECT_EQ(LastStatus(stopped).phase(), v1::ATTEMPT_PHASE_ENDED);
   EXPECT_EQ(Of<CancelFetchAction>(stopped).size(), 1u);
@@ -227,7 +228,7 @@ TEST_F(LaunchTest, StopOfAnUnknownAttemptAnswersEndedAndALaterLaunchStartsNothin
   Connect();
   EXPECT_EQ(LastStatus(Command(StopOf(kKey))).phase(), v1::ATTEMPT_PHASE_ENDED);
   const Actions launched = Command(Launch(kKey));
-  EXPECT_TRUE(Of<PrepareAction>(launched).empty());
+  EXPECT_TRUE(Of<RecordLaunchAction>(launched).empty());
   EXPECT_EQ(LastStatus(launched).phase(), v1::ATTEMPT_PHASE_ENDED);
 }
 
@@ -371,7 +372,7 @@ TEST_F(LaunchTest, ForgottenAttemptWaitsForItsLogsAndIsNeverLaunchedAgain) {
   EXPECT_TRUE(Of<DeleteAttemptAction>(Say(FinalScanDoneInput{kKey})).empty());
   EXPECT_EQ(Of<DeleteAttemptAction>(Say(OutputDrainedInput{kKey})).size(), 1u);
   const Actions again = Command(Launch(kKey));
-  EXPECT_TRUE(Of<PrepareAction>(again).empty());
+  EXPECT_TRUE(Of<RecordLaunchAction>(again).empty());
   EXPECT_EQ(LastStatus(again).phase(), v1::ATTEMPT_PHASE_ENDED);
 }
 
@@ -388,18 +389,18 @@ TEST_F(LaunchTest, NewAttemptWaitsUntilTheOlderOneIsGoneHere) {
   Run(kKey);
   const AttemptKey next{42, 1};
   const Actions launched = Command(Launch(next));
-  EXPECT_TRUE(Of<PrepareAction>(launched).empty());
+  EXPECT_TRUE(Of<RecordLaunchAction>(launched).empty());
   EXPECT_EQ(Of<StopShimAction>(launched).size(), 1u);
   const Actions ended = Say(AttemptEndedInput{kKey, "empty", "", {}});
-  ASSERT_EQ(Of<PrepareAction>(ended).size(), 1u);
-  EXPECT_EQ(Of<PrepareAction>(ended)[0].key, next);
+  ASSERT_EQ(Of<RecordLaunchAction>(ended).size(), 1u);
+  EXPECT_EQ(Of<RecordLaunchAction>(ended)[0].key, next);
 }
 
 TEST_F(LaunchTest, OlderAttemptThanAKnownOneIsRefused) {
   Connect();
   Run({42, 3});
   const Actions actions = Command(Launch({42, 2}));
-  EXPECT_TRUE(Of<PrepareAction>(actions).empty());
+  EXPECT_TRUE(Of<RecordLaunchAction>(actions).empty());
   EXPECT_EQ(LastStatus(actions).how_ended(), "superseded by attempt 3");
 }
 
@@ -414,7 +415,7 @@ TEST_F(LaunchTest, RestoredAttemptIsReportedAndGoesOnWithItsShimsStory) {
 }
 
 TEST_F(LaunchTest, EveryStageButTheLastCanEnd) {
-  for (Stage stage : {Stage::kNew, Stage::kHolding, Stage::kWaiting, Stage::kPreparing,
+  for (Stage stage : {Stage::kNew, Stage::kPreparing, Stage::kWaiting, Stage::kRecording,
                       Stage::kFetching, Stage::kSpawning, Stage::kRunning}) {
     bool found = false;
     for (const StageRow& row : StageRows()) {

@@ -86,8 +86,9 @@ struct FakeCoordinator::Service final : v1::WorkerService::Service {
 
   Status UploadMetrics(ServerContext*,
                        grpc::ServerReaderWriter<v1::MetricAck, v1::MetricBatch>* stream) override {
-    v1::MetricBatch batch;
-    while (stream->Read(&batch)) {
+    v1::MetricBatch upload, batch;
+    while (stream->Read(&upload)) {
+      if (!batch.ParseFromString(upload.encoded())) return Status::CANCELLED;
       v1::MetricAck ack;
       {
         std::lock_guard<std::mutex> lock(owner->mutex_);

@@ -1,4 +1,4 @@
-#include "worker/port_holder.h"
+#include "worker/rendezvous/port_holder.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>

@@ -2,6 +2,8 @@
 #include "worker/core/decide.h"
 
 #include "common/overloaded.h"
+#include "common/status.h"
+#include "worker/core/invariants.h"
 #include "worker/core/steps.h"
 
 namespace muster::worker {
@@ -14,8 +16,8 @@ Actions Decide(WorkerState& state, const Input& input, Now now) {
                  [&](const LinkDownInput&) { OnLinkDown(step); },
                  [&](const CommandInput& in) { OnCommand(step, in.message); },
                  [&](const PreparingInput& in) { OnPreparing(step, in); },
-                 [&](const PortsHeldInput& in) { OnPortsHeld(step, in); },
-                 [&](const PreparedInput& in) { OnPrepared(step, in); },
+                 [&](const AttemptPreparedInput& in) { OnAttemptPrepared(step, in); },
+                 [&](const LaunchRecordedInput& in) { OnLaunchRecorded(step, in); },
                  [&](const FetchedInput& in) { OnFetched(step, in); },
                  [&](const RanksStartedInput& in) { OnRanksStarted(step, in); },
                  [&](const RankExitedInput& in) { OnRankExited(step, in); },
@@ -35,6 +37,10 @@ Actions Decide(WorkerState& state, const Input& input, Now now) {
                  [&](const OutputDrainedInput& in) { OnOutputDrained(step, in); },
              },
              input);
+#ifndef NDEBUG
+  // Whatever a coordinator, a shim or a job says, the decision keeps it so.
+  CHECK(BrokenInvariant(state).empty());
+#endif
   return std::move(step.actions);
 }
 

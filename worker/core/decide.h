@@ -34,22 +34,22 @@ struct LinkDownInput {};
 struct CommandInput {
   v1::CoordinatorMessage message;
 };
-// What HoldPortsAction is preparing, whenever that changes; at most once a second per attempt.
+// What PrepareAttemptAction is preparing, whenever that changes; at most once a second per attempt.
 struct PreparingInput {
   AttemptKey key;
   std::string doing;
 };
-// Answers HoldPortsAction.
-struct PortsHeldInput {
+// Answers PrepareAttemptAction.
+struct AttemptPreparedInput {
   AttemptKey key;
-  uint32_t port = 0;                 // 0: none was requested
-  std::string failure;               // empty: prepared, checked and held
+  uint32_t port = 0;                 // of the rendezvous; 0: this node offers nothing
+  std::string failure;               // empty: prepared, checked and offered
   bool would_fail_again = false;     // caused by the job: a missing command or directory
   v1::Preparation preparation = {};  // of an order with a spec; of a failed one: if its setup ran
   bool is_short = false;             // others use up what the node has: common/node_shortage.h
 };
-// Answers PrepareAction.
-struct PreparedInput {
+// Answers RecordLaunchAction.
+struct LaunchRecordedInput {
   AttemptKey key;
   std::string failure;
   bool would_fail_again = false;  // its owner has no account here, or a secret of it is gone
@@ -150,8 +150,8 @@ struct OutputDrainedInput {
 
 using Input =
     std::variant<TickInput, LinkUpInput, LinkDownInput, CommandInput, PreparingInput,
-                 PortsHeldInput, PreparedInput, FetchedInput, RanksStartedInput, RankExitedInput,
-                 AttemptEndedInput, RestoredInput, HostClearedInput, LeftoverInput,
+                 AttemptPreparedInput, LaunchRecordedInput, FetchedInput, RanksStartedInput,
+                 RankExitedInput, AttemptEndedInput, RestoredInput, HostClearedInput, LeftoverInput,
                  CheckpointFoundInput, CheckpointRefusedInput, UploadProgressInput, UploadDoneInput,
                  UploadFailedInput, FinalScanDoneInput, DiagnosisInput, FrameworkSeenInput,
                  NotifyEndedInput, OutputDrainedInput>;
@@ -183,21 +183,22 @@ struct PersistEpochAction {
   uint64_t epoch = 0;
 };
 // Prepare what the job brings along (an order with a spec), check what the launch will need, and
-// hold the ports.
-struct HoldPortsAction {
+// open what this node offers to the ranks' rendezvous.
+struct PrepareAttemptAction {
   AttemptKey key;
-  v1::HoldPorts order;
+  v1::PrepareAttempt order;
 };
 // Stop preparing: the attempt has ended.
 struct CancelPreparationAction {
   AttemptKey key;
 };
-struct ReleasePortsAction {
+// What this node offered to the ranks' rendezvous is no longer needed.
+struct ReleaseRendezvousAction {
   AttemptKey key;
 };
 // Create the attempt's directory and write launch.pb: a worker that dies after that never launches
 // the attempt again.
-struct PrepareAction {
+struct RecordLaunchAction {
   AttemptKey key;
   v1::LaunchAttempt launch;
 };
@@ -280,13 +281,14 @@ struct NoteAction {
   std::string line;
 };
 
-using Action = std::variant<SendAction, ResetLinkAction, RegisteredAction, ClearHostAction,
-                            AbandonClearingAction, PersistEpochAction, HoldPortsAction,
-                            CancelPreparationAction, ReleasePortsAction, PrepareAction, FetchAction,
-                            CancelFetchAction, SpawnAction, MoveFenceAction, StopShimAction,
-                            KillRanksAction, SignalShimAction, NotifyStopAction, DiagnoseAction,
-                            RunNotifyAction, NotifyCommittedAction, NotifyErrorAction, UploadAction,
-                            DeleteStepAction, FinalScanAction, DeleteAttemptAction, NoteAction>;
+using Action =
+    std::variant<SendAction, ResetLinkAction, RegisteredAction, ClearHostAction,
+                 AbandonClearingAction, PersistEpochAction, PrepareAttemptAction,
+                 CancelPreparationAction, ReleaseRendezvousAction, RecordLaunchAction, FetchAction,
+                 CancelFetchAction, SpawnAction, MoveFenceAction, StopShimAction, KillRanksAction,
+                 SignalShimAction, NotifyStopAction, DiagnoseAction, RunNotifyAction,
+                 NotifyCommittedAction, NotifyErrorAction, UploadAction, DeleteStepAction,
+                 FinalScanAction, DeleteAttemptAction, NoteAction>;
 
 using Actions = std::vector<Action>;
 

@@ -10,8 +10,8 @@ namespace {
 
 std::optional<AttemptKey> KeyToAnswerFor(const v1::CoordinatorMessage& message) {
   switch (message.what_case()) {
-    case v1::CoordinatorMessage::kHoldPorts:
-      return AttemptKey{message.hold_ports().job(), message.hold_ports().attempt()};
+    case v1::CoordinatorMessage::kPrepare:
+      return AttemptKey{message.prepare().job(), message.prepare().attempt()};
     case v1::CoordinatorMessage::kLaunch:
       return AttemptKey{message.launch().job(), message.launch().attempt()};
     case v1::CoordinatorMessage::kStop:

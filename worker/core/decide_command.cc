@@ -42,12 +42,12 @@ v1::StopCause CauseOf(bool would_fail_again) {
   return would_fail_again ? v1::STOP_CAUSE_LAUNCH_FAILED : v1::STOP_CAUSE_LAUNCH_INTERRUPTED;
 }
 
-void OnHoldPorts(Step& step, const v1::HoldPorts& hold) {
+void OnPrepareAttempt(Step& step, const v1::PrepareAttempt& hold) {
   const AttemptKey key = KeyIn(hold);
   if (const Attempt* known = step.Find(key); known != nullptr) {
     // What is being prepared is told again: the coordinator may have restarted.
-    const bool has_news =
-        known->stage != Stage::kHolding || known->status.ready() || known->status.has_preparation();
+    const bool has_news = known->stage != Stage::kPreparing || known->status.ready() ||
+                          known->status.has_preparation();
     if (has_news) Report(step, *known);
     return;
   }
@@ -55,15 +55,15 @@ void OnHoldPorts(Step& step, const v1::HoldPorts& hold) {
     return AnswerEnded(step, key, why);
   }
   Attempt& attempt = step.FindOrAdd(key);
-  Move(attempt, Change::kHold);
+  Move(attempt, Change::kPrepare);
   attempt.prepares = hold.has_spec();
-  step.Do(HoldPortsAction{key, hold});
+  step.Do(PrepareAttemptAction{key, hold});
 }
 
 void OnLaunch(Step& step, const v1::LaunchAttempt& launch) {
   const AttemptKey key = KeyIn(launch);
   const Attempt* known = step.Find(key);
-  if (known != nullptr && known->stage != Stage::kHolding) return Report(step, *known);
+  if (known != nullptr && known->stage != Stage::kPreparing) return Report(step, *known);
   if (known == nullptr) {
     if (const std::string why = Superseded(step.state, key); !why.empty()) {
       return AnswerEnded(step, key, why);
@@ -159,8 +159,8 @@ void Obey(Step& step, const v1::CoordinatorMessage& message) {
   switch (message.what_case()) {
     case v1::CoordinatorMessage::kRegistered:
       return OnRegistered(step, message.registered());
-    case v1::CoordinatorMessage::kHoldPorts:
-      return OnHoldPorts(step, message.hold_ports());
+    case v1::CoordinatorMessage::kPrepare:
+      return OnPrepareAttempt(step, message.prepare());
     case v1::CoordinatorMessage::kLaunch:
       return OnLaunch(step, message.launch());
     case v1::CoordinatorMessage::kStop:
@@ -203,16 +203,16 @@ void OnNotifyEnded(Step& step, const NotifyEndedInput& input) {
 
 void OnPreparing(Step& step, const PreparingInput& input) {
   Attempt* attempt = step.Find(input.key);
-  if (attempt == nullptr || attempt->stage != Stage::kHolding || attempt->status.ready()) return;
+  if (attempt == nullptr || attempt->stage != Stage::kPreparing || attempt->status.ready()) return;
   if (attempt->status.preparation().doing() == input.doing) return;
   attempt->status.mutable_preparation()->set_doing(input.doing);
   Report(step, *attempt);
 }
 
-void OnPortsHeld(Step& step, const PortsHeldInput& input) {
+void OnAttemptPrepared(Step& step, const AttemptPreparedInput& input) {
   Attempt* attempt = step.Find(input.key);
-  if (attempt == nullptr || attempt->stage != Stage::kHolding) {
-    step.Do(ReleasePortsAction{input.key});
+  if (attempt == nullptr || attempt->stage != Stage::kPreparing) {
+    step.Do(ReleaseRendezvousAction{input.key});
     return;
   }
   attempt->status.clear_preparation();
@@ -230,9 +230,9 @@ void OnPortsHeld(Step& step, const PortsHeldInput& input) {
   Report(step, *attempt);
 }
 
-void OnPrepared(Step& step, const PreparedInput& input) {
+void OnLaunchRecorded(Step& step, const LaunchRecordedInput& input) {
   Attempt* attempt = step.Find(input.key);
-  if (attempt == nullptr || attempt->stage != Stage::kPreparing) return;
+  if (attempt == nullptr || attempt->stage != Stage::kRecording) return;
   if (!input.failure.empty()) {
     return EndAttempt(
         step, *attempt,

@@ -86,7 +86,7 @@ void OnRestored(Step& step, const RestoredInput& input) {
   attempt.upload_progress_mono_ms = step.now.mono_ms;
   attempt.status.set_ranks_started(input.ranks_started);
   if (input.launch.is_master()) attempt.status.set_master_port(input.launch.master_port());
-  Move(attempt, Change::kPrepare);
+  Move(attempt, Change::kRecord);
   Move(attempt, Change::kSpawn);
   if (input.ranks_started > 0) Move(attempt, Change::kRanksStarted);
 }

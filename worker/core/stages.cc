@@ -7,18 +7,18 @@ namespace muster::worker {
 namespace {
 
 constexpr StageRow kRows[] = {
-    {Stage::kNew, Change::kHold, Stage::kHolding},
-    {Stage::kNew, Change::kWait, Stage::kWaiting},
     {Stage::kNew, Change::kPrepare, Stage::kPreparing},
+    {Stage::kNew, Change::kWait, Stage::kWaiting},
+    {Stage::kNew, Change::kRecord, Stage::kRecording},
     {Stage::kNew, Change::kEnd, Stage::kEnded},  // a stop for an attempt that never started here
-    {Stage::kHolding, Change::kWait, Stage::kWaiting},
-    {Stage::kHolding, Change::kPrepare, Stage::kPreparing},
-    {Stage::kHolding, Change::kEnd, Stage::kEnded},
-    {Stage::kWaiting, Change::kPrepare, Stage::kPreparing},
-    {Stage::kWaiting, Change::kEnd, Stage::kEnded},
-    {Stage::kPreparing, Change::kFetch, Stage::kFetching},
-    {Stage::kPreparing, Change::kSpawn, Stage::kSpawning},
+    {Stage::kPreparing, Change::kWait, Stage::kWaiting},
+    {Stage::kPreparing, Change::kRecord, Stage::kRecording},
     {Stage::kPreparing, Change::kEnd, Stage::kEnded},
+    {Stage::kWaiting, Change::kRecord, Stage::kRecording},
+    {Stage::kWaiting, Change::kEnd, Stage::kEnded},
+    {Stage::kRecording, Change::kFetch, Stage::kFetching},
+    {Stage::kRecording, Change::kSpawn, Stage::kSpawning},
+    {Stage::kRecording, Change::kEnd, Stage::kEnded},
     {Stage::kFetching, Change::kSpawn, Stage::kSpawning},
     {Stage::kFetching, Change::kEnd, Stage::kEnded},
     {Stage::kSpawning, Change::kRanksStarted, Stage::kRunning},
@@ -45,12 +45,12 @@ const char* StageName(Stage stage) {
   switch (stage) {
     case Stage::kNew:
       return "new";
-    case Stage::kHolding:
-      return "holding";
-    case Stage::kWaiting:
-      return "waiting";
     case Stage::kPreparing:
       return "preparing";
+    case Stage::kWaiting:
+      return "waiting";
+    case Stage::kRecording:
+      return "recording";
     case Stage::kFetching:
       return "fetching";
     case Stage::kSpawning:

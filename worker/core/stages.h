@@ -8,9 +8,9 @@
 namespace muster::worker {
 
 enum class Change : uint8_t {
-  kHold,          // ports requested
+  kPrepare,       // PrepareAttempt
   kWait,          // Launch, while an older attempt is alive here
-  kPrepare,       // Launch, or the older attempt is gone
+  kRecord,        // Launch, or the older attempt is gone
   kFetch,         // directory and launch.pb exist; a checkpoint is needed
   kSpawn,         // nothing is missing
   kRanksStarted,  // reported by the shim

@@ -12,10 +12,10 @@ namespace {
 v1::AttemptPhase PhaseOf(Stage stage) {
   switch (stage) {
     case Stage::kNew:
-    case Stage::kHolding:
+    case Stage::kPreparing:
       return v1::ATTEMPT_PHASE_HOLDING;
     case Stage::kWaiting:
-    case Stage::kPreparing:
+    case Stage::kRecording:
     case Stage::kFetching:
     case Stage::kSpawning:
       return v1::ATTEMPT_PHASE_PREPARING;
@@ -82,7 +82,7 @@ v1::AttemptStatus StatusOf(const Attempt& attempt) {
 }
 
 bool IsToldOf(const Attempt& attempt) {
-  return attempt.stage != Stage::kHolding || attempt.status.master_port() != 0;
+  return attempt.stage != Stage::kPreparing || attempt.status.master_port() != 0;
 }
 
 v1::Register RegisterMessage(const WorkerState& state, Now now) {

@@ -1,17 +1,18 @@
 // The worker's whole state, and the life of one attempt on one node.
 //
-//   HoldPorts         Launch              prepared,            all ranks          end
-//   (master node)                         fresh start          started            proven
-//   ─────────▶ HOLDING ──────▶ PREPARING ────────────▶ SPAWNING ────────▶ RUNNING ──────▶ ENDED
+//   PrepareAttempt    Launch              recorded,            all ranks          end
+//                                        fresh start          started            proven
+//   ──────▶ PREPARING ──────▶ RECORDING ────────────▶ SPAWNING ────────▶ RUNNING ──────▶ ENDED
 //                 │             ▲    │                    ▲
 //          Launch │             │    └─────▶ FETCHING ────┘
-//                 ▼             │    prepared,      checkpoint
+//                 ▼             │    recorded,      checkpoint
 //              WAITING ─────────┘    resumes        fetched
 //                  older attempt ended
 //
-// A Launch for an attempt with no ports to hold enters at PREPARING. Launch leads to WAITING, from
-// either place, while an older attempt of the same job is still alive on this node. An attempt
-// whose shim a restarted worker adopts enters at SPAWNING or RUNNING.
+// A Launch for an attempt that this worker did not prepare, or no longer knows to have prepared,
+// enters at RECORDING. Launch leads to WAITING, from either place, while an older attempt of the
+// same job is still alive on this node. An attempt whose shim a restarted worker adopts enters at
+// SPAWNING or RUNNING.
 //
 // Any stage may go straight to ENDED, which is final and means that nothing of the attempt is alive
 // on this node. A stop ends an attempt without a shim immediately; otherwise the shim, or a kill of
@@ -49,9 +50,9 @@ std::string KeyText(const AttemptKey& key);
 
 enum class Stage : uint8_t {
   kNew,  // only inside one Decide
-  kHolding,
-  kWaiting,
   kPreparing,
+  kWaiting,
+  kRecording,
   kFetching,
   kSpawning,
   kRunning,
@@ -75,7 +76,7 @@ struct CheckpointPart {
 struct Attempt {
   Stage stage = Stage::kNew;
   v1::LaunchAttempt launch;  // empty until launched
-  bool prepares = false;     // HoldPorts brought a spec: code, setup or a container
+  bool prepares = false;     // PrepareAttempt brought a spec: code, setup or a container
   bool spawned = false;      // a shim was started: output and checkpoints need handling
   bool spawn_waits = false;  // nothing is missing but fresh contact with the coordinator
   v1::AttemptStatus status;  // as reported to the coordinator; phase follows stage
@@ -165,7 +166,7 @@ bool Resumes(const v1::LaunchAttempt& launch);
 v1::AttemptStatus StatusOf(const Attempt& attempt);
 // A port that is still being searched for is not a fact yet.
 bool IsToldOf(const Attempt& attempt);
-// The job brings code, setup or a container along, which HoldPorts prepares.
+// The job brings code, setup or a container along, which PrepareAttempt prepares.
 bool NeedsPreparation(const v1::JobSpec& spec);
 // Everything this worker holds.
 v1::Register RegisterMessage(const WorkerState& state, Now now);

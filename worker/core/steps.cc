@@ -65,11 +65,11 @@ void EndAttempt(Step& step, Attempt& attempt, const End& end) {
   if (end.cause != v1::STOP_CAUSE_UNSPECIFIED) attempt.status.set_failure_cause(end.cause);
   if (attempt.fenced_itself) attempt.status.set_failure_cause(v1::STOP_CAUSE_NODE_LOST);
   if (before == Stage::kFetching) step.Do(CancelFetchAction{key});
-  if (before == Stage::kHolding && attempt.prepares && !attempt.status.ready()) {
+  if (before == Stage::kPreparing && attempt.prepares && !attempt.status.ready()) {
     step.Do(CancelPreparationAction{key});
   }
   if (!attempt.status.preparation().doing().empty()) attempt.status.clear_preparation();
-  step.Do(ReleasePortsAction{key});
+  step.Do(ReleaseRendezvousAction{key});
   step.Do(NoteAction{absl::StrCat("attempt ended job=", key.job, " attempt=", key.attempt,
                                   " from=", StageName(before), " how=\"", end.how, "\"",
                                   end.failure.empty() ? "" : " failure=\"", end.failure,
@@ -124,8 +124,8 @@ void PrepareOrWait(Step& step, Attempt& attempt) {
     StopAttemptHere(step, *older, {0, v1::STOP_CAUSE_RANK_FAILED, "a newer attempt starts"});
     return;
   }
-  Move(attempt, Change::kPrepare);
-  step.Do(PrepareAction{key, attempt.launch});
+  Move(attempt, Change::kRecord);
+  step.Do(RecordLaunchAction{key, attempt.launch});
 }
 
 void SpawnNow(Step& step, Attempt& attempt) {

@@ -64,8 +64,8 @@ void OnCommand(Step& step, const v1::CoordinatorMessage& message);
 // One that was accepted: the coordinator is not older than the newest known.
 void Obey(Step& step, const v1::CoordinatorMessage& message);
 void OnPreparing(Step& step, const PreparingInput& input);
-void OnPortsHeld(Step& step, const PortsHeldInput& input);
-void OnPrepared(Step& step, const PreparedInput& input);
+void OnAttemptPrepared(Step& step, const AttemptPreparedInput& input);
+void OnLaunchRecorded(Step& step, const LaunchRecordedInput& input);
 void OnFetched(Step& step, const FetchedInput& input);
 void OnRanksStarted(Step& step, const RanksStartedInput& input);
 void OnRankExited(Step& step, const RankExitedInput& input);

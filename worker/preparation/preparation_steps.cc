@@ -39,7 +39,7 @@ absl::Status OfNode(const absl::Status& status) {
 
 class NodePreparation {
  public:
-  NodePreparation(Workshop& shop, const v1::HoldPorts& order, const Progress& progress)
+  NodePreparation(Workshop& shop, const v1::PrepareAttempt& order, const Progress& progress)
       : shop_(shop),
         spec_(order.spec()),
         order_(order),
@@ -186,7 +186,7 @@ class NodePreparation {
 
   Workshop& shop_;
   const v1::JobSpec& spec_;
-  const v1::HoldPorts& order_;
+  const v1::PrepareAttempt& order_;
   const std::string project_;
   const Progress& progress_;
   std::optional<CachedTree> tree_;
@@ -195,7 +195,8 @@ class NodePreparation {
 
 }  // namespace
 
-PreparedNode PrepareNode(Workshop& shop, const v1::HoldPorts& order, const Progress& progress) {
+PreparedNode PrepareNode(Workshop& shop, const v1::PrepareAttempt& order,
+                         const Progress& progress) {
   PreparedNode done;
   const absl::Status status = NodePreparation(shop, order, progress).Run(&done);
   if (status.ok()) return done;

@@ -25,6 +25,6 @@ struct PreparedNode {
   std::optional<LaunchProblem> problem = {};  // … with this result
 };
 
-PreparedNode PrepareNode(Workshop& shop, const v1::HoldPorts& order, const Progress& progress);
+PreparedNode PrepareNode(Workshop& shop, const v1::PrepareAttempt& order, const Progress& progress);
 
 }  // namespace muster::worker

@@ -35,7 +35,7 @@ Progress Preparations::ProgressOf(const AttemptKey& key,
           }};
 }
 
-void Preparations::Start(const AttemptKey& key, const v1::HoldPorts& order, Done done) {
+void Preparations::Start(const AttemptKey& key, const v1::PrepareAttempt& order, Done done) {
   const auto cancelled = std::make_shared<std::atomic<bool>>(false);
   running_[key] = {.cancelled = cancelled, .done = std::move(done), .unsaid = {}};
   threads_->Post(key, Work::kPrepare,

@@ -29,7 +29,7 @@ class Preparations {
         callbacks_(std::move(callbacks)) {}
 
   // `done` is called unless it is cancelled.
-  void Start(const AttemptKey& key, const v1::HoldPorts& order, Done done);
+  void Start(const AttemptKey& key, const v1::PrepareAttempt& order, Done done);
   void Cancel(const AttemptKey& key);
   // Its thread may still write to the attempt's directory, though it was cancelled.
   bool IsBusy(const AttemptKey& key) const { return running_.contains(key); }

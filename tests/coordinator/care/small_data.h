@@ -77,7 +77,7 @@ class SmallData : public testing::Test {
     WriteLog(paths, {.job = 1}, {"out of job 1\n"});
     WriteLog(paths, {.job = 4, .attempt = 1}, {"out of job 4\n", "second\n", "third\n"});
     absl::StatusOr<MetricStreamFile> metrics = MetricStreamFile::Open(paths, 4, 1);
-    ASSERT_TRUE(metrics.ok() && metrics->Append(v1::MetricBatch()).ok());
+    ASSERT_TRUE(metrics.ok() && metrics->Append(v1::MetricBatch(), "").ok());
     Put(paths.Lived(), "lived");
   }
 

@@ -39,8 +39,8 @@ TEST(RankAccounts, TheCheckAndTheLaunchNameOwnerAndAccount) {
   v1::JobRecord job = AlicesJob();
   std::vector<Command> commands = CommandsOf(job);
   ASSERT_EQ(commands.size(), 1u);
-  EXPECT_EQ(commands[0].message.hold_ports().owner(), "user:alice");
-  EXPECT_EQ(commands[0].message.hold_ports().account(), "al");
+  EXPECT_EQ(commands[0].message.prepare().owner(), "user:alice");
+  EXPECT_EQ(commands[0].message.prepare().account(), "al");
   job.mutable_attempts(0)->mutable_parts(0)->set_ready(true);
   commands = CommandsOf(job);
   ASSERT_EQ(commands.size(), 1u);

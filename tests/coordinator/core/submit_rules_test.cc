@@ -7,6 +7,7 @@
 #include "coordinator/core/apply.h"
 #include "coordinator/core/decide.h"
 #include "coordinator/core/holdings.h"
+#include "coordinator/core/spec_hash.h"
 
 namespace muster::coordinator {
 namespace {
@@ -75,10 +76,9 @@ TEST(SubmitRulesTest, AJobThatWasHashedWithoutAKeyIsStillTheSame) {
   input.request.set_queue_anyway(true);
   input.request.set_idempotency_key("nightly");
   for (const v1::Event& fact : DecideSubmit(state, input, Now()).facts) Apply(state, fact, Now());
-  input.plain_hash = HashSpec(Good());
-  input.spec_hash = 7;  // with the cluster's key
+  input.sent = {.keyed = 7, .plain = HashSpec(Good()), .as_020 = 9};
   EXPECT_TRUE(DecideSubmit(state, input, Now()).reply.submit.existed());
-  input.plain_hash = 8;
+  input.sent->plain = 8;
   EXPECT_EQ(common::CodeOf(DecideSubmit(state, input, Now()).reply.status), "JC1205");
 }
 

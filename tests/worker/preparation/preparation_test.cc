@@ -72,7 +72,7 @@ class PreparationTest : public tree::TreeCase {
   }
 
   PreparedNode Prepare(uint32_t attempt, std::atomic<bool>* stop = nullptr) {
-    v1::HoldPorts order;
+    v1::PrepareAttempt order;
     *order.mutable_spec() = spec_;
     const Progress progress{.key = {7, attempt},
                             .say =

@@ -1,4 +1,4 @@
-#include "worker/port_holder.h"
+#include "worker/rendezvous/port_holder.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>

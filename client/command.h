@@ -1,5 +1,5 @@
 // One command of jobctl as a row: parsing, help, completion and documentation all read it. A
-// command's row is defined in its file in client/commands/; command_table.cc lists the rows.
+// command's row is defined in its file in client/commands/, whose commands.h lists them all.
 // Immutable.
 #pragma once
 
@@ -40,6 +40,9 @@ struct Command {
   bool listing = false;              // takes -o, --columns, --filter, --sort, --no-headers, --limit
   bool rest = false;                 // accepts `-- CMD…`
   bool rest_without_dashes = false;  // the first bare word starts CMD
+  // False: runs also where the settings are wrong, as it helps then.
+  bool needs_settings = true;
+  std::string_view needs_none_with = {};  // likewise with this flag
   // What the words are, in order, for completion: job, node, context, file, command, code, signal,
   // step (of the preceding job), state, device; or words to choose from, "a|b". The last one also
   // applies to all that may follow.

@@ -156,7 +156,7 @@ absl::StatusOr<v1::GetServerResponse> Connection::GetServer() {
   v1::GetServerRequest request;
   request.set_client_protocol(common::kProtocol);
   request.set_client_version(common::kVersion);
-  return channel_->Unary(&v1::JobService::Stub::GetServer, request, channel_->timeout_ms);
+  return GetServer(request);
 }
 
 void Connection::Attend() {

@@ -1,9 +1,10 @@
-// The calls of JobService, one method each. Part of Connection (connection.h).
+// The calls of JobService, one method for each row. Part of Connection (connection.h).
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "client/connection.h"
@@ -17,108 +18,103 @@
 namespace muster::client {
 namespace {
 
-// A durable answer may wait for a slow disk, so requests that change something get more time than a
-// probe.
-constexpr int64_t kSlowRequestMs = 60'000;
-// Hashing a checkpoint of many GB takes a while.
-constexpr int64_t kHashRequestMs = 3'600'000;
+// How long an answer may take; never shorter than what the user set. A durable one may wait for a slow disk, so that
+// it gets more time than a probe. Hashing a checkpoint of many GB takes a while.
+constexpr int64_t LimitMs(std::string_view call) {
+  if (call == "GetServer") return 0;
+  return call == "VerifyCheckpoint" ? 3'600'000 : 60'000;
+}
 
-// The same request for a subset of the jobs at a time: each answer has to fit into a message.
+template <typename Request>
+concept NamesJobs = requires(const Request& request) {
+  request.jobs_size();
+};
+
+// send(request), or the same for some of its jobs at a time: each answer has to fit into a message.
 template <typename Request, typename Send>
-absl::StatusOr<v1::BulkResponse> InBatches(const Request& request, const Send& send) {
-  constexpr int kBatch = 1'000;
-  v1::BulkResponse all;
-  for (int at = 0; at == 0 || at < request.jobs_size(); at += kBatch) {
-    Request some = request;
-    some.clear_jobs();
-    for (int i = at; i < std::min(at + kBatch, request.jobs_size()); ++i) {
-      some.add_jobs(request.jobs(i));
+auto InBatches(const Request& request, const Send& send) -> decltype(send(request)) {
+  if constexpr (!NamesJobs<Request>) {
+    return send(request);
+  } else {
+    constexpr int kBatch = 1'000;
+    v1::BulkResponse all;
+    for (int at = 0; at == 0 || at < request.jobs_size(); at += kBatch) {
+      Request some = request;
+      some.clear_jobs();
+      for (int i = at; i < std::min(at + kBatch, request.jobs_size()); ++i) {
+        some.add_jobs(request.jobs(i));
+      }
+      ASSIGN_OR_RETURN(const v1::BulkResponse response, send(some));
+      all.MergeFrom(response);
     }
-    ASSIGN_OR_RETURN(const v1::BulkResponse response, send(some));
-    all.MergeFrom(response);
+    return all;
   }
-  return all;
+}
+
+// Whether the answer is to what was asked.
+template <typename Request, typename Response>
+absl::Status CheckAnswer(const Request&, const Response&, const v1::GetServerResponse&) {
+  return absl::OkStatus();
+}
+absl::Status CheckAnswer(const v1::ListJobsRequest& request, const v1::ListJobsResponse& response,
+                         const v1::GetServerResponse& server) {
+  if (request.labels().empty() || response.labels_met()) return absl::OkStatus();
+  // All jobs instead of a few: somebody may be about to cancel them.
+  return common::MakeProblem(absl::StatusCode::kUnimplemented,
+                             {.code = "JC1302",
+                              .what = common::StrCat("the coordinator (version ", server.version(),
+                                                     ") cannot select jobs by labels"),
+                              .fix = "upgrade the coordinator"});
+}
+
+v1::JobReference ReferenceTo(const std::string& job) {
+  v1::JobReference reference;
+  reference.set_job(job);
+  return reference;
 }
 
 }  // namespace
 
-#define MUSTER_UNARY(name, request_type, response_type, limit_ms)                       \
-  absl::StatusOr<v1::response_type> Connection::name(const v1::request_type& request) { \
-    return channel_->Unary(&v1::JobService::Stub::name, request,                        \
-                           std::max(limit_ms, channel_->timeout_ms));                   \
+#define MUSTER_ONE(name, Request, Response, action, object, cost)                             \
+  absl::StatusOr<v1::Response> Connection::name(const v1::Request& request) {                 \
+    const int64_t limit_ms = std::max(LimitMs(#name), channel_->timeout_ms);                  \
+    absl::StatusOr<v1::Response> response = InBatches(request, [&](const v1::Request& some) { \
+      return channel_->Unary(&v1::JobService::Stub::name, some, limit_ms);                    \
+    });                                                                                       \
+    if (response.ok()) RETURN_IF_ERROR(CheckAnswer(request, *response, server()));            \
+    return response;                                                                          \
   }
-MUSTER_UNARY(Submit, SubmitRequest, SubmitResponse, kSlowRequestMs)
-MUSTER_UNARY(SignalJob, SignalJobRequest, BulkResponse, kSlowRequestMs)
-MUSTER_UNARY(RerunJob, RerunJobRequest, SubmitResponse, kSlowRequestMs)
-MUSTER_UNARY(VerifyCheckpoint, CheckpointReference, VerifyCheckpointResponse, kHashRequestMs)
-MUSTER_UNARY(RemoveCheckpoint, CheckpointReference, BulkResponse, kSlowRequestMs)
-MUSTER_UNARY(DrainNode, DrainNodeRequest, BulkResponse, kSlowRequestMs)
-MUSTER_UNARY(DeclareNodeDead, DeclareNodeDeadRequest, BulkResponse, kSlowRequestMs)
-MUSTER_UNARY(RemoveNode, RemoveNodeRequest, BulkResponse, kSlowRequestMs)
-MUSTER_UNARY(SignIn, SignInRequest, SignInResponse, kSlowRequestMs)
-MUSTER_UNARY(SetLifetime, SetLifetimeRequest, SetLifetimeResponse, kSlowRequestMs)
-MUSTER_UNARY(WhoAmI, WhoAmIRequest, WhoAmIResponse, kSlowRequestMs)
-MUSTER_UNARY(CreateToken, CreateTokenRequest, CreateTokenResponse, kSlowRequestMs)
-MUSTER_UNARY(ListTokens, ListTokensRequest, ListTokensResponse, kSlowRequestMs)
-MUSTER_UNARY(RevokeToken, RevokeTokenRequest, RevokeTokenResponse, kSlowRequestMs)
-MUSTER_UNARY(SetUser, SetUserRequest, User, kSlowRequestMs)
-MUSTER_UNARY(ListUsers, ListUsersRequest, ListUsersResponse, kSlowRequestMs)
-MUSTER_UNARY(RemoveUser, RemoveUserRequest, RemoveUserResponse, kSlowRequestMs)
-MUSTER_UNARY(ListCredentials, ListCredentialsRequest, ListCredentialsResponse, kSlowRequestMs)
-MUSTER_UNARY(RevokeCredentials, RevokeCredentialsRequest, RevokeCredentialsResponse, kSlowRequestMs)
-MUSTER_UNARY(SetProject, SetProjectRequest, Project, kSlowRequestMs)
-MUSTER_UNARY(ListProjects, ListProjectsRequest, ListProjectsResponse, kSlowRequestMs)
-MUSTER_UNARY(RemoveProject, RemoveProjectRequest, RemoveProjectResponse, kSlowRequestMs)
-MUSTER_UNARY(SetSecret, SetSecretRequest, Secret, kSlowRequestMs)
-MUSTER_UNARY(ListSecrets, ListSecretsRequest, ListSecretsResponse, kSlowRequestMs)
-MUSTER_UNARY(RemoveSecret, RemoveSecretRequest, RemoveSecretResponse, kSlowRequestMs)
-MUSTER_UNARY(PrepareObjects, PrepareObjectsRequest, PrepareObjectsResponse, kSlowRequestMs)
-#undef MUSTER_UNARY
+#define MUSTER_STREAM(name, Request, Message, action, object, cost)                           \
+  absl::Status Connection::name(const v1::Request& request,                                   \
+                                const OnMessage<v1::Message>& on_message) {                   \
+    return channel_->Stream<grpc::ClientReader<v1::Message>, v1::Message>(                    \
+        [&](grpc::ClientContext* context) { return channel_->stub->name(context, request); }, \
+        on_message);                                                                          \
+  }
+#define MUSTER_BY_HAND(name, Request, Response, action, object, cost)
+MUSTER_JOB_CALLS(MUSTER_ONE, MUSTER_STREAM, MUSTER_BY_HAND, MUSTER_BY_HAND)
+#undef MUSTER_ONE
+#undef MUSTER_STREAM
+#undef MUSTER_BY_HAND
 
 absl::StatusOr<v1::GetJobResponse> Connection::GetJob(const std::string& job) {
-  v1::JobReference request;
-  request.set_job(job);
-  return channel_->Unary(&v1::JobService::Stub::GetJob, request, kSlowRequestMs);
+  return GetJob(ReferenceTo(job));
 }
 absl::StatusOr<v1::WhyResponse> Connection::WhyJob(const std::string& job) {
-  v1::JobReference request;
-  request.set_job(job);
-  return channel_->Unary(&v1::JobService::Stub::WhyJob, request, kSlowRequestMs);
+  return WhyJob(ReferenceTo(job));
 }
 absl::StatusOr<v1::Assessment> Connection::AssessJob(const std::string& job) {
-  v1::JobReference request;
-  request.set_job(job);
-  return channel_->Unary(&v1::JobService::Stub::AssessJob, request, kSlowRequestMs);
-}
-absl::StatusOr<v1::PlanJobResponse> Connection::PlanJob(const v1::PlanJobRequest& request) {
-  return channel_->Unary(&v1::JobService::Stub::PlanJob, request, kSlowRequestMs);
+  return AssessJob(ReferenceTo(job));
 }
 absl::StatusOr<v1::MetricSummaries> Connection::SummarizeMetrics(const std::string& job) {
-  v1::JobReference request;
-  request.set_job(job);
-  return channel_->Unary(&v1::JobService::Stub::SummarizeMetrics, request, kSlowRequestMs);
-}
-absl::StatusOr<v1::ListJobsResponse> Connection::ListJobs(const v1::ListJobsRequest& request) {
-  ASSIGN_OR_RETURN(v1::ListJobsResponse response,
-                   channel_->Unary(&v1::JobService::Stub::ListJobs, request, kSlowRequestMs));
-  if (!request.labels().empty() && !response.labels_met()) {
-    // All jobs instead of a few: somebody may be about to cancel them.
-    return common::MakeProblem(
-        absl::StatusCode::kUnimplemented,
-        {.code = "JC1302",
-         .what = common::StrCat("the coordinator (version ", server().version(),
-                                ") cannot select jobs by labels"),
-         .fix = "upgrade the coordinator"});
-  }
-  return response;
+  return SummarizeMetrics(ReferenceTo(job));
 }
 
 absl::StatusOr<v1::ListNodesResponse> Connection::ListNodes() {
   v1::ListNodesRequest request;
   v1::ListNodesResponse all;
   while (true) {
-    ASSIGN_OR_RETURN(v1::ListNodesResponse page,
-                     channel_->Unary(&v1::JobService::Stub::ListNodes, request, kSlowRequestMs));
+    ASSIGN_OR_RETURN(v1::ListNodesResponse page, ListNodes(request));
     all.MergeFrom(page);
     all.set_more(false);
     if (!page.more() || page.nodes().empty()) return all;
@@ -129,15 +125,10 @@ absl::StatusOr<v1::ListNodesResponse> Connection::ListNodes() {
 absl::StatusOr<std::vector<v1::CheckpointFile>> Connection::ListCheckpointFiles(
     const v1::CheckpointReference& request) {
   std::vector<v1::CheckpointFile> files;
-  using Reader = grpc::ClientReader<v1::CheckpointFiles>;
-  const absl::Status status = channel_->Stream<Reader, v1::CheckpointFiles>(
-      [&](grpc::ClientContext* context) {
-        return channel_->stub->ListCheckpointFiles(context, request);
-      },
-      [&](const v1::CheckpointFiles& piece) {
-        files.insert(files.end(), piece.files().begin(), piece.files().end());
-        return files.size() <= common::kCheckpointFilesMax;
-      });
+  const absl::Status status = ListCheckpointFiles(request, [&](const v1::CheckpointFiles& piece) {
+    files.insert(files.end(), piece.files().begin(), piece.files().end());
+    return files.size() <= common::kCheckpointFilesMax;
+  });
   RETURN_IF_ERROR(status);
   if (files.size() > common::kCheckpointFilesMax) {
     return common::MakeProblem(
@@ -150,28 +141,13 @@ absl::StatusOr<std::vector<v1::CheckpointFile>> Connection::ListCheckpointFiles(
   return files;
 }
 
-#define MUSTER_BATCHED(name, request_type)                                             \
-  absl::StatusOr<v1::BulkResponse> Connection::name(const v1::request_type& request) { \
-    return InBatches(request, [this](const v1::request_type& some) {                   \
-      return channel_->Unary(&v1::JobService::Stub::name, some, kSlowRequestMs);       \
-    });                                                                                \
-  }
-MUSTER_BATCHED(CancelJobs, CancelJobsRequest)
-MUSTER_BATCHED(ReleaseJobs, JobReferences)
-MUSTER_BATCHED(RemoveJobs, JobReferences)
-#undef MUSTER_BATCHED
-
-absl::Status Connection::Run(const v1::SubmitRequest& request, const OnUpdate& on_message) {
-  return channel_->Stream<grpc::ClientReader<v1::JobUpdate>, v1::JobUpdate>(
-      [&](grpc::ClientContext* context) { return channel_->stub->Run(context, request); },
-      on_message);
-}
 absl::Status Connection::WatchJob(const v1::WatchJobRequest& request, int64_t deadline_ms,
-                                  const OnUpdate& on_message) {
+                                  const OnMessage<v1::JobUpdate>& on_message) {
   return channel_->Stream<grpc::ClientReader<v1::JobUpdate>, v1::JobUpdate>(
       [&](grpc::ClientContext* context) { return channel_->stub->WatchJob(context, request); },
       on_message, deadline_ms);
 }
+
 std::unique_ptr<ExecCall> Connection::Exec(const v1::ExecStart& start) {
   auto call = std::make_unique<GrpcExecCall>(
       channel_->channel, [this](const grpc::Status& status) { return channel_->Convert(status); });
@@ -179,51 +155,6 @@ std::unique_ptr<ExecCall> Connection::Exec(const v1::ExecStart& start) {
   *first.mutable_start() = start;
   call->Write(first);
   return call;
-}
-absl::Status Connection::ListEvents(const v1::ListEventsRequest& request,
-                                    const OnEvents& on_message) {
-  return channel_->Stream<grpc::ClientReader<v1::EventBatch>, v1::EventBatch>(
-      [&](grpc::ClientContext* context) { return channel_->stub->ListEvents(context, request); },
-      on_message);
-}
-absl::Status Connection::ReadAudit(const v1::ReadAuditRequest& request, const OnAudit& on_message) {
-  return channel_->Stream<grpc::ClientReader<v1::AuditEntries>, v1::AuditEntries>(
-      [&](grpc::ClientContext* context) { return channel_->stub->ReadAudit(context, request); },
-      on_message);
-}
-absl::Status Connection::DiagnoseJob(const v1::DiagnoseJobRequest& request,
-                                     const OnDiagnosis& on_message) {
-  return channel_->Stream<grpc::ClientReader<v1::DiagnoseJobUpdate>, v1::DiagnoseJobUpdate>(
-      [&](grpc::ClientContext* context) { return channel_->stub->DiagnoseJob(context, request); },
-      on_message);
-}
-absl::Status Connection::StreamLogs(const v1::StreamLogsRequest& request, const OnLog& on_message) {
-  return channel_->Stream<grpc::ClientReader<v1::LogRecord>, v1::LogRecord>(
-      [&](grpc::ClientContext* context) { return channel_->stub->StreamLogs(context, request); },
-      on_message);
-}
-absl::Status Connection::QueryMetrics(const v1::QueryMetricsRequest& request,
-                                      const OnMetrics& on_message) {
-  return channel_->Stream<grpc::ClientReader<v1::MetricBatch>, v1::MetricBatch>(
-      [&](grpc::ClientContext* context) { return channel_->stub->QueryMetrics(context, request); },
-      on_message);
-}
-absl::Status Connection::QuerySamples(const v1::QuerySamplesRequest& request,
-                                      const OnSamples& on_message) {
-  return channel_->Stream<grpc::ClientReader<v1::SampleBucket>, v1::SampleBucket>(
-      [&](grpc::ClientContext* context) { return channel_->stub->QuerySamples(context, request); },
-      on_message);
-}
-absl::Status Connection::PullFile(const v1::PullFileRequest& request, const OnBytes& on_message) {
-  return channel_->Stream<grpc::ClientReader<v1::BlobChunk>, v1::BlobChunk>(
-      [&](grpc::ClientContext* context) { return channel_->stub->PullFile(context, request); },
-      on_message);
-}
-absl::Status Connection::PullObject(const v1::PullObjectRequest& request,
-                                    const OnBytes& on_message) {
-  return channel_->Stream<grpc::ClientReader<v1::BlobChunk>, v1::BlobChunk>(
-      [&](grpc::ClientContext* context) { return channel_->stub->PullObject(context, request); },
-      on_message);
 }
 
 absl::StatusOr<v1::PushObjectsResponse> Connection::PushObjects(const NextChunk& next) {

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "client/arguments.h"
@@ -22,6 +21,12 @@ int Fail(const absl::Status& error, const Terminal& terminal) {
   return ExitCodeFor(error);
 }
 
+bool NeedsSettings(const Arguments& arguments) {
+  const Command& command = arguments.command();
+  return command.needs_settings &&
+         (command.needs_none_with.empty() || !arguments.Has(command.needs_none_with));
+}
+
 int Main(const std::vector<std::string>& line) {
   const absl::StatusOr<Arguments> arguments = Arguments::Parse(line);
   if (!arguments.ok()) return Fail(arguments.status(), DetectTerminal("auto"));
@@ -29,12 +34,7 @@ int Main(const std::vector<std::string>& line) {
   setenv("GRPC_VERBOSITY", arguments->Has("debug") ? "DEBUG" : "NONE",
          arguments->Has("debug") ? 1 : 0);
   absl::StatusOr<Settings> settings = Settings::Resolve(*arguments);
-  // These must not need settings: they help when the settings are wrong.
-  const std::string_view name = arguments->command().name;
-  if (!settings.ok() && (name == "help" || name == "explain" || name == "completion" ||
-                         (name == "version" && arguments->Has("client")))) {
-    settings = Settings();
-  }
+  if (!settings.ok() && !NeedsSettings(*arguments)) settings = Settings();
   if (!settings.ok())
     return Fail(settings.status(), DetectTerminal(arguments->Get("color", "auto")));
   const Terminal terminal = DetectTerminal(settings->Get("color"));

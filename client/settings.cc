@@ -3,11 +3,14 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <span>
+#include <string_view>
 
 #include "client/arguments.h"
+#include "client/command.h"
 #include "client/errors.h"
 #include "client/listing.h"
 #include "client/yaml.h"
@@ -104,6 +107,11 @@ void ReadConfig(const YamlNode& root, ConfigFile* config, std::vector<YamlProble
   }
 }
 
+bool HasOwnFlag(const Command& command, std::string_view name) {
+  return std::any_of(command.flags.begin(), command.flags.end(),
+                     [name](const Flag& flag) { return flag.name == name; });
+}
+
 }  // namespace
 
 absl::Status CheckServerAddress(std::string_view what, std::string_view address) {
@@ -196,8 +204,8 @@ absl::StatusOr<Settings> Settings::Resolve(const Arguments& arguments) {
   RETURN_IF_ERROR(settings.AddServer(arguments));
   settings.Add(arguments, "output", "JOBCTL_OUTPUT", "table");
   settings.Add(arguments, "color", "JOBCTL_COLOR", "auto");
-  // `wait --timeout` belongs to that command; the limit for answers is then the default.
-  if (arguments.command().name == "wait") {
+  // A command's own flag of that name, as of `wait`; the limit for answers is then the default.
+  if (HasOwnFlag(arguments.command(), "timeout")) {
     settings.all_.push_back({"timeout", "10s", "default"});
   } else {
     settings.Add(arguments, "timeout", "JOBCTL_TIMEOUT", "10s");

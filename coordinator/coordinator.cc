@@ -30,23 +30,17 @@
 #include "coordinator/notify/notifier.h"
 #include "coordinator/open_stores.h"
 #include "coordinator/private_worker.h"
-#include "coordinator/rpc/attached_runs.h"
-#include "coordinator/rpc/code_check.h"
-#include "coordinator/rpc/code_gate.h"
-#include "coordinator/rpc/code_uploads.h"
+#include "coordinator/rpc/assess.h"
 #include "coordinator/rpc/curve_shelf.h"
 #include "coordinator/rpc/daemon.h"
-#include "coordinator/rpc/diagnoses.h"
 #include "coordinator/rpc/exec.h"
 #include "coordinator/rpc/garbage.h"
-#include "coordinator/rpc/handlers.h"
-#include "coordinator/rpc/job_gate.h"
 #include "coordinator/rpc/lifetime.h"
 #include "coordinator/rpc/log_usage.h"
 #include "coordinator/rpc/reach.h"
-#include "coordinator/rpc/resume_gate.h"
-#include "coordinator/rpc/sample_gate.h"
 #include "coordinator/rpc/sealed_environment.h"
+#include "coordinator/rpc/submit.h"
+#include "coordinator/rpc/watch.h"
 #include "coordinator/services/server.h"
 #include "coordinator/stores/shortage.h"
 
@@ -150,20 +144,11 @@ struct Coordinator::Parts {
   std::unique_ptr<http::Front> front;        // answers of the loop may still come after its Stop
   std::unique_ptr<ControlLoop> loop;
   Lifetime lifetime;
-  AttachedRuns attached;
-  Diagnoses diagnoses;
   ExecBroker execs{[this](std::chrono::milliseconds pause, std::function<void()> task) {
     pool.PostAfter(pause, std::move(task));
   }};
-  SaidRarely refusals;
-  JobGate gate;
   std::unique_ptr<Assessor> assessor;
   std::unique_ptr<CurveShelf> curves;
-  SampleGate sample_gate;
-  ResumeGate resume_gate;
-  CodeGate code_gate;
-  CodeChecks code_checks;
-  CodeUploads uploads;
   std::unique_ptr<LogUsage> log_usage;
   std::unique_ptr<Notifier> notifier;
   std::unique_ptr<Directory> directory;
@@ -199,7 +184,7 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
           .cluster_id = rules.cluster_id,
           .allowed = MayBeNotified(config),
           .first_pause_ms = config.settings.backoff_first_ms,
-          .denied = [this](const Denial& denial) { TellDenied(*daemon, denial); },
+          .denied = [this](const Denial& denial) { TellDenied(daemon->traffic, denial); },
           .open_environment =
               [this](v1::JobSpec& spec) { return OpenEnvironment(cluster.get(), &spec); }},
       *stores.index, clock);
@@ -217,57 +202,48 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
     return config.is_private ? 0 : share.Of(stores.disk_bytes);
   };
   log_usage = std::make_unique<LogUsage>(of_one(config.person_logs));
-  daemon.reset(new Daemon{.paths = paths,
-                          .clock = clock,
-                          .loop = *loop,
-                          .index = *stores.index,
-                          .logs = *stores.logs,
-                          .metrics = *stores.metrics,
-                          .samples = *stores.samples,
-                          .blobs = *stores.blobs,
-                          .code = *stores.code,
-                          .pool = pool,
-                          .reads = reads,
-                          .files = files,
-                          .hashes = hashes,
-                          .gate = gate,
-                          .sample_gate = sample_gate,
-                          .resume_gate = resume_gate,
-                          .code_gate = code_gate,
-                          .code_checks = code_checks,
-                          .uploads = uploads,
-                          .lifetime = lifetime,
-                          .attached = attached,
-                          .diagnoses = diagnoses,
-                          .refusals = refusals,
-                          .assessor = *assessor,
-                          .notifier = *notifier,
-                          .curves = *curves,
-                          .admission = *admission,
-                          .directory = *directory,
-                          .audit = *audit,
-                          .execs = execs,
-                          .stream_failures = *stores.stream_failures,
-                          .log_usage = *log_usage,
-                          .cluster = cluster.get(),
-                          .code_quota_bytes = config.code_quota.Of(stores.disk_bytes),
-                          .person_code_quota_bytes = of_one(config.person_code),
-                          .epoch = stores.journal->Epoch(),
-                          .started_ms = clock.Read().wall_ms,
-                          .is_private = config.is_private});
+  daemon.reset(new Daemon{.jobs = {.loop = *loop,
+                                   .index = *stores.index,
+                                   .assessor = *assessor,
+                                   .notifier = *notifier,
+                                   .execs = execs},
+                          .stores = {.logs = *stores.logs,
+                                     .metrics = *stores.metrics,
+                                     .samples = *stores.samples,
+                                     .blobs = *stores.blobs,
+                                     .curves = *curves,
+                                     .log_usage = *log_usage,
+                                     .stream_failures = *stores.stream_failures},
+                          .job_code = {.store = *stores.code,
+                                       .quota_bytes = config.code_quota.Of(stores.disk_bytes),
+                                       .person_quota_bytes = of_one(config.person_code)},
+                          .access = {.admission = *admission,
+                                     .directory = *directory,
+                                     .audit = *audit,
+                                     .cluster = cluster.get()},
+                          .instance = {.lifetime = lifetime,
+                                       .epoch = stores.journal->Epoch(),
+                                       .started_ms = clock.Read().wall_ms,
+                                       .is_private = config.is_private},
+                          .process = {.paths = paths,
+                                      .clock = clock,
+                                      .pool = pool,
+                                      .reads = reads,
+                                      .files = files,
+                                      .hashes = hashes}});
   return absl::OkStatus();
 }
 
 absl::Status Coordinator::Parts::OpenEntrance() {
   if (cluster == nullptr) return absl::OkStatus();
-  const std::string& tcp = daemon->tcp_endpoint;
+  const std::string& tcp = daemon->instance.tcp_endpoint;
   Enrolment::Place place{.endpoint = tcp.empty() ? "" : tcp.substr(tcp.rfind(':')),
                          .worker_lives_ms = config.worker_certificate_ms,
                          .user_lives_ms = config.person_certificate_ms};
   ASSIGN_OR_RETURN(entrance, http::Entrance::Open(
                                  *cluster, *directory,
                                  [this](const std::vector<std::string>& serials) {
-                                   if (daemon->cut) daemon->cut(serials);
+                                   if (daemon->access.cut) daemon->access.cut(serials);
                                  },
                                  std::move(place)));
   ShowToBrowsers();  // HTTP takes its names for its own
@@ -321,8 +297,8 @@ absl::Status Coordinator::Parts::OpenHttp() {
     return absl::OkStatus();
   }
   front = *std::move(opened);
-  daemon->http_address = front->Address();
-  daemon->sign_in_link = [this](const Caller& caller, std::string_view path) {
+  daemon->instance.http_address = front->Address();
+  daemon->instance.sign_in_link = [this](const Caller& caller, std::string_view path) {
     return front->SignInLink(caller, path);
   };
   return absl::OkStatus();
@@ -332,17 +308,17 @@ void Coordinator::Parts::KeepLived() {
   clock.Keep();
   struct statvfs disk {};
   if (statvfs(paths.Root().c_str(), &disk) == 0) {
-    daemon->disk_bytes = uint64_t{disk.f_blocks} * disk.f_frsize;
-    daemon->disk_free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
+    daemon->instance.disk_bytes = uint64_t{disk.f_blocks} * disk.f_frsize;
+    daemon->instance.disk_free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
     TellDiskSpace();
   }
   // What a burst of calls took goes back to the system: the allocator would keep it.
-  if (daemon->budget.TakePeak() > kBurstBytes) malloc_trim(0);
+  if (daemon->traffic.budget.TakePeak() > kBurstBytes) malloc_trim(0);
   pool.PostAfter(kLivedKeptEvery, [this] { KeepLived(); });
 }
 
 void Coordinator::Parts::TellDiskSpace() {
-  const uint64_t total = daemon->disk_bytes, free = daemon->disk_free_bytes;
+  const uint64_t total = daemon->instance.disk_bytes, free = daemon->instance.disk_free_bytes;
   const uint64_t border = total / 100 * (disk_is_low.value_or(false) ? kRoomyPercent : kLowPercent);
   const bool is_low = free < border;
   if (disk_is_low == is_low) return;
@@ -369,14 +345,14 @@ void Coordinator::Parts::Serve() {
   LoopCallbacks callbacks;
   callbacks.live_jobs = [this](size_t live) { lifetime.SetLiveJobs(live); };
   callbacks.unused_blobs = [this](const std::vector<std::string>& blobs_unused) {
-    CollectBlobs(*daemon, blobs_unused);
+    CollectBlobs(daemon->jobs, daemon->stores, daemon->job_code, daemon->process, blobs_unused);
   };
-  callbacks.denied = [this](const Denial& denial) { TellDenied(*daemon, denial); };
+  callbacks.denied = [this](const Denial& denial) { TellDenied(daemon->traffic, denial); };
   callbacks.decorate = [this](v1::JobSummary& summary) { stores.metrics->Decorate(summary); };
   loop->Start(std::move(callbacks));
   loop->Ask([this](const LoopView& view) -> std::function<void()> {
     for (const auto& [id, job] : view.state.jobs) {
-      TellStores(*daemon, id, job.spec());
+      TellStores(daemon->stores, id, job.spec());
       reads.Post([this, job = id] { stores.metrics->Warm(job); });
     }
     return [live = view.state.jobs.size(), this] { lifetime.SetLiveJobs(live); };
@@ -384,10 +360,11 @@ void Coordinator::Parts::Serve() {
   pool.Post([this] { KeepLived(); });
   if (const absl::Status started = notifier->Start(*loop); !started.ok())
     common::LogWarning(StrCat("nothing of notify is told: ", common::MessageOf(started)));
-  CancelAbandonedRuns(*daemon);
-  KeepHouse(*daemon, config.retention);
-  KeepLogUsage(*daemon);
-  KeepAssessing(*daemon);
+  CancelAbandonedRuns(daemon->jobs, daemon->instance, daemon->process);
+  KeepHouse(daemon->jobs, daemon->stores, daemon->job_code, daemon->gates, daemon->access,
+            daemon->process, config.retention);
+  KeepLogUsage(daemon->jobs, daemon->stores, daemon->process);
+  KeepAssessing(daemon->jobs, daemon->stores, daemon->traffic, daemon->process);
   if (stores.index->NeedsWholeCheck()) {
     files.Post([this] { CheckDatabase(); });
   }
@@ -429,7 +406,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   }
   auto parts = std::make_unique<Parts>(config, std::move(cluster), std::move(stop));
   RETURN_IF_ERROR(parts->Open(*std::move(lock)));
-  parts->daemon->tcp_endpoint = port.endpoint;
+  parts->daemon->instance.tcp_endpoint = port.endpoint;
   // The worker first: it starts up in parallel, and gRPC has no threads yet.
   if (config.is_private) {
     parts->worker = std::make_unique<PrivateWorker>(config.worker_state_dir, config.socket);
@@ -443,22 +420,23 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
                                                      .port = std::move(port),
                                                      .connections = connections,
                                                      .cluster = parts->cluster.get()}));
-  parts->daemon->endpoint = parts->server->Endpoint();
+  parts->daemon->instance.endpoint = parts->server->Endpoint();
   if (parts->front != nullptr) parts->front->Serve();
   parts->lifetime.Begin();
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - began);
-  const std::string& http_address = parts->daemon->http_address;
-  LogInfo(StrCat("serving endpoint=", parts->daemon->endpoint, http_address.empty() ? "" : " http=",
-                 http_address, " epoch=", parts->daemon->epoch, " data_dir=", config.data_dir,
-                 parts->daemon->tcp_endpoint.empty() ? "" : " tcp=", parts->daemon->tcp_endpoint,
-                 " started_in_ms=", took.count()));
+  const std::string& http_address = parts->daemon->instance.http_address;
+  LogInfo(StrCat("serving endpoint=", parts->daemon->instance.endpoint,
+                 http_address.empty() ? "" : " http=", http_address,
+                 " epoch=", parts->daemon->instance.epoch, " data_dir=", config.data_dir,
+                 parts->daemon->instance.tcp_endpoint.empty() ? "" : " tcp=",
+                 parts->daemon->instance.tcp_endpoint, " started_in_ms=", took.count()));
   return std::unique_ptr<Coordinator>(new Coordinator(std::move(parts)));
 }
 
 void Coordinator::Shutdown() {
   if (std::exchange(parts_->is_down, true)) return;
-  parts_->daemon->stopping = true;
+  parts_->daemon->instance.stopping = true;
   // The worker stops first, so that its last reports still arrive.
   StopWorker();
   if (parts_->server != nullptr) parts_->server->Stop();
@@ -485,6 +463,6 @@ void Coordinator::StopWorker() {
   if (parts_->worker != nullptr) parts_->worker->Stop();
 }
 
-std::string Coordinator::Endpoint() const { return parts_->daemon->endpoint; }
+std::string Coordinator::Endpoint() const { return parts_->daemon->instance.endpoint; }
 
 }  // namespace muster::coordinator

@@ -66,6 +66,7 @@ const Command kHelpCommand = {.name = "help",
                               .least = 0,
                               .most = 2,
                               .flags = kHelpFlags,
+                              .needs_settings = false,
                               .completes = "command",
                               .examples =
                                   "jobctl help run\ta command\n"
@@ -78,6 +79,7 @@ const Command kCompletionCommand = {
     .arguments = "bash|zsh|fish",
     .least = 1,
     .most = 1,
+    .needs_settings = false,
     .completes = "bash|zsh|fish",
     .examples =
         "jobctl completion bash > ~/.local/share/bash-completion/completions/jobctl\tonce\n"

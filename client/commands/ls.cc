@@ -55,7 +55,7 @@ absl::StatusOr<v1::ListJobsRequest> Request(const Arguments& arguments) {
     request.set_owner(StrCat("uid:", getuid()));
   }
   for (const std::string& word : arguments.Listed("state")) {
-    v1::JobState state;
+    v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
     if (!v1::JobState_Parse(StrCat("JOB_STATE_", absl::AsciiStrToUpper(word)), &state) ||
         state == 0) {
       std::vector<std::string> names;

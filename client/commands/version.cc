@@ -102,6 +102,7 @@ const Command kVersionCommand = {
     .name = "version",
     .summary = "show the versions of jobctl and of the coordinator",
     .flags = kVersionFlags,
+    .needs_none_with = "client",
     .examples =
         "jobctl version\tand whether they are compatible\n"
         "jobctl version --verify --key muster.pub\tare the "
@@ -116,6 +117,7 @@ const Command kExplainCommand = {.name = "explain",
                                  .least = 1,
                                  .most = 1,
                                  .flags = kExplainFlags,
+                                 .needs_settings = false,
                                  .completes = "code",
                                  .examples = "jobctl explain JC1402\tworks without a coordinator",
                                  .run = Explain};

@@ -2,12 +2,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/calls.h"
 #include "coordinator/core/input.h"
 #include "coordinator/identity/ownership.h"
 #include "coordinator/identity/roles.h"
-#include "coordinator/rpc/calls.h"
 
 namespace muster::coordinator::http {
+
+using common::Call;
+using common::Calls;
 
 std::string AllowedDocument(const Caller& caller) {
   nlohmann::ordered_json document = {{"principal", caller.principal},

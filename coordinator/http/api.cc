@@ -25,6 +25,9 @@
 namespace muster::coordinator::http {
 namespace {
 
+using common::Action;
+using common::Call;
+using common::FindCall;
 using common::StrAppend;
 using common::StrCat;
 using google::protobuf::Message;
@@ -117,19 +120,19 @@ absl::StatusOr<Caller> HttpCallerOf(const Daemon& daemon, const Sessions::Sessio
                                     const Peer& peer) {
   const bool is_socket = peer.local_address.empty();
   const std::string from = is_socket ? std::string("unix") : std::string(AddressOf(peer.principal));
-  if (!session.holder.serial.empty() && daemon.directory.IsRevoked(session.holder.serial)) {
+  if (!session.holder.serial.empty() && daemon.access.directory.IsRevoked(session.holder.serial)) {
     return NotSignedIn(
         StrCat("the certificate that ", session.holder.principal, " signed in with was revoked"));
   }
   std::string principal = session.holder.principal;
   if (principal.empty()) principal = is_socket ? peer.principal : StrCat("uid:", getuid());
-  const bool is_plaintext = daemon.cluster == nullptr && !daemon.is_private;
+  const bool is_plaintext = daemon.access.cluster == nullptr && !daemon.instance.is_private;
   if (is_plaintext && principal.starts_with(kPeerPrefix)) {
-    Caller caller = daemon.admission.OfPlaintext(StrCat(AddressOf(principal), ":0"));
+    Caller caller = daemon.access.admission.OfPlaintext(StrCat(AddressOf(principal), ":0"));
     caller.from = from;
     return caller;
   }
-  ASSIGN_OR_RETURN(Caller caller, daemon.admission.OfPrincipal(principal, from));
+  ASSIGN_OR_RETURN(Caller caller, daemon.access.admission.OfPrincipal(principal, from));
   if (caller.user_id != session.holder.user_id)
     return NotSignedIn(StrCat("this session was that of an earlier ", caller.principal));
   if (caller.role != v1::ROLE_UNSPECIFIED) return caller;
@@ -157,14 +160,13 @@ void AnswerApiCall(ApiDesk& desk, const Caller& caller, const Request& request,
                    const Target& target, Respond respond) {
   const ApiCall* call = ApiCallOf(target);
   const Call& row = *FindCall("JobService", call->name);
-  if (const absl::Status why = desk.daemon.admission.Admit(row, caller); !why.ok()) {
-    RecordRefusal(desk.daemon, {row.name, row.action, row.object, Way::kHttp}, caller,
-                  *call->request, why);
+  if (const absl::Status why = desk.daemon.access.admission.Admit(row, caller); !why.ok()) {
+    RecordRefusal(desk.daemon.access, {row, Way::kHttp}, caller, *call->request, why);
     return respond(ErrorResponse(why));
   }
   CallPlace taken = TakeCallPlace(desk.places, caller.principal);
   if (taken.refused.has_value()) return respond(*std::move(taken.refused));
-  desk.daemon.calls.Add(call->id, Way::kHttp);
+  desk.daemon.traffic.calls.Add(call->id, Way::kHttp);
   const bool is_get = request.head.method != "POST";
   // Parsing and writing JSON takes a while: not on the server's thread, nor on the control loop's.
   desk.pool.Post([&desk, call, place = std::move(taken.place), is_get, query = target.query,

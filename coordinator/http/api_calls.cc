@@ -5,6 +5,7 @@
 
 #include "coordinator/http/collected.h"
 #include "coordinator/rpc/audited.h"
+#include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/unary_calls.h"
 
@@ -16,18 +17,17 @@ using google::protobuf::Message;
 // Run and Attend act when their stream ends; SignIn's links are for who can reach gRPC.
 constexpr std::string_view kNotOverHttp[] = {"Attend", "Run", "SignIn"};
 
-template <typename Request, typename Part>
-void RunStream(void (*handler)(Daemon&, const Caller&, const Request&, std::shared_ptr<Sink<Part>>),
-               const AuditedCall& audited, Daemon& daemon, const Caller& caller,
+template <typename Call, typename Part>
+void RunStream(const common::Call& row, Daemon& daemon, const Caller& caller,
                const Message& message, Finish finish) {
-  const auto& request = static_cast<const Request&>(message);
+  const auto& request = static_cast<const typename Call::Request&>(message);
+  WorkPool& pool = daemon.process.pool;
   auto sink = std::make_shared<Collected<Part>>(
-      std::move(finish),
-      [&daemon](std::function<void()> work) { daemon.pool.Post(std::move(work)); });
-  daemon.pool.PostAfter(kCollectedWithin, [sink] { sink->Expire(); });
-  if (const auto recorded = Audited<Request, Part>(daemon, audited, caller, request, sink)) {
-    handler(daemon, caller, request, recorded);
-  }
+      std::move(finish), [&pool](std::function<void()> work) { pool.Post(std::move(work)); });
+  pool.PostAfter(kCollectedWithin, [sink] { sink->Expire(); });
+  const auto recorded = Audited<typename Call::Request, Part>(
+      daemon.jobs, daemon.access, daemon.traffic, {row, Way::kHttp}, caller, request, sink);
+  if (recorded != nullptr) Call::Handle(daemon, caller, request, recorded);
 }
 
 bool IsServed(std::string_view name) {
@@ -38,8 +38,8 @@ bool IsServed(std::string_view name) {
 ApiCall WithOneAnswer(const UnaryCall& call) {
   return {
       call.id,
-      call.name,
-      call.action,
+      call.row.name,
+      call.row.action,
       false,
       &call.request,
       &call.response,
@@ -52,30 +52,29 @@ ApiCall WithOneAnswer(const UnaryCall& call) {
       }};
 }
 
-#define MUSTER_API_STREAM(name, Request, Part, action, object, cost)                          \
-  {CallId::k##name,                                                                           \
-   #name,                                                                                     \
-   Action::action,                                                                            \
-   true,                                                                                      \
-   &v1::Request::default_instance(),                                                          \
-   &v1::Part::default_instance(),                                                             \
-   [](Daemon& daemon, const Caller& caller, const Message& request, Finish finish) {          \
-     RunStream<v1::Request, v1::Part>(                                                        \
-         &coordinator::name, {#name, Action::action, Object::object, Way::kHttp, Cost::cost}, \
-         daemon, caller, request, std::move(finish));                                         \
+#define MUSTER_STREAM(name, Request, Part, action, object, cost)                             \
+  {CallId::k##name,                                                                          \
+   #name,                                                                                    \
+   common::Action::action,                                                                   \
+   true,                                                                                     \
+   &v1::Request::default_instance(),                                                         \
+   &v1::Part::default_instance(),                                                            \
+   [](Daemon& daemon, const Caller& caller, const Message& request, Finish finish) {         \
+     RunStream<call::name, v1::Part>(*common::FindCall("JobService", #name), daemon, caller, \
+                                     request, std::move(finish));                            \
    }},
-#define MUSTER_API_NONE(name, Request, Part, action, object, cost)
+#define MUSTER_OTHER(name, Request, Part, action, object, cost)
 
 std::vector<ApiCall> MakeApiCalls() {
   std::vector<ApiCall> served;
   for (const UnaryCall& call : UnaryCalls()) {
-    if (IsServed(call.name)) served.push_back(WithOneAnswer(call));
+    if (IsServed(call.row.name)) served.push_back(WithOneAnswer(call));
   }
   const ApiCall streams[] = {
-      MUSTER_JOB_CALLS(MUSTER_API_NONE, MUSTER_API_STREAM, MUSTER_API_NONE, MUSTER_API_NONE)};
+      MUSTER_JOB_CALLS(MUSTER_OTHER, MUSTER_STREAM, MUSTER_OTHER, MUSTER_OTHER)};
   std::copy_if(std::begin(streams), std::end(streams), std::back_inserter(served),
                [](const ApiCall& call) { return IsServed(call.name); });
-  // In the order of rpc/calls.h.
+  // In the order of common/calls.h.
   std::sort(served.begin(), served.end(),
             [](const ApiCall& one, const ApiCall& other) { return one.id < other.id; });
   return served;

@@ -1,4 +1,4 @@
-// The calls of JobService as HTTP reaches them: one row per call of rpc/calls.h, so that a call
+// The calls of JobService as HTTP reaches them: one row per call of common/calls.h, so that a call
 // that is added there appears here, too. Left out are those that last as long as their stream is
 // open, and the one that makes sign-in links.
 #pragma once
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/calls.h"
 #include "coordinator/core/input.h"
 #include "coordinator/rpc/call_counts.h"
-#include "coordinator/rpc/calls.h"
 
 namespace muster::coordinator {
 struct Daemon;
@@ -33,7 +33,7 @@ using Finish = std::function<void(const absl::Status&, ApiAnswer)>;
 struct ApiCall {
   CallId id;
   std::string_view name;
-  Action action;
+  common::Action action;
   bool is_stream;
   const google::protobuf::Message* request;  // prototypes
   const google::protobuf::Message* answer;

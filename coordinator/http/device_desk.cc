@@ -90,7 +90,7 @@ std::optional<oidc::PendingSignIns::InBrowser> DeviceDesk::FindInBrowser(
 }
 
 oidc::Provider::Times DeviceDesk::Now() const {
-  const common::Now now = daemon_.clock.Read();
+  const common::Now now = daemon_.process.clock.Read();
   return {.mono_ms = now.mono_ms, .wall_ms = now.wall_ms};
 }
 
@@ -183,7 +183,7 @@ void DeviceDesk::Conclude(const v1::DevicePollRequest& poll,
 }
 
 void DeviceDesk::Refuse(const absl::Status& why, const Asked& asked) const {
-  if (common::CodeOf(why) == "JC1362") daemon_.refusals.Warn(common::ProblemOf(why));
+  if (common::CodeOf(why) == "JC1362") daemon_.traffic.refusals.Warn(common::ProblemOf(why));
   settle_([&] { return Enrolment::Outcome{.answer = why, .who = "oidc", .object = ""}; },
           asked.path, asked.peer, asked.respond);
 }

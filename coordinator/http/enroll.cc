@@ -118,33 +118,33 @@ void EnrollDesk::Answer(Request request, const Target& target, Respond respond) 
 
 template <typename Message>
 void EnrollDesk::Decide(Rule<Message> rule, Request request, std::string path, Respond respond) {
-  daemon_.pool.Post([this, rule, request = std::move(request), path = std::move(path),
-                     respond = std::move(respond)] {
+  daemon_.process.pool.Post([this, rule, request = std::move(request), path = std::move(path),
+                             respond = std::move(respond)] {
     Message message;
     const absl::Status filled = FillFromBody(
         request.body, {.what = StrCat("what ", path, " takes"), .described_by = "docs/security.md"},
         message);
     if (!filled.ok()) return respond(ErrorResponse(filled));
-    const Enrolment::Asked asked{.now_ms = daemon_.clock.Read().wall_ms};
+    const Enrolment::Asked asked{.now_ms = daemon_.process.clock.Read().wall_ms};
     Settle([&] { return (enrolment_.*rule)(message, asked); }, path, request.head.peer, respond);
   });
 }
 
 // Whether the cluster knows a node of that name, only the control loop can tell.
 void EnrollDesk::Join(Request request, std::string path, Respond respond) {
-  daemon_.pool.Post([this, request = std::move(request), path = std::move(path),
-                     respond = std::move(respond)]() mutable {
+  daemon_.process.pool.Post([this, request = std::move(request), path = std::move(path),
+                             respond = std::move(respond)]() mutable {
     auto message = std::make_shared<v1::JoinRequest>();
     const absl::Status filled = FillFromBody(
         request.body, {.what = "what /enroll/join takes", .described_by = "docs/security.md"},
         *message);
     if (!filled.ok()) return respond(ErrorResponse(filled));
-    daemon_.loop.Ask(
+    daemon_.jobs.loop.Ask(
         [this, message, path, peer = request.head.peer,
          respond](const LoopView& view) -> std::function<void()> {
-          const Enrolment::Asked asked{.now_ms = daemon_.clock.Read().wall_ms,
+          const Enrolment::Asked asked{.now_ms = daemon_.process.clock.Read().wall_ms,
                                        .is_known = view.state.nodes.contains(message->node())};
-          daemon_.pool.Post([this, message, path, peer, respond, asked] {
+          daemon_.process.pool.Post([this, message, path, peer, respond, asked] {
             Settle([&] { return enrolment_.Join(*message, asked); }, path, peer, respond);
           });
           return nullptr;
@@ -167,21 +167,22 @@ v1::AuditEntry DoorEntry(std::string_view path, std::string_view who, const Peer
 void EnrollDesk::Settle(const std::function<Enrolment::Outcome()>& decide, std::string_view path,
                         const Peer& peer, Respond respond) const {
   // First: what cannot be recorded does not happen.
-  absl::StatusOr<Audit::Place> place = daemon_.audit.Reserve();
+  absl::StatusOr<Audit::Place> place = daemon_.access.audit.Reserve();
   if (!place.ok()) return respond(ErrorResponse(place.status()));
   const Enrolment::Outcome outcome = decide();
   const absl::Status& status = outcome.answer.status();
   v1::AuditEntry entry = DoorEntry(path, outcome.who, peer, status);
   entry.set_object(outcome.object);
   if (!status.ok()) {
-    daemon_.audit.RecordRefused(std::move(entry));
+    daemon_.access.audit.RecordRefused(std::move(entry));
     return respond(ErrorResponse(status));
   }
-  daemon_.audit.Record(std::move(entry), *std::move(place),
-                       [respond = std::move(respond),
-                        response = AnswerWith(*outcome.answer)](const absl::Status& recorded) {
-                         respond(recorded.ok() ? response : ErrorResponse(recorded));
-                       });
+  daemon_.access.audit.Record(
+      std::move(entry), *std::move(place),
+      [respond = std::move(respond),
+       response = AnswerWith(*outcome.answer)](const absl::Status& recorded) {
+        respond(recorded.ok() ? response : ErrorResponse(recorded));
+      });
 }
 
 }  // namespace muster::coordinator::http

@@ -8,6 +8,7 @@
 
 #include "common/strings.h"
 #include "coordinator/http/job_pulse.h"
+#include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/handlers.h"
 
 namespace muster::coordinator::http {
@@ -121,9 +122,9 @@ class EventHub::Subscription final : public Sink<v1::EventBatch> {
   void Close(const absl::Status&) override {
     End();
     const auto hub = hub_.lock();
-    if (hub == nullptr || hub->daemon_.stopping) return;
+    if (hub == nullptr || hub->daemon_.instance.stopping) return;
     hub->ring_.Forget();
-    hub->daemon_.pool.PostAfter(kSubscribeAgainAfter, [weak = hub_] {
+    hub->daemon_.process.pool.PostAfter(kSubscribeAgainAfter, [weak = hub_] {
       if (const auto alive = weak.lock()) alive->Subscribe();
     });
   }
@@ -187,7 +188,7 @@ void EventHub::Subscribe() {
   v1::ListEventsRequest request;
   request.set_follow(true);
   request.set_limit(kPastEvents);
-  ListEvents(daemon_, Caller{"http"}, request, subscription);
+  call::ListEvents::Handle(daemon_, Caller{"http"}, request, subscription);
 }
 
 void EventHub::Receive(v1::EventBatch batch) {
@@ -200,7 +201,7 @@ void EventHub::Receive(v1::EventBatch batch) {
     waiting_.push_back(std::move(batch));
     if (std::exchange(is_writing_, true)) return;
   }
-  daemon_.pool.Post([self = shared_from_this()] { self->WriteWaiting(); });
+  daemon_.process.pool.Post([self = shared_from_this()] { self->WriteWaiting(); });
 }
 
 void EventHub::WriteWaiting() {

@@ -75,14 +75,14 @@ absl::StatusOr<Doors> OpenDoors(const Daemon& daemon, const Front::Options& opti
   Doors doors;
   for (const std::string& each : options.listen) {
     if (!std::string_view(each).starts_with(kUnix)) {
-      RETURN_IF_ERROR(OpenTcpDoor(each, daemon.paths, options.tls, doors));
+      RETURN_IF_ERROR(OpenTcpDoor(each, daemon.process.paths, options.tls, doors));
       continue;
     }
     const std::string path = each.substr(kUnix.size());
-    RETURN_IF_ERROR(PrepareSocket(path, daemon.is_private));
+    RETURN_IF_ERROR(PrepareSocket(path, daemon.instance.is_private));
     ASSIGN_OR_RETURN(common::UniqueFd fd, ListenOnSocket(path));
     doors.listeners.push_back(
-        {.fd = std::move(fd), .is_unix = true, .own_uid_only = daemon.is_private});
+        {.fd = std::move(fd), .is_unix = true, .own_uid_only = daemon.instance.is_private});
     doors.sockets.push_back(path);
   }
   return doors;
@@ -125,8 +125,8 @@ Front::~Front() { Stop(); }
 
 absl::StatusOr<std::unique_ptr<Front>> Front::Open(Daemon& daemon, Options options) {
   Sessions::Secrets secrets;
-  ASSIGN_OR_RETURN(secrets.token, LoadOrMakeToken(daemon.paths.HttpToken()));
-  ASSIGN_OR_RETURN(secrets.metrics_token, LoadOrMakeToken(daemon.paths.HttpMetricsToken()));
+  ASSIGN_OR_RETURN(secrets.token, LoadOrMakeToken(daemon.process.paths.HttpToken()));
+  ASSIGN_OR_RETURN(secrets.metrics_token, LoadOrMakeToken(daemon.process.paths.HttpMetricsToken()));
   ASSIGN_OR_RETURN(Doors doors, OpenDoors(daemon, options));
   // Browsers send a cookie to every port of a host, so coordinators there need different ones.
   std::string cookie = doors.port.empty() ? std::string("muster") : "muster_" + doors.port;

@@ -30,10 +30,11 @@ std::shared_ptr<JobPulse> JobPulse::Open(Daemon& daemon, uint64_t job,
 }
 
 void JobPulse::Watch() {
-  metric_token_ = daemon_.metrics.Watch(job_, [weak = weak_from_this()](const v1::MetricBatch&) {
-    if (const auto self = weak.lock()) self->Hear(self->metrics_);
-  });
-  log_token_ = daemon_.logs.Watch(job_, [weak = weak_from_this()](const LogNews&) {
+  metric_token_ =
+      daemon_.stores.metrics.Watch(job_, [weak = weak_from_this()](const v1::MetricBatch&) {
+        if (const auto self = weak.lock()) self->Hear(self->metrics_);
+      });
+  log_token_ = daemon_.stores.logs.Watch(job_, [weak = weak_from_this()](const LogNews&) {
     if (const auto self = weak.lock()) self->Hear(self->logs_);
   });
 }
@@ -41,7 +42,7 @@ void JobPulse::Watch() {
 void JobPulse::Hear(std::atomic<bool>& what) {
   what = true;
   if (waits_.exchange(true)) return;
-  daemon_.pool.PostAfter(kPulse, [weak = weak_from_this()] {
+  daemon_.process.pool.PostAfter(kPulse, [weak = weak_from_this()] {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->waits_ = false;

@@ -15,11 +15,12 @@
 namespace muster::coordinator::http {
 namespace {
 
+using Json = nlohmann::ordered_json;
+using common::Action;
 using common::StrCat;
 using google::protobuf::Descriptor;
 using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
-using Json = nlohmann::ordered_json;
 
 // Messages whose schemas are still to be written, each once.
 class SchemaQueue {

@@ -146,7 +146,7 @@ void SignInDesk::EnrollPerson(const Request& request, std::string token, std::st
                    respond = std::move(respond)](const Response& answer) {
                     if (answer.status != 200) return respond(refuse(answer));
                     const absl::StatusOr<Sessions::Holder> holder =
-                        HolderOf(daemon_.directory, answer.body);
+                        HolderOf(daemon_.access.directory, answer.body);
                     if (!holder.ok())
                       return respond(SignedOutPage({.problem = holder.status(), .next = next}));
                     respond(Redeem(sessions_.MakeTicket(*holder, steady_clock::now()), peer, next));
@@ -213,7 +213,7 @@ void SignInDesk::LookAtProvider(const Request& request, const std::string& next,
 Response SignInDesk::TakeLook(const Response& answer, const Peer& peer, const std::string& handle,
                               const std::string& next) {
   if (answer.status == 200) {
-    const absl::StatusOr<Sessions::Holder> holder = HolderOf(daemon_.directory, answer.body);
+    const absl::StatusOr<Sessions::Holder> holder = HolderOf(daemon_.access.directory, answer.body);
     if (!holder.ok()) return EndAtProvider(holder.status(), next);
     Response response = Redeem(sessions_.MakeTicket(*holder, steady_clock::now()), peer, next);
     response.fields.emplace_back("Set-Cookie", sessions_.ProviderCookie("", 0));
@@ -242,22 +242,22 @@ Response SignInDesk::EndAtProvider(const absl::Status& why, const std::string& n
 
 absl::Status RecordSignIn(Daemon& daemon, std::string_view path, std::string_view who,
                           const Peer& peer, const absl::Status& result) {
-  if (!daemon.audit.IsKept()) return absl::OkStatus();
+  if (!daemon.access.audit.IsKept()) return absl::OkStatus();
   v1::AuditEntry entry = DoorEntry(common::Printable(path.substr(0, Audit::kTextBytesMax)),
                                    who.empty() ? peer.principal : who, peer, result);
   if (!result.ok()) {
-    daemon.audit.RecordRefused(std::move(entry));
+    daemon.access.audit.RecordRefused(std::move(entry));
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(Audit::Place place, daemon.audit.Reserve());
-  daemon.audit.Record(std::move(entry), std::move(place), nullptr);
+  ASSIGN_OR_RETURN(Audit::Place place, daemon.access.audit.Reserve());
+  daemon.access.audit.Record(std::move(entry), std::move(place), nullptr);
   return absl::OkStatus();
 }
 
 Response SignInDesk::Redeem(std::string_view ticket, const Peer& peer, const std::string& next) {
   std::string principal;
   absl::StatusOr<std::string> cookie = sessions_.Redeem(
-      ticket, steady_clock::now(), daemon_.clock.Read().wall_ms / 1'000, &principal);
+      ticket, steady_clock::now(), daemon_.process.clock.Read().wall_ms / 1'000, &principal);
   const absl::Status recorded =
       RecordSignIn(daemon_, kSignInPath, cookie.ok() ? principal : "", peer, cookie.status());
   if (cookie.ok() && !recorded.ok()) cookie = recorded;

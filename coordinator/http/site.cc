@@ -87,7 +87,7 @@ std::optional<Response> Site::Judge(const RequestHead& head) {
 }
 
 Sessions::Session Site::SessionOf(const RequestHead& head) const {
-  return sessions_.SessionOf(head.fields, daemon_.clock.Read().wall_ms / 1'000);
+  return sessions_.SessionOf(head.fields, daemon_.process.clock.Read().wall_ms / 1'000);
 }
 
 absl::StatusOr<Caller> Site::CallerOf(const RequestHead& head) const {
@@ -221,7 +221,7 @@ void Site::AnswerEvents(const Request& request, const Target& target, Respond re
   if (job.empty()) return respond(stream(options_.hub->Reader(seen)));
   const absl::StatusOr<Caller> caller = CallerOf(request.head);
   if (!caller.ok()) return respond(ErrorResponse(caller.status()));
-  FindJob(daemon_, *caller, job,
+  FindJob(daemon_.jobs, daemon_.process, *caller, job,
           [hub = options_.hub, seen, stream,
            respond = std::move(respond)](const absl::StatusOr<FoundJob>& found) {
             if (!found.ok()) return respond(ErrorResponse(found.status()));

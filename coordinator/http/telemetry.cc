@@ -169,8 +169,8 @@ void WriteDenials(const DenialCounts& denied, Exposition& page) {
 }
 
 void WriteCertificate(const Daemon& daemon, Exposition& page) {
-  const Cluster::CertificateState certificate = daemon.cluster->Certificate();
-  const int64_t left_ms = certificate.not_after_ms - daemon.clock.Read().wall_ms;
+  const Cluster::CertificateState certificate = daemon.access.cluster->Certificate();
+  const int64_t left_ms = certificate.not_after_ms - daemon.process.clock.Read().wall_ms;
   page.One("muster_certificate_left_seconds", Kind::kGauge,
            "Until the coordinator's own certificate ends; negative: since then.",
            static_cast<double>(left_ms) / kMsPerS);
@@ -184,22 +184,22 @@ void WriteOwn(const Daemon& daemon, const OwnFacts& own, const ProcessFacts& pro
   page.Family("muster_build_info", Kind::kInfo, "The coordinator's version.");
   page.Sample({{"version", common::kVersion},
                {"protocol", std::to_string(common::kProtocol)},
-               {"private", daemon.is_private ? "true" : "false"}},
+               {"private", daemon.instance.is_private ? "true" : "false"}},
               1);
   page.One("muster_epoch", Kind::kGauge, "Grows at every start of the coordinator.",
-           static_cast<double>(daemon.epoch));
+           static_cast<double>(daemon.instance.epoch));
   page.One("muster_journal_pending_bytes", Kind::kGauge,
            "Events that are decided and not on disk yet.",
            static_cast<double>(own.journal_pending_bytes));
   page.One("muster_disk_bytes", Kind::kGauge, "Of the file system with the data directory.",
-           static_cast<double>(daemon.disk_bytes));
+           static_cast<double>(daemon.instance.disk_bytes));
   page.One("muster_disk_free_bytes", Kind::kGauge, "Of those, how many the coordinator may use.",
-           static_cast<double>(daemon.disk_free_bytes));
+           static_cast<double>(daemon.instance.disk_free_bytes));
   page.One("muster_log_streams_open", Kind::kGauge, "Ranks' output streams that have not ended.",
-           static_cast<double>(daemon.logs.UnendedStreams()));
-  if (daemon.cluster != nullptr) WriteCertificate(daemon, page);
-  WriteCalls(daemon.calls, page);
-  WriteDenials(daemon.denied, page);
+           static_cast<double>(daemon.stores.logs.UnendedStreams()));
+  if (daemon.access.cluster != nullptr) WriteCertificate(daemon, page);
+  WriteCalls(daemon.traffic.calls, page);
+  WriteDenials(daemon.traffic.denied, page);
   page.One("muster_http_connections", Kind::kGauge, "HTTP connections that are open.",
            static_cast<double>(own.http.connections));
   page.One("muster_http_accepted_total", Kind::kCounter, "HTTP connections that were accepted.",
@@ -214,7 +214,7 @@ void WriteOwn(const Daemon& daemon, const OwnFacts& own, const ProcessFacts& pro
   for (const auto& [status, count] : own.responses)
     page.Sample({{"status", std::to_string(status)}}, static_cast<double>(count));
   page.One("process_start_time_seconds", Kind::kGauge, "When the process started, Unix time.",
-           static_cast<double>(daemon.started_ms) / kMsPerS);
+           static_cast<double>(daemon.instance.started_ms) / kMsPerS);
   page.One("process_cpu_seconds_total", Kind::kCounter, "Processor time of the process.",
            process.cpu_s);
   page.One("process_resident_memory_bytes", Kind::kGauge, "Resident memory of the process.",
@@ -293,16 +293,16 @@ ProcessFacts ReadProcess() {
 }
 
 void AnswerMetrics(Daemon& daemon, OwnFacts own, Exposition::Format format, Respond respond) {
-  daemon.loop.Ask([&daemon, own = std::move(own), format,
-                   respond = std::move(respond)](const LoopView& view) -> std::function<void()> {
+  daemon.jobs.loop.Ask([&daemon, own = std::move(own), format, respond = std::move(respond)](
+                           const LoopView& view) -> std::function<void()> {
     auto facts = std::make_shared<ClusterFacts>(FactsOfCluster(view.state, view.now));
     // Not after what it saw is durable: a scrape must work while the disk is full.
-    daemon.pool.Post([&daemon, own, format, respond, facts] {
-      for (ClusterFacts::Job& job : facts->running) daemon.metrics.Decorate(job.summary);
+    daemon.process.pool.Post([&daemon, own, format, respond, facts] {
+      for (ClusterFacts::Job& job : facts->running) daemon.stores.metrics.Decorate(job.summary);
       Exposition page(format);
       WriteOwn(daemon, own, ReadProcess(), page);
       WriteCluster(*facts, page);
-      WriteJobs(*facts, daemon.samples, page);
+      WriteJobs(*facts, daemon.stores.samples, page);
       respond({.content_type = std::string(ContentTypeOf(format)),
                .body = std::move(page).Finish(),
                .fields = {}});

@@ -14,6 +14,7 @@
 namespace muster::coordinator {
 namespace {
 
+using common::Call;
 using common::StrCat;
 
 constexpr std::string_view kUserPrefix = "user:";

@@ -21,8 +21,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/calls.h"
 #include "coordinator/core/input.h"
-#include "coordinator/rpc/calls.h"
 #include "identity/certificate.h"
 
 namespace muster::coordinator {
@@ -53,7 +53,7 @@ class Admission {
   absl::StatusOr<Caller> OfPrincipal(std::string_view principal, std::string from) const;
 
   // PERMISSION_DENIED (JC1320) names the caller, its role and the role that the call needs.
-  absl::Status Admit(const Call& call, const Caller& caller) const;
+  absl::Status Admit(const common::Call& call, const Caller& caller) const;
 
  private:
   static constexpr size_t kCertificatesRemembered = 10'000;

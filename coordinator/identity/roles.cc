@@ -6,6 +6,9 @@
 namespace muster::coordinator {
 namespace {
 
+using common::Action;
+using common::Object;
+
 constexpr std::array kNames = {std::pair{v1::ROLE_VIEWER, std::string_view("viewer")},
                                std::pair{v1::ROLE_USER, std::string_view("user")},
                                std::pair{v1::ROLE_OPERATOR, std::string_view("operator")},

@@ -4,14 +4,14 @@
 
 #include <string_view>
 
-#include "coordinator/rpc/calls.h"
+#include "common/calls.h"
 #include "muster/v1/identity.pb.h"
 
 namespace muster::coordinator {
 
-bool MayCall(v1::Role role, Action action, Object object);
+bool MayCall(v1::Role role, common::Action action, common::Object object);
 // The least of people's roles that may; ROLE_UNSPECIFIED if none of them may.
-v1::Role LeastRoleFor(Action action, Object object);
+v1::Role LeastRoleFor(common::Action action, common::Object object);
 
 // "operator". ROLE_UNSPECIFIED is "nobody".
 std::string_view RoleName(v1::Role role);

@@ -1,3 +1,5 @@
+#include "coordinator/rpc/assess.h"
+
 // AssessJob, and the rounds that keep the newest assessments of running jobs for `jobctl ls`.
 //
 // A round costs only for jobs that report something: one question to the control loop for the ids
@@ -21,34 +23,35 @@ namespace {
 
 // A finding is promised within a minute of its cause; rules look at half a minute. Where shorter
 // losses are worth a sentence, rounds come faster.
-std::chrono::milliseconds RoundEvery(const Daemon& daemon) {
-  return std::chrono::milliseconds(
-      std::clamp<int64_t>(daemon.assessor.FloorMs() / 6, 1'000, 10'000));
+std::chrono::milliseconds RoundEvery(const Jobs& jobs) {
+  return std::chrono::milliseconds(std::clamp<int64_t>(jobs.assessor.FloorMs() / 6, 1'000, 10'000));
 }
 constexpr size_t kRecordsPerQuestion = 32;
 
-void AssessSoon(Daemon& daemon, std::shared_ptr<const v1::JobRecord> job, const std::string& owner,
-                Answer<v1::Assessment> answer,
+void AssessSoon(Jobs& jobs, Process& process, std::shared_ptr<const v1::JobRecord> job,
+                const std::string& owner, Answer<v1::Assessment> answer,
                 std::chrono::milliseconds after = std::chrono::milliseconds(0)) {
-  const auto assess = [&daemon, job, owner, answer = std::move(answer)] {
+  const auto assess = [&jobs, &process, job, owner, answer = std::move(answer)] {
     absl::StatusOr<v1::Assessment> assessment =
-        daemon.assessor.Assess(FactsOf(*job), daemon.clock.Read());
+        jobs.assessor.Assess(FactsOf(*job), process.clock.Read());
     if (absl::IsUnavailable(assessment.status())) {
-      return AssessSoon(daemon, job, owner, answer, kShortageRetry);
+      return AssessSoon(jobs, process, job, owner, answer, kShortageRetry);
     }
     answer(std::move(assessment));
   };
-  daemon.reads.PostAfter(after, assess, owner);
+  process.reads.PostAfter(after, assess, owner);
 }
 
 // The jobs of one round, a few records at a time.
 class Round : public std::enable_shared_from_this<Round> {
  public:
-  Round(Daemon& daemon, std::vector<uint64_t> jobs) : daemon_(daemon), jobs_(std::move(jobs)) {}
+  Round(Jobs& jobs, JobStores& stores, Traffic& traffic, Process& process,
+        std::vector<uint64_t> ids)
+      : jobs_(jobs), stores_(stores), traffic_(traffic), process_(process), ids_(std::move(ids)) {}
 
   // On a pool thread. Drops jobs that report nothing before any record is copied.
   void Begin() {
-    std::erase_if(jobs_, [this](uint64_t job) { return !Reports(job); });
+    std::erase_if(ids_, [this](uint64_t job) { return !Reports(job); });
     Next();
   }
 
@@ -57,40 +60,43 @@ class Round : public std::enable_shared_from_this<Round> {
     v1::JobSummary summary;
     summary.set_id(job);
     summary.set_step(-1);
-    daemon_.metrics.Decorate(summary);
-    return summary.step() >= 0 || daemon_.assessor.IsMeasured(job);
+    stores_.metrics.Decorate(summary);
+    return summary.step() >= 0 || jobs_.assessor.IsMeasured(job);
   }
 
   void Next() {
-    if (at_ >= jobs_.size()) {
-      return daemon_.reads.PostAfter(RoundEvery(daemon_),
-                                     [&daemon = daemon_] { KeepAssessing(daemon); });
+    if (at_ >= ids_.size()) {
+      return process_.reads.PostAfter(RoundEvery(jobs_), [self = shared_from_this()] {
+        KeepAssessing(self->jobs_, self->stores_, self->traffic_, self->process_);
+      });
     }
-    daemon_.loop.Ask(
+    jobs_.loop.Ask(
         [self = shared_from_this()](const LoopView& view) -> std::function<void()> {
           auto facts = std::make_shared<std::vector<v1::JobRecord>>();
-          const size_t end = std::min(self->jobs_.size(), self->at_ + kRecordsPerQuestion);
+          const size_t end = std::min(self->ids_.size(), self->at_ + kRecordsPerQuestion);
           for (; self->at_ < end; ++self->at_) {
-            const auto job = view.state.jobs.find(self->jobs_[self->at_]);
+            const auto job = view.state.jobs.find(self->ids_[self->at_]);
             if (job != view.state.jobs.end()) facts->push_back(FactsOf(job->second));
           }
           return
-              [self, facts] { self->daemon_.reads.Post([self, facts] { self->Judge(*facts); }); };
+              [self, facts] { self->process_.reads.Post([self, facts] { self->Judge(*facts); }); };
         },
         // The disk is full: try again later, like everything else.
-        [&daemon = daemon_](const absl::Status&) {
-          daemon.reads.PostAfter(RoundEvery(daemon), [&daemon] { KeepAssessing(daemon); });
+        [self = shared_from_this()](const absl::Status&) {
+          self->process_.reads.PostAfter(RoundEvery(self->jobs_), [self] {
+            KeepAssessing(self->jobs_, self->stores_, self->traffic_, self->process_);
+          });
         });
   }
 
   void Judge(const std::vector<v1::JobRecord>& records) {
     for (const v1::JobRecord& record : records) {
       // A job that cannot be read now is read in the next round.
-      const auto assessed = daemon_.assessor.Assess(record, daemon_.clock.Read());
+      const auto assessed = jobs_.assessor.Assess(record, process_.clock.Read());
       if (assessed.ok()) {
         NoticeNew(record, *assessed);
       } else {
-        daemon_.refusals.Warn(std::string(assessed.status().message()));
+        traffic_.refusals.Warn(std::string(assessed.status().message()));
       }
     }
     Next();
@@ -101,30 +107,34 @@ class Round : public std::enable_shared_from_this<Round> {
     if (!WantsFindings(record.spec()) || record.noticed_size() >= kNoticedMax) return;
     for (const v1::Finding& finding : assessment.findings()) {
       if (!IsNoticed(record, finding.code(), finding.attempt()))
-        daemon_.loop.Say(FindingInput{record.id(), finding});
+        jobs_.loop.Say(FindingInput{record.id(), finding});
     }
   }
 
-  Daemon& daemon_;
-  std::vector<uint64_t> jobs_;
+  Jobs& jobs_;
+  JobStores& stores_;
+  Traffic& traffic_;
+  Process& process_;
+  std::vector<uint64_t> ids_;
   size_t at_ = 0;
 };
 
 }  // namespace
 
-void AssessJob(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
+void AssessJob(Jobs& jobs, Process& process, const Caller& caller, const v1::JobReference& request,
                Answer<v1::Assessment> answer) {
-  FindJob(daemon, caller, request.job(),
-          [&daemon, owner = caller.principal,
+  FindJob(jobs, process, caller, request.job(),
+          [&jobs, &process, owner = caller.principal,
            answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return answer(found.status());
-            AssessSoon(daemon, found->record, owner, answer);
+            AssessSoon(jobs, process, found->record, owner, answer);
           });
 }
+MUSTER_HANDLER(AssessJob)
 
-void KeepAssessing(Daemon& daemon) {
-  daemon.loop.Ask(
-      [&daemon](const LoopView& view) -> std::function<void()> {
+void KeepAssessing(Jobs& jobs, JobStores& stores, Traffic& traffic, Process& process) {
+  jobs.loop.Ask(
+      [&jobs, &stores, &traffic, &process](const LoopView& view) -> std::function<void()> {
         std::vector<uint64_t> running;
         for (const uint64_t id : view.state.active) {
           const v1::JobRecord& job = view.state.jobs.at(id);
@@ -132,11 +142,14 @@ void KeepAssessing(Daemon& daemon) {
           if (job.state() == v1::JOB_STATE_RUNNING || WantsFindings(job.spec()))
             running.push_back(id);
         }
-        const auto round = std::make_shared<Round>(daemon, std::move(running));
-        return [&daemon, round] { daemon.reads.Post([round] { round->Begin(); }); };
+        const auto round =
+            std::make_shared<Round>(jobs, stores, traffic, process, std::move(running));
+        return [&process, round] { process.reads.Post([round] { round->Begin(); }); };
       },
-      [&daemon](const absl::Status&) {
-        daemon.reads.PostAfter(RoundEvery(daemon), [&daemon] { KeepAssessing(daemon); });
+      [&jobs, &stores, &traffic, &process](const absl::Status&) {
+        process.reads.PostAfter(RoundEvery(jobs), [&jobs, &stores, &traffic, &process] {
+          KeepAssessing(jobs, stores, traffic, process);
+        });
       });
 }
 

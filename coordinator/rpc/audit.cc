@@ -19,8 +19,9 @@ using AuditSink = Sink<v1::AuditEntries>;
 // One reader: file after file, as fast as it reads. Works on the pool for reads.
 class AuditReading : public std::enable_shared_from_this<AuditReading> {
  public:
-  AuditReading(Daemon& daemon, std::shared_ptr<AuditSink> sink, const v1::ReadAuditRequest& request)
-      : daemon_(daemon), sink_(std::move(sink)), head_(daemon.audit.head()) {
+  AuditReading(Access& access, Process& process, std::shared_ptr<AuditSink> sink,
+               const v1::ReadAuditRequest& request)
+      : access_(access), process_(process), sink_(std::move(sink)), head_(access.audit.head()) {
     const uint64_t last = head_.number();
     to_ = request.to() == 0 ? last : std::min(request.to(), last);
     next_ = std::max<uint64_t>(request.from(), 1);
@@ -41,7 +42,7 @@ class AuditReading : public std::enable_shared_from_this<AuditReading> {
 
  private:
   void Post() {
-    daemon_.reads.Post([weak = weak_from_this()] {
+    process_.reads.Post([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->Step();
     });
   }
@@ -56,7 +57,8 @@ class AuditReading : public std::enable_shared_from_this<AuditReading> {
     if (!std::exchange(over_, true)) sink_->Close(status);
   }
 
-  Daemon& daemon_;
+  Access& access_;
+  Process& process_;
   const std::shared_ptr<AuditSink> sink_;
   const v1::AuditHead head_;
   std::mutex mutex_;  // guards what follows
@@ -68,7 +70,7 @@ class AuditReading : public std::enable_shared_from_this<AuditReading> {
 void AuditReading::Step() {
   std::lock_guard lock(mutex_);
   if (over_ || sink_->Gone()) return;
-  const absl::StatusOr<std::vector<AuditFile>> files = ListAuditFiles(daemon_.audit.directory());
+  const absl::StatusOr<std::vector<AuditFile>> files = ListAuditFiles(access_.audit.directory());
   if (!files.ok()) return End(files.status());
   for (size_t i = 0; i < files->size() && next_ <= to_; ++i) {
     const bool is_passed = i + 1 < files->size() && (*files)[i + 1].first <= next_;
@@ -97,16 +99,17 @@ void AuditReading::Step() {
 
 }  // namespace
 
-void ReadAudit(Daemon& daemon, const Caller&, const v1::ReadAuditRequest& request,
+void ReadAudit(Access& access, Process& process, const Caller&, const v1::ReadAuditRequest& request,
                std::shared_ptr<AuditSink> sink) {
-  if (!daemon.audit.IsKept()) {
+  if (!access.audit.IsKept()) {
     return sink->Close(
         common::MakeProblem(absl::StatusCode::kFailedPrecondition,
                             {.code = "JC1330",
                              .what = "a private coordinator keeps no audit, as it has one user",
                              .fix = "jobctl events shows what happened to jobs"}));
   }
-  std::make_shared<AuditReading>(daemon, std::move(sink), request)->Start();
+  std::make_shared<AuditReading>(access, process, std::move(sink), request)->Start();
 }
+MUSTER_HANDLER(ReadAudit)
 
 }  // namespace muster::coordinator

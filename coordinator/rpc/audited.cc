@@ -13,6 +13,8 @@
 namespace muster::coordinator {
 namespace {
 
+using common::Action;
+using common::Object;
 using common::StrCat;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
@@ -101,11 +103,11 @@ std::string BulkText(const v1::BulkResponse& response) {
 }  // namespace
 
 bool IsAudited(const AuditedCall& call) {
-  return call.action != Action::kRead && call.action != Action::kServe;
+  return call.row.action != Action::kRead && call.row.action != Action::kServe;
 }
 
 bool AnswerWaitsForAudit(const AuditedCall& call) {
-  switch (call.object) {
+  switch (call.row.object) {
     case Object::kCoordinator:
     case Object::kUser:
     case Object::kToken:
@@ -125,7 +127,7 @@ v1::AuditEntry EntryOf(const AuditedCall& call, const Caller& caller, const Mess
   entry.set_role(std::string(RoleName(caller.role)));
   entry.set_from(caller.from);
   entry.set_way(std::string(kWays[static_cast<size_t>(call.way)]));
-  entry.set_what(std::string(call.name));
+  entry.set_what(std::string(call.row.name));
   std::string object = NamesIn(request);
   AppendName(object, DecisionsIn(request));
   entry.set_object(std::move(object));
@@ -143,21 +145,21 @@ void SetResult(v1::AuditEntry& entry, const absl::Status& status, const Message*
   }
 }
 
-void RunAudited(Daemon& daemon, const AuditedCall& call, const Caller& caller,
+void RunAudited(Access& access, const AuditedCall& call, const Caller& caller,
                 const Message& request, AnyAnswer answer,
                 const std::function<void(AnyAnswer)>& run) {
-  if (!IsAudited(call) || !daemon.audit.IsKept()) return run(std::move(answer));
-  absl::StatusOr<Audit::Place> place = daemon.audit.Reserve();
+  if (!IsAudited(call) || !access.audit.IsKept()) return run(std::move(answer));
+  absl::StatusOr<Audit::Place> place = access.audit.Reserve();
   if (!place.ok()) return answer(place.status(), nullptr);
   auto entry = std::make_shared<v1::AuditEntry>(EntryOf(call, caller, request));
-  run([&daemon, entry, place = *std::move(place), waits = AnswerWaitsForAudit(call),
+  run([&access, entry, place = *std::move(place), waits = AnswerWaitsForAudit(call),
        answer = std::move(answer)](const absl::Status& status, std::shared_ptr<Message> response) {
     SetResult(*entry, status, response.get());
     if (!waits) {
-      daemon.audit.Record(std::move(*entry), place, nullptr);
+      access.audit.Record(std::move(*entry), place, nullptr);
       return answer(status, std::move(response));
     }
-    daemon.audit.Record(std::move(*entry), place,
+    access.audit.Record(std::move(*entry), place,
                         [answer, status, response](const absl::Status& recorded) {
                           // A change that failed is none: its own error says more.
                           if (status.ok() && !recorded.ok()) return answer(recorded, nullptr);
@@ -166,23 +168,23 @@ void RunAudited(Daemon& daemon, const AuditedCall& call, const Caller& caller,
   });
 }
 
-void RecordRefusal(Daemon& daemon, const AuditedCall& call, const Caller& caller,
+void RecordRefusal(Access& access, const AuditedCall& call, const Caller& caller,
                    const Message& request, const absl::Status& why) {
-  if (!daemon.audit.IsKept()) return;
+  if (!access.audit.IsKept()) return;
   v1::AuditEntry entry = EntryOf(call, caller, request);
   SetResult(entry, why, nullptr);
-  daemon.audit.RecordRefused(std::move(entry));
+  access.audit.RecordRefused(std::move(entry));
 }
 
 // The first message names the job.
 void LookSink::Write(v1::DiagnoseJobUpdate update) {
-  if (update.has_attempt() && daemon_.diagnoses.IsToRecord(entry_.who(), update.attempt().job(),
-                                                           std::chrono::steady_clock::now())) {
+  if (update.has_attempt() && jobs_.diagnoses.IsToRecord(entry_.who(), update.attempt().job(),
+                                                         std::chrono::steady_clock::now())) {
     entry_.set_object(update.attempt().name());
     entry_.set_result("ok");
     // This is no change: without a place it is made all the same.
-    if (absl::StatusOr<Audit::Place> place = daemon_.audit.Reserve(); place.ok())
-      daemon_.audit.Record(std::move(entry_), *std::move(place), nullptr);
+    if (absl::StatusOr<Audit::Place> place = access_.audit.Reserve(); place.ok())
+      access_.audit.Record(std::move(entry_), *std::move(place), nullptr);
   }
   PassingSink::Write(std::move(update));
 }

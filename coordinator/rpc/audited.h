@@ -17,11 +17,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/calls.h"
 #include "coordinator/audit/audit.h"
 #include "coordinator/core/input.h"
 #include "coordinator/rpc/call_budget.h"
 #include "coordinator/rpc/call_counts.h"
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/contexts.h"
 #include "coordinator/rpc/request_limits.h"
 #include "coordinator/rpc/sink.h"
 #include "muster/v1/job_service.pb.h"
@@ -30,11 +31,8 @@ namespace muster::coordinator {
 
 // What is known before the call is made.
 struct AuditedCall {
-  std::string_view name;  // "CancelJobs"
-  Action action = Action::kRead;
-  Object object = Object::kCoordinator;
+  const common::Call& row;
   Way way = Way::kGrpc;
-  Cost cost = Cost::kSmall;
 };
 
 bool IsAudited(const AuditedCall& call);
@@ -49,7 +47,7 @@ void SetResult(v1::AuditEntry& entry, const absl::Status& status,
                const google::protobuf::Message* response);
 
 // The caller may not make this call.
-void RecordRefusal(Daemon& daemon, const AuditedCall& call, const Caller& caller,
+void RecordRefusal(Access& access, const AuditedCall& call, const Caller& caller,
                    const google::protobuf::Message& request, const absl::Status& why);
 
 // What a call with one answer comes to, whatever its type: the response is there if the status is OK. Once.
@@ -66,16 +64,16 @@ Answer<T> AnswerOf(AnyAnswer answer) {
 }
 
 // run(answer), before it returns: the call itself.
-void RunAudited(Daemon& daemon, const AuditedCall& call, const Caller& caller,
+void RunAudited(Access& access, const AuditedCall& call, const Caller& caller,
                 const google::protobuf::Message& request, AnyAnswer answer,
                 const std::function<void(AnyAnswer)>& run);
 
 // The same where the type of the response is known.
 template <typename Response, typename Run>
-void RunAuditedAs(Daemon& daemon, const AuditedCall& call, const Caller& caller,
+void RunAuditedAs(Access& access, const AuditedCall& call, const Caller& caller,
                   const google::protobuf::Message& request, Answer<Response> answer, Run run) {
   RunAudited(
-      daemon, call, caller, request,
+      access, call, caller, request,
       [answer = std::move(answer)](const absl::Status& status,
                                    const std::shared_ptr<google::protobuf::Message>& response) {
         if (!status.ok()) return answer(status);
@@ -117,10 +115,10 @@ class HeldSink final : public PassingSink<T> {
 template <typename T>
 class AuditedSink final : public PassingSink<T> {
  public:
-  AuditedSink(Daemon& daemon, v1::AuditEntry entry, Audit::Place place,
+  AuditedSink(Access& access, v1::AuditEntry entry, Audit::Place place,
               std::shared_ptr<Sink<T>> sink)
       : PassingSink<T>(std::move(sink)),
-        daemon_(daemon),
+        access_(access),
         entry_(std::move(entry)),
         place_(std::move(place)) {}
 
@@ -137,10 +135,10 @@ class AuditedSink final : public PassingSink<T> {
   void Once(const absl::Status& status, const google::protobuf::Message* message) {
     if (recorded_.exchange(true)) return;
     SetResult(entry_, status, message);
-    daemon_.audit.Record(std::move(entry_), std::exchange(place_, nullptr), nullptr);
+    access_.audit.Record(std::move(entry_), std::exchange(place_, nullptr), nullptr);
   }
 
-  Daemon& daemon_;
+  Access& access_;
   v1::AuditEntry entry_;
   Audit::Place place_;
   std::atomic<bool> recorded_ = false;
@@ -150,42 +148,46 @@ class AuditedSink final : public PassingSink<T> {
 // one is recorded for each caller, job and minute.
 class LookSink final : public PassingSink<v1::DiagnoseJobUpdate> {
  public:
-  LookSink(Daemon& daemon, v1::AuditEntry entry, std::shared_ptr<Sink<v1::DiagnoseJobUpdate>> sink)
-      : PassingSink(std::move(sink)), daemon_(daemon), entry_(std::move(entry)) {}
+  LookSink(Jobs& jobs, Access& access, v1::AuditEntry entry,
+           std::shared_ptr<Sink<v1::DiagnoseJobUpdate>> sink)
+      : PassingSink(std::move(sink)), jobs_(jobs), access_(access), entry_(std::move(entry)) {}
 
   void Write(v1::DiagnoseJobUpdate update) override;
 
  private:
-  Daemon& daemon_;
+  Jobs& jobs_;
+  Access& access_;
   v1::AuditEntry entry_;
 };
 
 // The stream to give to the call; null: it was refused, and closed, as it is if the
 // request is too large (request_limits.h) or its caller has its share of streams (call_budget.h).
 template <typename Request, typename T>
-std::shared_ptr<Sink<T>> Audited(Daemon& daemon, const AuditedCall& call, const Caller& caller,
+std::shared_ptr<Sink<T>> Audited(Jobs& jobs, Access& access, Traffic& traffic,
+                                 const AuditedCall& call, const Caller& caller,
                                  const Request& request, std::shared_ptr<Sink<T>> sink) {
   if (const absl::Status fits = CheckRequestLimits(request); !fits.ok()) {
     sink->Close(fits);
     return nullptr;
   }
   absl::StatusOr<CallBudget::Hold> hold =
-      daemon.budget.Take(caller.principal, BytesOfStream(call.cost, request));
+      traffic.budget.Take(caller.principal, BytesOfStream(call.row.cost, request));
   if (!hold.ok()) {
     sink->Close(hold.status());
     return nullptr;
   }
   sink = std::make_shared<HeldSink<T>>(std::move(sink), *std::move(hold));
-  if (!daemon.audit.IsKept()) return sink;
+  if (!access.audit.IsKept()) return sink;
   if constexpr (std::is_same_v<T, v1::DiagnoseJobUpdate>)
-    return std::make_shared<LookSink>(daemon, EntryOf(call, caller, request), std::move(sink));
+    return std::make_shared<LookSink>(jobs, access, EntryOf(call, caller, request),
+                                      std::move(sink));
   if (!IsAudited(call)) return sink;
-  absl::StatusOr<Audit::Place> place = daemon.audit.Reserve();
+  absl::StatusOr<Audit::Place> place = access.audit.Reserve();
   if (!place.ok()) {
     sink->Close(place.status());
     return nullptr;
   }
-  return std::make_shared<AuditedSink<T>>(daemon, EntryOf(call, caller, request), *std::move(place),
+  return std::make_shared<AuditedSink<T>>(access, EntryOf(call, caller, request), *std::move(place),
                                           std::move(sink));
 }
 

@@ -12,6 +12,8 @@
 namespace muster::coordinator {
 namespace {
 
+using common::Cost;
+
 // A call that waits, in addition to its request.
 constexpr size_t kWaitingOverhead = 1'024;
 

@@ -1,5 +1,5 @@
 // The memory that calls hold while they are under way: so much in all, and of one caller a share of it. Every call
-// passes here, by gRPC and by HTTP; its row says what it costs (calls.h). People have one budget, nodes another.
+// passes here, by gRPC and by HTTP; its row says what it costs (common/calls.h). People have one budget, nodes another.
 //
 // A call with one answer waits for its caller's others to end, as it would for a busy server; one that would wait
 // behind too many is refused, and so is a stream, which may last for days. Any thread; never blocks.
@@ -19,16 +19,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/calls.h"
 #include "coordinator/fair_share.h"
-#include "coordinator/rpc/calls.h"
 
 namespace muster::coordinator {
 
-size_t BytesOf(Cost cost);
+size_t BytesOf(common::Cost cost);
 // What this call costs: a search is dearer than its row.
-Cost CostOf(Cost row, const google::protobuf::Message& request);
+common::Cost CostOf(common::Cost row, const google::protobuf::Message& request);
 // The same in bytes, with the request, which a stream keeps.
-size_t BytesOfStream(Cost row, const google::protobuf::Message& request);
+size_t BytesOfStream(common::Cost row, const google::protobuf::Message& request);
 
 class CallBudget {
  public:

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "coordinator/rpc/calls.h"
+#include "common/calls.h"
 
 namespace muster::coordinator {
 

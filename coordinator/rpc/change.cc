@@ -42,9 +42,9 @@ v1::BulkResponse Interleave(std::vector<std::optional<v1::BulkResult>> direct,
   return response;
 }
 
-void Enqueue(Daemon& daemon, Input input, std::vector<std::optional<v1::BulkResult>> direct,
+void Enqueue(Jobs& jobs, Input input, std::vector<std::optional<v1::BulkResult>> direct,
              std::vector<std::string> subjects, Answer<v1::BulkResponse> answer) {
-  const absl::Status queued = daemon.loop.Submit(
+  const absl::Status queued = jobs.loop.Submit(
       std::move(input),
       [direct = std::move(direct), subjects = std::move(subjects), answer](const Reply& reply) {
         if (!reply.status.ok() && direct.size() == 1) return answer(reply.status);
@@ -55,10 +55,11 @@ void Enqueue(Daemon& daemon, Input input, std::vector<std::optional<v1::BulkResu
 
 // One input for all live jobs; those that are unknown or over are answered individually.
 template <typename LiveInput>
-void ChangeLive(Daemon& daemon, const Caller& caller, const std::vector<std::string>& subjects,
-                LiveInput input, Answer<v1::BulkResponse> answer) {
-  FindJobs(daemon, caller, subjects,
-           [&daemon, caller, input = std::move(input), subjects,
+void ChangeLive(Jobs& jobs, Process& process, const Caller& caller,
+                const std::vector<std::string>& subjects, LiveInput input,
+                Answer<v1::BulkResponse> answer) {
+  FindJobs(jobs, process, caller, subjects,
+           [&jobs, caller, input = std::move(input), subjects,
             answer = std::move(answer)](std::vector<absl::StatusOr<FoundJob>> found) mutable {
              std::vector<std::optional<v1::BulkResult>> direct(found.size());
              for (size_t i = 0; i < found.size(); ++i) {
@@ -76,46 +77,50 @@ void ChangeLive(Daemon& daemon, const Caller& caller, const std::vector<std::str
                }
              }
              if (input.jobs.empty()) return answer(Interleave(direct, subjects, Reply()));
-             Enqueue(daemon, std::move(input), std::move(direct), subjects, answer);
+             Enqueue(jobs, std::move(input), std::move(direct), subjects, answer);
            });
 }
 
 }  // namespace
 
-void CancelJobs(Daemon& daemon, const Caller& caller, const v1::CancelJobsRequest& request,
-                Answer<v1::BulkResponse> answer) {
-  ChangeLive(daemon, caller, ReferencesOf(request.jobs()),
+void CancelJobs(Jobs& jobs, Process& process, const Caller& caller,
+                const v1::CancelJobsRequest& request, Answer<v1::BulkResponse> answer) {
+  ChangeLive(jobs, process, caller, ReferencesOf(request.jobs()),
              CancelInput{.caller = caller,
                          .has_grace = request.has_grace(),
                          .grace_ms = request.grace_ms(),
                          .reason = request.reason()},
              std::move(answer));
 }
+MUSTER_HANDLER(CancelJobs)
 
-void ReleaseJobs(Daemon& daemon, const Caller& caller, const v1::JobReferences& request,
-                 Answer<v1::BulkResponse> answer) {
-  ChangeLive(daemon, caller, ReferencesOf(request.jobs()), ReleaseInput{.caller = caller},
+void ReleaseJobs(Jobs& jobs, Process& process, const Caller& caller,
+                 const v1::JobReferences& request, Answer<v1::BulkResponse> answer) {
+  ChangeLive(jobs, process, caller, ReferencesOf(request.jobs()), ReleaseInput{.caller = caller},
              std::move(answer));
 }
+MUSTER_HANDLER(ReleaseJobs)
 
-void SignalJob(Daemon& daemon, const Caller& caller, const v1::SignalJobRequest& request,
-               Answer<v1::BulkResponse> answer) {
-  FindJob(daemon, caller, request.job(),
-          [&daemon, caller, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+void SignalJob(Jobs& jobs, Process& process, const Caller& caller,
+               const v1::SignalJobRequest& request, Answer<v1::BulkResponse> answer) {
+  FindJob(jobs, process, caller, request.job(),
+          [&jobs, caller, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return answer(found.status());
             const absl::Status may = CheckMayChange(caller, *found->record);
             if (!may.ok()) return answer(may);
             if (!found->live) return answer(AlreadyOver(*found->record));
-            Enqueue(daemon, SignalInput{caller, found->record->id(), request.signal()},
+            Enqueue(jobs, SignalInput{caller, found->record->id(), request.signal()},
                     std::vector<std::optional<v1::BulkResult>>(1), {request.job()}, answer);
           });
 }
+MUSTER_HANDLER(SignalJob)
 
-void RemoveJobs(Daemon& daemon, const Caller& caller, const v1::JobReferences& request,
+void RemoveJobs(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates, Process& process,
+                const Caller& caller, const v1::JobReferences& request,
                 Answer<v1::BulkResponse> answer) {
   const std::vector<std::string> subjects = ReferencesOf(request.jobs());
-  FindJobs(daemon, caller, subjects,
-           [&daemon, caller, subjects,
+  FindJobs(jobs, process, caller, subjects,
+           [&jobs, &stores, &job_code, &gates, &process, caller, subjects,
             answer = std::move(answer)](std::vector<absl::StatusOr<FoundJob>> found) {
              RemoveInput input{.caller = caller};
              std::vector<std::optional<v1::BulkResult>> direct(found.size());
@@ -136,11 +141,12 @@ void RemoveJobs(Daemon& daemon, const Caller& caller, const v1::JobReferences& r
                                      .owner_id = job.owner_id()});
              }
              if (input.jobs.empty()) return answer(Interleave(direct, subjects, Reply()));
-             RemoveWithBelongings(daemon, std::move(input),
+             RemoveWithBelongings(jobs, stores, job_code, gates, process, std::move(input),
                                   [direct, subjects, answer](const Reply& reply) {
                                     answer(Interleave(direct, subjects, reply));
                                   });
            });
 }
+MUSTER_HANDLER(RemoveJobs)
 
 }  // namespace muster::coordinator

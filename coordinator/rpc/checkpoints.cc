@@ -13,6 +13,7 @@
 #include "coordinator/rpc/garbage.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
+#include "coordinator/rpc/transfers.h"
 #include "coordinator/stores/shortage.h"
 
 namespace muster::coordinator {
@@ -87,8 +88,10 @@ class Verification : public std::enable_shared_from_this<Verification> {
  public:
   using Done = std::function<void(absl::StatusOr<v1::VerifyCheckpointResponse>)>;
 
-  Verification(Daemon& daemon, std::string owner, v1::Checkpoint checkpoint, Done done)
-      : daemon_(daemon),
+  Verification(JobStores& stores, Process& process, std::string owner, v1::Checkpoint checkpoint,
+               Done done)
+      : stores_(stores),
+        process_(process),
         owner_(std::move(owner)),
         checkpoint_(std::move(checkpoint)),
         done_(std::move(done)) {
@@ -97,7 +100,7 @@ class Verification : public std::enable_shared_from_this<Verification> {
   }
 
   void GoOn() {
-    daemon_.hashes.Post([self = shared_from_this()] { self->CheckNext(); }, owner_);
+    process_.hashes.Post([self = shared_from_this()] { self->CheckNext(); }, owner_);
   }
 
  private:
@@ -109,7 +112,7 @@ class Verification : public std::enable_shared_from_this<Verification> {
     verdict->set_path(file.path());
     verdict->set_size(file.size());
     verdict->set_sha256(file.sha256());
-    const absl::Status status = daemon_.blobs.Verify(file.sha256());
+    const absl::Status status = stores_.blobs.Verify(file.sha256());
     if (IsShortage(status)) return done_(NotReadableNow(NameOf(checkpoint_), status));
     verdict->set_ok(status.ok());
     if (!status.ok()) {
@@ -119,7 +122,8 @@ class Verification : public std::enable_shared_from_this<Verification> {
     GoOn();
   }
 
-  Daemon& daemon_;
+  JobStores& stores_;
+  Process& process_;
   const std::string owner_;
   const v1::Checkpoint checkpoint_;
   const Done done_;
@@ -156,9 +160,13 @@ std::shared_ptr<const v1::JobRecord> Flagged(const v1::JobRecord& job, int64_t s
 // Sends one blob piece by piece, as fast as the client reads it.
 class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
  public:
-  BlobFeed(Daemon& daemon, std::shared_ptr<Sink<v1::BlobChunk>> sink, std::string sha256,
-           uint64_t offset)
-      : daemon_(daemon), sink_(std::move(sink)), sha256_(std::move(sha256)), offset_(offset) {}
+  BlobFeed(JobStores& stores, Process& process, std::shared_ptr<Sink<v1::BlobChunk>> sink,
+           std::string sha256, uint64_t offset)
+      : stores_(stores),
+        process_(process),
+        sink_(std::move(sink)),
+        sha256_(std::move(sha256)),
+        offset_(offset) {}
 
   void Start() {
     sink_->Observe([self = shared_from_this()] { self->Wake(); }, [] {});
@@ -171,7 +179,7 @@ class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
       std::lock_guard lock(mutex_);
       if (over_ || std::exchange(sending_, true)) return;
     }
-    daemon_.files.Post([self = shared_from_this()] { self->Send(); });
+    process_.files.Post([self = shared_from_this()] { self->Send(); });
   }
 
   void Send() {
@@ -189,14 +197,14 @@ class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
   }
 
   absl::Status SendSome() {
-    ASSIGN_OR_RETURN(size_, daemon_.blobs.Size(sha256_));
+    ASSIGN_OR_RETURN(size_, stores_.blobs.Size(sha256_));
     if (offset_ > size_) {
       return absl::OutOfRangeError(
           StrCat("offset ", offset_, " is past the end of the file (", size_, " bytes)"));
     }
     do {
       ASSIGN_OR_RETURN(std::string bytes,
-                       daemon_.blobs.Read(sha256_, offset_, common::kBlobChunkBytes));
+                       stores_.blobs.Read(sha256_, offset_, common::kBlobChunkBytes));
       if (bytes.empty() && offset_ < size_) return absl::DataLossError("the blob was truncated");
       v1::BlobChunk chunk;
       chunk.set_sha256(sha256_);
@@ -209,7 +217,8 @@ class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
     return absl::OkStatus();
   }
 
-  Daemon& daemon_;
+  JobStores& stores_;
+  Process& process_;
   const std::shared_ptr<Sink<v1::BlobChunk>> sink_;
   const std::string sha256_;
   uint64_t offset_;  // only used by the active sender
@@ -236,11 +245,13 @@ void SendCheckpointFiles(const CheckpointFileList& files, Sink<v1::CheckpointFil
   sink.Close(absl::OkStatus());
 }
 
-void VerifyCheckpoint(Daemon& daemon, const Caller& caller, const v1::CheckpointReference& request,
+void VerifyCheckpoint(Jobs& jobs, JobStores& stores, Process& process, const Caller& caller,
+                      const v1::CheckpointReference& request,
                       Answer<v1::VerifyCheckpointResponse> answer) {
   FindJob(
-      daemon, caller, request.job(),
-      [&daemon, caller, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+      jobs, process, caller, request.job(),
+      [&jobs, &stores, &process, caller, request,
+       answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
         if (!found.ok()) return answer(found.status());
         // It may mark the checkpoint as damaged.
         const absl::Status may = CheckMayChange(caller, *found->record);
@@ -250,31 +261,33 @@ void VerifyCheckpoint(Daemon& daemon, const Caller& caller, const v1::Checkpoint
         const bool was_flagged = checkpoint->flagged_corrupt();
         const int64_t step = checkpoint->step();
         const uint32_t attempt = checkpoint->attempt();
-        const auto verified = [&daemon, answer, job = *found, was_flagged, step,
+        const auto verified = [&jobs, answer, job = *found, was_flagged, step,
                                attempt](absl::StatusOr<v1::VerifyCheckpointResponse> verdicts) {
           if (!verdicts.ok()) return answer(verdicts.status());
           v1::VerifyCheckpointResponse& response = *verdicts;
           Bound(response);
           if (response.ok() || was_flagged) return answer(std::move(response));
           if (job.live) {
-            daemon.loop.Say(FlagCheckpointInput{job.record->id(), step, attempt,
-                                                "its files do not match their hashes"});
+            jobs.loop.Say(FlagCheckpointInput{job.record->id(), step, attempt,
+                                              "its files do not match their hashes"});
             return answer(std::move(response));
           }
-          daemon.loop.RewriteFinished(Flagged(*job.record, step, attempt),
-                                      [answer, response] { answer(response); });
+          jobs.loop.RewriteFinished(Flagged(*job.record, step, attempt),
+                                    [answer, response] { answer(response); });
         };
-        std::make_shared<Verification>(daemon, caller.principal, *std::move(checkpoint), verified)
+        std::make_shared<Verification>(stores, process, caller.principal, *std::move(checkpoint),
+                                       verified)
             ->GoOn();
       },
       Want::kRecordWithFiles);
 }
+MUSTER_HANDLER(VerifyCheckpoint)
 
-void ListCheckpointFiles(Daemon& daemon, const Caller& caller,
+void ListCheckpointFiles(Jobs& jobs, Process& process, const Caller& caller,
                          const v1::CheckpointReference& request,
                          std::shared_ptr<Sink<v1::CheckpointFiles>> sink) {
   FindJob(
-      daemon, caller, request.job(),
+      jobs, process, caller, request.job(),
       [request, sink](absl::StatusOr<FoundJob> found) {
         if (!found.ok()) return sink->Close(found.status());
         const auto checkpoint = FindSaved(*found->record, request);
@@ -283,24 +296,25 @@ void ListCheckpointFiles(Daemon& daemon, const Caller& caller,
       },
       Want::kRecordWithFiles);
 }
+MUSTER_HANDLER(ListCheckpointFiles)
 
-void SendBlob(Daemon& daemon, const std::string& sha256, uint64_t offset,
+void SendBlob(JobStores& stores, Process& process, const std::string& sha256, uint64_t offset,
               std::shared_ptr<Sink<v1::BlobChunk>> sink) {
-  std::make_shared<BlobFeed>(daemon, std::move(sink), sha256, offset)->Start();
+  std::make_shared<BlobFeed>(stores, process, std::move(sink), sha256, offset)->Start();
 }
 
-void PullFile(Daemon& daemon, const Caller& caller, const v1::PullFileRequest& request,
-              std::shared_ptr<Sink<v1::BlobChunk>> sink) {
+void PullFile(Jobs& jobs, JobStores& stores, Process& process, const Caller& caller,
+              const v1::PullFileRequest& request, std::shared_ptr<Sink<v1::BlobChunk>> sink) {
   FindJob(
-      daemon, caller, request.job(),
-      [&daemon, request, sink](absl::StatusOr<FoundJob> found) {
+      jobs, process, caller, request.job(),
+      [&stores, &process, request, sink](absl::StatusOr<FoundJob> found) {
         if (!found.ok()) return sink->Close(found.status());
         const auto checkpoint = FindSaved(*found->record, request);
         if (!checkpoint.ok()) return sink->Close(checkpoint.status());
         for (const v1::CheckpointFile& file : checkpoint->files()) {
           const bool is_of_part = !request.outputs() || file.part() == request.part();
           if (file.path() == request.path() && is_of_part) {
-            return SendBlob(daemon, file.sha256(), request.offset(), sink);
+            return SendBlob(stores, process, file.sha256(), request.offset(), sink);
           }
         }
         sink->Close(common::MakeProblem(
@@ -315,12 +329,15 @@ void PullFile(Daemon& daemon, const Caller& caller, const v1::PullFileRequest& r
       },
       Want::kRecordWithFiles);
 }
+MUSTER_HANDLER(PullFile)
 
-void RemoveCheckpoint(Daemon& daemon, const Caller& caller, const v1::CheckpointReference& request,
+void RemoveCheckpoint(Jobs& jobs, JobStores& stores, JobCode& job_code, Process& process,
+                      const Caller& caller, const v1::CheckpointReference& request,
                       Answer<v1::BulkResponse> answer) {
   FindJob(
-      daemon, caller, request.job(),
-      [&daemon, caller, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+      jobs, process, caller, request.job(),
+      [&jobs, &stores, &job_code, &process, caller, request,
+       answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
         if (!found.ok()) return answer(found.status());
         const std::shared_ptr<const v1::JobRecord> job = found->record;
         if (const absl::Status may = CheckMayChange(caller, *job); !may.ok()) return answer(may);
@@ -338,14 +355,15 @@ void RemoveCheckpoint(Daemon& daemon, const Caller& caller, const v1::Checkpoint
             return each.step() == checkpoint->step() && each.attempt() == checkpoint->attempt();
           });
           list.erase(kept, list.end());
-          return daemon.loop.RewriteFinished(rest, [&daemon, subject, job, blobs, answer] {
-            v1::BulkResponse response;
-            *response.add_results() = BulkResultOf(subject, absl::OkStatus(), job.get());
-            answer(std::move(response));
-            CollectBlobs(daemon, blobs);
-          });
+          return jobs.loop.RewriteFinished(
+              rest, [&jobs, &stores, &job_code, &process, subject, job, blobs, answer] {
+                v1::BulkResponse response;
+                *response.add_results() = BulkResultOf(subject, absl::OkStatus(), job.get());
+                answer(std::move(response));
+                CollectBlobs(jobs, stores, job_code, process, blobs);
+              });
         }
-        const absl::Status queued = daemon.loop.Submit(
+        const absl::Status queued = jobs.loop.Submit(
             RemoveCheckpointInput{caller, job->id(), checkpoint->step(), checkpoint->attempt()},
             [subject, answer](const Reply& reply) {
               if (!reply.status.ok()) return answer(reply.status);
@@ -360,5 +378,6 @@ void RemoveCheckpoint(Daemon& daemon, const Caller& caller, const v1::Checkpoint
       },
       Want::kRecordWithFiles);
 }
+MUSTER_HANDLER(RemoveCheckpoint)
 
 }  // namespace muster::coordinator

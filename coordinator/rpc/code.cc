@@ -19,6 +19,7 @@
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/hiding.h"
 #include "coordinator/rpc/lookup.h"
+#include "coordinator/rpc/transfers.h"
 
 namespace muster::coordinator {
 namespace {
@@ -50,12 +51,14 @@ uint64_t GoOnAt(const std::map<std::string, uint64_t>& arrived, const CodeObject
   return found == arrived.end() ? 0 : std::min(found->second, object.size - 1);
 }
 
-absl::StatusOr<v1::PrepareObjectsResponse> Prepare(Daemon& daemon, const Caller& caller,
+absl::StatusOr<v1::PrepareObjectsResponse> Prepare(JobStores& stores, JobCode& job_code,
+                                                   Process& process, const Caller& caller,
                                                    const std::string& project,
                                                    const std::vector<CodeObject>& objects) {
-  ASSIGN_OR_RETURN(const std::vector<bool> here, CodeIsHere(daemon, project, objects));
+  ASSIGN_OR_RETURN(const std::vector<bool> here,
+                   CodeIsHere(stores, job_code, process, project, objects));
   std::map<std::string, uint64_t> arrived;
-  for (const BlobStore::Partial& partial : daemon.blobs.Partials(project))
+  for (const BlobStore::Partial& partial : stores.blobs.Partials(project))
     arrived[partial.sha256] = partial.bytes;
   std::set<std::string> missing;
   uint64_t needed = 0;
@@ -66,17 +69,17 @@ absl::StatusOr<v1::PrepareObjectsResponse> Prepare(Daemon& daemon, const Caller&
       needed += CodeStore::Charge(objects[i].size);
   }
   ASSIGN_OR_RETURN(const uint64_t used,
-                   CodeBytesUsed(daemon, project, [&](const std::string& sha256) {
+                   CodeBytesUsed(stores, job_code, project, [&](const std::string& sha256) {
                      return missing.contains(sha256);
                    }));
-  RETURN_IF_ERROR(CheckCodeQuota(daemon, project, used, needed));
+  RETURN_IF_ERROR(CheckCodeQuota(job_code, project, used, needed));
   const uint64_t begun =
-      daemon.uploads.BegunBy(OwnerKey(caller), [&](const CodeUploads::Object& object) {
+      job_code.uploads.BegunBy(OwnerKey(caller), [&](const CodeUploads::Object& object) {
         return object.project == project && missing.contains(object.sha256);
       });
-  RETURN_IF_ERROR(CheckGiverQuota(daemon, caller, needed, begun + needed));
+  RETURN_IF_ERROR(CheckGiverQuota(job_code, caller, needed, begun + needed));
   response.set_used_bytes(used);
-  response.set_quota_bytes(daemon.code_quota_bytes);
+  response.set_quota_bytes(job_code.quota_bytes);
   return response;
 }
 
@@ -88,8 +91,8 @@ absl::Status NotItsCode(const v1::JobRecord& job, const std::string& sha256) {
                       .fix = "jobctl show prints which code the job has"});
 }
 
-absl::Status CheckMaySeeCode(Daemon& daemon, const Caller& caller, const v1::JobRecord& job) {
-  if (MaySeeCode(daemon, caller, job)) return absl::OkStatus();
+absl::Status CheckMaySeeCode(Access& access, const Caller& caller, const v1::JobRecord& job) {
+  if (MaySeeCode(access, caller, job)) return absl::OkStatus();
   return MakeProblem(absl::StatusCode::kPermissionDenied,
                      {.code = "JC1706",
                       .what = StrCat("the code of job ", job.name(), " is for project ",
@@ -100,34 +103,39 @@ absl::Status CheckMaySeeCode(Daemon& daemon, const Caller& caller, const v1::Job
 
 }  // namespace
 
-void PrepareObjects(Daemon& daemon, const Caller& caller, const v1::PrepareObjectsRequest& request,
+void PrepareObjects(JobStores& stores, JobCode& job_code, Access& access, Process& process,
+                    const Caller& caller, const v1::PrepareObjectsRequest& request,
                     Answer<v1::PrepareObjectsResponse> answer) {
-  const absl::Status may = daemon.directory.CheckProject(request.project(), caller.principal);
+  const absl::Status may = access.directory.CheckProject(request.project(), caller.principal);
   if (!may.ok()) return answer(may);
   absl::StatusOr<std::vector<CodeObject>> objects = ReadNames(request);
   if (!objects.ok()) return answer(objects.status());
-  daemon.files.Post([&daemon, caller, answer = std::move(answer), objects = *std::move(objects),
-                     project = ProjectName(request.project())] {
-    answer(Prepare(daemon, caller, project, objects));
+  process.files.Post([&stores, &job_code, &process, caller, answer = std::move(answer),
+                      objects = *std::move(objects), project = ProjectName(request.project())] {
+    answer(Prepare(stores, job_code, process, caller, project, objects));
   });
 }
+MUSTER_HANDLER(PrepareObjects)
 
-void PullObject(Daemon& daemon, const Caller& caller, const v1::PullObjectRequest& request,
+void PullObject(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates, Access& access,
+                Process& process, const Caller& caller, const v1::PullObjectRequest& request,
                 std::shared_ptr<Sink<v1::BlobChunk>> sink) {
-  FindJob(daemon, caller, request.job(),
-          [&daemon, caller, request, sink](absl::StatusOr<FoundJob> found) {
+  FindJob(jobs, process, caller, request.job(),
+          [&jobs, &stores, &job_code, &gates, &access, &process, caller, request,
+           sink](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return sink->Close(found.status());
             const std::shared_ptr<const v1::JobRecord> job = found->record;
-            const absl::Status may = CheckMaySeeCode(daemon, caller, *job);
+            const absl::Status may = CheckMaySeeCode(access, caller, *job);
             if (!may.ok()) return sink->Close(may);
-            daemon.code_gate.Check(
-                daemon, job->id(), request.sha256(),
-                [&daemon, job, request, sink](const absl::StatusOr<bool>& is_its_code) {
+            gates.code.Check(
+                jobs, job_code, process, job->id(), request.sha256(),
+                [&stores, &process, job, request, sink](const absl::StatusOr<bool>& is_its_code) {
                   if (!is_its_code.ok()) return sink->Close(is_its_code.status());
                   if (!*is_its_code) return sink->Close(NotItsCode(*job, request.sha256()));
-                  SendBlob(daemon, request.sha256(), request.offset(), sink);
+                  SendBlob(stores, process, request.sha256(), request.offset(), sink);
                 });
           });
 }
+MUSTER_HANDLER(PullObject)
 
 }  // namespace muster::coordinator

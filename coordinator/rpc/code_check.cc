@@ -41,12 +41,12 @@ absl::Status BadCode(std::string what) {
                       .fix = "submit the directory again with jobctl of this version"});
 }
 
-absl::StatusOr<std::string> ReadObject(Daemon& daemon, const CodeObject& object) {
+absl::StatusOr<std::string> ReadObject(JobStores& stores, const CodeObject& object) {
   std::string bytes;
   bytes.reserve(object.size);
   while (bytes.size() < object.size) {
     ASSIGN_OR_RETURN(const std::string piece,
-                     daemon.blobs.Read(object.sha256, bytes.size(), kReadBytes));
+                     stores.blobs.Read(object.sha256, bytes.size(), kReadBytes));
     if (piece.empty()) break;
     bytes += piece;
   }
@@ -59,9 +59,11 @@ absl::StatusOr<std::string> ReadObject(Daemon& daemon, const CodeObject& object)
                              "repair, then submit again: the object is uploaded anew"});
 }
 
-absl::Status CheckHere(Daemon& daemon, const std::string& project,
-                       const std::vector<CodeObject>& objects, std::string_view what) {
-  ASSIGN_OR_RETURN(const std::vector<bool> here, CodeIsHere(daemon, project, objects));
+absl::Status CheckHere(JobStores& stores, JobCode& job_code, Process& process,
+                       const std::string& project, const std::vector<CodeObject>& objects,
+                       std::string_view what) {
+  ASSIGN_OR_RETURN(const std::vector<bool> here,
+                   CodeIsHere(stores, job_code, process, project, objects));
   const auto missing = std::find(here.begin(), here.end(), false);
   if (missing == here.end()) return absl::OkStatus();
   return NotUploaded(project, objects[static_cast<size_t>(missing - here.begin())],
@@ -93,15 +95,15 @@ struct Asked {
   std::string workdir;
 };
 
-absl::Status JudgeCode(Daemon& daemon, const Asked& asked) {
+absl::Status JudgeCode(JobStores& stores, JobCode& job_code, Process& process, const Asked& asked) {
   const std::string& project = asked.code.project;
-  RETURN_IF_ERROR(CheckHere(daemon, project, {asked.manifest}, "manifest"));
-  RETURN_IF_ERROR(CheckHere(daemon, project, {asked.placement}, "placement"));
-  ASSIGN_OR_RETURN(std::string bytes, ReadObject(daemon, asked.manifest));
+  RETURN_IF_ERROR(CheckHere(stores, job_code, process, project, {asked.manifest}, "manifest"));
+  RETURN_IF_ERROR(CheckHere(stores, job_code, process, project, {asked.placement}, "placement"));
+  ASSIGN_OR_RETURN(std::string bytes, ReadObject(stores, asked.manifest));
   const absl::StatusOr<tree::Manifest> manifest = tree::Decode(bytes);
   if (!manifest.ok()) return BadCode(std::string(manifest.status().message()));
   RETURN_IF_ERROR(CheckWorkdir(*manifest, asked.workdir));
-  ASSIGN_OR_RETURN(bytes, ReadObject(daemon, asked.placement));
+  ASSIGN_OR_RETURN(bytes, ReadObject(stores, asked.placement));
   const absl::StatusOr<tree::Placement> placement =
       tree::DecodePlacement(bytes, *manifest, *tree::FromHex(asked.manifest.sha256));
   if (!placement.ok()) return BadCode(std::string(placement.status().message()));
@@ -111,8 +113,8 @@ absl::Status JudgeCode(Daemon& daemon, const Asked& asked) {
     objects.push_back({.sha256 = tree::Hex(object.name), .size = object.size});
     names.push_back(objects.back().sha256);
   }
-  RETURN_IF_ERROR(CheckHere(daemon, project, objects, "object"));
-  return daemon.code.PutCode(asked.code, names, daemon.clock.Read().lived_ms);
+  RETURN_IF_ERROR(CheckHere(stores, job_code, process, project, objects, "object"));
+  return job_code.store.PutCode(asked.code, names, process.clock.Read().lived_ms);
 }
 
 absl::Status NotNow(std::string why) {
@@ -132,7 +134,8 @@ absl::Status Told(const absl::Status& verdict) {
 
 }  // namespace
 
-void CodeChecks::Check(Daemon& daemon, const v1::JobSpec& spec, Then then) {
+void CodeChecks::Check(JobStores& stores, JobCode& job_code, Process& process,
+                       const v1::JobSpec& spec, Then then) {
   const v1::CodeTree& tree = spec.code();
   const Asked asked{.code = CodeNameOf(spec),
                     .manifest = {.sha256 = tree.tree(), .size = tree.manifest_bytes()},
@@ -153,11 +156,12 @@ void CodeChecks::Check(Daemon& daemon, const v1::JobSpec& spec, Then then) {
     std::vector<Then>& waiting = waiting_[key];
     waiting.push_back(std::move(then));
     if (waiting.size() > 1) return;
-    looks_.push_back(
-        [this, &daemon, asked, key] { Remember(key, Told(JudgeCode(daemon, asked))); });
+    looks_.push_back([this, &stores, &job_code, &process, asked, key] {
+      Remember(key, Told(JudgeCode(stores, job_code, process, asked)));
+    });
     if (std::exchange(is_looking_, true)) return;
   }
-  daemon.files.Post([this] { LookAtAll(); });
+  process.files.Post([this] { LookAtAll(); });
 }
 
 // On one thread of the pool, which has others to serve.

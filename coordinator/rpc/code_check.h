@@ -13,11 +13,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "coordinator/rpc/daemon.h"
 #include "coordinator/stores/code_store.h"
 
 namespace muster::coordinator {
 
+struct JobCode;
+struct JobStores;
+struct Process;
 class CodeChecks {
  public:
   using Then = std::function<void(const absl::Status&)>;
@@ -25,7 +27,8 @@ class CodeChecks {
   // Of a spec that has code. FAILED_PRECONDITION (JC1702): something was not uploaded;
   // INVALID_ARGUMENT (JC1704): it does not fit. OK: the code counts as used. `then` is called here, or
   // on the pool of files.
-  void Check(Daemon& daemon, const v1::JobSpec& spec, Then then);
+  void Check(JobStores& stores, JobCode& job_code, Process& process, const v1::JobSpec& spec,
+             Then then);
 
  private:
   using Steady = std::chrono::steady_clock;

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/contexts.h"
 
 namespace muster::coordinator {
 
@@ -12,6 +12,6 @@ namespace muster::coordinator {
 inline constexpr std::chrono::hours kUnusedCodeKept{26};
 
 // A bounded part of it, the least recently used first.
-void CollectCode(Daemon& daemon);
+void CollectCode(Jobs& jobs, JobStores& stores, JobCode& job_code, Process& process);
 
 }  // namespace muster::coordinator

@@ -19,7 +19,9 @@ class JobSpec;
 
 namespace muster::coordinator {
 
-struct Daemon;
+struct JobCode;
+struct Jobs;
+struct Process;
 
 class CodeGate {
  public:
@@ -28,7 +30,8 @@ class CodeGate {
 
   // False: there is no such job, or the object is not of its code. Answers immediately if known,
   // otherwise on a pool's thread.
-  void Check(Daemon& daemon, uint64_t job, const std::string& sha256, Answer answer);
+  void Check(Jobs& jobs, JobCode& job_code, Process& process, uint64_t job,
+             const std::string& sha256, Answer answer);
   void Forget(uint64_t job);
 
  private:
@@ -38,7 +41,7 @@ class CodeGate {
 
   static bool Has(const Objects& objects, const std::string& sha256);
   // On a pool's thread.
-  absl::StatusOr<std::shared_ptr<const Objects>> Learn(Daemon& daemon, uint64_t job,
+  absl::StatusOr<std::shared_ptr<const Objects>> Learn(JobCode& job_code, uint64_t job,
                                                        const v1::JobSpec& spec);
 
   std::mutex mutex_;  // guards what follows

@@ -46,37 +46,39 @@ absl::StatusOr<CodeObject> ReadCodeObject(const std::string& sha256, uint64_t si
                         tree::kTreeBytesMax));
 }
 
-absl::StatusOr<std::vector<bool>> CodeIsHere(Daemon& daemon, const std::string& project,
+absl::StatusOr<std::vector<bool>> CodeIsHere(JobStores& stores, JobCode& job_code, Process& process,
+                                             const std::string& project,
                                              const std::vector<CodeObject>& objects) {
   ASSIGN_OR_RETURN(std::vector<bool> here,
-                   daemon.code.Use(project, objects, daemon.clock.Read().lived_ms));
+                   job_code.store.Use(project, objects, process.clock.Read().lived_ms));
   // One that a repair has set aside has to come again.
   for (size_t i = 0; i < objects.size(); ++i) {
     if (!here[i]) continue;
-    const absl::StatusOr<uint64_t> size = daemon.blobs.Size(objects[i].sha256);
+    const absl::StatusOr<uint64_t> size = stores.blobs.Size(objects[i].sha256);
     here[i] = size.ok() && *size == objects[i].size;
   }
   return here;
 }
 
-absl::StatusOr<uint64_t> CodeBytesUsed(Daemon& daemon, const std::string& project,
+absl::StatusOr<uint64_t> CodeBytesUsed(JobStores& stores, JobCode& job_code,
+                                       const std::string& project,
                                        const std::function<bool(const std::string&)>& except) {
   // In this order: what becomes whole in between is counted twice, and not missed.
-  const std::map<std::string, uint64_t> under_way = daemon.uploads.UnderWay(project);
-  ASSIGN_OR_RETURN(uint64_t used, daemon.code.UsedBytes(project));
+  const std::map<std::string, uint64_t> under_way = job_code.uploads.UnderWay(project);
+  ASSIGN_OR_RETURN(uint64_t used, job_code.store.UsedBytes(project));
   for (const auto& [sha256, size] : under_way) {
     if (!except(sha256)) used += CodeStore::Charge(size);
   }
-  for (const BlobStore::Partial& partial : daemon.blobs.Partials(project)) {
+  for (const BlobStore::Partial& partial : stores.blobs.Partials(project)) {
     if (!except(partial.sha256) && !under_way.contains(partial.sha256))
       used += CodeStore::Charge(partial.bytes);
   }
   return used;
 }
 
-absl::Status CheckCodeQuota(const Daemon& daemon, const std::string& project, uint64_t used,
+absl::Status CheckCodeQuota(const JobCode& job_code, const std::string& project, uint64_t used,
                             uint64_t needed) {
-  const uint64_t quota = daemon.code_quota_bytes;
+  const uint64_t quota = job_code.quota_bytes;
   if (quota == 0 || needed == 0 || (used <= quota && needed <= quota - used))
     return absl::OkStatus();
   return MakeProblem(
@@ -88,11 +90,11 @@ absl::Status CheckCodeQuota(const Daemon& daemon, const std::string& project, ui
               "rm): what no job uses goes a day later; an operator raises --code-quota"});
 }
 
-absl::Status CheckGiverQuota(Daemon& daemon, const Caller& caller, uint64_t needed,
+absl::Status CheckGiverQuota(JobCode& job_code, const Caller& caller, uint64_t needed,
                              uint64_t begun) {
-  const uint64_t quota = daemon.person_code_quota_bytes;
+  const uint64_t quota = job_code.person_quota_bytes;
   if (quota == 0 || needed == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const uint64_t whole, daemon.code.GivenBytes(OwnerKey(caller)));
+  ASSIGN_OR_RETURN(const uint64_t whole, job_code.store.GivenBytes(OwnerKey(caller)));
   const uint64_t used = whole + begun - needed;
   if (used <= quota && needed <= quota - used) return absl::OkStatus();
   return MakeProblem(
@@ -145,7 +147,7 @@ absl::Status CodePush::Check(const v1::ObjectChunk& chunk) {
 
 absl::Status CodePush::CheckFirst(const v1::ObjectChunk& chunk) {
   // Each time: a membership may end while objects arrive.
-  RETURN_IF_ERROR(daemon_.directory.CheckProject(project_, caller_.principal));
+  RETURN_IF_ERROR(access_.directory.CheckProject(project_, caller_.principal));
   ASSIGN_OR_RETURN(const CodeObject object, ReadCodeObject(chunk.sha256(), chunk.size()));
   if (chunk.offset() >= object.size) {
     return BadPush(absl::StatusCode::kInvalidArgument,
@@ -168,18 +170,18 @@ void CodePush::Take(v1::ObjectChunk chunk, Next next) {
   }
   const auto kept = std::make_shared<const v1::ObjectChunk>(std::move(chunk));
   if (!is_first) {
-    return daemon_.files.Post(
+    return process_.files.Post(
         [self = shared_from_this(), kept, next = std::move(next)] { self->Write(*kept, next); });
   }
-  daemon_.uploads.Claim(current_->name, current_->size,
-                        [self = shared_from_this(), kept, next = std::move(next)] {
-                          self->daemon_.files.Post([self, kept, next] { self->Open(kept, next); });
-                        });
+  job_code_.uploads.Claim(
+      current_->name, current_->size, [self = shared_from_this(), kept, next = std::move(next)] {
+        self->process_.files.Post([self, kept, next] { self->Open(kept, next); });
+      });
 }
 
 void CodePush::Open(Chunk chunk, Next next) {
   const CodeObject object{.sha256 = current_->name.sha256, .size = current_->size};
-  const auto here = CodeIsHere(daemon_, project_, {object});
+  const auto here = CodeIsHere(stores_, job_code_, process_, project_, {object});
   if (!here.ok()) return next(Told(here.status()));
   if (here->front()) return Write(*chunk, next);
   if (const absl::Status opened = OpenUpload(); !opened.ok()) return next(Told(opened));
@@ -188,7 +190,7 @@ void CodePush::Open(Chunk chunk, Next next) {
 
 absl::Status CodePush::OpenUpload() {
   RETURN_IF_ERROR(CheckRoom());
-  ASSIGN_OR_RETURN(current_->upload, daemon_.blobs.OpenUpload({.owner = project_,
+  ASSIGN_OR_RETURN(current_->upload, stores_.blobs.OpenUpload({.owner = project_,
                                                                .sha256 = current_->name.sha256,
                                                                .size = current_->size,
                                                                .offset = current_->position}));
@@ -197,15 +199,15 @@ absl::Status CodePush::OpenUpload() {
 
 absl::Status CodePush::CheckRoom() {
   ASSIGN_OR_RETURN(const uint64_t used,
-                   CodeBytesUsed(daemon_, project_, [this](const std::string& sha256) {
+                   CodeBytesUsed(stores_, job_code_, project_, [this](const std::string& sha256) {
                      return sha256 == current_->name.sha256;
                    }));
-  RETURN_IF_ERROR(CheckCodeQuota(daemon_, project_, used, CodeStore::Charge(current_->size)));
+  RETURN_IF_ERROR(CheckCodeQuota(job_code_, project_, used, CodeStore::Charge(current_->size)));
   // What others that are checked now have begun counts, and what becomes whole meanwhile counts twice.
   const uint64_t needed = CodeStore::Charge(current_->size);
-  const uint64_t begun = daemon_.uploads.Begin(current_->name, OwnerKey(caller_), needed);
-  absl::Status may = CheckGiverQuota(daemon_, caller_, needed, begun);
-  if (!may.ok()) daemon_.uploads.Interrupt(current_->name, 0);
+  const uint64_t begun = job_code_.uploads.Begin(current_->name, OwnerKey(caller_), needed);
+  absl::Status may = CheckGiverQuota(job_code_, caller_, needed, begun);
+  if (!may.ok()) job_code_.uploads.Interrupt(current_->name, 0);
   return may;
 }
 
@@ -214,9 +216,8 @@ void CodePush::CatchUp(Chunk chunk, Next next) {
   const absl::StatusOr<bool> caught_up = current_->upload->CatchUp();
   if (!caught_up.ok()) return next(Told(caught_up.status()));
   if (*caught_up) return Write(*chunk, next);
-  daemon_.files.Post([self = shared_from_this(), chunk = std::move(chunk), next = std::move(next)] {
-    self->CatchUp(chunk, next);
-  });
+  process_.files.Post([self = shared_from_this(), chunk = std::move(chunk),
+                       next = std::move(next)] { self->CatchUp(chunk, next); });
 }
 
 void CodePush::Write(const v1::ObjectChunk& chunk, const Next& next) {
@@ -236,8 +237,8 @@ void CodePush::Write(const v1::ObjectChunk& chunk, const Next& next) {
 absl::Status CodePush::Commit() {
   if (current_->upload == nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(current_->upload->Commit());
-  return daemon_.code.Add(project_, {.sha256 = current_->name.sha256, .size = current_->size},
-                          OwnerKey(caller_), daemon_.clock.Read().lived_ms);
+  return job_code_.store.Add(project_, {.sha256 = current_->name.sha256, .size = current_->size},
+                             OwnerKey(caller_), process_.clock.Read().lived_ms);
 }
 
 absl::Status CodePush::Told(const absl::Status& status) const {
@@ -261,14 +262,14 @@ void CodePush::ReleaseCurrent() {
   if (!current_.has_value()) return;
   const CodeUploads::Object name = current_->name;
   const bool is_part = current_->upload != nullptr && current_->position < current_->size;
-  daemon_.uploads.Interrupt(name, is_part ? CodeStore::Charge(current_->position) : 0);
+  job_code_.uploads.Interrupt(name, is_part ? CodeStore::Charge(current_->position) : 0);
   // Its file is closed before another stream may open it.
   current_.reset();
-  daemon_.uploads.Release(name);
+  job_code_.uploads.Release(name);
 }
 
 void CodePush::End(Totals totals) {
-  daemon_.files.Post([self = shared_from_this(), totals = std::move(totals)] {
+  process_.files.Post([self = shared_from_this(), totals = std::move(totals)] {
     absl::Status status;
     if (self->current_.has_value()) {
       const Current& current = *self->current_;

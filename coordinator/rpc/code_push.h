@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/core/input.h"
 #include "coordinator/rpc/code_uploads.h"
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/contexts.h"
 #include "coordinator/stores/code_store.h"
 #include "muster/v1/job_service.pb.h"
 
@@ -26,7 +26,12 @@ class CodePush : public std::enable_shared_from_this<CodePush> {
   using Next = std::function<void(const absl::Status&)>;
   using Totals = std::function<void(absl::StatusOr<v1::PushObjectsResponse>)>;
 
-  CodePush(Daemon& daemon, Caller caller) : daemon_(daemon), caller_(std::move(caller)) {}
+  CodePush(JobStores& stores, JobCode& job_code, Access& access, Process& process, Caller caller)
+      : stores_(stores),
+        job_code_(job_code),
+        access_(access),
+        process_(process),
+        caller_(std::move(caller)) {}
 
   // `next`: OK: it was written. Otherwise what the stream ends with.
   void Take(v1::ObjectChunk chunk, Next next);
@@ -57,7 +62,10 @@ class CodePush : public std::enable_shared_from_this<CodePush> {
   absl::Status Told(const absl::Status& status) const;
   void ReleaseCurrent();
 
-  Daemon& daemon_;
+  JobStores& stores_;
+  JobCode& job_code_;
+  Access& access_;
+  Process& process_;
   const Caller caller_;
   bool has_begun_ = false;
   std::string project_;
@@ -67,15 +75,18 @@ class CodePush : public std::enable_shared_from_this<CodePush> {
 
 // Of the project's quota: the objects that it has, and those that are arriving or of which a part has
 // arrived, except some.
-absl::StatusOr<uint64_t> CodeBytesUsed(Daemon& daemon, const std::string& project,
+absl::StatusOr<uint64_t> CodeBytesUsed(JobStores& stores, JobCode& job_code,
+                                       const std::string& project,
                                        const std::function<bool(const std::string&)>& except);
 // RESOURCE_EXHAUSTED (JC1701): `needed` bytes more are too many.
-absl::Status CheckCodeQuota(const Daemon& daemon, const std::string& project, uint64_t used,
+absl::Status CheckCodeQuota(const JobCode& job_code, const std::string& project, uint64_t used,
                             uint64_t needed);
 // The same for what this caller has brought, in all projects; `begun`: besides what is whole, with `needed`.
-absl::Status CheckGiverQuota(Daemon& daemon, const Caller& caller, uint64_t needed, uint64_t begun);
+absl::Status CheckGiverQuota(JobCode& job_code, const Caller& caller, uint64_t needed,
+                             uint64_t begun);
 // Whether the project has each of these, whole.
-absl::StatusOr<std::vector<bool>> CodeIsHere(Daemon& daemon, const std::string& project,
+absl::StatusOr<std::vector<bool>> CodeIsHere(JobStores& stores, JobCode& job_code, Process& process,
+                                             const std::string& project,
                                              const std::vector<CodeObject>& objects);
 // INVALID_ARGUMENT (JC1705), or the object.
 absl::StatusOr<CodeObject> ReadCodeObject(const std::string& sha256, uint64_t size);

@@ -85,20 +85,21 @@ bool Suffices(const CurveBook& book, const v1::QueryCurvesRequest& request) {
 
 class CurvesTask : public std::enable_shared_from_this<CurvesTask> {
  public:
-  CurvesTask(Daemon& daemon, std::string owner, uint64_t job, v1::QueryCurvesRequest request,
-             Answer<v1::QueryCurvesResponse> answer)
-      : daemon_(daemon),
+  CurvesTask(JobStores& stores, Process& process, std::string owner, uint64_t job,
+             v1::QueryCurvesRequest request, Answer<v1::QueryCurvesResponse> answer)
+      : stores_(stores),
+        process_(process),
         owner_(std::move(owner)),
         job_(job),
         request_(std::move(request)),
         answer_(std::move(answer)),
-        book_(daemon.curves.Take(job)) {}
+        book_(stores.curves.Take(job)) {}
   ~CurvesTask() {
-    if (is_look_) daemon_.curves.EndLook();
+    if (is_look_) stores_.curves.EndLook();
   }
 
   void Go(std::chrono::milliseconds after = std::chrono::milliseconds(0)) {
-    daemon_.reads.PostAfter(
+    process_.reads.PostAfter(
         after, [self = shared_from_this()] { self->Turn(); }, owner_);
   }
 
@@ -109,7 +110,7 @@ class CurvesTask : public std::enable_shared_from_this<CurvesTask> {
     const absl::StatusOr<bool> more = book_->book.ReadOn();
     if (absl::IsUnavailable(more.status())) return Go(kShortageRetry);
     if (!more.ok()) return answer_(more.status());
-    if (!is_look_) daemon_.curves.Grew(*book_, book_->book.Size());
+    if (!is_look_) stores_.curves.Grew(*book_, book_->book.Size());
     if (*more) return Go();
     if (is_look_ || Suffices(book_->book, request_)) return answer_(Draw(book_->book, request_));
     lock.unlock();
@@ -118,13 +119,14 @@ class CurvesTask : public std::enable_shared_from_this<CurvesTask> {
   }
 
   void LookCloser() {
-    is_look_ = daemon_.curves.BeginLook();
+    is_look_ = stores_.curves.BeginLook();
     if (!is_look_) return Go(kCurvesLookAgainAfter);
-    book_ = std::make_shared<SharedBook>(daemon_.metrics, job_, ChoiceOf(request_));
+    book_ = std::make_shared<SharedBook>(stores_.metrics, job_, ChoiceOf(request_));
     Go();
   }
 
-  Daemon& daemon_;
+  JobStores& stores_;
+  Process& process_;
   const std::string owner_;  // whose turns on the pool it takes
   const uint64_t job_;
   const v1::QueryCurvesRequest request_;
@@ -146,15 +148,18 @@ absl::Status CheckCurvesRequest(const v1::QueryCurvesRequest& request) {
 
 }  // namespace
 
-void QueryCurves(Daemon& daemon, const Caller& caller, const v1::QueryCurvesRequest& request,
-                 Answer<v1::QueryCurvesResponse> answer) {
+void QueryCurves(Jobs& jobs, JobStores& stores, Process& process, const Caller& caller,
+                 const v1::QueryCurvesRequest& request, Answer<v1::QueryCurvesResponse> answer) {
   if (const absl::Status valid = CheckCurvesRequest(request); !valid.ok()) return answer(valid);
-  FindJob(daemon, caller, request.job(),
-          [&daemon, request, owner = caller.principal,
+  FindJob(jobs, process, caller, request.job(),
+          [&stores, &process, request, owner = caller.principal,
            answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return answer(found.status());
-            std::make_shared<CurvesTask>(daemon, owner, found->record->id(), request, answer)->Go();
+            std::make_shared<CurvesTask>(stores, process, owner, found->record->id(), request,
+                                         answer)
+                ->Go();
           });
 }
+MUSTER_HANDLER(QueryCurves)
 
 }  // namespace muster::coordinator

@@ -47,23 +47,24 @@ v1::CoordinatorMessage QuestionFor(const v1::DiagnosedAttempt& attempt, uint64_t
 }
 
 // One timer for all: a client that comes and leaves leaves none behind.
-void ExpireSoon(Daemon& daemon) {
-  daemon.pool.PostAfter(kExpireEvery, [&daemon] {
-    if (daemon.diagnoses.Expire(std::chrono::steady_clock::now())) ExpireSoon(daemon);
+void ExpireSoon(Jobs& jobs, Process& process) {
+  process.pool.PostAfter(kExpireEvery, [&jobs, &process] {
+    if (jobs.diagnoses.Expire(std::chrono::steady_clock::now())) ExpireSoon(jobs, process);
   });
 }
 
 }  // namespace
 
-void DiagnoseJob(Daemon& daemon, const Caller& caller, const v1::DiagnoseJobRequest& request,
+void DiagnoseJob(Jobs& jobs, Process& process, const Caller& caller,
+                 const v1::DiagnoseJobRequest& request,
                  std::shared_ptr<Sink<v1::DiagnoseJobUpdate>> sink) {
   const std::chrono::milliseconds wait(
       std::min(request.wait_ms() > 0 ? request.wait_ms() : kWaitMs, kWaitMsMost));
-  FindJob(daemon, caller, request.job(), [&daemon, caller, wait, sink](auto found) {
+  FindJob(jobs, process, caller, request.job(), [&jobs, &process, caller, wait, sink](auto found) {
     if (!found.ok()) return sink->Close(found.status());
     const uint64_t id = found->record->id();
-    daemon.loop.Ask([&daemon, caller, wait, sink, id,
-                     record = found->record](const LoopView& view) -> std::function<void()> {
+    jobs.loop.Ask([&jobs, &process, caller, wait, sink, id,
+                   record = found->record](const LoopView& view) -> std::function<void()> {
       const auto job = view.state.jobs.find(id);
       const v1::Attempt* attempt =
           job == view.state.jobs.end() ? nullptr : LiveAttempt(job->second);
@@ -77,7 +78,7 @@ void DiagnoseJob(Daemon& daemon, const Caller& caller, const v1::DiagnoseJobRequ
       }
       const v1::DiagnosedAttempt asked = Describe(job->second, *attempt);
       const auto now = std::chrono::steady_clock::now();
-      const absl::StatusOr<std::optional<uint64_t>> number = daemon.diagnoses.Open(
+      const absl::StatusOr<std::optional<uint64_t>> number = jobs.diagnoses.Open(
           asked, {.principal = caller.principal, .now = now, .until = now + wait, .stream = sink});
       if (!number.ok()) {
         sink->Close(number.status());
@@ -87,10 +88,11 @@ void DiagnoseJob(Daemon& daemon, const Caller& caller, const v1::DiagnoseJobRequ
         for (const v1::NodePart& part : asked.parts())
           view.send(part.node(), QuestionFor(asked, **number, caller.principal));
       }
-      if (daemon.diagnoses.BeginExpiring()) ExpireSoon(daemon);
+      if (jobs.diagnoses.BeginExpiring()) ExpireSoon(jobs, process);
       return nullptr;
     });
   });
 }
+MUSTER_HANDLER(DiagnoseJob)
 
 }  // namespace muster::coordinator

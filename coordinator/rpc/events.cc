@@ -21,9 +21,15 @@ using EventSink = Sink<v1::EventBatch>;
 // One reader of the event log: past events from the index, then new ones, without gaps or repeats.
 class EventFeed : public std::enable_shared_from_this<EventFeed> {
  public:
-  EventFeed(Daemon& daemon, const Caller& caller, std::shared_ptr<EventSink> sink,
-            const v1::ListEventsRequest& request, uint64_t job)
-      : daemon_(daemon), caller_(caller), sink_(std::move(sink)), request_(request), job_(job) {
+  EventFeed(Jobs& jobs, Access& access, Process& process, const Caller& caller,
+            std::shared_ptr<EventSink> sink, const v1::ListEventsRequest& request, uint64_t job)
+      : jobs_(jobs),
+        access_(access),
+        process_(process),
+        caller_(caller),
+        sink_(std::move(sink)),
+        request_(request),
+        job_(job) {
     past_.job = job;
     past_.node = request.node();
     past_.after = request.after_seq();
@@ -43,7 +49,9 @@ class EventFeed : public std::enable_shared_from_this<EventFeed> {
   }
   void Flush();
 
-  Daemon& daemon_;
+  Jobs& jobs_;
+  Access& access_;
+  Process& process_;
   const Caller caller_;
   const std::shared_ptr<EventSink> sink_;
   const v1::ListEventsRequest request_;
@@ -78,7 +86,7 @@ std::string TextOf(const v1::Event& event) {
 }
 
 // Splits them into as many batches as needed.
-std::vector<v1::EventBatch> BatchesOf(const Daemon& daemon, const Caller& caller,
+std::vector<v1::EventBatch> BatchesOf(const Access& access, const Caller& caller,
                                       std::vector<v1::Event> events) {
   std::vector<v1::EventBatch> batches;
   size_t bytes = common::kAnswerBytesMax;
@@ -89,7 +97,7 @@ std::vector<v1::EventBatch> BatchesOf(const Daemon& daemon, const Caller& caller
     }
     batches.back().add_texts(TextOf(event));
     v1::Event& shown = *batches.back().add_events() = Fitting(EventForPeople(std::move(event)));
-    HideFromCaller(daemon, caller, shown);
+    HideFromCaller(access, caller, shown);
     bytes += shown.ByteSizeLong() + batches.back().texts().rbegin()->size();
   }
   return batches;
@@ -107,7 +115,7 @@ void EventFeed::Start() {
         std::lock_guard lock(self->mutex_);
         self->token_ = nullptr;
       });
-  daemon_.loop.Ask(
+  jobs_.loop.Ask(
       [self = shared_from_this()](const LoopView& view) -> std::function<void()> {
         if (self->request_.follow()) {
           std::lock_guard lock(self->mutex_);
@@ -118,14 +126,14 @@ void EventFeed::Start() {
         }
         return [self, until = view.state.next_seq - 1] {
           self->past_.until = until;
-          self->daemon_.reads.Post([self] { self->BeginPast(); }, self->caller_.principal);
+          self->process_.reads.Post([self] { self->BeginPast(); }, self->caller_.principal);
         };
       },
       [self = shared_from_this()](const absl::Status& why) { self->sink_->Close(why); });
 }
 
 void EventFeed::BeginPast() {
-  const absl::StatusOr<uint64_t> before = daemon_.index.BeforeNewest(past_);
+  const absl::StatusOr<uint64_t> before = jobs_.index.BeforeNewest(past_);
   if (!before.ok()) return sink_->Close(before.status());
   past_.after = *before;
   SayPast();
@@ -133,11 +141,11 @@ void EventFeed::BeginPast() {
 
 // One piece of them; the next one follows once the reader has read this one.
 void EventFeed::SayPast() {
-  absl::StatusOr<std::vector<v1::Event>> piece = daemon_.index.Events(past_);
+  absl::StatusOr<std::vector<v1::Event>> piece = jobs_.index.Events(past_);
   if (!piece.ok()) return sink_->Close(piece.status());
   const bool is_last = piece->empty() || piece->back().seq() >= past_.until;
   if (!piece->empty()) past_.after = piece->back().seq();
-  for (v1::EventBatch& batch : BatchesOf(daemon_, caller_, *std::move(piece)))
+  for (v1::EventBatch& batch : BatchesOf(access_, caller_, *std::move(piece)))
     sink_->Write(std::move(batch));
   if (is_last && !request_.follow()) return sink_->Close(absl::OkStatus());
   std::lock_guard lock(mutex_);
@@ -165,7 +173,7 @@ void EventFeed::OnEvents(const std::vector<v1::Event>& events) {
                              .what = "events arrive faster than this follower reads them",
                              .fix = "follow again from the last one seen"}));
   }
-  for (v1::EventBatch& batch : BatchesOf(daemon_, caller_, std::move(wanted)))
+  for (v1::EventBatch& batch : BatchesOf(access_, caller_, std::move(wanted)))
     waiting_.push_back(std::move(batch));
   Flush();
 }
@@ -174,7 +182,7 @@ void EventFeed::Flush() {
   if (!past_said_ && !reading_past_ && sink_->QueuedBytes() < EventSink::kFullBytes &&
       !sink_->Gone()) {
     reading_past_ = true;
-    daemon_.reads.Post([self = shared_from_this()] { self->SayPast(); }, caller_.principal);
+    process_.reads.Post([self = shared_from_this()] { self->SayPast(); }, caller_.principal);
   }
   while (past_said_ && !waiting_.empty() && sink_->QueuedBytes() < EventSink::kFullBytes) {
     sink_->Write(std::move(waiting_.front()));
@@ -185,17 +193,20 @@ void EventFeed::Flush() {
 
 }  // namespace
 
-void ListEvents(Daemon& daemon, const Caller& caller, const v1::ListEventsRequest& request,
-                std::shared_ptr<EventSink> sink) {
+void ListEvents(Jobs& jobs, Access& access, Process& process, const Caller& caller,
+                const v1::ListEventsRequest& request, std::shared_ptr<EventSink> sink) {
   if (request.job().empty()) {
-    return std::make_shared<EventFeed>(daemon, caller, std::move(sink), request, 0)->Start();
+    return std::make_shared<EventFeed>(jobs, access, process, caller, std::move(sink), request, 0)
+        ->Start();
   }
-  FindJob(
-      daemon, caller, request.job(),
-      [&daemon, caller, request, sink](absl::StatusOr<FoundJob> found) {
-        if (!found.ok()) return sink->Close(found.status());
-        std::make_shared<EventFeed>(daemon, caller, sink, request, found->record->id())->Start();
-      });
+  FindJob(jobs, process, caller, request.job(),
+          [&jobs, &access, &process, caller, request, sink](absl::StatusOr<FoundJob> found) {
+            if (!found.ok()) return sink->Close(found.status());
+            std::make_shared<EventFeed>(jobs, access, process, caller, sink, request,
+                                        found->record->id())
+                ->Start();
+          });
 }
+MUSTER_HANDLER(ListEvents)
 
 }  // namespace muster::coordinator

@@ -20,7 +20,8 @@
 
 namespace muster::coordinator {
 
-struct Daemon;
+struct Jobs;
+struct Process;
 
 inline constexpr size_t kExecSessionsMax = 64;
 inline constexpr size_t kExecSessionsPerNodeMax = 8;
@@ -156,7 +157,7 @@ absl::Status CheckServes(const Caller& caller, const std::string& node);
 absl::StatusOr<ExecPlace> PlaceOfRank(const v1::JobRecord& job, uint32_t rank);
 
 // Exec's first message.
-void BeginExec(Daemon& daemon, const Caller& caller, const v1::ExecStart& start,
+void BeginExec(Jobs& jobs, Process& process, const Caller& caller, const v1::ExecStart& start,
                const std::shared_ptr<ExecSession>& session, Answer<v1::ExecStarted> answer);
 
 }  // namespace muster::coordinator

@@ -7,7 +7,7 @@
 #include "common/strings.h"
 #include "coordinator/core/state.h"
 #include "coordinator/identity/ownership.h"
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/contexts.h"
 #include "coordinator/rpc/exec.h"
 #include "coordinator/rpc/lookup.h"
 
@@ -70,18 +70,18 @@ absl::StatusOr<ExecPlace> PlaceOfRank(const v1::JobRecord& job, uint32_t rank) {
   return ExecPlace{part->node(), job.id(), job.name(), attempt->number()};
 }
 
-void BeginExec(Daemon& daemon, const Caller& caller, const v1::ExecStart& start,
+void BeginExec(Jobs& jobs, Process& process, const Caller& caller, const v1::ExecStart& start,
                const std::shared_ptr<ExecSession>& session, Answer<v1::ExecStarted> answer) {
   if (const absl::Status valid = CheckCommand(start); !valid.ok()) return answer(valid);
-  FindJob(daemon, caller, start.job(),
-          [&daemon, caller, start, session, answer](const absl::StatusOr<FoundJob>& found) {
+  FindJob(jobs, process, caller, start.job(),
+          [&jobs, caller, start, session, answer](const absl::StatusOr<FoundJob>& found) {
             if (!found.ok()) return answer(found.status());
             const v1::JobRecord& job = *found->record;
             if (const absl::Status may = CheckMayRunCommands(caller, getuid(), job); !may.ok())
               return answer(may);
             const absl::StatusOr<ExecPlace> place = PlaceOfRank(job, start.rank());
             if (!place.ok()) return answer(place.status());
-            if (const absl::Status opened = daemon.execs.Open(*place, start, caller, session);
+            if (const absl::Status opened = jobs.execs.Open(*place, start, caller, session);
                 !opened.ok()) {
               return answer(opened);
             }

@@ -26,16 +26,17 @@ constexpr std::chrono::minutes kPromisedAgainAfter{11};
 constexpr size_t kNamedInLogMax = 20;
 
 // On a pool thread, once the removal is durable.
-void DeleteFiles(Daemon& daemon, const std::vector<uint64_t>& jobs) {
-  for (const uint64_t job : jobs) {
-    daemon.gate.Forget(job);
-    daemon.sample_gate.Forget(job);
-    daemon.resume_gate.Forget(job);
-    daemon.code_gate.Forget(job);
-    daemon.logs.Remove(job);
-    daemon.metrics.Remove(job);
-    daemon.assessor.Forget(job);
-    daemon.samples.Remove(job);
+void DeleteFiles(Jobs& jobs, JobStores& stores, Gates& gates,
+                 const std::vector<uint64_t>& removed) {
+  for (const uint64_t job : removed) {
+    gates.jobs.Forget(job);
+    gates.samples.Forget(job);
+    gates.resume.Forget(job);
+    gates.code.Forget(job);
+    stores.logs.Remove(job);
+    stores.metrics.Remove(job);
+    jobs.assessor.Forget(job);
+    stores.samples.Remove(job);
   }
 }
 
@@ -60,90 +61,103 @@ std::string NameSome(const std::vector<RemoveInput::Job>& jobs) {
 
 // Age is measured only on the lived clock. Removals are counted on disk before they happen, so that
 // restarts do not add shares.
-void RemoveExpired(Daemon& daemon, const Retention& retention) {
-  const int64_t lived_ms = daemon.clock.Read().lived_ms;
-  const std::string path = daemon.paths.RetentionShare();
+void RemoveExpired(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates, Process& process,
+                   const Retention& retention) {
+  const int64_t lived_ms = process.clock.Read().lived_ms;
+  const std::string path = process.paths.RetentionShare();
   RetentionShare share(ReadNumbers(path, RetentionShare::kCount));
-  const auto counts = daemon.index.CountFinished(lived_ms - retention.days * RetentionShare::kDayMs,
-                                                 share.CountedUntil());
+  const auto counts = jobs.index.CountFinished(lived_ms - retention.days * RetentionShare::kDayMs,
+                                               share.CountedUntil());
   if (!counts.ok()) return;
   const RetentionShare::Removal removal = share.Take(*counts, retention, lived_ms);
   const absl::Status kept = WriteNumbers(path, share.Numbers());
   if (!kept.ok() || removal.count == 0) return;
-  auto expired = daemon.index.Oldest(static_cast<uint32_t>(removal.count));
+  auto expired = jobs.index.Oldest(static_cast<uint32_t>(removal.count));
   if (!expired.ok() || expired->empty()) return;
   common::LogInfo(common::StrCat(
       "retention: removing finished jobs count=", expired->size(), " of=", counts->all,
       " older_than_", retention.days, "_days=", removal.aged, " beyond_the_newest_", retention.jobs,
       "=", removal.surplus, " removed_today=", share.Removed(), " share_of_a_day=", removal.share,
       " jobs=\"", NameSome(*expired), "\""));
-  RemoveWithBelongings(daemon, RemoveInput{Caller{"retention"}, *std::move(expired)},
-                       [](const Reply&) {});
+  RemoveWithBelongings(jobs, stores, job_code, gates, process,
+                       RemoveInput{Caller{"retention"}, *std::move(expired)}, [](const Reply&) {});
 }
 
 }  // namespace
 
-void RemoveWithBelongings(Daemon& daemon, RemoveInput input,
+void RemoveWithBelongings(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates,
+                          Process& process, RemoveInput input,
                           std::function<void(const Reply&)> done) {
-  daemon.pool.Post([&daemon, input = std::move(input), done = std::move(done)] {
+  process.pool.Post([&jobs, &stores, &job_code, &gates, &process, input = std::move(input),
+                     done = std::move(done)] {
     std::vector<std::string> blobs;
     for (const RemoveInput::Job& job : input.jobs) {
-      const auto of_job = daemon.index.BlobsOf(job.id);
+      const auto of_job = jobs.index.BlobsOf(job.id);
       if (of_job.ok()) blobs.insert(blobs.end(), of_job->begin(), of_job->end());
     }
-    const absl::Status queued =
-        daemon.loop.Submit(input, [&daemon, input, blobs, done](const Reply& reply) {
-          daemon.pool.Post([&daemon, removed = RemovedJobs(input, reply), blobs, done, reply] {
-            DeleteFiles(daemon, removed);
+    const absl::Status queued = jobs.loop.Submit(
+        input,
+        [&jobs, &stores, &job_code, &gates, &process, input, blobs, done](const Reply& reply) {
+          process.pool.Post([&jobs, &stores, &job_code, &gates, &process,
+                             removed = RemovedJobs(input, reply), blobs, done, reply] {
+            DeleteFiles(jobs, stores, gates, removed);
             done(reply);
-            CollectBlobs(daemon, blobs);
+            CollectBlobs(jobs, stores, job_code, process, blobs);
           });
         });
     if (!queued.ok()) done(Reply{.status = queued});
   });
 }
 
-void CollectBlobs(Daemon& daemon, std::vector<std::string> blobs) {
+void CollectBlobs(Jobs& jobs, JobStores& stores, JobCode& job_code, Process& process,
+                  std::vector<std::string> blobs) {
   if (blobs.empty()) return;
-  daemon.loop.Ask([&daemon, blobs = std::move(blobs)](const LoopView& view) {
+  jobs.loop.Ask([&jobs, &stores, &job_code, &process,
+                 blobs = std::move(blobs)](const LoopView& view) {
     std::set<std::string> unused(blobs.begin(), blobs.end());
     for (const auto& [id, files] : view.state.checkpoint_files) {
       for (const v1::CheckpointFile& file : files) unused.erase(file.sha256());
     }
-    return [&daemon, unused = std::vector<std::string>(unused.begin(), unused.end())] {
-      daemon.pool.Post([&daemon, unused] {
-        const auto referenced = daemon.index.Referenced(unused);
-        const auto as_code = daemon.code.Referenced(unused);
+    return [&jobs, &stores, &job_code, &process,
+            unused = std::vector<std::string>(unused.begin(), unused.end())] {
+      process.pool.Post([&jobs, &stores, &job_code, &process, unused] {
+        const auto referenced = jobs.index.Referenced(unused);
+        const auto as_code = job_code.store.Referenced(unused);
         if (!referenced.ok() || !as_code.ok()) return;
         std::set<std::string> kept(referenced->begin(), referenced->end());
         kept.insert(as_code->begin(), as_code->end());
         std::vector<std::string> promised;
         for (const std::string& blob : unused) {
-          if (!kept.contains(blob) && !daemon.blobs.RemoveUnlessPromised(blob)) {
+          if (!kept.contains(blob) && !stores.blobs.RemoveUnlessPromised(blob)) {
             promised.push_back(blob);
           }
         }
-        std::erase_if(promised, [&](const auto& blob) { return !daemon.blobs.Size(blob).ok(); });
+        std::erase_if(promised, [&](const auto& blob) { return !stores.blobs.Size(blob).ok(); });
         if (promised.empty()) return;
-        daemon.pool.PostAfter(kPromisedAgainAfter,
-                              [&daemon, promised] { CollectBlobs(daemon, promised); });
+        process.pool.PostAfter(kPromisedAgainAfter,
+                               [&jobs, &stores, &job_code, &process, promised] {
+                                 CollectBlobs(jobs, stores, job_code, process, promised);
+                               });
       });
     };
   });
 }
 
-void KeepHouse(Daemon& daemon, const Retention& retention) {
-  daemon.pool.Post([&daemon, retention] {
-    RemoveExpired(daemon, retention);
-    daemon.samples.Expire();
-    if (const absl::Status done = daemon.directory.ForgetExpired(); !done.ok()) {
+void KeepHouse(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates, Access& access,
+               Process& process, const Retention& retention) {
+  process.pool.Post([&jobs, &stores, &job_code, &gates, &access, &process, retention] {
+    RemoveExpired(jobs, stores, job_code, gates, process, retention);
+    stores.samples.Expire();
+    if (const absl::Status done = access.directory.ForgetExpired(); !done.ok()) {
       common::LogWarning(
           common::StrCat("expired tokens and certificates are kept: ", common::MessageOf(done)));
     }
-    CollectCode(daemon);
-    CollectBlobs(daemon, daemon.blobs.OldBlobs());
-    daemon.pool.PostAfter(kHousekeepingEvery,
-                          [&daemon, retention] { KeepHouse(daemon, retention); });
+    CollectCode(jobs, stores, job_code, process);
+    CollectBlobs(jobs, stores, job_code, process, stores.blobs.OldBlobs());
+    process.pool.PostAfter(kHousekeepingEvery,
+                           [&jobs, &stores, &job_code, &gates, &access, &process, retention] {
+                             KeepHouse(jobs, stores, job_code, gates, access, process, retention);
+                           });
   });
 }
 

@@ -8,17 +8,20 @@
 
 #include "coordinator/core/input.h"
 #include "coordinator/retention.h"
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/contexts.h"
 
 namespace muster::coordinator {
 
 // Live jobs are refused individually. Deletes the rows, logs, metrics and blobs of the others.
-void RemoveWithBelongings(Daemon& daemon, RemoveInput input,
+void RemoveWithBelongings(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates,
+                          Process& process, RemoveInput input,
                           std::function<void(const Reply&)> done);
 // Deletes the blobs that neither live nor finished jobs refer to, and that are no project's code.
-void CollectBlobs(Daemon& daemon, std::vector<std::string> blobs);
+void CollectBlobs(Jobs& jobs, JobStores& stores, JobCode& job_code, Process& process,
+                  std::vector<std::string> blobs);
 
 // Runs now and every few minutes, until the pool stops.
-void KeepHouse(Daemon& daemon, const Retention& retention);
+void KeepHouse(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates, Access& access,
+               Process& process, const Retention& retention);
 
 }  // namespace muster::coordinator

@@ -2,27 +2,27 @@
 
 #include "coordinator/identity/directory.h"
 #include "coordinator/identity/ownership.h"
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/contexts.h"
 #include "coordinator/rpc/sealed_environment.h"
 
 namespace muster::coordinator {
 
-bool MaySeeCode(const Daemon& daemon, const Caller& caller, const v1::JobRecord& job) {
+bool MaySeeCode(const Access& access, const Caller& caller, const v1::JobRecord& job) {
   return IsOwner(caller, job) || caller.role == v1::ROLE_ADMIN ||
-         daemon.directory.CheckProject(job.spec().project(), caller.principal).ok();
+         access.directory.CheckProject(job.spec().project(), caller.principal).ok();
 }
 
-void HideFromCaller(const Daemon& daemon, const Caller& caller, v1::JobRecord& job) {
+void HideFromCaller(const Access& access, const Caller& caller, v1::JobRecord& job) {
   // What cannot be opened is not there; the launch says why.
   if (!job.spec().sealed_env().empty())
-    OpenEnvironment(daemon.cluster, job.mutable_spec()).IgnoreError();
+    OpenEnvironment(access.cluster, job.mutable_spec()).IgnoreError();
   HideFromOthers(caller, job);
-  if (job.spec().has_code() && !MaySeeCode(daemon, caller, job)) HideCode(job);
+  if (job.spec().has_code() && !MaySeeCode(access, caller, job)) HideCode(job);
 }
 
-void HideFromCaller(const Daemon& daemon, const Caller& caller, v1::Event& event) {
+void HideFromCaller(const Access& access, const Caller& caller, v1::Event& event) {
   if (event.has_job_submitted())
-    HideFromCaller(daemon, caller, *event.mutable_job_submitted()->mutable_record());
+    HideFromCaller(access, caller, *event.mutable_job_submitted()->mutable_record());
 }
 
 }  // namespace muster::coordinator

@@ -7,13 +7,13 @@
 
 namespace muster::coordinator {
 
-struct Daemon;
+struct Access;
 
 // The job's owner, a member of its project, or an administrator. Any thread.
-bool MaySeeCode(const Daemon& daemon, const Caller& caller, const v1::JobRecord& job);
+bool MaySeeCode(const Access& access, const Caller& caller, const v1::JobRecord& job);
 
-void HideFromCaller(const Daemon& daemon, const Caller& caller, v1::JobRecord& job);
+void HideFromCaller(const Access& access, const Caller& caller, v1::JobRecord& job);
 // The same in an event's copy of a job.
-void HideFromCaller(const Daemon& daemon, const Caller& caller, v1::Event& event);
+void HideFromCaller(const Access& access, const Caller& caller, v1::Event& event);
 
 }  // namespace muster::coordinator

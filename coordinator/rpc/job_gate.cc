@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/limits.h"
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/contexts.h"
 #include "coordinator/rpc/lookup.h"
 
 namespace muster::coordinator {
@@ -80,10 +80,10 @@ std::optional<JobGate::Verdict> JobGate::Judge(const Known& known, const NodeIde
   return std::nullopt;
 }
 
-JobGate::Started JobGate::FindOlder(Daemon& daemon, const Subject& subject) {
-  const auto events = daemon.index.Events({.job = subject.job,
-                                           .until = std::numeric_limits<int64_t>::max(),
-                                           .newest = kEventsSearchedMax});
+JobGate::Started JobGate::FindOlder(Jobs& jobs, const Subject& subject) {
+  const auto events = jobs.index.Events({.job = subject.job,
+                                         .until = std::numeric_limits<int64_t>::max(),
+                                         .newest = kEventsSearchedMax});
   if (!events.ok()) return {};
   for (const v1::Event& event : *events) {
     const v1::Attempt& attempt = event.attempt_started().attempt();
@@ -110,8 +110,8 @@ void JobGate::Remember(uint64_t job, const Known& known) {
   parts_ += count(kept);
 }
 
-void JobGate::Check(Daemon& daemon, const NodeIdentity& sender, const Subject& subject,
-                    Answer answer) {
+void JobGate::Check(Jobs& jobs, Process& process, const NodeIdentity& sender,
+                    const Subject& subject, Answer answer) {
   {
     std::unique_lock lock(mutex_);
     const auto known = jobs_.find(subject.job);
@@ -122,21 +122,21 @@ void JobGate::Check(Daemon& daemon, const NodeIdentity& sender, const Subject& s
       if (verdict.has_value()) return answer(*verdict);
     }
   }
-  FindJob(
-      daemon, Caller{}, std::to_string(subject.job),
-      [this, &daemon, sender, subject, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
-        if (!found.ok()) return answer(Verdict::kUnknown);
-        Known known = Learn(*found->record);
-        if (const auto verdict = Judge(known, sender, subject); verdict.has_value()) {
-          Remember(subject.job, known);
-          return answer(*verdict);
-        }
-        daemon.pool.Post([this, &daemon, sender, subject, answer, known]() mutable {
-          known.started[subject.attempt] = FindOlder(daemon, subject);
-          Remember(subject.job, known);
-          answer(*Judge(known, sender, subject));
-        });
-      });
+  FindJob(jobs, process, Caller{}, std::to_string(subject.job),
+          [this, &jobs, &process, sender, subject,
+           answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+            if (!found.ok()) return answer(Verdict::kUnknown);
+            Known known = Learn(*found->record);
+            if (const auto verdict = Judge(known, sender, subject); verdict.has_value()) {
+              Remember(subject.job, known);
+              return answer(*verdict);
+            }
+            process.pool.Post([this, &jobs, sender, subject, answer, known]() mutable {
+              known.started[subject.attempt] = FindOlder(jobs, subject);
+              Remember(subject.job, known);
+              answer(*Judge(known, sender, subject));
+            });
+          });
 }
 
 void JobGate::Forget(uint64_t job) {

@@ -18,7 +18,8 @@
 
 namespace muster::coordinator {
 
-struct Daemon;
+struct Jobs;
+struct Process;
 
 class JobGate {
  public:
@@ -35,7 +36,8 @@ class JobGate {
   using Answer = std::function<void(Verdict)>;
 
   // Answers immediately if known, otherwise on another thread.
-  void Check(Daemon& daemon, const NodeIdentity& sender, const Subject& subject, Answer answer);
+  void Check(Jobs& jobs, Process& process, const NodeIdentity& sender, const Subject& subject,
+             Answer answer);
   void Forget(uint64_t job);
 
  private:
@@ -63,7 +65,7 @@ class JobGate {
                                       const Subject& subject);
   static bool Owns(const Started& started, const NodeIdentity& sender, const Subject& subject);
   // From the job's events. On a pool's thread.
-  static Started FindOlder(Daemon& daemon, const Subject& subject);
+  static Started FindOlder(Jobs& jobs, const Subject& subject);
   void Remember(uint64_t job, const Known& known);
 
   std::mutex mutex_;  // guards what follows

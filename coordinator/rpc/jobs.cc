@@ -51,15 +51,16 @@ uint32_t LimitOf(const v1::ListJobsRequest& request) {
 }
 
 // What cannot be read now shows no finding.
-void AssessFinished(Daemon& daemon, uint64_t id) {
-  if (daemon.assessor.IsFinal(id)) return;
-  const auto record = daemon.index.Find(id);
+void AssessFinished(Jobs& jobs, Process& process, uint64_t id) {
+  if (jobs.assessor.IsFinal(id)) return;
+  const auto record = jobs.index.Find(id);
   if (!record.ok() || !record->has_value()) return;
-  (void)daemon.assessor.Assess(FactsOf(**record), daemon.clock.Read());
+  (void)jobs.assessor.Assess(FactsOf(**record), process.clock.Read());
 }
 
 // On a pool thread: adds finished jobs, newest first, up to the limit.
-absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
+absl::StatusOr<v1::ListJobsResponse> WithFinished(Jobs& jobs, JobStores& stores, Access& access,
+                                                  Process& process,
                                                   const v1::ListJobsRequest& request,
                                                   const std::string& mine, const LabelTerms& labels,
                                                   std::vector<v1::JobSummary> live,
@@ -75,7 +76,7 @@ absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
   filter.before_id = request.before_id();
   filter.limit = LimitOf(request) + 1;
   if (!request.all() && request.states().empty()) filter.finished_since_ms = now_ms - kRecentMs;
-  absl::StatusOr<std::vector<v1::JobSummary>> finished = daemon.index.List(filter);
+  absl::StatusOr<std::vector<v1::JobSummary>> finished = jobs.index.List(filter);
   if (!finished.ok()) return finished.status();
   std::set<uint64_t> listed;
   for (const v1::JobSummary& job : live) listed.insert(job.id());
@@ -95,13 +96,13 @@ absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
       break;
     }
     if (job.finished_ms() > 0) {
-      daemon.metrics.DecorateFinished(job);
+      stores.metrics.DecorateFinished(job);
     } else {
-      daemon.metrics.Decorate(job);
+      stores.metrics.Decorate(job);
     }
-    if (request.assess() && job.finished_ms() > 0) AssessFinished(daemon, job.id());
-    daemon.assessor.Decorate(job);
-    job.set_owner_is_gone(daemon.directory.IsGone(job.owner(), job.owner_id()));
+    if (request.assess() && job.finished_ms() > 0) AssessFinished(jobs, process, job.id());
+    jobs.assessor.Decorate(job);
+    job.set_owner_is_gone(access.directory.IsGone(job.owner(), job.owner_id()));
     *response.add_jobs() = std::move(job);
   }
   return response;
@@ -109,24 +110,25 @@ absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
 
 }  // namespace
 
-void ListJobs(Daemon& daemon, const Caller& caller, const v1::ListJobsRequest& asked,
-              Answer<v1::ListJobsResponse> answer) {
+void ListJobs(Jobs& jobs, JobStores& stores, Access& access, Process& process, const Caller& caller,
+              const v1::ListJobsRequest& asked, Answer<v1::ListJobsResponse> answer) {
   v1::ListJobsRequest request = asked;
   request.set_owner(asked.mine() ? caller.principal : PrincipalOfUser(asked.owner()));
   const std::string mine = asked.mine() ? OwnerKey(caller) : "";
   const absl::StatusOr<LabelTerms> labels =
       job::ParseLabelTerms({request.labels().begin(), request.labels().end()});
   if (!labels.ok()) return answer(labels.status());
-  daemon.loop.Ask(
-      [&daemon, request, mine, answer, labels = *labels](const LoopView& view) {
+  jobs.loop.Ask(
+      [&jobs, &stores, &access, &process, request, mine, answer,
+       labels = *labels](const LoopView& view) {
         std::vector<v1::JobSummary> live;
         const auto facts = std::make_shared<std::vector<v1::JobRecord>>();
         const uint32_t limit = LimitOf(request);
-        const auto& jobs = view.state.jobs;
+        const auto& kept = view.state.jobs;
         const auto first =
-            request.before_id() == 0 ? jobs.end() : jobs.lower_bound(request.before_id());
+            request.before_id() == 0 ? kept.end() : kept.lower_bound(request.before_id());
         for (auto job = std::make_reverse_iterator(first);
-             job != jobs.rend() && live.size() <= limit; ++job) {
+             job != kept.rend() && live.size() <= limit; ++job) {
           if (!Matches(job->second, request, mine, labels)) continue;
           live.push_back(Summarize(job->second));
           const bool runs = job->second.state() == v1::JOB_STATE_RUNNING;
@@ -134,44 +136,48 @@ void ListJobs(Daemon& daemon, const Caller& caller, const v1::ListJobsRequest& a
             facts->push_back(FactsOf(job->second));
           }
         }
-        return [&daemon, request, mine, answer, labels, facts, live = std::move(live),
-                now_ms = view.now.wall_ms] {
+        return [&jobs, &stores, &access, &process, request, mine, answer, labels, facts,
+                live = std::move(live), now_ms = view.now.wall_ms] {
           // Reading metrics may take long: not among the short reads.
-          WorkPool& pool = request.assess() ? daemon.reads : daemon.pool;
-          pool.Post([&daemon, request, mine, answer, labels, facts, live, now_ms] {
+          WorkPool& pool = request.assess() ? process.reads : process.pool;
+          pool.Post([&jobs, &stores, &access, &process, request, mine, answer, labels, facts, live,
+                     now_ms] {
             for (const v1::JobRecord& job : *facts) {
-              (void)daemon.assessor.Assess(job, daemon.clock.Read());
+              (void)jobs.assessor.Assess(job, process.clock.Read());
             }
-            answer(WithFinished(daemon, request, mine, labels, live, now_ms));
+            answer(
+                WithFinished(jobs, stores, access, process, request, mine, labels, live, now_ms));
           });
         };
       },
       answer);
 }
+MUSTER_HANDLER(ListJobs)
 
-void GetJob(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
-            Answer<v1::GetJobResponse> answer) {
-  FindJob(daemon, caller, request.job(),
-          [&daemon, caller, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+void GetJob(Jobs& jobs, JobStores& stores, Access& access, Process& process, const Caller& caller,
+            const v1::JobReference& request, Answer<v1::GetJobResponse> answer) {
+  FindJob(jobs, process, caller, request.job(),
+          [&stores, &access, caller, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return answer(found.status());
             v1::GetJobResponse response;
             v1::JobSummary& summary = *response.mutable_summary();
             summary = Summarize(*found->record);
-            summary.set_owner_is_gone(daemon.directory.IsGone(summary.owner(), summary.owner_id()));
-            found->live ? daemon.metrics.Decorate(summary)
-                        : daemon.metrics.DecorateFinished(summary);
+            summary.set_owner_is_gone(access.directory.IsGone(summary.owner(), summary.owner_id()));
+            found->live ? stores.metrics.Decorate(summary)
+                        : stores.metrics.DecorateFinished(summary);
             *response.mutable_record() = RecordForPeople(std::move(*found->record));
-            HideFromCaller(daemon, caller, *response.mutable_record());
+            HideFromCaller(access, caller, *response.mutable_record());
             answer(std::move(response));
           });
 }
+MUSTER_HANDLER(GetJob)
 
-void WhyJob(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
+void WhyJob(Jobs& jobs, Process& process, const Caller& caller, const v1::JobReference& request,
             Answer<v1::WhyResponse> answer) {
-  FindJob(daemon, caller, request.job(),
-          [&daemon, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+  FindJob(jobs, process, caller, request.job(),
+          [&jobs, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return answer(found.status());
-            daemon.loop.Ask(
+            jobs.loop.Ask(
                 [answer, job = found->record](const LoopView& view) {
                   const auto live = view.state.jobs.find(job->id());
                   v1::WhyResponse response = Why(
@@ -181,18 +187,21 @@ void WhyJob(Daemon& daemon, const Caller& caller, const v1::JobReference& reques
                 answer);
           });
 }
+MUSTER_HANDLER(WhyJob)
 
-void PlanJob(Daemon& daemon, const Caller& caller, const v1::PlanJobRequest& request,
+void PlanJob(Jobs& jobs, JobStores& stores, JobCode& job_code, Access& access, Process& process,
+             const Caller& caller, const v1::PlanJobRequest& request,
              Answer<v1::PlanJobResponse> answer) {
   // Before it takes space in the loop's queue.
   if (const absl::Status size = job::CheckSize(request.spec()); !size.ok()) return answer(size);
-  const auto plan = [&daemon, owner = caller.principal, spec = request.spec(),
+  const auto plan = [&jobs, &process, owner = caller.principal, spec = request.spec(),
                      answer = std::move(answer)](const absl::Status& may) {
     if (!may.ok()) return answer(may);
-    daemon.plans.Plan(daemon, owner, spec, answer);
+    jobs.plans.Plan(jobs, process, owner, spec, answer);
   };
   if (!request.spec().has_code()) return plan(absl::OkStatus());
-  CheckMayUseCode(daemon, caller, request.spec(), plan);
+  CheckMayUseCode(stores, job_code, access, process, caller, request.spec(), plan);
 }
+MUSTER_HANDLER(PlanJob)
 
 }  // namespace muster::coordinator

@@ -11,7 +11,7 @@
 #include "common/units.h"
 #include "coordinator/core/owner.h"
 #include "coordinator/file_tree.h"
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/contexts.h"
 
 namespace muster::coordinator {
 namespace {
@@ -22,17 +22,19 @@ constexpr size_t kJobsAtOnce = 50;
 constexpr std::chrono::seconds kLookEvery{60};
 
 // What is known stays, until a look succeeds.
-void LookLater(Daemon& daemon, const absl::Status& why) {
+void LookLater(Jobs& jobs, JobStores& stores, Process& process, const absl::Status& why) {
   common::LogWarning(common::StrCat("how much output is kept of whose jobs is not counted: ",
                                     common::MessageOf(why)));
-  daemon.reads.PostAfter(kLookEvery, [&daemon] { KeepLogUsage(daemon); });
+  process.reads.PostAfter(kLookEvery,
+                          [&jobs, &stores, &process] { KeepLogUsage(jobs, stores, process); });
 }
 
-void LookOn(Daemon& daemon, std::shared_ptr<LogUsage::Look> look) {
-  daemon.reads.Post([&daemon, look = std::move(look)] {
-    if (daemon.log_usage.Measure(daemon.paths, *look)) return LookOn(daemon, look);
-    daemon.log_usage.Publish(std::move(*look));
-    daemon.reads.PostAfter(kLookEvery, [&daemon] { KeepLogUsage(daemon); });
+void LookOn(Jobs& jobs, JobStores& stores, Process& process, std::shared_ptr<LogUsage::Look> look) {
+  process.reads.Post([&jobs, &stores, &process, look = std::move(look)] {
+    if (stores.log_usage.Measure(process.paths, *look)) return LookOn(jobs, stores, process, look);
+    stores.log_usage.Publish(std::move(*look));
+    process.reads.PostAfter(kLookEvery,
+                            [&jobs, &stores, &process] { KeepLogUsage(jobs, stores, process); });
   });
 }
 
@@ -87,23 +89,25 @@ void LogUsage::Publish(Look look) {
   by_owner_ = std::move(look.by_owner);
 }
 
-void KeepLogUsage(Daemon& daemon) {
-  daemon.loop.Ask(
-      [&daemon](const LoopView& view) {
+void KeepLogUsage(Jobs& jobs, JobStores& stores, Process& process) {
+  jobs.loop.Ask(
+      [&jobs, &stores, &process](const LoopView& view) {
         auto look = std::make_shared<LogUsage::Look>();
         for (const auto& [id, job] : view.state.jobs)
           look->jobs.push_back({.id = id, .owner_key = OwnerKey(job)});
-        return [&daemon, look] {
-          daemon.reads.Post([&daemon, look] {
-            auto finished = daemon.index.Owners();
-            if (!finished.ok()) return LookLater(daemon, finished.status());
+        return [&jobs, &stores, &process, look] {
+          process.reads.Post([&jobs, &stores, &process, look] {
+            auto finished = jobs.index.Owners();
+            if (!finished.ok()) return LookLater(jobs, stores, process, finished.status());
             for (auto& [id, owner] : *finished)
               look->jobs.push_back({.id = id, .owner_key = std::move(owner), .is_over = true});
-            LookOn(daemon, look);
+            LookOn(jobs, stores, process, look);
           });
         };
       },
-      [&daemon](const absl::Status& why) { LookLater(daemon, why); });
+      [&jobs, &stores, &process](const absl::Status& why) {
+        LookLater(jobs, stores, process, why);
+      });
 }
 
 }  // namespace muster::coordinator

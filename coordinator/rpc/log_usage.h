@@ -16,7 +16,9 @@
 
 namespace muster::coordinator {
 
-struct Daemon;
+struct JobStores;
+struct Jobs;
+struct Process;
 
 class LogUsage {
  public:
@@ -54,6 +56,6 @@ class LogUsage {
 };
 
 // Now and every minute, until the pool stops.
-void KeepLogUsage(Daemon& daemon);
+void KeepLogUsage(Jobs& jobs, JobStores& stores, Process& process);
 
 }  // namespace muster::coordinator

@@ -50,10 +50,12 @@ common::LineQuery QueryOf(const v1::LineFilter& filter) {
 // about the job, or room in the client's stream.
 class LogFeed : public std::enable_shared_from_this<LogFeed> {
  public:
-  LogFeed(Daemon& daemon, std::shared_ptr<LogSink> sink, const v1::StreamLogsRequest& request,
-          std::shared_ptr<const common::LineMatcher> matcher,
+  LogFeed(Jobs& jobs, JobStores& stores, Process& process, std::shared_ptr<LogSink> sink,
+          const v1::StreamLogsRequest& request, std::shared_ptr<const common::LineMatcher> matcher,
           std::shared_ptr<const v1::JobRecord> record, std::string owner)
-      : daemon_(daemon),
+      : jobs_(jobs),
+        stores_(stores),
+        process_(process),
         owner_(std::move(owner)),
         sink_(std::move(sink)),
         request_(request),
@@ -61,7 +63,7 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
         follow_(request.follow() || IsFinal(record->state())),
         search_(matcher == nullptr ? nullptr
                                    : std::make_unique<LogSearch>(matcher, request.since_ms())),
-        merge_(daemon.logs.Reader(), job_, request, search_.get()),
+        merge_(stores.logs.Reader(), job_, request, search_.get()),
         record_(std::move(record)) {
     if (search_ != nullptr && !follow_) search_->EndOpenLines();
   }
@@ -85,7 +87,9 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
   void MaybeEnd(bool is_over);
   std::string WhyIncomplete() const;
 
-  Daemon& daemon_;
+  Jobs& jobs_;
+  JobStores& stores_;
+  Process& process_;
   const std::string owner_;  // whose turns on the pool it takes
   const std::shared_ptr<LogSink> sink_;
   const v1::StreamLogsRequest request_;
@@ -125,12 +129,12 @@ void LogFeed::Start() {
   if (!follow_) return Wake(true);
   {
     std::lock_guard lock(mutex_);
-    log_token_ = daemon_.logs.Watch(job_, [weak = weak_from_this()](const LogNews& news) {
+    log_token_ = stores_.logs.Watch(job_, [weak = weak_from_this()](const LogNews& news) {
       if (const auto self = weak.lock()) self->TakeNews(news);
     });
   }
   if (IsFinal(record_->state())) return Wake(true);
-  daemon_.loop.Ask([self = shared_from_this()](const LoopView& view) -> std::function<void()> {
+  jobs_.loop.Ask([self = shared_from_this()](const LoopView& view) -> std::function<void()> {
     const auto live = view.state.jobs.find(self->job_);
     std::lock_guard lock(self->mutex_);
     if (live != view.state.jobs.end()) {
@@ -150,8 +154,8 @@ void LogFeed::Start() {
     }
     // It ended since the lookup: the index has its final record.
     return [self] {
-      self->daemon_.pool.Post([self] {
-        auto finished = self->daemon_.index.Find(self->job_);
+      self->process_.pool.Post([self] {
+        auto finished = self->jobs_.index.Find(self->job_);
         if (finished.ok() && finished->has_value()) {
           std::lock_guard guard(self->mutex_);
           self->record_ = std::make_shared<const v1::JobRecord>(**finished);
@@ -173,7 +177,7 @@ void LogFeed::Wake(bool discover) {
     }
     pumping_ = true;
   }
-  daemon_.reads.Post([self = shared_from_this()] { self->Pump(); }, owner_);
+  process_.reads.Post([self = shared_from_this()] { self->Pump(); }, owner_);
 }
 
 void LogFeed::TakeNews(const LogNews& news) {
@@ -274,7 +278,7 @@ void LogFeed::Close() {
 
 void LogFeed::RetryAfterShortage(const absl::Status& status) {
   if (!absl::IsUnavailable(status)) return sink_->Close(status);
-  daemon_.reads.PostAfter(kShortageRetry, [weak = weak_from_this()] {
+  process_.reads.PostAfter(kShortageRetry, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->Wake(true);
   });
 }
@@ -324,15 +328,15 @@ void LogFeed::MaybeEnd(bool is_over) {
   std::unique_lock lock(mutex_);
   const auto waited = now - last_byte_;
   lock.unlock();
-  if (waited >= kLogRestWithin || daemon_.logs.IsRestGivenUp(job_)) {
-    daemon_.logs.GiveUpRest(job_);
+  if (waited >= kLogRestWithin || stores_.logs.IsRestGivenUp(job_)) {
+    stores_.logs.GiveUpRest(job_);
     SendOpenLines();
     v1::LogRecord notice;
     notice.set_notice(WhyIncomplete());
     sink_->Write(std::move(notice));
     return Close();
   }
-  daemon_.pool.PostAfter(
+  process_.pool.PostAfter(
       std::chrono::duration_cast<std::chrono::milliseconds>(kLogRestWithin - waited) +
           std::chrono::milliseconds(1),
       [weak = weak_from_this()] {
@@ -342,8 +346,8 @@ void LogFeed::MaybeEnd(bool is_over) {
 
 }  // namespace
 
-void StreamLogs(Daemon& daemon, const Caller& caller, const v1::StreamLogsRequest& request,
-                std::shared_ptr<LogSink> sink) {
+void StreamLogs(Jobs& jobs, JobStores& stores, Process& process, const Caller& caller,
+                const v1::StreamLogsRequest& request, std::shared_ptr<LogSink> sink) {
   std::shared_ptr<const common::LineMatcher> matcher;
   const common::LineQuery query = QueryOf(request.filter());
   if (query.SelectsLines()) {
@@ -351,12 +355,15 @@ void StreamLogs(Daemon& daemon, const Caller& caller, const v1::StreamLogsReques
     if (!made.ok()) return sink->Close(made.status());
     matcher = *std::move(made);
   }
-  FindJob(
-      daemon, caller, request.job(),
-      [&daemon, request, matcher, sink, owner = caller.principal](absl::StatusOr<FoundJob> found) {
-        if (!found.ok()) return sink->Close(found.status());
-        std::make_shared<LogFeed>(daemon, sink, request, matcher, found->record, owner)->Start();
-      });
+  FindJob(jobs, process, caller, request.job(),
+          [&jobs, &stores, &process, request, matcher, sink,
+           owner = caller.principal](absl::StatusOr<FoundJob> found) {
+            if (!found.ok()) return sink->Close(found.status());
+            std::make_shared<LogFeed>(jobs, stores, process, sink, request, matcher, found->record,
+                                      owner)
+                ->Start();
+          });
 }
+MUSTER_HANDLER(StreamLogs)
 
 }  // namespace muster::coordinator

@@ -166,9 +166,9 @@ class BulkSearch : public std::enable_shared_from_this<BulkSearch> {
  public:
   using Found = std::vector<absl::StatusOr<FoundJob>>;
 
-  BulkSearch(Daemon& daemon, Caller caller, const std::vector<std::string>& references,
-             std::function<void(Found)> answer)
-      : daemon_(daemon), caller_(std::move(caller)), answer_(std::move(answer)) {
+  BulkSearch(Jobs& jobs, Process& process, Caller caller,
+             const std::vector<std::string>& references, std::function<void(Found)> answer)
+      : jobs_(jobs), process_(process), caller_(std::move(caller)), answer_(std::move(answer)) {
     std::unordered_map<std::string, size_t> places;
     for (const std::string& reference : references) {
       const auto [place, fresh] = places.try_emplace(reference, names_.size());
@@ -188,7 +188,7 @@ class BulkSearch : public std::enable_shared_from_this<BulkSearch> {
       found_.push_back(FoundJob{live_[found_.size()].exact, true});
     }
     if (found_.size() == live_.size()) return Finish();
-    daemon_.pool.Post(
+    process_.pool.Post(
         [self = shared_from_this()] {
           for (size_t i = 0; i < kAtOnce && self->found_.size() < self->live_.size(); ++i) {
             self->LookInIndex();
@@ -207,7 +207,7 @@ class BulkSearch : public std::enable_shared_from_this<BulkSearch> {
     const size_t i = found_.size();
     if (live_[i].exact != nullptr) return found_.push_back(FoundJob{live_[i].exact, true});
     absl::StatusOr<FoundJob> found =
-        FindInIndex(daemon_.index, caller_, names_[i], std::move(live_[i]));
+        FindInIndex(jobs_.index, caller_, names_[i], std::move(live_[i]));
     if (found.ok() && !found->live) {
       found->record = std::make_shared<v1::JobRecord>(IdentityOf(*found->record));
     }
@@ -220,7 +220,8 @@ class BulkSearch : public std::enable_shared_from_this<BulkSearch> {
     answer_(std::move(all));
   }
 
-  Daemon& daemon_;
+  Jobs& jobs_;
+  Process& process_;
   const Caller caller_;
   const std::function<void(Found)> answer_;
   std::vector<std::string> names_;  // without repeats
@@ -232,26 +233,28 @@ class BulkSearch : public std::enable_shared_from_this<BulkSearch> {
 
 }  // namespace
 
-void FindJob(Daemon& daemon, const Caller& caller, const std::string& reference,
+void FindJob(Jobs& jobs, Process& process, const Caller& caller, const std::string& reference,
              Answer<FoundJob> answer, Want want) {
-  daemon.loop.Ask(
-      [&daemon, caller, reference, want, answer](const LoopView& view) {
+  jobs.loop.Ask(
+      [&jobs, &process, caller, reference, want, answer](const LoopView& view) {
         LiveFindings live = FindAmongLive(view, caller, reference, want);
-        return [&daemon, caller, reference, answer, live = std::move(live)] {
+        return [&jobs, &process, caller, reference, answer, live = std::move(live)] {
           if (live.exact != nullptr) return answer(FoundJob{live.exact, true});
-          daemon.pool.Post([&daemon, caller, reference, answer,
-                            live] { answer(FindInIndex(daemon.index, caller, reference, live)); },
-                           caller.principal);
+          process.pool.Post([&jobs, caller, reference, answer,
+                             live] { answer(FindInIndex(jobs.index, caller, reference, live)); },
+                            caller.principal);
         };
       },
       answer);
 }
 
-void FindJobs(Daemon& daemon, const Caller& caller, const std::vector<std::string>& references,
+void FindJobs(Jobs& jobs, Process& process, const Caller& caller,
+              const std::vector<std::string>& references,
               std::function<void(std::vector<absl::StatusOr<FoundJob>>)> answer) {
   if (references.empty()) return answer({});
-  const auto search = std::make_shared<BulkSearch>(daemon, caller, references, std::move(answer));
-  daemon.loop.Ask(
+  const auto search =
+      std::make_shared<BulkSearch>(jobs, process, caller, references, std::move(answer));
+  jobs.loop.Ask(
       [search](const LoopView& view) {
         search->LookAmongLive(view);
         return [search] { search->GoOn(); };

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "coordinator/core/input.h"
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/contexts.h"
 #include "coordinator/rpc/sink.h"
 
 namespace muster::coordinator {
@@ -25,11 +25,12 @@ enum class Want { kIdentity, kRecord, kRecordWithFiles };
 
 // NOT_FOUND, or INVALID_ARGUMENT if a prefix matches several. Answers on the control loop's thread
 // or a pool thread.
-void FindJob(Daemon& daemon, const Caller& caller, const std::string& reference,
+void FindJob(Jobs& jobs, Process& process, const Caller& caller, const std::string& reference,
              Answer<FoundJob> answer, Want want = Want::kRecord);
 // Results in the order of the references. Of each job only what a change needs: its id, name, owner, idempotency key
 // and state. A record may have megabytes, and a request name thousands.
-void FindJobs(Daemon& daemon, const Caller& caller, const std::vector<std::string>& references,
+void FindJobs(Jobs& jobs, Process& process, const Caller& caller,
+              const std::vector<std::string>& references,
               std::function<void(std::vector<absl::StatusOr<FoundJob>>)> answer);
 
 // For a bulk response: the result for one subject.

@@ -25,15 +25,17 @@ constexpr size_t kSummaryBytesPerTurn = 1 << 20;
 
 class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
  public:
-  SummaryTask(Daemon& daemon, uint64_t job, std::string owner, Answer<v1::MetricSummaries> answer)
-      : daemon_(daemon),
+  SummaryTask(JobStores& stores, Process& process, uint64_t job, std::string owner,
+              Answer<v1::MetricSummaries> answer)
+      : stores_(stores),
+        process_(process),
         job_(job),
         owner_(std::move(owner)),
         answer_(std::move(answer)),
-        reader_(daemon.metrics.Read(job)) {}
+        reader_(stores.metrics.Read(job)) {}
 
   void Go(std::chrono::milliseconds after = std::chrono::milliseconds(0)) {
-    daemon_.reads.PostAfter(
+    process_.reads.PostAfter(
         after, [self = shared_from_this()] { self->Turn(); }, owner_);
   }
 
@@ -55,7 +57,7 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
       } else {
         line_.Seal();
         line_known_ = true;
-        reader_ = daemon_.metrics.Read(job_);
+        reader_ = stores_.metrics.Read(job_);
       }
     }
     Go();
@@ -88,11 +90,12 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
     }
     summaries.set_dropped(lost);
     summaries.set_damaged_bytes(reader_->DamagedBytes());
-    summaries.set_over_quota(daemon_.metrics.IsFull(job_));
+    summaries.set_over_quota(stores_.metrics.IsFull(job_));
     return summaries;
   }
 
-  Daemon& daemon_;
+  JobStores& stores_;
+  Process& process_;
   const uint64_t job_;
   const std::string owner_;  // whose turns on the pool it takes
   const Answer<v1::MetricSummaries> answer_;
@@ -106,14 +109,16 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
 
 }  // namespace
 
-void SummarizeMetrics(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
-                      Answer<v1::MetricSummaries> answer) {
-  FindJob(daemon, caller, request.job(),
-          [&daemon, owner = caller.principal,
-           answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
-            if (!found.ok()) return answer(found.status());
-            std::make_shared<SummaryTask>(daemon, found->record->id(), owner, answer)->Go();
-          });
+void SummarizeMetrics(Jobs& jobs, JobStores& stores, Process& process, const Caller& caller,
+                      const v1::JobReference& request, Answer<v1::MetricSummaries> answer) {
+  FindJob(
+      jobs, process, caller, request.job(),
+      [&stores, &process, owner = caller.principal,
+       answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+        if (!found.ok()) return answer(found.status());
+        std::make_shared<SummaryTask>(stores, process, found->record->id(), owner, answer)->Go();
+      });
 }
+MUSTER_HANDLER(SummarizeMetrics)
 
 }  // namespace muster::coordinator

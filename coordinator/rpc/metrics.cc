@@ -31,15 +31,17 @@ using MetricSink = Sink<v1::MetricBatch>;
 // the job is over.
 class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
  public:
-  MetricFeed(Daemon& daemon, std::shared_ptr<MetricSink> sink,
+  MetricFeed(Jobs& jobs, JobStores& stores, Process& process, std::shared_ptr<MetricSink> sink,
              const v1::QueryMetricsRequest& request, uint64_t job, std::string owner)
-      : daemon_(daemon),
+      : jobs_(jobs),
+        stores_(stores),
+        process_(process),
         owner_(std::move(owner)),
         sink_(std::move(sink)),
         request_(request),
         names_(request.names().begin(), request.names().end()),
         job_(job),
-        reader_(daemon.metrics.Read(job)),
+        reader_(stores.metrics.Read(job)),
         line_known_(request.attempt() != kFollowedLine) {}
 
   void Start(bool follow);
@@ -58,7 +60,9 @@ class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
   void OnBatch(const v1::MetricBatch& batch);
   void Flush();
 
-  Daemon& daemon_;
+  Jobs& jobs_;
+  JobStores& stores_;
+  Process& process_;
   const std::string owner_;  // whose turns on the pool it takes
   const std::shared_ptr<MetricSink> sink_;
   const v1::QueryMetricsRequest request_;
@@ -106,11 +110,11 @@ void MetricFeed::Start(bool follow) {
 void MetricFeed::Watch() {
   {
     std::lock_guard lock(mutex_);
-    metric_token_ = daemon_.metrics.Watch(job_, [weak = weak_from_this()](const auto& batch) {
+    metric_token_ = stores_.metrics.Watch(job_, [weak = weak_from_this()](const auto& batch) {
       if (const auto self = weak.lock()) self->OnBatch(batch);
     });
   }
-  daemon_.loop.Ask([self = shared_from_this()](const LoopView& view) -> std::function<void()> {
+  jobs_.loop.Ask([self = shared_from_this()](const LoopView& view) -> std::function<void()> {
     std::lock_guard lock(self->mutex_);
     self->over_ = !view.state.jobs.contains(self->job_);
     if (!self->over_) {
@@ -138,7 +142,7 @@ void MetricFeed::Wake() {
     }
     pumping_ = true;
   }
-  daemon_.reads.Post([self = shared_from_this()] { self->Pump(); }, owner_);
+  process_.reads.Post([self = shared_from_this()] { self->Pump(); }, owner_);
 }
 
 void MetricFeed::Pump() {
@@ -157,7 +161,7 @@ void MetricFeed::Pump() {
     if (turn.ok() && *turn == Turn::kFull && !again_) return;
     pumping_ = true;
   }
-  daemon_.reads.PostAfter(
+  process_.reads.PostAfter(
       is_short ? kShortageRetry : std::chrono::milliseconds(0),
       [self = shared_from_this()] { self->Pump(); }, owner_);
 }
@@ -176,7 +180,7 @@ absl::StatusOr<MetricFeed::Turn> MetricFeed::TakeTurn() {
     } else if (!is_known) {
       line_.Seal();
       line_known_ = true;
-      reader_ = daemon_.metrics.Read(job_);
+      reader_ = stores_.metrics.Read(job_);
     } else if (EndOfStored()) {
       return Turn::kDone;
     }
@@ -241,7 +245,7 @@ void MetricFeed::Flush() {
   if (!stored_said_ || !waiting_.empty() || !over_) return;
   if (rest_is_due_) return sink_->Close(absl::OkStatus());
   if (std::exchange(rest_awaited_, true)) return;
-  daemon_.pool.PostAfter(kMetricRestWithin, [weak = weak_from_this()] {
+  process_.pool.PostAfter(kMetricRestWithin, [weak = weak_from_this()] {
     const auto self = weak.lock();
     if (self == nullptr) return;
     std::lock_guard lock(self->mutex_);
@@ -252,14 +256,17 @@ void MetricFeed::Flush() {
 
 }  // namespace
 
-void QueryMetrics(Daemon& daemon, const Caller& caller, const v1::QueryMetricsRequest& request,
-                  std::shared_ptr<MetricSink> sink) {
-  FindJob(daemon, caller, request.job(),
-          [&daemon, request, sink, owner = caller.principal](absl::StatusOr<FoundJob> found) {
+void QueryMetrics(Jobs& jobs, JobStores& stores, Process& process, const Caller& caller,
+                  const v1::QueryMetricsRequest& request, std::shared_ptr<MetricSink> sink) {
+  FindJob(jobs, process, caller, request.job(),
+          [&jobs, &stores, &process, request, sink,
+           owner = caller.principal](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return sink->Close(found.status());
-            std::make_shared<MetricFeed>(daemon, sink, request, found->record->id(), owner)
+            std::make_shared<MetricFeed>(jobs, stores, process, sink, request, found->record->id(),
+                                         owner)
                 ->Start(request.follow() && found->live);
           });
 }
+MUSTER_HANDLER(QueryMetrics)
 
 }  // namespace muster::coordinator

@@ -14,8 +14,8 @@ namespace muster::coordinator {
 namespace {
 
 // For inputs whose reply is a list of results, or one status for all.
-void Change(Daemon& daemon, Input input, Answer<v1::BulkResponse> answer) {
-  const absl::Status queued = daemon.loop.Submit(std::move(input), [answer](const Reply& reply) {
+void Change(Jobs& jobs, Input input, Answer<v1::BulkResponse> answer) {
+  const absl::Status queued = jobs.loop.Submit(std::move(input), [answer](const Reply& reply) {
     if (!reply.status.ok()) return answer(reply.status);
     v1::BulkResponse response;
     for (const v1::BulkResult& result : reply.results) *response.add_results() = result;
@@ -31,13 +31,13 @@ bool AreAllDone(const v1::BulkResponse& response) {
 
 }  // namespace
 
-void ListNodes(Daemon& daemon, const Caller&, const v1::ListNodesRequest& request,
-               Answer<v1::ListNodesResponse> answer) {
+void ListNodes(Jobs& jobs, JobStores& stores, Access& access, Process& process, const Caller&,
+               const v1::ListNodesRequest& request, Answer<v1::ListNodesResponse> answer) {
   v1::ListNodesResponse begun;
-  for (const common::Problem& each : Warnings(daemon))
+  for (const common::Problem& each : Warnings(stores, access, process))
     common::CopyDetail(common::MakeProblem(absl::StatusCode::kUnavailable, each),
                        begun.add_warnings());
-  daemon.loop.Ask(
+  jobs.loop.Ask(
       [after = request.after(), begun = std::move(begun), answer](const LoopView& view) {
         v1::ListNodesResponse response = begun;
         response.set_alarm(ClusterAlarm(view.state));
@@ -56,32 +56,37 @@ void ListNodes(Daemon& daemon, const Caller&, const v1::ListNodesRequest& reques
       },
       answer);
 }
+MUSTER_HANDLER(ListNodes)
 
-void DrainNode(Daemon& daemon, const Caller& caller, const v1::DrainNodeRequest& request,
+void DrainNode(Jobs& jobs, const Caller& caller, const v1::DrainNodeRequest& request,
                Answer<v1::BulkResponse> answer) {
-  Change(daemon, DrainInput{caller, request.node(), request.drain(), request.reason()},
+  Change(jobs, DrainInput{caller, request.node(), request.drain(), request.reason()},
          std::move(answer));
 }
+MUSTER_HANDLER(DrainNode)
 
-void DeclareNodeDead(Daemon& daemon, const Caller& caller,
-                     const v1::DeclareNodeDeadRequest& request, Answer<v1::BulkResponse> answer) {
-  Change(daemon, DeclareDeadInput{caller, request.node(), request.reason()}, std::move(answer));
+void DeclareNodeDead(Jobs& jobs, const Caller& caller, const v1::DeclareNodeDeadRequest& request,
+                     Answer<v1::BulkResponse> answer) {
+  Change(jobs, DeclareDeadInput{caller, request.node(), request.reason()}, std::move(answer));
 }
+MUSTER_HANDLER(DeclareNodeDead)
 
-void RemoveNode(Daemon& daemon, const Caller& caller, const v1::RemoveNodeRequest& request,
-                Answer<v1::BulkResponse> answer) {
-  const auto removed = [&daemon, caller, node = request.node(),
+void RemoveNode(Jobs& jobs, Access& access, Process& process, const Caller& caller,
+                const v1::RemoveNodeRequest& request, Answer<v1::BulkResponse> answer) {
+  const auto removed = [&access, &process, caller, node = request.node(),
                         answer = std::move(answer)](absl::StatusOr<v1::BulkResponse> response) {
     if (!response.ok() || !AreAllDone(*response)) return answer(std::move(response));
     // Or the machine could come back under the name.
     AnswerOnPool<v1::BulkResponse>(
-        daemon, answer,
-        [&daemon, caller, node, done = *std::move(response)]() -> absl::StatusOr<v1::BulkResponse> {
-          RETURN_IF_ERROR(RevokeNode(daemon, caller, node));
+        process, answer,
+        [&access, &process, caller, node,
+         done = *std::move(response)]() -> absl::StatusOr<v1::BulkResponse> {
+          RETURN_IF_ERROR(RevokeNode(access, process, caller, node));
           return done;
         });
   };
-  Change(daemon, RemoveNodeInput{caller, request.node(), request.reason()}, removed);
+  Change(jobs, RemoveNodeInput{caller, request.node(), request.reason()}, removed);
 }
+MUSTER_HANDLER(RemoveNode)
 
 }  // namespace muster::coordinator

@@ -3,15 +3,15 @@
 
 #include <utility>
 
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/contexts.h"
 #include "coordinator/rpc/sink.h"
 
 namespace muster::coordinator {
 
 // `work`: () → absl::StatusOr<T>.
 template <typename T, typename Work>
-void AnswerOnPool(Daemon& daemon, Answer<T> answer, Work work) {
-  daemon.pool.Post([answer = std::move(answer), work = std::move(work)] { answer(work()); });
+void AnswerOnPool(Process& process, Answer<T> answer, Work work) {
+  process.pool.Post([answer = std::move(answer), work = std::move(work)] { answer(work()); });
 }
 
 // Fills one page of `rows`, sorted by `key`, from behind `after`; sets `more` if there is another.

@@ -14,14 +14,15 @@
 
 namespace muster::coordinator {
 
-struct Daemon;
+struct Jobs;
+struct Process;
 
 class PlanDesk {
  public:
   using Done = std::function<void(absl::StatusOr<v1::PlanJobResponse>)>;
 
   // `daemon`: whose member this is.
-  void Plan(Daemon& daemon, const std::string& owner, v1::JobSpec spec, Done done);
+  void Plan(Jobs& jobs, Process& process, const std::string& owner, v1::JobSpec spec, Done done);
 
  private:
   struct Wish {
@@ -29,7 +30,7 @@ class PlanDesk {
     v1::JobSpec spec;
     Done done;
   };
-  void Ask(Daemon& daemon);
+  void Ask(Jobs& jobs, Process& process);
   std::vector<Wish> TakeAll();
 
   std::mutex mutex_;           // guards what follows

@@ -8,7 +8,7 @@
 #include "common/sha256.h"
 #include "common/strings.h"
 #include "common/text.h"
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/contexts.h"
 #include "coordinator/rpc/job_gate.h"
 
 namespace muster::coordinator {
@@ -36,9 +36,9 @@ std::string Describe(const NodeIdentity& sender) {
   return StrCat("node ", common::Printable(sender.node));
 }
 
-void TellDenied(Daemon& daemon, const Denial& denial) {
-  daemon.denied.Add(denial.what);
-  daemon.refusals.Warn(denial.text);
+void TellDenied(Traffic& traffic, const Denial& denial) {
+  traffic.denied.Add(denial.what);
+  traffic.refusals.Warn(denial.text);
 }
 
 absl::Status NotWithinReach(const NodeIdentity& sender, uint64_t job, uint32_t attempt) {
@@ -50,15 +50,16 @@ absl::Status NotWithinReach(const NodeIdentity& sender, uint64_t job, uint32_t a
        .fix = "look for a foreign program that uses the node's certificate"});
 }
 
-void CheckTransfer(Daemon& daemon, const NodeIdentity& sender, uint64_t job, uint32_t attempt,
+void CheckTransfer(Jobs& jobs, Gates& gates, Traffic& traffic, Process& process,
+                   const NodeIdentity& sender, uint64_t job, uint32_t attempt,
                    std::function<void(absl::Status)> answer) {
   if (job == 0 && !sender.is_certified) return answer(absl::OkStatus());
-  daemon.gate.Check(
-      daemon, sender, {.job = job, .attempt = attempt},
-      [&daemon, sender, job, attempt, answer = std::move(answer)](JobGate::Verdict verdict) {
+  gates.jobs.Check(
+      jobs, process, sender, {.job = job, .attempt = attempt},
+      [&traffic, sender, job, attempt, answer = std::move(answer)](JobGate::Verdict verdict) {
         if (verdict == JobGate::Verdict::kMay) return answer(absl::OkStatus());
         absl::Status refused = NotWithinReach(sender, job, attempt);
-        TellDenied(daemon, {Denied::kBlob, std::string(refused.message())});
+        TellDenied(traffic, {Denied::kBlob, std::string(refused.message())});
         answer(std::move(refused));
       });
 }

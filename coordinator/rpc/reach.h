@@ -14,7 +14,10 @@
 
 namespace muster::coordinator {
 
-struct Daemon;
+struct Gates;
+struct Jobs;
+struct Process;
+struct Traffic;
 
 struct NodeIdentity {
   std::string node;                     // empty: unknown
@@ -31,12 +34,13 @@ std::string ProofOwner(const NodeIdentity& sender, uint64_t job, uint32_t attemp
 std::string Describe(const NodeIdentity& sender);
 
 // Counts the refusal and logs it, at most one a second.
-void TellDenied(Daemon& daemon, const Denial& denial);
+void TellDenied(Traffic& traffic, const Denial& denial);
 
 // Whether the sender may transfer checkpoint files for this attempt. PERMISSION_DENIED (JC1341),
 // the same for what does not exist. `job` 0: from an older worker, which does not say for which job
 // it asks; accepted only without certificates.
-void CheckTransfer(Daemon& daemon, const NodeIdentity& sender, uint64_t job, uint32_t attempt,
+void CheckTransfer(Jobs& jobs, Gates& gates, Traffic& traffic, Process& process,
+                   const NodeIdentity& sender, uint64_t job, uint32_t attempt,
                    std::function<void(absl::Status)> answer);
 absl::Status NotWithinReach(const NodeIdentity& sender, uint64_t job, uint32_t attempt);
 

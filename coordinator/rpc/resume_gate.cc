@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "common/sha256.h"
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/contexts.h"
 
 namespace muster::coordinator {
 namespace {
@@ -53,8 +53,8 @@ std::shared_ptr<const ResumeGate::Hashes> ResumeGate::Remember(const Key& key,
   return hashes;
 }
 
-void ResumeGate::Check(Daemon& daemon, uint64_t job, uint32_t attempt, const std::string& sha256,
-                       Answer answer) {
+void ResumeGate::Check(Jobs& jobs, Process& process, uint64_t job, uint32_t attempt,
+                       const std::string& sha256, Answer answer) {
   std::shared_ptr<const Hashes> known;
   {
     std::lock_guard lock(mutex_);
@@ -62,11 +62,11 @@ void ResumeGate::Check(Daemon& daemon, uint64_t job, uint32_t attempt, const std
       known = found->second;
   }
   if (known != nullptr) return answer(Has(*known, sha256));
-  daemon.loop.Ask([this, &daemon, job, attempt, sha256,
-                   answer = std::move(answer)](const LoopView& view) -> std::function<void()> {
+  jobs.loop.Ask([this, &process, job, attempt, sha256,
+                 answer = std::move(answer)](const LoopView& view) -> std::function<void()> {
     auto files =
         std::make_shared<const CheckpointFileList>(FilesToResume(view.state, job, attempt));
-    daemon.pool.Post([this, job, attempt, sha256, answer, files] {
+    process.pool.Post([this, job, attempt, sha256, answer, files] {
       // An attempt that resumes from nothing may not have started yet.
       if (files->empty()) return answer(false);
       answer(Has(*Remember({job, attempt}, *files), sha256));

@@ -16,7 +16,8 @@
 
 namespace muster::coordinator {
 
-struct Daemon;
+struct Jobs;
+struct Process;
 
 class ResumeGate {
  public:
@@ -24,8 +25,8 @@ class ResumeGate {
 
   // False: the attempt is not live, resumes from nothing, or from a checkpoint without this file.
   // Answers immediately if known, otherwise on a pool's thread.
-  void Check(Daemon& daemon, uint64_t job, uint32_t attempt, const std::string& sha256,
-             Answer answer);
+  void Check(Jobs& jobs, Process& process, uint64_t job, uint32_t attempt,
+             const std::string& sha256, Answer answer);
   void Forget(uint64_t job);
 
  private:

@@ -14,26 +14,28 @@ constexpr std::chrono::seconds kAnswerLeavesWithin{1};
 
 }  // namespace
 
-uint32_t Cut(Daemon& daemon, const Caller& caller, const std::vector<v1::Credential>& revoked) {
+uint32_t Cut(Access& access, Process& process, const Caller& caller,
+             const std::vector<v1::Credential>& revoked) {
   std::vector<std::string> serials;
   for (const v1::Credential& credential : revoked) {
     if (credential.serial() != caller.serial) {
       serials.push_back(credential.serial());
-    } else if (daemon.cut) {
-      daemon.pool.PostAfter(kAnswerLeavesWithin,
-                            [&daemon, serial = caller.serial] { daemon.cut({serial}); });
+    } else if (access.cut) {
+      process.pool.PostAfter(kAnswerLeavesWithin,
+                             [&access, serial = caller.serial] { access.cut({serial}); });
     }
   }
-  return daemon.cut && !serials.empty() ? daemon.cut(serials) : 0;
+  return access.cut && !serials.empty() ? access.cut(serials) : 0;
 }
 
-absl::Status RevokeNode(Daemon& daemon, const Caller& caller, const std::string& node) {
+absl::Status RevokeNode(Access& access, Process& process, const Caller& caller,
+                        const std::string& node) {
   v1::RevokeCredentialsRequest request;
   request.set_subject(common::StrCat("worker/", node));
   request.set_reason("the node was removed");
   ASSIGN_OR_RETURN(const std::vector<v1::Credential> revoked,
-                   daemon.directory.Revoke(request, caller.principal));
-  Cut(daemon, caller, revoked);
+                   access.directory.Revoke(request, caller.principal));
+  Cut(access, process, caller, revoked);
   return absl::OkStatus();
 }
 

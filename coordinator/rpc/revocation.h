@@ -7,13 +7,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/contexts.h"
 
 namespace muster::coordinator {
 
 // Connections made with these certificates end now; the caller's own once the answer is out. How many.
-uint32_t Cut(Daemon& daemon, const Caller& caller, const std::vector<v1::Credential>& revoked);
+uint32_t Cut(Access& access, Process& process, const Caller& caller,
+             const std::vector<v1::Credential>& revoked);
 // The certificates of a node that was removed.
-absl::Status RevokeNode(Daemon& daemon, const Caller& caller, const std::string& node);
+absl::Status RevokeNode(Access& access, Process& process, const Caller& caller,
+                        const std::string& node);
 
 }  // namespace muster::coordinator

@@ -20,9 +20,9 @@ SampleGate::Taken SampleGate::Take(Parts& parts, const std::string& node, int64_
   return {Verdict::kMay, part.part};
 }
 
-void SampleGate::Find(Daemon& daemon, uint64_t job, uint32_t attempt, const std::string& node,
-                      Answer answer) {
-  const int64_t now_ms = daemon.clock.Read().mono_ms;
+void SampleGate::Find(Jobs& jobs, Process& process, uint64_t job, uint32_t attempt,
+                      const std::string& node, Answer answer) {
+  const int64_t now_ms = process.clock.Read().mono_ms;
   {
     std::unique_lock lock(mutex_);
     const auto after = attempts_.upper_bound({job, UINT32_MAX});
@@ -39,7 +39,7 @@ void SampleGate::Find(Daemon& daemon, uint64_t job, uint32_t attempt, const std:
       return answer(taken.verdict, std::move(taken.part));
     }
   }
-  FindJob(daemon, Caller{}, std::to_string(job),
+  FindJob(jobs, process, Caller{}, std::to_string(job),
           [this, job, attempt, node, now_ms,
            answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
             if (!found.ok() || !found->live) return answer(Verdict::kNotNow, nullptr);

@@ -16,7 +16,8 @@
 
 namespace muster::coordinator {
 
-struct Daemon;
+struct Jobs;
+struct Process;
 
 class SampleGate {
  public:
@@ -29,7 +30,8 @@ class SampleGate {
   using Answer = std::function<void(Verdict, std::shared_ptr<const SampledPart>)>;
 
   // Answers immediately if known, otherwise on another thread.
-  void Find(Daemon& daemon, uint64_t job, uint32_t attempt, const std::string& node, Answer answer);
+  void Find(Jobs& jobs, Process& process, uint64_t job, uint32_t attempt, const std::string& node,
+            Answer answer);
   void Forget(uint64_t job);
 
  private:

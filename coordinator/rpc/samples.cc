@@ -39,9 +39,9 @@ std::set<uint32_t> AskedRanks(const v1::QuerySamplesRequest& request) {
 
 class SampleFeed : public std::enable_shared_from_this<SampleFeed> {
  public:
-  SampleFeed(Daemon& daemon, std::shared_ptr<SampleSink> sink, std::set<uint32_t> ranks,
+  SampleFeed(Process& process, std::shared_ptr<SampleSink> sink, std::set<uint32_t> ranks,
              std::unique_ptr<SampleReader> reader, std::string owner)
-      : daemon_(daemon),
+      : process_(process),
         owner_(std::move(owner)),
         sink_(std::move(sink)),
         ranks_(std::move(ranks)),
@@ -70,7 +70,7 @@ class SampleFeed : public std::enable_shared_from_this<SampleFeed> {
       }
       is_reading_ = true;
     }
-    daemon_.reads.Post([self = shared_from_this()] { self->TakeTurn(); }, owner_);
+    process_.reads.Post([self = shared_from_this()] { self->TakeTurn(); }, owner_);
   }
 
   void TakeTurn() {
@@ -88,7 +88,7 @@ class SampleFeed : public std::enable_shared_from_this<SampleFeed> {
       is_reading_ = !is_gone_ && (!is_full || again_);
       if (!is_reading_) return;
     }
-    daemon_.reads.PostAfter(
+    process_.reads.PostAfter(
         is_short ? kShortageRetry : std::chrono::milliseconds(0),
         [self = shared_from_this()] { self->TakeTurn(); }, owner_);
   }
@@ -106,7 +106,7 @@ class SampleFeed : public std::enable_shared_from_this<SampleFeed> {
     return true;
   }
 
-  Daemon& daemon_;
+  Process& process_;
   const std::string owner_;  // whose turns on the pool it takes
   const std::shared_ptr<SampleSink> sink_;
   const std::set<uint32_t> ranks_;
@@ -118,9 +118,9 @@ class SampleFeed : public std::enable_shared_from_this<SampleFeed> {
   bool is_gone_ = false;
 };
 
-void SendNewest(Daemon& daemon, const v1::QuerySamplesRequest& request, uint64_t job,
+void SendNewest(JobStores& stores, const v1::QuerySamplesRequest& request, uint64_t job,
                 SampleSink& sink) {
-  for (const NewestSample& newest : daemon.samples.Newest(job)) {
+  for (const NewestSample& newest : stores.samples.Newest(job)) {
     if (!request.node().empty() && newest.batch->node() != request.node()) continue;
     if (request.has_attempt() && newest.batch->attempt() != request.attempt()) continue;
     v1::SampleBucket bucket;
@@ -133,16 +133,16 @@ void SendNewest(Daemon& daemon, const v1::QuerySamplesRequest& request, uint64_t
   }
 }
 
-void SendNewestOfAll(Daemon& daemon, const v1::QuerySamplesRequest& request,
+void SendNewestOfAll(Jobs& jobs, JobStores& stores, const v1::QuerySamplesRequest& request,
                      const std::shared_ptr<SampleSink>& sink) {
-  daemon.loop.Ask(
-      [&daemon, request, sink](const LoopView& view) -> std::function<void()> {
-        std::vector<uint64_t> jobs;
+  jobs.loop.Ask(
+      [&stores, request, sink](const LoopView& view) -> std::function<void()> {
+        std::vector<uint64_t> running;
         for (const auto& [id, job] : view.state.jobs) {
-          if (job.state() == v1::JOB_STATE_RUNNING) jobs.push_back(id);
+          if (job.state() == v1::JOB_STATE_RUNNING) running.push_back(id);
         }
-        return [&daemon, request, sink, jobs = std::move(jobs)] {
-          for (const uint64_t job : jobs) SendNewest(daemon, request, job, *sink);
+        return [&stores, request, sink, running = std::move(running)] {
+          for (const uint64_t job : running) SendNewest(stores, request, job, *sink);
           sink->Close(absl::OkStatus());
         };
       },
@@ -159,21 +159,24 @@ SampleQuery SampleQueryOf(const v1::QuerySamplesRequest& request, uint64_t job) 
 
 }  // namespace
 
-void QuerySamples(Daemon& daemon, const Caller& caller, const v1::QuerySamplesRequest& request,
-                  std::shared_ptr<SampleSink> sink) {
-  if (request.newest() && request.job().empty()) return SendNewestOfAll(daemon, request, sink);
-  FindJob(daemon, caller, request.job(),
-          [&daemon, request, sink, owner = caller.principal](absl::StatusOr<FoundJob> found) {
-            if (!found.ok()) return sink->Close(found.status());
-            const uint64_t job = found->record->id();
-            if (request.newest()) {
-              SendNewest(daemon, request, job, *sink);
-              return sink->Close(absl::OkStatus());
-            }
-            std::make_shared<SampleFeed>(daemon, sink, AskedRanks(request),
-                                         daemon.samples.Read(SampleQueryOf(request, job)), owner)
-                ->Start();
-          });
+void QuerySamples(Jobs& jobs, JobStores& stores, Process& process, const Caller& caller,
+                  const v1::QuerySamplesRequest& request, std::shared_ptr<SampleSink> sink) {
+  if (request.newest() && request.job().empty())
+    return SendNewestOfAll(jobs, stores, request, sink);
+  FindJob(
+      jobs, process, caller, request.job(),
+      [&stores, &process, request, sink, owner = caller.principal](absl::StatusOr<FoundJob> found) {
+        if (!found.ok()) return sink->Close(found.status());
+        const uint64_t job = found->record->id();
+        if (request.newest()) {
+          SendNewest(stores, request, job, *sink);
+          return sink->Close(absl::OkStatus());
+        }
+        std::make_shared<SampleFeed>(process, sink, AskedRanks(request),
+                                     stores.samples.Read(SampleQueryOf(request, job)), owner)
+            ->Start();
+      });
 }
+MUSTER_HANDLER(QuerySamples)
 
 }  // namespace muster::coordinator

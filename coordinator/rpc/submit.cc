@@ -85,10 +85,10 @@ absl::StatusOr<SubmitInput> RerunInput(const Caller& caller, const v1::RerunJobR
 }
 
 // Code is used in the project that uploaded it.
-absl::Status CheckMayRerunCode(Daemon& daemon, const Caller& caller, const v1::JobRecord& job) {
+absl::Status CheckMayRerunCode(Access& access, const Caller& caller, const v1::JobRecord& job) {
   if (!job.spec().has_code()) return absl::OkStatus();
   const std::string project = ProjectName(job.spec().project());
-  const absl::Status may = daemon.directory.CheckProject(project, caller.principal);
+  const absl::Status may = access.directory.CheckProject(project, caller.principal);
   if (may.ok()) return may;
   return common::MakeProblem(
       may.code(), {.code = "JC1706",
@@ -99,100 +99,110 @@ absl::Status CheckMayRerunCode(Daemon& daemon, const Caller& caller, const v1::J
 
 }  // namespace
 
-void TellStores(Daemon& daemon, uint64_t job, const v1::JobSpec& spec) {
-  daemon.metrics.Choose(job, spec.metric());
-  if (spec.logs_keep_bytes() > 0) daemon.logs.KeepAtMost(job, spec.logs_keep_bytes());
+void TellStores(JobStores& stores, uint64_t job, const v1::JobSpec& spec) {
+  stores.metrics.Choose(job, spec.metric());
+  if (spec.logs_keep_bytes() > 0) stores.logs.KeepAtMost(job, spec.logs_keep_bytes());
 }
 
-SubmitInput InputOf(const Daemon& daemon, const Caller& caller, const v1::SubmitRequest& request) {
+SubmitInput InputOf(const Access& access, const Caller& caller, const v1::SubmitRequest& request) {
   SubmitInput input{.caller = caller, .request = request};
   input.request.mutable_spec()->clear_sealed_env();
-  input.account = daemon.directory.AccountOf(caller.principal);
+  input.account = access.directory.AccountOf(caller.principal);
   return input;
 }
 
-absl::Status EnqueueSubmit(Daemon& daemon, SubmitInput input,
+absl::Status EnqueueSubmit(Jobs& jobs, JobStores& stores, Access& access, SubmitInput input,
                            std::function<void(const Reply&)> done) {
   v1::JobSpec wishes;
   wishes.set_metric(input.request.spec().metric());
   wishes.set_logs_keep_bytes(input.request.spec().logs_keep_bytes());
-  RETURN_IF_ERROR(SealEnvironment(daemon.cluster, &input));
-  return daemon.loop.Submit(std::move(input),
-                            [&daemon, wishes, done = std::move(done)](const Reply& reply) {
-                              if (reply.status.ok() && !reply.submit.existed())
-                                TellStores(daemon, reply.submit.job(), wishes);
-                              done(reply);
-                            });
+  RETURN_IF_ERROR(SealEnvironment(access.cluster, &input));
+  return jobs.loop.Submit(std::move(input),
+                          [&stores, wishes, done = std::move(done)](const Reply& reply) {
+                            if (reply.status.ok() && !reply.submit.existed())
+                              TellStores(stores, reply.submit.job(), wishes);
+                            done(reply);
+                          });
 }
 
 namespace {
 
-void AnswerSubmit(Daemon& daemon, SubmitInput input, const Answer<v1::SubmitResponse>& answer) {
-  const absl::Status queued = EnqueueSubmit(daemon, std::move(input), [answer](const Reply& reply) {
-    reply.status.ok() ? answer(reply.submit) : answer(reply.status);
-  });
+void AnswerSubmit(Jobs& jobs, JobStores& stores, Access& access, SubmitInput input,
+                  const Answer<v1::SubmitResponse>& answer) {
+  const absl::Status queued =
+      EnqueueSubmit(jobs, stores, access, std::move(input), [answer](const Reply& reply) {
+        reply.status.ok() ? answer(reply.submit) : answer(reply.status);
+      });
   if (!queued.ok()) answer(queued);
 }
 
 }  // namespace
 
-void CheckMayUseCode(Daemon& daemon, const Caller& caller, const v1::JobSpec& spec,
+void CheckMayUseCode(JobStores& stores, JobCode& job_code, Access& access, Process& process,
+                     const Caller& caller, const v1::JobSpec& spec,
                      std::function<void(const absl::Status&)> then) {
-  if (const absl::Status may = daemon.directory.CheckProject(spec.project(), caller.principal);
+  if (const absl::Status may = access.directory.CheckProject(spec.project(), caller.principal);
       !may.ok()) {
     return then(may);
   }
   if (!spec.has_code()) return then(absl::OkStatus());
   // Before the store is asked for what it names.
   if (const absl::Status rules = job::CheckCode(spec); !rules.ok()) return then(rules);
-  daemon.code_checks.Check(daemon, spec, std::move(then));
+  job_code.checks.Check(stores, job_code, process, spec, std::move(then));
 }
 
-void CheckMayUse(Daemon& daemon, const Caller& caller, const v1::JobSpec& spec,
+void CheckMayUse(JobStores& stores, JobCode& job_code, Access& access, Instance& instance,
+                 Process& process, const Caller& caller, const v1::JobSpec& spec,
                  std::function<void(const absl::Status&)> then) {
-  if (const absl::Status room = daemon.log_usage.CheckRoom(caller); !room.ok()) return then(room);
-  CheckMayUseCode(daemon, caller, spec,
-                  [&daemon, caller, then = std::move(then),
+  if (const absl::Status room = stores.log_usage.CheckRoom(caller); !room.ok()) return then(room);
+  CheckMayUseCode(stores, job_code, access, process, caller, spec,
+                  [&access, &instance, &process, caller, then = std::move(then),
                    names = std::vector<std::string>(spec.secrets().begin(), spec.secrets().end())](
                       const absl::Status& may) {
                     if (!may.ok() || names.empty()) return then(may);
-                    if (daemon.cluster == nullptr) return then(NoKeyForSecrets(daemon));
-                    daemon.pool.Post([&daemon, caller, names, then] {
-                      then(daemon.directory.FindSecrets(OwnerKey(caller), names).status());
+                    if (access.cluster == nullptr) return then(NoKeyForSecrets(instance, process));
+                    process.pool.Post([&access, caller, names, then] {
+                      then(access.directory.FindSecrets(OwnerKey(caller), names).status());
                     });
                   });
 }
 
-void Submit(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& request,
+void Submit(Jobs& jobs, JobStores& stores, JobCode& job_code, Access& access, Instance& instance,
+            Process& process, const Caller& caller, const v1::SubmitRequest& request,
             Answer<v1::SubmitResponse> answer) {
   // The core checks all rules; this one has to come before the request takes space in the loop's
   // queue.
   if (const absl::Status size = job::CheckSize(request.spec()); !size.ok()) return answer(size);
-  const auto input = std::make_shared<SubmitInput>(InputOf(daemon, caller, request));
-  CheckMayUse(daemon, caller, request.spec(), [&daemon, input, answer](const absl::Status& may) {
-    if (!may.ok()) return answer(may);
-    AnswerSubmit(daemon, std::move(*input), answer);
-  });
+  const auto input = std::make_shared<SubmitInput>(InputOf(access, caller, request));
+  CheckMayUse(stores, job_code, access, instance, process, caller, request.spec(),
+              [&jobs, &stores, &access, input, answer](const absl::Status& may) {
+                if (!may.ok()) return answer(may);
+                AnswerSubmit(jobs, stores, access, std::move(*input), answer);
+              });
 }
+MUSTER_HANDLER(Submit)
 
-void RerunJob(Daemon& daemon, const Caller& caller, const v1::RerunJobRequest& request,
+void RerunJob(Jobs& jobs, JobStores& stores, JobCode& job_code, Access& access, Instance& instance,
+              Process& process, const Caller& caller, const v1::RerunJobRequest& request,
               Answer<v1::SubmitResponse> answer) {
   FindJob(
-      daemon, caller, request.job(),
-      [&daemon, caller, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+      jobs, process, caller, request.job(),
+      [&jobs, &stores, &job_code, &access, &instance, &process, caller, request,
+       answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
         if (!found.ok()) return answer(found.status());
-        const absl::Status may = CheckMayRerunCode(daemon, caller, *found->record);
+        const absl::Status may = CheckMayRerunCode(access, caller, *found->record);
         if (!may.ok()) return answer(may);
         absl::StatusOr<SubmitInput> input = RerunInput(caller, request, *found->record);
         if (!input.ok()) return answer(input.status());
-        input->account = daemon.directory.AccountOf(caller.principal);
-        CheckMayUse(daemon, caller, input->request.spec(),
-                    [&daemon, input = *input, answer](const absl::Status& may) {
+        input->account = access.directory.AccountOf(caller.principal);
+        CheckMayUse(stores, job_code, access, instance, process, caller, input->request.spec(),
+                    [&jobs, &stores, &access, input = *input, answer](const absl::Status& may) {
                       if (!may.ok()) return answer(may);
-                      AnswerSubmit(daemon, input, answer);
+                      AnswerSubmit(jobs, stores, access, input, answer);
                     });
       },
       Want::kRecordWithFiles);
 }
+MUSTER_HANDLER(RerunJob)
 
 }  // namespace muster::coordinator

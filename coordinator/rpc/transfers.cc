@@ -1,9 +1,10 @@
+#include "coordinator/rpc/transfers.h"
+
 #include <utility>
 
 #include "common/strings.h"
 #include "coordinator/core/checkpoint_files.h"
 #include "coordinator/rpc/code_gate.h"
-#include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/reach.h"
 #include "coordinator/rpc/resume_gate.h"
 #include "coordinator/upload_checks.h"
@@ -23,14 +24,14 @@ bool ResumesFromIt(const ClusterState& state, const v1::ListResumeFilesRequest& 
          resumed->step() == request.step();
 }
 
-void SendResumeFiles(Daemon& daemon, const NodeIdentity& sender,
+void SendResumeFiles(Jobs& jobs, Traffic& traffic, const NodeIdentity& sender,
                      const v1::ListResumeFilesRequest& request,
                      std::shared_ptr<Sink<v1::CheckpointFiles>> sink) {
-  daemon.loop.Ask([&daemon, sender, request, sink](const LoopView& view) -> std::function<void()> {
+  jobs.loop.Ask([&traffic, sender, request, sink](const LoopView& view) -> std::function<void()> {
     if (sender.is_certified && !ResumesFromIt(view.state, request)) {
-      return [&daemon, sender, request, sink] {
+      return [&traffic, sender, request, sink] {
         absl::Status refused = NotWithinReach(sender, request.job(), request.for_attempt());
-        TellDenied(daemon, {Denied::kBlob, std::string(refused.message())});
+        TellDenied(traffic, {Denied::kBlob, std::string(refused.message())});
         sink->Close(refused);
       };
     }
@@ -46,86 +47,92 @@ void SendResumeFiles(Daemon& daemon, const NodeIdentity& sender,
 }
 
 // A file of the checkpoint that the attempt resumes from.
-void SendIfResumed(Daemon& daemon, const NodeIdentity& sender,
-                   const v1::DownloadBlobRequest& request,
+void SendIfResumed(Jobs& jobs, JobStores& stores, Gates& gates, Traffic& traffic, Process& process,
+                   const NodeIdentity& sender, const v1::DownloadBlobRequest& request,
                    const std::shared_ptr<Sink<v1::BlobChunk>>& sink) {
-  daemon.resume_gate.Check(daemon, request.job(), request.attempt(), request.sha256(),
-                           [&daemon, sender, request, sink](bool is_resumed) {
-                             if (is_resumed)
-                               return SendBlob(daemon, request.sha256(), request.offset(), sink);
-                             absl::Status refused =
-                                 NotWithinReach(sender, request.job(), request.attempt());
-                             TellDenied(daemon, {Denied::kBlob, std::string(refused.message())});
-                             sink->Close(refused);
-                           });
+  gates.resume.Check(jobs, process, request.job(), request.attempt(), request.sha256(),
+                     [&stores, &traffic, &process, sender, request, sink](bool is_resumed) {
+                       if (is_resumed)
+                         return SendBlob(stores, process, request.sha256(), request.offset(), sink);
+                       absl::Status refused =
+                           NotWithinReach(sender, request.job(), request.attempt());
+                       TellDenied(traffic, {Denied::kBlob, std::string(refused.message())});
+                       sink->Close(refused);
+                     });
 }
 
 // `may_read`: the attempt may download the file, which is as good as having it.
-void FindPlace(Daemon& daemon, const Caller& caller, const v1::BeginUploadRequest& request,
+void FindPlace(JobStores& stores, const Caller& caller, const v1::BeginUploadRequest& request,
                bool may_read, const Answer<v1::BeginUploadResponse>& answer) {
   const std::string prover = ProofOwner(NodeOf(caller), request.job(), request.attempt());
   if (may_read && !prover.empty()) {
-    if (absl::Status proven = daemon.blobs.Prove(prover, request.sha256()); !proven.ok())
+    if (absl::Status proven = stores.blobs.Prove(prover, request.sha256()); !proven.ok())
       return answer(proven);
   }
   const absl::StatusOr<bool> is_here =
-      KeepProven(daemon.blobs, prover, request.sha256(), request.size());
+      KeepProven(stores.blobs, prover, request.sha256(), request.size());
   if (!is_here.ok()) return answer(is_here.status());
   const std::string owner = UploadOwner(caller, request.job(), request.attempt());
   // What has arrived is of no use any more, or of no use at all.
-  if (*is_here || daemon.blobs.Arrived(owner, request.sha256()) > request.size())
-    daemon.blobs.RemovePartial(owner, request.sha256());
+  if (*is_here || stores.blobs.Arrived(owner, request.sha256()) > request.size())
+    stores.blobs.RemovePartial(owner, request.sha256());
   v1::BeginUploadResponse response;
   response.set_have(*is_here);
-  if (!*is_here) response.set_offset(daemon.blobs.Arrived(owner, request.sha256()));
+  if (!*is_here) response.set_offset(stores.blobs.Arrived(owner, request.sha256()));
   answer(std::move(response));
 }
 
 }  // namespace
 
-void BeginUpload(Daemon& daemon, const Caller& caller, const v1::BeginUploadRequest& request,
+void BeginUpload(Jobs& jobs, JobStores& stores, Gates& gates, Traffic& traffic, Process& process,
+                 const Caller& caller, const v1::BeginUploadRequest& request,
                  Answer<v1::BeginUploadResponse> answer) {
-  CheckTransfer(daemon, NodeOf(caller), request.job(), request.attempt(),
-                [&daemon, caller, request, answer = std::move(answer)](absl::Status may) {
+  CheckTransfer(jobs, gates, traffic, process, NodeOf(caller), request.job(), request.attempt(),
+                [&jobs, &stores, &gates, &process, caller, request,
+                 answer = std::move(answer)](absl::Status may) {
                   if (!may.ok()) return answer(may);
-                  daemon.resume_gate.Check(
-                      daemon, request.job(), request.attempt(), request.sha256(),
-                      [&daemon, caller, request, answer](bool is_resumed) {
-                        daemon.files.Post([&daemon, caller, request, is_resumed, answer] {
-                          FindPlace(daemon, caller, request, is_resumed, answer);
+                  gates.resume.Check(
+                      jobs, process, request.job(), request.attempt(), request.sha256(),
+                      [&stores, &process, caller, request, answer](bool is_resumed) {
+                        process.files.Post([&stores, caller, request, is_resumed, answer] {
+                          FindPlace(stores, caller, request, is_resumed, answer);
                         });
                       });
                 });
 }
 
-void DownloadBlob(Daemon& daemon, const Caller& caller, const v1::DownloadBlobRequest& request,
+void DownloadBlob(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates, Traffic& traffic,
+                  Process& process, const Caller& caller, const v1::DownloadBlobRequest& request,
                   std::shared_ptr<Sink<v1::BlobChunk>> sink) {
   const NodeIdentity sender = NodeOf(caller);
-  CheckTransfer(daemon, sender, request.job(), request.attempt(),
-                [&daemon, sender, request, sink](absl::Status may) {
+  CheckTransfer(jobs, gates, traffic, process, sender, request.job(), request.attempt(),
+                [&jobs, &stores, &job_code, &gates, &traffic, &process, sender, request,
+                 sink](absl::Status may) {
                   if (!may.ok()) return sink->Close(may);
                   if (request.job() == 0)
-                    return SendBlob(daemon, request.sha256(), request.offset(), sink);
-                  daemon.code_gate.Check(
-                      daemon, request.job(), request.sha256(),
-                      [&daemon, sender, request, sink](const absl::StatusOr<bool>& is_code) {
-                        if (!is_code.ok()) return sink->Close(is_code.status());
-                        if (*is_code)
-                          return SendBlob(daemon, request.sha256(), request.offset(), sink);
-                        SendIfResumed(daemon, sender, request, sink);
-                      });
+                    return SendBlob(stores, process, request.sha256(), request.offset(), sink);
+                  gates.code.Check(jobs, job_code, process, request.job(), request.sha256(),
+                                   [&jobs, &stores, &gates, &traffic, &process, sender, request,
+                                    sink](const absl::StatusOr<bool>& is_code) {
+                                     if (!is_code.ok()) return sink->Close(is_code.status());
+                                     if (*is_code)
+                                       return SendBlob(stores, process, request.sha256(),
+                                                       request.offset(), sink);
+                                     SendIfResumed(jobs, stores, gates, traffic, process, sender,
+                                                   request, sink);
+                                   });
                 });
 }
 
-void ListResumeFiles(Daemon& daemon, const Caller& caller,
-                     const v1::ListResumeFilesRequest& request,
+void ListResumeFiles(Jobs& jobs, Gates& gates, Traffic& traffic, Process& process,
+                     const Caller& caller, const v1::ListResumeFilesRequest& request,
                      std::shared_ptr<Sink<v1::CheckpointFiles>> sink) {
   const NodeIdentity sender = NodeOf(caller);
-  if (!sender.is_certified) return SendResumeFiles(daemon, sender, request, std::move(sink));
-  CheckTransfer(daemon, sender, request.job(), request.for_attempt(),
-                [&daemon, sender, request, sink](absl::Status may) {
+  if (!sender.is_certified) return SendResumeFiles(jobs, traffic, sender, request, std::move(sink));
+  CheckTransfer(jobs, gates, traffic, process, sender, request.job(), request.for_attempt(),
+                [&jobs, &traffic, sender, request, sink](absl::Status may) {
                   if (!may.ok()) return sink->Close(may);
-                  SendResumeFiles(daemon, sender, request, sink);
+                  SendResumeFiles(jobs, traffic, sender, request, sink);
                 });
 }
 

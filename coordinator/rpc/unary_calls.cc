@@ -3,33 +3,31 @@
 #include <utility>
 
 #include "coordinator/rpc/call_budget.h"
+#include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/request_limits.h"
 
 namespace muster::coordinator {
 namespace {
 
-#define MUSTER_UNARY_ROW(name, Request, Response, action, object, cost)               \
+#define MUSTER_ONE(name, Request, Response, action, object, cost)                     \
   {CallId::k##name,                                                                   \
-   #name,                                                                             \
+   *common::FindCall("JobService", #name),                                            \
    "/muster.v1.JobService/" #name,                                                    \
-   Action::action,                                                                    \
-   Object::object,                                                                    \
-   Cost::cost,                                                                        \
    v1::Request::default_instance(),                                                   \
    v1::Response::default_instance(),                                                  \
    [](Daemon& daemon, const Caller& caller, const google::protobuf::Message& request, \
       AnyAnswer answer) {                                                             \
-     coordinator::name(daemon, caller, static_cast<const v1::Request&>(request),      \
-                       AnswerOf<v1::Response>(std::move(answer)));                    \
+     call::name::Handle(daemon, caller, static_cast<const v1::Request&>(request),     \
+                        AnswerOf<v1::Response>(std::move(answer)));                   \
    }},
-#define MUSTER_NO_ROW(name, Request, Response, action, object, cost)
+#define MUSTER_OTHER(name, Request, Response, action, object, cost)
 
 }  // namespace
 
 std::span<const UnaryCall> UnaryCalls() {
   static const UnaryCall calls[] = {
-      MUSTER_JOB_CALLS(MUSTER_UNARY_ROW, MUSTER_NO_ROW, MUSTER_NO_ROW, MUSTER_NO_ROW)};
+      MUSTER_JOB_CALLS(MUSTER_ONE, MUSTER_OTHER, MUSTER_OTHER, MUSTER_OTHER)};
   return calls;
 }
 
@@ -38,13 +36,13 @@ void RunUnary(const UnaryCall& call, Daemon& daemon, const Caller& caller, Way w
   if (const absl::Status fits = CheckRequestLimits(request); !fits.ok()) {
     return answer(fits, nullptr);
   }
-  daemon.budget.Begin(
-      caller.principal, BytesOf(call.cost), request.ByteSizeLong(),
+  daemon.traffic.budget.Begin(
+      caller.principal, BytesOf(call.row.cost), request.ByteSizeLong(),
       [&call, &daemon, way, caller, &request,
        answer = std::move(answer)](absl::StatusOr<CallBudget::Hold> hold) {
         if (!hold.ok()) return answer(hold.status(), nullptr);
         RunAudited(
-            daemon, {call.name, call.action, call.object, way, call.cost}, caller, request,
+            daemon.access, {call.row, way}, caller, request,
             [answer, hold = *std::move(hold)](const absl::Status& status,
                                               std::shared_ptr<google::protobuf::Message> response) {
               answer(status, std::move(response));

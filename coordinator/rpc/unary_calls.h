@@ -1,5 +1,5 @@
 // The calls of JobService that have one answer, for what knows no types: gRPC (services/) and HTTP (http/) both
-// make them from this table, so that each is compiled once. From rpc/calls.h, where a new call is a row.
+// make them from this table, so that each is compiled once. From common/calls.h, where a new call is a row.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -7,10 +7,10 @@
 #include <span>
 #include <string_view>
 
+#include "common/calls.h"
 #include "coordinator/core/input.h"
 #include "coordinator/rpc/audited.h"
 #include "coordinator/rpc/call_counts.h"
-#include "coordinator/rpc/calls.h"
 
 namespace muster::coordinator {
 
@@ -18,14 +18,11 @@ struct Daemon;
 
 struct UnaryCall {
   CallId id;
-  std::string_view name;  // "GetJob"
-  const char* path;       // "/muster.v1.JobService/GetJob"
-  Action action;
-  Object object;
-  Cost cost;
+  const common::Call& row;
+  const char* path;                          // "/muster.v1.JobService/GetJob"
   const google::protobuf::Message& request;  // prototypes
   const google::protobuf::Message& response;
-  // The handler (handlers.h). `request` is of the type of the prototype, and so is the response. Never blocks.
+  // The way to the handler (handlers.h). `request` is of the type of the prototype, and so is the response. Never blocks.
   void (*handle)(Daemon& daemon, const Caller& caller, const google::protobuf::Message& request,
                  AnyAnswer answer);
 };

@@ -8,11 +8,14 @@
 
 namespace muster::coordinator {
 
-struct Daemon;
+struct Access;
+struct JobStores;
+struct Process;
 
 // The coordinator's certificate cannot be renewed (JC1370). Names no path: strangers may read it.
-std::optional<common::Problem> CertificateWarning(const Daemon& daemon);
+std::optional<common::Problem> CertificateWarning(const Access& access, const Process& process);
 // That, and jobs whose streams the disk refuses (JC1626), at most a few of them. Any thread.
-std::vector<common::Problem> Warnings(const Daemon& daemon);
+std::vector<common::Problem> Warnings(const JobStores& stores, const Access& access,
+                                      const Process& process);
 
 }  // namespace muster::coordinator

@@ -1,3 +1,5 @@
+#include "coordinator/rpc/watch.h"
+
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -31,8 +33,14 @@ using UpdateSink = Sink<v1::JobUpdate>;
 // One client's view of one job. A slow client gets merged updates: the newest record, all events.
 class JobFeed : public std::enable_shared_from_this<JobFeed> {
  public:
-  JobFeed(Daemon& daemon, Caller caller, std::shared_ptr<UpdateSink> sink, bool past_end)
-      : daemon_(daemon), caller_(std::move(caller)), sink_(std::move(sink)), past_end_(past_end) {}
+  JobFeed(Jobs& jobs, Access& access, Process& process, Caller caller,
+          std::shared_ptr<UpdateSink> sink, bool past_end)
+      : jobs_(jobs),
+        access_(access),
+        process_(process),
+        caller_(std::move(caller)),
+        sink_(std::move(sink)),
+        past_end_(past_end) {}
 
   // `with_past`: the first update carries all events so far.
   void Start(uint64_t job, bool with_past, std::function<void()> gone);
@@ -45,7 +53,9 @@ class JobFeed : public std::enable_shared_from_this<JobFeed> {
   void WriteInPieces(v1::JobUpdate update);
   void Flush(std::unique_lock<std::mutex>& lock);
 
-  Daemon& daemon_;
+  Jobs& jobs_;
+  Access& access_;
+  Process& process_;
   const Caller caller_;
   const std::shared_ptr<UpdateSink> sink_;
   const bool past_end_;
@@ -76,7 +86,7 @@ void JobFeed::Start(uint64_t job, bool with_past, std::function<void()> gone) {
         }
         if (gone) gone();
       });
-  daemon_.loop.Ask([self = shared_from_this(), job, with_past](const LoopView& view) {
+  jobs_.loop.Ask([self = shared_from_this(), job, with_past](const LoopView& view) {
     const auto live = view.state.jobs.find(job);
     std::shared_ptr<const v1::JobRecord> record;
     if (live != view.state.jobs.end()) {
@@ -89,9 +99,9 @@ void JobFeed::Start(uint64_t job, bool with_past, std::function<void()> gone) {
     }
     const uint64_t until = view.state.next_seq - 1;
     return std::function<void()>([self, job, record, until, with_past] {
-      self->daemon_.pool.Post([self, job, record, until, with_past]() mutable {
+      self->process_.pool.Post([self, job, record, until, with_past]() mutable {
         std::vector<v1::Event> past;
-        JobIndex& index = self->daemon_.index;
+        JobIndex& index = self->jobs_.index;
         if (record == nullptr) {
           auto finished = index.Find(job);
           if (!finished.ok()) return self->sink_->Close(finished.status());
@@ -140,13 +150,13 @@ void JobFeed::OnChange(const JobChange& change) {
 }
 
 void JobFeed::WriteInPieces(v1::JobUpdate update) {
-  HideFromCaller(daemon_, caller_, *update.mutable_record());
+  HideFromCaller(access_, caller_, *update.mutable_record());
   v1::JobUpdate piece;
   *piece.mutable_record() = update.record();
   size_t bytes = 0;
   for (v1::Event& event : *update.mutable_events()) {
     v1::Event& shown = *piece.add_events() = EventForPeople(std::move(event));
-    HideFromCaller(daemon_, caller_, shown);
+    HideFromCaller(access_, caller_, shown);
     bytes += shown.ByteSizeLong();
     if (bytes < kEventBytesPerUpdate) continue;
     sink_->Write(std::exchange(piece, {}));
@@ -168,81 +178,88 @@ void JobFeed::Flush(std::unique_lock<std::mutex>& lock) {
   sink_->Close(absl::OkStatus());
 }
 
-void CancelGone(Daemon& daemon, uint64_t job) {
+void CancelGone(Jobs& jobs, uint64_t job) {
   CancelInput cancel{.caller = {"coordinator"}, .jobs = {job}};
   cancel.cause = v1::STOP_CAUSE_CLIENT_GONE;
   cancel.reason = "the attached jobctl run disconnected";
-  daemon.loop.Say(std::move(cancel));
+  jobs.loop.Say(std::move(cancel));
 }
 
 // A stream that ended with its certificate is opened again by a client that has renewed it; every
 // other end is the client's will.
-void OnClientGone(Daemon& daemon, const Caller& caller, uint64_t job) {
-  const bool has_expired = caller.until_ms != 0 && daemon.clock.Read().wall_ms >= caller.until_ms;
-  if (!has_expired) return CancelGone(daemon, job);
-  daemon.pool.PostAfter(kReattachWithin, [&daemon, job] {
-    if (!daemon.attached.Has(job)) CancelGone(daemon, job);
+void OnClientGone(Jobs& jobs, Process& process, const Caller& caller, uint64_t job) {
+  const bool has_expired = caller.until_ms != 0 && process.clock.Read().wall_ms >= caller.until_ms;
+  if (!has_expired) return CancelGone(jobs, job);
+  process.pool.PostAfter(kReattachWithin, [&jobs, job] {
+    if (!jobs.attached.Has(job)) CancelGone(jobs, job);
   });
 }
 
 // With the client counted, which leaves when the stream is over.
-void BeginRun(Daemon& daemon, const Caller& caller, SubmitInput input,
-              std::shared_ptr<UpdateSink> sink) {
-  const absl::Status queued =
-      EnqueueSubmit(daemon, std::move(input), [&daemon, caller, sink](const Reply& reply) {
+void BeginRun(Jobs& jobs, JobStores& stores, Access& access, Instance& instance, Process& process,
+              const Caller& caller, SubmitInput input, std::shared_ptr<UpdateSink> sink) {
+  const absl::Status queued = EnqueueSubmit(
+      jobs, stores, access, std::move(input),
+      [&jobs, &access, &instance, &process, caller, sink](const Reply& reply) {
         if (!reply.status.ok()) {
-          sink->Observe(nullptr, [&daemon] { daemon.lifetime.ClientLeft(); });
+          sink->Observe(nullptr, [&instance] { instance.lifetime.ClientLeft(); });
           return sink->Close(reply.status);
         }
         const uint64_t job = reply.submit.job();
-        daemon.attached.Came(job);
-        std::make_shared<JobFeed>(daemon, caller, sink, /*past_end=*/false)
-            ->Start(job, /*with_past=*/true, [&daemon, caller, job] {
-              if (daemon.attached.Left(job) && !daemon.stopping) OnClientGone(daemon, caller, job);
-              daemon.lifetime.ClientLeft();
+        jobs.attached.Came(job);
+        std::make_shared<JobFeed>(jobs, access, process, caller, sink, /*past_end=*/false)
+            ->Start(job, /*with_past=*/true, [&jobs, &instance, &process, caller, job] {
+              if (jobs.attached.Left(job) && !instance.stopping)
+                OnClientGone(jobs, process, caller, job);
+              instance.lifetime.ClientLeft();
             });
       });
   if (queued.ok()) return;
-  sink->Observe(nullptr, [&daemon] { daemon.lifetime.ClientLeft(); });
+  sink->Observe(nullptr, [&instance] { instance.lifetime.ClientLeft(); });
   sink->Close(queued);
 }
 
 }  // namespace
 
-void Run(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& request,
+void Run(Jobs& jobs, JobStores& stores, JobCode& job_code, Access& access, Instance& instance,
+         Process& process, const Caller& caller, const v1::SubmitRequest& request,
          std::shared_ptr<UpdateSink> sink) {
-  daemon.lifetime.ClientCame();
-  const auto input = std::make_shared<SubmitInput>(InputOf(daemon, caller, request));
+  instance.lifetime.ClientCame();
+  const auto input = std::make_shared<SubmitInput>(InputOf(access, caller, request));
   input->attached = true;
-  CheckMayUse(daemon, caller, request.spec(),
-              [&daemon, caller, sink, input](const absl::Status& may) {
-                if (may.ok()) return BeginRun(daemon, caller, std::move(*input), sink);
-                sink->Observe(nullptr, [&daemon] { daemon.lifetime.ClientLeft(); });
-                sink->Close(may);
-              });
+  CheckMayUse(
+      stores, job_code, access, instance, process, caller, request.spec(),
+      [&jobs, &stores, &access, &instance, &process, caller, sink, input](const absl::Status& may) {
+        if (may.ok())
+          return BeginRun(jobs, stores, access, instance, process, caller, std::move(*input), sink);
+        sink->Observe(nullptr, [&instance] { instance.lifetime.ClientLeft(); });
+        sink->Close(may);
+      });
 }
+MUSTER_HANDLER(Run)
 
-void WatchJob(Daemon& daemon, const Caller& caller, const v1::WatchJobRequest& request,
-              std::shared_ptr<UpdateSink> sink) {
-  FindJob(daemon, caller, request.job(),
-          [&daemon, caller, request, sink](absl::StatusOr<FoundJob> found) {
+void WatchJob(Jobs& jobs, Access& access, Process& process, const Caller& caller,
+              const v1::WatchJobRequest& request, std::shared_ptr<UpdateSink> sink) {
+  FindJob(jobs, process, caller, request.job(),
+          [&jobs, &access, &process, caller, request, sink](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return sink->Close(found.status());
-            std::make_shared<JobFeed>(daemon, caller, sink, request.past_end())
+            std::make_shared<JobFeed>(jobs, access, process, caller, sink, request.past_end())
                 ->Start(found->record->id(), /*with_past=*/false, nullptr);
           });
 }
+MUSTER_HANDLER(WatchJob)
 
-void CancelAbandonedRuns(Daemon& daemon) {
-  daemon.pool.PostAfter(kReattachWithin, [&daemon] {
-    daemon.loop.Ask([&daemon](const LoopView& view) -> std::function<void()> {
+void CancelAbandonedRuns(Jobs& jobs, Instance& instance, Process& process) {
+  process.pool.PostAfter(kReattachWithin, [&jobs, &instance] {
+    jobs.loop.Ask([&jobs, &instance](const LoopView& view) -> std::function<void()> {
       std::vector<uint64_t> abandoned;
       for (const auto& [id, job] : view.state.jobs) {
-        if (job.attached() && job.submitted_ms() < daemon.started_ms && !daemon.attached.Has(id)) {
+        if (job.attached() && job.submitted_ms() < instance.started_ms && !jobs.attached.Has(id)) {
           abandoned.push_back(id);
         }
       }
-      return [&daemon, abandoned] {
-        for (const uint64_t job : abandoned) CancelGone(daemon, job);
+      return [&jobs, abandoned] {
+        for (const uint64_t job : abandoned) CancelGone(jobs, job);
       };
     });
   });

@@ -68,13 +68,13 @@ absl::Status WorkerSession::CheckRegistration(const v1::Register& registration) 
          .fix = StrCat("start the worker under the name that it joined with, or join as ",
                        facts.name())});
   }
-  if (registration.highest_epoch() > daemon_.epoch) {
+  if (registration.highest_epoch() > instance_.epoch) {
     return common::MakeProblem(
         absl::StatusCode::kFailedPrecondition,
         {.code = "JC1310",
          .what = StrCat("node ", facts.name(),
                         " has already taken commands from a coordinator of epoch ",
-                        registration.highest_epoch(), "; this one has epoch ", daemon_.epoch,
+                        registration.highest_epoch(), "; this one has epoch ", instance_.epoch,
                         ": it was started on an older data directory"),
          .fix = "start it on the newest one"});
   }
@@ -90,7 +90,7 @@ void WorkerSession::OnPiece(v1::MessagePiece piece, std::function<void()> next) 
                                             common::kControlWholeBytesMax, " bytes in total")}));
   }
   pieces_ += piece.data();
-  if ((daemon_.piece_bytes += piece.data().size()) > kPieceBytesMax) {
+  if ((traffic_.piece_bytes += piece.data().size()) > kPieceBytesMax) {
     return Close(common::MakeProblem(absl::StatusCode::kResourceExhausted,
                                      {.code = "JC1308",
                                       .what = "too many large messages from workers are in transit",
@@ -98,7 +98,7 @@ void WorkerSession::OnPiece(v1::MessagePiece piece, std::function<void()> next) 
   }
   if (!piece.last()) return next();
   v1::WorkerMessage whole;
-  daemon_.piece_bytes -= pieces_.size();
+  traffic_.piece_bytes -= pieces_.size();
   const bool sound = whole.ParseFromString(std::exchange(pieces_, {})) && !whole.has_piece();
   if (!sound) {
     return Close(common::MakeProblem(
@@ -129,30 +129,30 @@ void WorkerSession::OnMessage(v1::WorkerMessage message, std::function<void()> n
   }
   if (message.has_diagnosis()) {
     // For a waiting person, not a fact of the cluster: bypasses the control loop.
-    const bool is_its_own = daemon_.diagnoses.Take(node_, std::move(*message.mutable_diagnosis()));
+    const bool is_its_own = jobs_.diagnoses.Take(node_, std::move(*message.mutable_diagnosis()));
     if (!is_its_own) {
-      TellDenied(daemon_, {Denied::kDiagnosis, StrCat("a record of a rank from node ", node_,
-                                                      " refused: it does not run there")});
+      TellDenied(traffic_, {Denied::kDiagnosis, StrCat("a record of a rank from node ", node_,
+                                                       " refused: it does not run there")});
     }
     return next();
   }
   if (message.has_notify_ended()) {
     message.mutable_notify_ended()->set_node(node_);
-    daemon_.notifier.Answered(std::move(*message.mutable_notify_ended()));
+    jobs_.notifier.Answered(std::move(*message.mutable_notify_ended()));
     return next();
   }
   if (message.has_heartbeat())
-    return daemon_.loop.Say(WorkerSaidInput{session_, node_, std::move(message)}, std::move(next));
+    return jobs_.loop.Say(WorkerSaidInput{session_, node_, std::move(message)}, std::move(next));
   SayInOrder({.message = std::move(message), .next = std::move(next)});
 }
 
 void WorkerSession::OnRegister(v1::WorkerMessage message, std::function<void()> next) {
   const absl::Status status = CheckRegistration(message.register_());
   if (!status.ok()) {
-    if (common::CodeOf(status) == "JC1342") daemon_.denied.Add(Denied::kRegistration);
+    if (common::CodeOf(status) == "JC1342") traffic_.denied.Add(Denied::kRegistration);
     return Close(status);
   }
-  session_ = daemon_.loop.NextSession();
+  session_ = jobs_.loop.NextSession();
   node_ = message.register_().facts().name();
   registered_ = true;
   common::LogInfo(StrCat("a worker registers node=", node_, " session=", session_,
@@ -176,7 +176,7 @@ void WorkerSession::SayInOrder(Waiting said) {
     if (waiting_bytes_ <= kWaitingBytesMax) next = std::exchange(said.next, nullptr);
     waiting_.push_back(std::move(said));
     if (!std::exchange(is_taking_, true))
-      daemon_.pool.Post([self = shared_from_this()] { self->TakeWaiting(); });
+      process_.pool.Post([self = shared_from_this()] { self->TakeWaiting(); });
   }
   if (next) next();
 }
@@ -197,12 +197,12 @@ void WorkerSession::TakeWaiting() {
       waiting_.pop_front();
     }
     absl::StatusOr<std::vector<std::string>> problems =
-        ProblemsOfParts(daemon_.blobs, caller_, said.message);
+        ProblemsOfParts(stores_.blobs, caller_, said.message);
     std::unique_lock lock(mutex_);
     if (!problems.ok()) {
       waiting_.push_front(std::move(said));
-      return daemon_.pool.PostAfter(kLookAgainAfter,
-                                    [self = shared_from_this()] { self->TakeWaiting(); });
+      return process_.pool.PostAfter(kLookAgainAfter,
+                                     [self = shared_from_this()] { self->TakeWaiting(); });
     }
     waiting_bytes_ -= said.bytes;
     lock.unlock();
@@ -212,7 +212,7 @@ void WorkerSession::TakeWaiting() {
 
 void WorkerSession::Say(Waiting said, std::vector<std::string> part_problems) {
   if (said.message.has_register_()) {
-    daemon_.loop.Register(
+    jobs_.loop.Register(
         {session_, std::move(*said.message.mutable_register_()), std::move(part_problems)},
         std::move(said.sink));
     if (said.next) said.next();
@@ -220,7 +220,7 @@ void WorkerSession::Say(Waiting said, std::vector<std::string> part_problems) {
   }
   WorkerSaidInput input{session_, node_, std::move(said.message)};
   if (!part_problems.empty()) input.part_problem = std::move(part_problems.front());
-  daemon_.loop.Say(std::move(input), std::move(said.next));
+  jobs_.loop.Say(std::move(input), std::move(said.next));
 }
 
 void WorkerSession::OnTooLarge(const v1::CoordinatorMessage& order) {
@@ -244,11 +244,11 @@ void WorkerSession::OnUnsendable(const v1::CoordinatorMessage& order, const absl
   status.set_how_ended("never launched");
   status.set_failure_cause(v1::STOP_CAUSE_LAUNCH_FAILED);
   status.set_failure(std::string(why.message()));
-  daemon_.loop.Say(WorkerSaidInput{session_, node_, std::move(message)});
+  jobs_.loop.Say(WorkerSaidInput{session_, node_, std::move(message)});
 }
 
 void WorkerSession::OnGone() {
-  daemon_.piece_bytes -= std::exchange(pieces_, {}).size();
+  traffic_.piece_bytes -= std::exchange(pieces_, {}).size();
   if (!registered_) return;
   common::LogInfo(StrCat("a worker's control stream ended node=", node_, " session=", session_));
   {
@@ -259,7 +259,7 @@ void WorkerSession::OnGone() {
   SayGone();
 }
 
-void WorkerSession::SayGone() { daemon_.loop.Say(WorkerGoneInput{session_, node_}); }
+void WorkerSession::SayGone() { jobs_.loop.Say(WorkerGoneInput{session_, node_}); }
 
 void WorkerSession::Close(const absl::Status& status) {
   common::LogWarning(StrCat("a worker was refused reason=\"", std::string(status.message()), "\""));

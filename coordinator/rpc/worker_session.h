@@ -18,15 +18,22 @@
 #include <vector>
 
 #include "coordinator/control_loop.h"
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/contexts.h"
 #include "coordinator/rpc/reach.h"
 
 namespace muster::coordinator {
 
 class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
  public:
-  WorkerSession(Daemon& daemon, NodeIdentity caller, std::weak_ptr<CommandSink> sink)
-      : daemon_(daemon), caller_(std::move(caller)), sink_(std::move(sink)) {}
+  WorkerSession(Jobs& jobs, JobStores& stores, Traffic& traffic, Instance& instance,
+                Process& process, NodeIdentity caller, std::weak_ptr<CommandSink> sink)
+      : jobs_(jobs),
+        stores_(stores),
+        traffic_(traffic),
+        instance_(instance),
+        process_(process),
+        caller_(std::move(caller)),
+        sink_(std::move(sink)) {}
 
   // `next`: the next message may be read.
   void OnMessage(v1::WorkerMessage message, std::function<void()> next);
@@ -61,7 +68,11 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   void SayGone();
   void Say(Waiting said, std::vector<std::string> part_problems);
 
-  Daemon& daemon_;
+  Jobs& jobs_;
+  JobStores& stores_;
+  Traffic& traffic_;
+  Instance& instance_;
+  Process& process_;
   const NodeIdentity caller_;
   const std::weak_ptr<CommandSink> sink_;
   std::atomic<bool> registered_ = false;

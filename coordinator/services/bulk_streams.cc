@@ -85,7 +85,7 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
     }
     // An invalid message fails only its own stream: other ranks share this connection.
     if (!status.ok()) {
-      daemon_.refusals.Warn(std::string(status.message()));
+      daemon_.traffic.refusals.Warn(std::string(status.message()));
       Refuse(message);
       return MaybeReadNext();
     }
@@ -97,8 +97,8 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
     auto self = this->shared_from_this();
     const JobGate::Subject subject{
         .job = message.job(), .attempt = message.attempt(), .rank = message.rank()};
-    daemon_.gate.Check(
-        daemon_, *sender, subject,
+    daemon_.gates.jobs.Check(
+        daemon_.jobs, daemon_.process, *sender, subject,
         [self, this, sender, message = std::move(message)](JobGate::Verdict verdict) mutable {
           switch (verdict) {
             case JobGate::Verdict::kMay:
@@ -117,10 +117,11 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
 
   void RefuseForeign(const In& message, const NodeIdentity& sender) {
     constexpr bool kIsLog = std::is_same_v<In, v1::LogChunk>;
-    TellDenied(daemon_, {kIsLog ? Denied::kLogs : Denied::kMetrics,
-                         common::StrCat(kIsLog ? "output" : "metrics", " of job ", message.job(),
-                                        " attempt ", message.attempt(), " rank ", message.rank(),
-                                        " refused: not assigned to ", Describe(sender))});
+    TellDenied(daemon_.traffic,
+               {kIsLog ? Denied::kLogs : Denied::kMetrics,
+                common::StrCat(kIsLog ? "output" : "metrics", " of job ", message.job(),
+                               " attempt ", message.attempt(), " rank ", message.rank(),
+                               " refused: not assigned to ", Describe(sender))});
     Refuse(message);
   }
 
@@ -150,7 +151,7 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
   }
 
   void OnHalfClose() final {
-    daemon_.pool.PostAfter(kLastAcksWithin, [self = this->shared_from_this(), this] {
+    daemon_.process.pool.PostAfter(kLastAcksWithin, [self = this->shared_from_this(), this] {
       this->EnqueueClose(absl::OkStatus());
     });
   }
@@ -168,7 +169,8 @@ class LogUpload final : public UploadStream<v1::LogChunk, v1::LogAck, LogUploade
  private:
   absl::Status Check(v1::LogChunk& chunk) const override { return CheckLogChunk(chunk); }
   void Store(v1::LogChunk chunk) override {
-    daemon_.logs.Append(std::move(chunk), std::static_pointer_cast<LogUpload>(shared_from_this()));
+    daemon_.stores.logs.Append(std::move(chunk),
+                               std::static_pointer_cast<LogUpload>(shared_from_this()));
   }
   std::optional<NodeIdentity> SenderOf(const v1::LogChunk& chunk) const override {
     NodeIdentity sender = caller_;
@@ -191,8 +193,8 @@ class MetricUpload final : public UploadStream<v1::MetricBatch, v1::MetricAck, M
     return CheckMetricBatch(batch);
   }
   void Store(v1::MetricBatch batch) override {
-    daemon_.metrics.Append(std::move(batch),
-                           std::static_pointer_cast<MetricUpload>(shared_from_this()));
+    daemon_.stores.metrics.Append(std::move(batch),
+                                  std::static_pointer_cast<MetricUpload>(shared_from_this()));
   }
   std::optional<NodeIdentity> SenderOf(const v1::MetricBatch&) const override { return caller_; }
 };
@@ -211,8 +213,8 @@ class SampleUpload final : public DuplexStream<v1::SampleBatch, v1::SampleReceip
       RefuseForeign(job, attempt);
       return ReadNext();
     }
-    daemon_.sample_gate.Find(
-        daemon_, job, attempt, node,
+    daemon_.gates.samples.Find(
+        daemon_.jobs, daemon_.process, job, attempt, node,
         [self = shared_from_this(), this, job, attempt, batch = std::move(batch)](
             SampleGate::Verdict verdict, const auto& part) mutable {
           if (verdict == SampleGate::Verdict::kNotItsOwn) RefuseForeign(job, attempt);
@@ -222,15 +224,15 @@ class SampleUpload final : public DuplexStream<v1::SampleBatch, v1::SampleReceip
   }
   // Without a certificate it may as well be a program that gropes around: only counted.
   void RefuseForeign(uint64_t job, uint32_t attempt) {
-    if (!caller_.is_certified) return daemon_.denied.Add(Denied::kSamples);
-    TellDenied(daemon_,
+    if (!caller_.is_certified) return daemon_.traffic.denied.Add(Denied::kSamples);
+    TellDenied(daemon_.traffic,
                {Denied::kSamples, common::StrCat("samples of job ", job, " attempt ", attempt,
                                                  " refused: they are not of ", Describe(caller_))});
   }
   void Take(v1::SampleBatch batch, const SampledPart& part) {
     const absl::Status valid = CheckSampleBatch(batch, part);
-    if (!valid.ok()) return daemon_.refusals.Warn(std::string(valid.message()));
-    daemon_.samples.Append(std::move(batch));
+    if (!valid.ok()) return daemon_.traffic.refusals.Warn(std::string(valid.message()));
+    daemon_.stores.samples.Append(std::move(batch));
   }
   void OnHalfClose() override { EnqueueClose(absl::OkStatus()); }
   void OnGone() override {}
@@ -256,19 +258,20 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
              .size = chunk_.size(),
              .offset = chunk_.offset()};
     proof_owner_ = ProofOwner(NodeOf(caller_), chunk_.job(), chunk_.attempt());
-    CheckTransfer(daemon_, NodeOf(caller_), chunk_.job(), chunk_.attempt(),
-                  [this](absl::Status may) {
+    CheckTransfer(daemon_.jobs, daemon_.gates, daemon_.traffic, daemon_.process, NodeOf(caller_),
+                  chunk_.job(), chunk_.attempt(), [this](absl::Status may) {
                     if (may.ok()) return Post([this] { Open(); });
                     Close(may);
                   });
   }
   void Open() {
     const absl::StatusOr<bool> is_here =
-        KeepProven(daemon_.blobs, proof_owner_, file_.sha256, file_.size);
+        KeepProven(daemon_.stores.blobs, proof_owner_, file_.sha256, file_.size);
     if (!is_here.ok()) return Close(is_here.status());
     if (*is_here) return Write();
     // Also if others have uploaded the same: whoever sends it shows that it has the bytes.
-    absl::StatusOr<std::unique_ptr<BlobStore::Upload>> opened = daemon_.blobs.OpenUpload(file_);
+    absl::StatusOr<std::unique_ptr<BlobStore::Upload>> opened =
+        daemon_.stores.blobs.OpenUpload(file_);
     // What had arrived is gone since the worker asked: it asks again.
     if (absl::IsOutOfRange(opened.status()))
       return Close(absl::AbortedError(opened.status().message()));
@@ -303,7 +306,7 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
     absl::Status kept;
     if (upload_ != nullptr) kept = is_whole ? upload_->Commit() : upload_->Sync();
     if (upload_ != nullptr && is_whole && kept.ok() && !proof_owner_.empty())
-      kept = daemon_.blobs.Prove(proof_owner_, file_.sha256);
+      kept = daemon_.stores.blobs.Prove(proof_owner_, file_.sha256);
     response_->set_complete(is_whole);
     response_->set_durable_offset(is_whole ? file_.size : file_.offset);
     Close(kept);
@@ -315,7 +318,7 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
   }
   template <typename Work>
   void Post(Work work) {
-    daemon_.files.Post(std::move(work));
+    daemon_.process.files.Post(std::move(work));
   }
   void OnDone() override { delete this; }
 

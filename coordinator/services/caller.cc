@@ -5,15 +5,19 @@
 #include <string>
 #include <utility>
 
+#include "common/calls.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/identity/admission.h"
-#include "coordinator/rpc/calls.h"
 #include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/reach.h"
 
 namespace muster::coordinator {
 namespace {
+
+using common::Action;
+using common::Call;
+using common::FindCall;
 
 constexpr std::string_view kPeerPrefix = "peer:";
 
@@ -33,8 +37,8 @@ absl::StatusOr<Caller> CallerOf(const Daemon& daemon, Peers& peers,
   const std::string_view certificate = auth == nullptr ? std::string_view() : CertificateOf(*auth);
   if (!certificate.empty()) {
     const auto ask = [&] {
-      return daemon.admission.OfCertificate(certificate, principal.substr(kPeerPrefix.size()),
-                                            daemon.clock.Read().wall_ms);
+      return daemon.access.admission.OfCertificate(
+          certificate, principal.substr(kPeerPrefix.size()), daemon.process.clock.Read().wall_ms);
     };
     absl::StatusOr<Caller> caller = ask();
     // A revocation cuts only the connections that are known to have the certificate: one that came
@@ -46,9 +50,10 @@ absl::StatusOr<Caller> CallerOf(const Daemon& daemon, Peers& peers,
     return caller;
   }
   if (std::string_view(principal).starts_with(kPeerPrefix)) {
-    return daemon.admission.OfPlaintext(std::string_view(principal).substr(kPeerPrefix.size()));
+    return daemon.access.admission.OfPlaintext(
+        std::string_view(principal).substr(kPeerPrefix.size()));
   }
-  return daemon.admission.OfPrincipal(principal, "unix");
+  return daemon.access.admission.OfPrincipal(principal, "unix");
 }
 
 }  // namespace
@@ -64,16 +69,17 @@ Asker AskerOf(const Daemon& daemon, Peers& peers, const grpc::CallbackServerCont
                        .serial = ""},
             .admitted = caller.status()};
   }
-  absl::Status admitted = daemon.admission.Admit(*FindCall(service, call), *caller);
+  absl::Status admitted = daemon.access.admission.Admit(*FindCall(service, call), *caller);
   return {.caller = *std::move(caller), .admitted = std::move(admitted)};
 }
 
 absl::StatusOr<CallBudget::Hold> TakeShare(Daemon& daemon, const Caller& caller,
                                            std::string_view service, std::string_view call) {
   const Call& row = *FindCall(service, call);
-  if (row.action != Action::kServe) return daemon.budget.Take(caller.principal, BytesOf(row.cost));
+  if (row.action != Action::kServe)
+    return daemon.traffic.budget.Take(caller.principal, BytesOf(row.cost));
   if (!NodeOf(caller).is_certified) return CallBudget::Hold();
-  return daemon.node_budget.Take(caller.principal, BytesOf(row.cost));
+  return daemon.traffic.node_budget.Take(caller.principal, BytesOf(row.cost));
 }
 
 }  // namespace muster::coordinator

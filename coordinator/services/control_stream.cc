@@ -7,6 +7,7 @@
 #include "common/limits.h"
 #include "common/problem.h"
 #include "coordinator/audit/audit.h"
+#include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/sealed_environment.h"
 #include "coordinator/rpc/secrets.h"
 #include "coordinator/rpc/worker_session.h"
@@ -29,9 +30,10 @@ class ControlStream final : public ControlDuplex, public CommandSink {
   void Open(const Caller& caller) {
     auto self = std::static_pointer_cast<ControlStream>(shared_from_this());
     session_ = std::make_shared<WorkerSession>(
-        daemon_, NodeOf(caller), std::weak_ptr<CommandSink>(std::shared_ptr<CommandSink>(self)));
+        daemon_.jobs, daemon_.stores, daemon_.traffic, daemon_.instance, daemon_.process,
+        NodeOf(caller), std::weak_ptr<CommandSink>(std::shared_ptr<CommandSink>(self)));
     Begin();
-    daemon_.pool.PostAfter(kRegisterWithin, [weak = std::weak_ptr<ControlStream>(self)] {
+    daemon_.process.pool.PostAfter(kRegisterWithin, [weak = std::weak_ptr<ControlStream>(self)] {
       const auto stream = weak.lock();
       if (stream == nullptr || stream->session_->IsRegistered()) return;
       stream->Close(
@@ -41,8 +43,8 @@ class ControlStream final : public ControlDuplex, public CommandSink {
   }
 
   void Send(v1::CoordinatorMessage message) override {
-    if (message.has_heartbeat_reply() && daemon_.audit.IsKept()) {
-      *message.mutable_heartbeat_reply()->mutable_audit() = daemon_.audit.head();
+    if (message.has_heartbeat_reply() && daemon_.access.audit.IsKept()) {
+      *message.mutable_heartbeat_reply()->mutable_audit() = daemon_.access.audit.head();
     }
     if (Bytes() + launches_.Bytes() > kOutboxBytesMax) return EndSlow();
     switch (launches_.Take(message)) {
@@ -52,7 +54,7 @@ class ControlStream final : public ControlDuplex, public CommandSink {
         return;
       case WaitingLaunches::Took::kFirst:
         auto self = std::static_pointer_cast<ControlStream>(shared_from_this());
-        return daemon_.pool.Post([self] { self->SendLaunches(); });
+        return daemon_.process.pool.Post([self] { self->SendLaunches(); });
     }
   }
   void Close(const absl::Status& status) override { EnqueueClose(status); }
@@ -65,18 +67,21 @@ class ControlStream final : public ControlDuplex, public CommandSink {
   }
   // On the pool. Secrets make launches larger: what they add counts here.
   void SendLaunches() {
-    launches_.SendAll([this](v1::LaunchAttempt* launch) { AddSecrets(daemon_, launch); },
-                      [this](v1::CoordinatorMessage message) {
-                        if (Bytes() > kOutboxBytesMax) return EndSlow();
-                        Deliver(std::move(message));
-                      });
+    launches_.SendAll(
+        [this](v1::LaunchAttempt* launch) {
+          AddSecrets(daemon_.access, daemon_.instance, daemon_.process, launch);
+        },
+        [this](v1::CoordinatorMessage message) {
+          if (Bytes() > kOutboxBytesMax) return EndSlow();
+          Deliver(std::move(message));
+        });
   }
   // The environment of the ranks that the order is about.
   absl::Status OpenFor(v1::CoordinatorMessage& order) const {
     if (order.has_launch())
-      return OpenEnvironment(daemon_.cluster, order.mutable_launch()->mutable_spec());
+      return OpenEnvironment(daemon_.access.cluster, order.mutable_launch()->mutable_spec());
     if (!order.has_prepare() || !order.prepare().has_spec()) return absl::OkStatus();
-    return OpenEnvironment(daemon_.cluster, order.mutable_prepare()->mutable_spec());
+    return OpenEnvironment(daemon_.access.cluster, order.mutable_prepare()->mutable_spec());
   }
   // What the worker would not take ends the job that it is for, and nothing else.
   void Deliver(v1::CoordinatorMessage message) {

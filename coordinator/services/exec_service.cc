@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "coordinator/rpc/audited.h"
+#include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/exec.h"
 #include "coordinator/services/caller.h"
 #include "coordinator/services/refused.h"
@@ -19,7 +20,7 @@ namespace {
 using grpc::CallbackServerContext;
 
 constexpr std::string_view kExecService = "ExecService";
-constexpr AuditedCall kExecCall{"Exec", Action::kControl, Object::kJob, Way::kGrpc};
+const AuditedCall kExecCall{*common::FindCall("ExecService", "Exec")};
 
 // What the audit keeps of it: arguments may be secrets.
 v1::ExecStart ForAudit(const v1::ExecStart& start) {
@@ -36,7 +37,7 @@ class ExecClientStream final : public DuplexStream<v1::ExecInput, v1::ExecOutput
   ExecClientStream(Daemon& daemon, Caller caller) : daemon_(daemon), caller_(std::move(caller)) {}
   void Open() {
     session_->Begin(std::static_pointer_cast<ExecClientStream>(shared_from_this()));
-    daemon_.execs.ExpectStart(session_);
+    daemon_.jobs.execs.ExpectStart(session_);
     Begin();
   }
 
@@ -53,9 +54,10 @@ class ExecClientStream final : public DuplexStream<v1::ExecInput, v1::ExecOutput
       if (!started.ok()) self->EnqueueClose(started.status());
     };
     const v1::ExecStart& start = message.start();
-    RunAuditedAs<v1::ExecStarted>(daemon_, kExecCall, caller_, ForAudit(start), answered,
+    RunAuditedAs<v1::ExecStarted>(daemon_.access, kExecCall, caller_, ForAudit(start), answered,
                                   [&](Answer<v1::ExecStarted> answer) {
-                                    BeginExec(daemon_, caller_, start, session_, std::move(answer));
+                                    BeginExec(daemon_.jobs, daemon_.process, caller_, start,
+                                              session_, std::move(answer));
                                   });
   }
   // Its input ends with a message; output and signals need the stream.
@@ -82,7 +84,7 @@ class ExecNodeStream final : public DuplexStream<v1::ExecOutput, v1::ExecInput>,
   void OnMessage(v1::ExecOutput message) override {
     if (const auto session = Session(); session != nullptr)
       return session->OnOutput(std::move(message));
-    auto found = daemon_.execs.Serve(message.session(), caller_);
+    auto found = daemon_.jobs.execs.Serve(message.session(), caller_);
     if (!found.ok()) return EnqueueClose(found.status());
     {
       std::lock_guard lock(mutex_);
@@ -116,7 +118,7 @@ class ExecServiceRpcs final : public v1::ExecService::CallbackService {
       CallbackServerContext* context) override {
     const Asker asker = Ask(*context, "Exec");
     if (!asker.admitted.ok()) {
-      RecordRefusal(daemon_, kExecCall, asker.caller, v1::ExecStart(), asker.admitted);
+      RecordRefusal(daemon_.access, kExecCall, asker.caller, v1::ExecStart(), asker.admitted);
       return new RefusedDuplex<v1::ExecInput, v1::ExecOutput>(asker.admitted);
     }
     absl::StatusOr<CallBudget::Hold> hold = TakeShare(daemon_, asker.caller, kExecService, "Exec");
@@ -138,7 +140,7 @@ class ExecServiceRpcs final : public v1::ExecService::CallbackService {
     if (may.ok()) may = hold.status();
     if (may.ok()) {
       stream->Keep(*std::move(hold));
-      daemon_.execs.Await(request->node(), stream);
+      daemon_.jobs.execs.Await(request->node(), stream);
     } else {
       stream->Close(may);
     }

@@ -9,8 +9,9 @@
 #include <memory>
 #include <utility>
 
+#include "common/calls.h"
 #include "coordinator/rpc/audited.h"
-#include "coordinator/rpc/calls.h"
+#include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/unary_calls.h"
 #include "coordinator/services/caller.h"
@@ -39,10 +40,9 @@ class JobServiceRpcs final : public grpc::Service {
  public:
   JobServiceRpcs(Daemon& daemon, Peers& peers) : daemon_(daemon), peers_(peers) {
     for (const UnaryCall& call : UnaryCalls()) AddUnary(call);
-#define MUSTER_STREAM(name, Request, Message, action, object, cost) \
-  AddStream<v1::Request, v1::Message>(                              \
-      "/muster.v1.JobService/" #name, CallId::k##name,              \
-      {#name, Action::action, Object::object, Way::kGrpc, Cost::cost}, &coordinator::name);
+#define MUSTER_STREAM(name, Request, Message, action, object, cost)                   \
+  AddStream<call::name, v1::Message>("/muster.v1.JobService/" #name, CallId::k##name, \
+                                     *common::FindCall(kService, #name));
 #define MUSTER_OTHER(name, Request, Message, action, object, cost)
     MUSTER_JOB_CALLS(MUSTER_OTHER, MUSTER_STREAM, MUSTER_OTHER, MUSTER_OTHER)
 #undef MUSTER_STREAM
@@ -82,11 +82,10 @@ class JobServiceRpcs final : public grpc::Service {
       reactor->Finish(parsed);
       return reactor;
     }
-    daemon_.calls.Add(call.id, Way::kGrpc);
-    const Asker asker = AskerOf(daemon_, peers_, context, kService, call.name);
+    daemon_.traffic.calls.Add(call.id, Way::kGrpc);
+    const Asker asker = AskerOf(daemon_, peers_, context, kService, call.row.name);
     if (!asker.admitted.ok()) {
-      RecordRefusal(daemon_, {call.name, call.action, call.object, Way::kGrpc}, asker.caller,
-                    *request, asker.admitted);
+      RecordRefusal(daemon_.access, {call.row}, asker.caller, *request, asker.admitted);
       reactor->Finish(ToGrpc(asker.admitted));
       return reactor;
     }
@@ -101,31 +100,31 @@ class JobServiceRpcs final : public grpc::Service {
     return reactor;
   }
 
-  template <typename Request, typename Part>
-  void AddStream(const char* path, CallId id, const AuditedCall& call,
-                 void (*handle)(Daemon&, const Caller&, const Request&,
-                                std::shared_ptr<Sink<Part>>)) {
+  template <typename Call, typename Part>
+  void AddStream(const char* path, CallId id, const common::Call& row) {
+    using Request = typename Call::Request;
     using Handler = internal::CallbackServerStreamingHandler<Request, Part>;
     Add(path, internal::RpcMethod::SERVER_STREAMING,
-        new Handler([this, id, call, handle](CallbackServerContext* context, const Request* request)
-                        -> grpc::ServerWriteReactor<Part>* {
+        new Handler([this, id, &row](CallbackServerContext* context,
+                                     const Request* request) -> grpc::ServerWriteReactor<Part>* {
           auto stream = ServerStream<Part>::Make();
-          daemon_.calls.Add(id, Way::kGrpc);
-          const Asker asker = AskerOf(daemon_, peers_, *context, kService, call.name);
+          daemon_.traffic.calls.Add(id, Way::kGrpc);
+          const Asker asker = AskerOf(daemon_, peers_, *context, kService, row.name);
           if (!asker.admitted.ok()) {
-            RecordRefusal(daemon_, call, asker.caller, *request, asker.admitted);
+            RecordRefusal(daemon_.access, {row}, asker.caller, *request, asker.admitted);
             stream->Close(asker.admitted);
             return stream.get();
           }
-          const auto sink = Audited<Request, Part>(daemon_, call, asker.caller, *request, stream);
-          if (sink != nullptr) handle(daemon_, asker.caller, *request, sink);
+          const auto sink = Audited<Request, Part>(daemon_.jobs, daemon_.access, daemon_.traffic,
+                                                   {row}, asker.caller, *request, stream);
+          if (sink != nullptr) Call::Handle(daemon_, asker.caller, *request, sink);
           return stream.get();
         }));
   }
 
   grpc::ServerReadReactor<v1::ObjectChunk>* PushObjects(const CallbackServerContext& context,
                                                         v1::PushObjectsResponse* response) {
-    daemon_.calls.Add(CallId::kPushObjects, Way::kGrpc);
+    daemon_.traffic.calls.Add(CallId::kPushObjects, Way::kGrpc);
     const Asker asker = AskerOf(daemon_, peers_, context, kService, "PushObjects");
     if (asker.admitted.ok()) {
       absl::StatusOr<CallBudget::Hold> hold =
@@ -133,14 +132,14 @@ class JobServiceRpcs final : public grpc::Service {
       if (hold.ok()) return BeginPushObjects(daemon_, asker.caller, *std::move(hold), response);
       return new RefusedRead<v1::ObjectChunk>(hold.status());
     }
-    RecordRefusal(daemon_, {"PushObjects", Action::kSubmit, Object::kCode, Way::kGrpc},
-                  asker.caller, v1::PrepareObjectsRequest(), asker.admitted);
+    RecordRefusal(daemon_.access, {*common::FindCall(kService, "PushObjects")}, asker.caller,
+                  v1::PrepareObjectsRequest(), asker.admitted);
     return new RefusedRead<v1::ObjectChunk>(asker.admitted);
   }
 
   grpc::ServerBidiReactor<v1::SubmitRequest, v1::SubmitResponse>* SubmitMany(
       const CallbackServerContext& context) {
-    daemon_.calls.Add(CallId::kSubmitMany, Way::kGrpc);
+    daemon_.traffic.calls.Add(CallId::kSubmitMany, Way::kGrpc);
     const Asker asker = AskerOf(daemon_, peers_, context, kService, "SubmitMany");
     if (asker.admitted.ok()) {
       absl::StatusOr<CallBudget::Hold> hold =
@@ -148,7 +147,7 @@ class JobServiceRpcs final : public grpc::Service {
       if (hold.ok()) return BeginSubmitMany(daemon_, asker.caller, *std::move(hold));
       return new RefusedDuplex<v1::SubmitRequest, v1::SubmitResponse>(hold.status());
     }
-    RecordRefusal(daemon_, {"SubmitMany", Action::kSubmit, Object::kJob, Way::kGrpc}, asker.caller,
+    RecordRefusal(daemon_.access, {*common::FindCall(kService, "SubmitMany")}, asker.caller,
                   v1::SubmitRequest(), asker.admitted);
     return new RefusedDuplex<v1::SubmitRequest, v1::SubmitResponse>(asker.admitted);
   }

@@ -1,4 +1,4 @@
-// JobService on gRPC's callback API, generated from the table of calls (rpc/calls.h). Each call is
+// JobService on gRPC's callback API, generated from the table of calls (common/calls.h). Each call is
 // only a wrapper: who is calling, where the answer goes.
 #pragma once
 

@@ -9,6 +9,7 @@
 #include "coordinator/rpc/audited.h"
 #include "coordinator/rpc/code_push.h"
 #include "coordinator/rpc/code_uploads.h"
+#include "coordinator/rpc/daemon.h"
 #include "coordinator/services/grpc_status.h"
 
 namespace muster::coordinator {
@@ -27,7 +28,8 @@ class PushObjectsStream final : public grpc::ServerReadReactor<v1::ObjectChunk>,
         caller_(caller),
         hold_(std::move(hold)),
         response_(response),
-        push_(std::make_shared<CodePush>(daemon, caller)) {}
+        push_(std::make_shared<CodePush>(daemon.stores, daemon.job_code, daemon.access,
+                                         daemon.process, caller)) {}
 
   void Begin() {
     self_ = shared_from_this();
@@ -59,14 +61,14 @@ class PushObjectsStream final : public grpc::ServerReadReactor<v1::ObjectChunk>,
     v1::PrepareObjectsRequest audited;
     audited.set_project(chunk_.project());
     RunAuditedAs<v1::PushObjectsResponse>(
-        daemon_, {"PushObjects", Action::kSubmit, Object::kCode, Way::kGrpc}, caller_, audited,
+        daemon_.access, {*common::FindCall("JobService", "PushObjects")}, caller_, audited,
         [self = shared_from_this()](absl::StatusOr<v1::PushObjectsResponse> response) {
           if (response.ok()) *self->response_ = *std::move(response);
           self->Close(response.status());
         },
         [this](Answer<v1::PushObjectsResponse> answer) {
           answer_ = std::move(answer);
-          if (const absl::Status may = daemon_.uploads.Enter(caller_.principal); !may.ok())
+          if (const absl::Status may = daemon_.job_code.uploads.Enter(caller_.principal); !may.ok())
             return std::exchange(answer_, nullptr)(may);
           has_entered_ = true;
           Take();
@@ -84,7 +86,7 @@ class PushObjectsStream final : public grpc::ServerReadReactor<v1::ObjectChunk>,
   void End(const absl::Status& why) {
     push_->End(
         [self = shared_from_this(), why](const absl::StatusOr<v1::PushObjectsResponse>& totals) {
-          if (self->has_entered_) self->daemon_.uploads.Leave(self->caller_.principal);
+          if (self->has_entered_) self->daemon_.job_code.uploads.Leave(self->caller_.principal);
           const auto answer = std::exchange(self->answer_, nullptr);
           if (answer == nullptr) return self->Close(why.ok() ? totals.status() : why);
           if (why.ok()) return answer(totals);
@@ -102,7 +104,7 @@ class PushObjectsStream final : public grpc::ServerReadReactor<v1::ObjectChunk>,
 
   // Now and every few seconds, until the pool stops or the stream is gone.
   static void LookAgain(Daemon& daemon, const std::weak_ptr<PushObjectsStream>& weak) {
-    daemon.pool.PostAfter(kLookedAtEvery, [&daemon, weak] {
+    daemon.process.pool.PostAfter(kLookedAtEvery, [&daemon, weak] {
       const auto stream = weak.lock();
       if (stream == nullptr) return;
       stream->EndIfSilent();

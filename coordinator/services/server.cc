@@ -50,8 +50,10 @@ absl::StatusOr<std::vector<Acceptor::Listener>> ListenersOf(const Daemon& daemon
   const size_t remote = has_both ? options.connections - local : options.connections;
   if (!options.socket.empty()) {
     ASSIGN_OR_RETURN(common::UniqueFd fd, ListenOnSocket(options.socket));
-    listeners.push_back(
-        {.fd = std::move(fd), .is_unix = true, .own_uid_only = daemon.is_private, .most = local});
+    listeners.push_back({.fd = std::move(fd),
+                         .is_unix = true,
+                         .own_uid_only = daemon.instance.is_private,
+                         .most = local});
   }
   for (common::UniqueFd& fd : options.port.fds) {
     listeners.push_back({.fd = std::move(fd),
@@ -66,8 +68,8 @@ absl::StatusOr<std::vector<Acceptor::Listener>> ListenersOf(const Daemon& daemon
 void CutExpired(Daemon& daemon, const std::weak_ptr<Peers>& weak) {
   const std::shared_ptr<Peers> peers = weak.lock();
   if (peers == nullptr) return;
-  peers->CutExpired(daemon.clock.Read().wall_ms);
-  daemon.pool.PostAfter(kCutExpiredEvery, [&daemon, weak] { CutExpired(daemon, weak); });
+  peers->CutExpired(daemon.process.clock.Read().wall_ms);
+  daemon.process.pool.PostAfter(kCutExpiredEvery, [&daemon, weak] { CutExpired(daemon, weak); });
 }
 
 }  // namespace
@@ -98,10 +100,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Daemon& daemon, Opti
   parts->workers = MakeWorkerService(daemon, peers);
   parts->execs = MakeExecService(daemon, peers);
   // Before the first call.
-  daemon.cut = [&peers](const std::vector<std::string>& serials) {
+  daemon.access.cut = [&peers](const std::vector<std::string>& serials) {
     return peers.Cut({serials.begin(), serials.end()});
   };
-  daemon.cut_local = [&peers](const std::string& principal) {
+  daemon.access.cut_local = [&peers](const std::string& principal) {
     return peers.CutPrincipal(principal);
   };
   grpc::ServerBuilder builder;

@@ -8,6 +8,7 @@
 
 #include "common/problem.h"
 #include "coordinator/rpc/audited.h"
+#include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/request_limits.h"
 #include "coordinator/services/streams.h"
@@ -60,9 +61,9 @@ class SubmitManyStream final : public DuplexStream<v1::SubmitRequest, v1::Submit
   void SubmitOne(const v1::SubmitRequest& request, Answer<v1::SubmitResponse> answer) {
     if (const absl::Status fits = CheckRequestLimits(request); !fits.ok()) return answer(fits);
     RunAuditedAs<v1::SubmitResponse>(
-        daemon_, {"SubmitMany", Action::kSubmit, Object::kJob, Way::kGrpc}, caller_, request,
+        daemon_.access, {*common::FindCall("JobService", "SubmitMany")}, caller_, request,
         std::move(answer), [&](Answer<v1::SubmitResponse> audited) {
-          Submit(daemon_, caller_, request, std::move(audited));
+          call::Submit::Handle(daemon_, caller_, request, std::move(audited));
         });
   }
 

@@ -3,7 +3,8 @@
 #include <grpcpp/grpcpp.h>
 
 #include "common/status.h"
-#include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/transfers.h"
 #include "coordinator/services/bulk_streams.h"
 #include "coordinator/services/caller.h"
 #include "coordinator/services/control_stream.h"
@@ -55,7 +56,8 @@ class WorkerServiceRpcs final : public v1::WorkerService::CallbackService {
       return reactor;
     }
     coordinator::BeginUpload(
-        daemon_, entered->caller, *request,
+        daemon_.jobs, daemon_.stores, daemon_.gates, daemon_.traffic, daemon_.process,
+        entered->caller, *request,
         [reactor, response, hold = entered->hold](absl::StatusOr<v1::BeginUploadResponse> answer) {
           if (answer.ok()) *response = *std::move(answer);
           reactor->Finish(ToGrpc(answer.status()));
@@ -74,7 +76,9 @@ class WorkerServiceRpcs final : public v1::WorkerService::CallbackService {
     auto entered = Enter(*context, "DownloadBlob");
     if (entered.ok()) {
       stream->Keep(entered->hold);
-      coordinator::DownloadBlob(daemon_, entered->caller, *request, stream);
+      coordinator::DownloadBlob(daemon_.jobs, daemon_.stores, daemon_.job_code, daemon_.gates,
+                                daemon_.traffic, daemon_.process, entered->caller, *request,
+                                stream);
     } else {
       stream->Close(entered.status());
     }
@@ -87,7 +91,8 @@ class WorkerServiceRpcs final : public v1::WorkerService::CallbackService {
     auto entered = Enter(*context, "ListResumeFiles");
     if (entered.ok()) {
       stream->Keep(entered->hold);
-      coordinator::ListResumeFiles(daemon_, entered->caller, *request, stream);
+      coordinator::ListResumeFiles(daemon_.jobs, daemon_.gates, daemon_.traffic, daemon_.process,
+                                   entered->caller, *request, stream);
     } else {
       stream->Close(entered.status());
     }

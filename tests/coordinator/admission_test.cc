@@ -11,6 +11,8 @@
 namespace muster::coordinator {
 namespace {
 
+using common::Call;
+using common::FindCall;
 using identity::Authority;
 using identity::Kind;
 using identity::PrivateKey;

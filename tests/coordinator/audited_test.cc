@@ -17,7 +17,12 @@
 namespace muster::coordinator {
 namespace {
 
-constexpr AuditedCall kSetUser{"SetUser", Action::kControl, Object::kUser, Way::kGrpc};
+using common::Action;
+using common::Object;
+
+const AuditedCall kSetUser{*common::FindCall("JobService", "SetUser")};
+constexpr common::Call kAny{"JobService", "X", Action::kAdminister, Object::kNode,
+                            common::Cost::kSmall};
 
 class AuditedTest : public testing::Test {
  protected:
@@ -26,7 +31,7 @@ class AuditedTest : public testing::Test {
     v1::SetUserRequest request;
     std::promise<absl::Status> told;
     RunAuditedAs<v1::User>(
-        coordinator_.daemon(), kSetUser, {.principal = "user:root"}, request,
+        coordinator_.daemon().access, kSetUser, {.principal = "user:root"}, request,
         [&](const absl::StatusOr<v1::User>& answer) { told.set_value(answer.status()); },
         [&](const Answer<v1::User>& answer) {
           ++runs_;
@@ -64,9 +69,7 @@ TEST_F(AuditedTest, ACallThatChangedNothingIsAnsweredWithItsOwnError) {
 
 TEST(AuditEntryTest, WhatDecidesIsPartOfIt) {
   const auto object = [](const google::protobuf::Message& request) {
-    return EntryOf({"X", Action::kAdminister, Object::kNode, Way::kGrpc},
-                   {.principal = "user:root"}, request)
-        .object();
+    return EntryOf({kAny}, {.principal = "user:root"}, request).object();
   };
   v1::DrainNodeRequest drain;
   drain.set_node("node3");

@@ -13,6 +13,7 @@ namespace muster::coordinator {
 namespace {
 
 using Hold = CallBudget::Hold;
+using common::Cost;
 
 TEST(CallBudget, ACallerThatHasItsShareOfStreamsIsRefusedAndAnotherIsNot) {
   CallBudget budget({.all = 100, .of_one = 40, .waiting_of_one = 0});

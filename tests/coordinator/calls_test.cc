@@ -1,5 +1,5 @@
 // The table of calls lists exactly the calls of the services.
-#include "coordinator/rpc/calls.h"
+#include "common/calls.h"
 
 #include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
@@ -15,6 +15,12 @@
 
 namespace muster::coordinator {
 namespace {
+
+using common::Action;
+using common::Call;
+using common::Calls;
+using common::FindCall;
+using common::Object;
 
 const google::protobuf::ServiceDescriptor& ServiceOf(const std::string& name) {
   const std::map<std::string, const google::protobuf::FileDescriptor*> files = {

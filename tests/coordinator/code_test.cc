@@ -86,7 +86,8 @@ class Stream {
  public:
   Stream(Daemon& daemon, const std::string& principal, std::string project)
       : project_(std::move(project)),
-        push_(std::make_shared<CodePush>(daemon, Caller{.principal = principal})) {}
+        push_(std::make_shared<CodePush>(daemon.stores, daemon.job_code, daemon.access,
+                                         daemon.process, Caller{.principal = principal})) {}
 
   absl::Status Send(v1::ObjectChunk chunk) { return Begin(std::move(chunk)).get(); }
   std::future<absl::Status> Begin(v1::ObjectChunk chunk) {
@@ -127,23 +128,23 @@ class CodeTest : public ::testing::Test {
   }
   void Start() {
     coordinator_.emplace(dir_.path());
-    daemon().code_quota_bytes = quota_;
+    daemon().job_code.quota_bytes = quota_;
   }
   // With a new process's memory, so many hours of uptime later.
   void RestartAfter(int64_t hours) {
-    const int64_t lived_ms = daemon().clock.Read().lived_ms + hours * kHourMs;
-    const std::string path = daemon().paths.Lived();
+    const int64_t lived_ms = daemon().process.clock.Read().lived_ms + hours * kHourMs;
+    const std::string path = daemon().process.paths.Lived();
     coordinator_.reset();
     ASSERT_TRUE(WriteNumbers(path, {lived_ms}).ok());
     Start();
-    ASSERT_GE(daemon().clock.Read().lived_ms, lived_ms);
+    ASSERT_GE(daemon().process.clock.Read().lived_ms, lived_ms);
   }
   Daemon& daemon() { return coordinator_->daemon(); }
   void Project(const std::string& name, const std::vector<std::string>& members) {
     v1::SetProjectRequest request;
     request.set_name(name);
     for (const std::string& member : members) request.add_add_members(member);
-    const auto set = daemon().directory.SetProject(request, "uid:0");
+    const auto set = daemon().access.directory.SetProject(request, "uid:0");
     ASSERT_TRUE(set.ok()) << set.status();
   }
 
@@ -164,8 +165,9 @@ class CodeTest : public ::testing::Test {
       request.add_objects()->set_sha256(Raw(bytes));
       request.mutable_objects(request.objects_size() - 1)->set_size(bytes.size());
     }
-    return Ask<v1::PrepareObjectsResponse>(
-        [&](auto answer) { PrepareObjects(daemon(), {.principal = principal}, request, answer); });
+    return Ask<v1::PrepareObjectsResponse>([&](auto answer) {
+      call::PrepareObjects::Handle(daemon(), {.principal = principal}, request, answer);
+    });
   }
   std::vector<uint64_t> OffsetsOf(const std::string& principal, const std::string& project,
                                   const std::vector<std::string>& objects) {
@@ -190,7 +192,7 @@ class CodeTest : public ::testing::Test {
     *request.mutable_spec() = spec;
     request.set_queue_anyway(true);
     const auto answer = Ask<v1::SubmitResponse>([&](auto answer) {
-      coordinator::Submit(daemon(), {.principal = principal}, request, answer);
+      call::Submit::Handle(daemon(), {.principal = principal}, request, answer);
     });
     if (!answer.ok()) return answer.status();
     return answer->job();
@@ -200,20 +202,20 @@ class CodeTest : public ::testing::Test {
     request.set_job(common::StrCat(job));
     request.set_sha256(common::Sha256Hex(object));
     const auto pieces = std::make_shared<Pieces>();
-    PullObject(daemon(), caller, request, pieces);
+    call::PullObject::Handle(daemon(), caller, request, pieces);
     const absl::Status closed = pieces->closed.get_future().get();
     if (!closed.ok()) return closed;
     return pieces->bytes;
   }
   bool HasRow(const std::string& bytes) {
-    return !daemon().code.Referenced({common::Sha256Hex(bytes)})->empty();
+    return !daemon().job_code.store.Referenced({common::Sha256Hex(bytes)})->empty();
   }
   bool HasBlob(const std::string& bytes) {
-    return daemon().blobs.Size(common::Sha256Hex(bytes)).ok();
+    return daemon().stores.blobs.Size(common::Sha256Hex(bytes)).ok();
   }
   // All that a round does.
   void Collect() {
-    CollectCode(daemon());
+    CollectCode(daemon().jobs, daemon().stores, daemon().job_code, daemon().process);
     Settle();
   }
   // Until the loop and the pool did what was asked of them, and what followed from that. Both of the
@@ -221,12 +223,12 @@ class CodeTest : public ::testing::Test {
   void Settle() {
     for (int round = 0; round < 4; ++round) {
       std::promise<void> asked;
-      daemon().loop.Ask([&](const LoopView&) { return [&] { asked.set_value(); }; });
+      daemon().jobs.loop.Ask([&](const LoopView&) { return [&] { asked.set_value(); }; });
       asked.get_future().get();
       const auto met = std::make_shared<std::latch>(WorkersDaemon::kThreads);
       const auto left = std::make_shared<std::latch>(WorkersDaemon::kThreads);
       for (int thread = 0; thread < WorkersDaemon::kThreads; ++thread) {
-        daemon().pool.Post([met, left] {
+        daemon().process.pool.Post([met, left] {
           met->arrive_and_wait();
           left->count_down();
         });
@@ -272,10 +274,12 @@ TEST_F(CodeTest, AProjectCannotFindOutWhatAnotherOneHas) {
   chunk.set_data(std::string(code_.pack.size(), 'x'));
   EXPECT_EQ(forged.Send(chunk).code(), absl::StatusCode::kDataLoss);
   EXPECT_FALSE(forged.End().ok());
-  EXPECT_FALSE(daemon()
-                   .code.Use("speech", {{common::Sha256Hex(code_.pack), code_.pack.size()}}, 0)
-                   ->front());
-  EXPECT_TRUE(daemon().blobs.Verify(common::Sha256Hex(code_.pack)).ok()) << "vision's is untouched";
+  EXPECT_FALSE(
+      daemon()
+          .job_code.store.Use("speech", {{common::Sha256Hex(code_.pack), code_.pack.size()}}, 0)
+          ->front());
+  EXPECT_TRUE(daemon().stores.blobs.Verify(common::Sha256Hex(code_.pack)).ok())
+      << "vision's is untouched";
   // It counts once it was sent completely, and to both.
   ASSERT_TRUE(Push("uid:2", "speech", code_.Objects()).ok());
   EXPECT_TRUE(Submit("uid:2", code_.Spec("speech")).ok());
@@ -312,11 +316,11 @@ TEST_F(CodeTest, ABrokenStreamGoesOnWhereItBrokeInItsProjectOnly) {
   ASSERT_TRUE(totals.ok()) << totals.status();
   EXPECT_EQ(totals->objects(), 1u);
   EXPECT_EQ(totals->bytes(), large.size() - piece);
-  EXPECT_TRUE(daemon().blobs.Verify(common::Sha256Hex(large)).ok());
+  EXPECT_TRUE(daemon().stores.blobs.Verify(common::Sha256Hex(large)).ok());
 }
 
 TEST_F(CodeTest, BytesThatAllArrivedButWereNotFinishedAreNotCalledHere) {
-  auto upload = *daemon().blobs.OpenUpload(
+  auto upload = *daemon().stores.blobs.OpenUpload(
       {.owner = "vision", .sha256 = common::Sha256Hex("abc"), .size = 3, .offset = 0});
   ASSERT_TRUE(upload->Append("abc").ok());
   upload.reset();
@@ -329,10 +333,10 @@ TEST_F(CodeTest, BytesThatAllArrivedButWereNotFinishedAreNotCalledHere) {
 
 TEST_F(CodeTest, WhatARepairSetAsideIsAskedForAgain) {
   ASSERT_TRUE(Push("uid:1", "vision", {code_.pack}).ok());
-  ASSERT_EQ(unlink(daemon().paths.BlobFile(common::Sha256Hex(code_.pack)).c_str()), 0);
+  ASSERT_EQ(unlink(daemon().process.paths.BlobFile(common::Sha256Hex(code_.pack)).c_str()), 0);
   EXPECT_EQ(OffsetsOf("uid:1", "vision", {code_.pack}).front(), 0u);
   ASSERT_TRUE(Push("uid:1", "vision", {code_.pack}).ok());
-  EXPECT_TRUE(daemon().blobs.Verify(common::Sha256Hex(code_.pack)).ok());
+  EXPECT_TRUE(daemon().stores.blobs.Verify(common::Sha256Hex(code_.pack)).ok());
 }
 
 // Every way of not keeping the order; each ends its stream, and nothing of it can be found later.
@@ -346,7 +350,7 @@ TEST_F(CodeTest, AStreamThatDoesNotKeepTheOrderIsRefused) {
     EXPECT_EQ(common::CodeOf(last), code) << what << ": " << last;
     stream.End().IgnoreError();
     std::printf("| %-44s | %s\n", what, std::string(last.message()).substr(0, 110).c_str());
-    EXPECT_TRUE(daemon().uploads.UnderWay("vision").empty()) << what;
+    EXPECT_TRUE(daemon().job_code.uploads.UnderWay("vision").empty()) << what;
   };
   const auto changed = [&](const std::function<void(v1::ObjectChunk&)>& change) {
     v1::ObjectChunk chunk = ChunkOf(bytes);
@@ -434,7 +438,7 @@ TEST_F(CodeTest, AStreamThatBreaksLetsTheNextOneWrite) {
   EXPECT_FALSE(first.End().ok());
   EXPECT_TRUE(waiting.get().ok());
   EXPECT_TRUE(second.End().ok());
-  EXPECT_TRUE(daemon().blobs.Verify(common::Sha256Hex(code_.pack)).ok());
+  EXPECT_TRUE(daemon().stores.blobs.Verify(common::Sha256Hex(code_.pack)).ok());
 }
 
 TEST_F(CodeTest, SoManyStreamsAtOnceAndSoManyOfOnePerson) {
@@ -451,7 +455,7 @@ TEST_F(CodeTest, SoManyStreamsAtOnceAndSoManyOfOnePerson) {
 }
 
 TEST_F(CodeTest, WhatOnePersonHasBegunCountsWhileItArrivesAndAfterItWasLeft) {
-  daemon().person_code_quota_bytes = 100'000;
+  daemon().job_code.person_quota_bytes = 100'000;
   const auto begun = [](const std::string& object) {
     v1::ObjectChunk chunk = ChunkOf(object);
     chunk.set_data(object.substr(0, 30'000));
@@ -467,7 +471,7 @@ TEST_F(CodeTest, WhatOnePersonHasBegunCountsWhileItArrivesAndAfterItWasLeft) {
 }
 
 TEST_F(CodeTest, TheQuotaIsAProjectsAndIsCheckedBeforeAndWhileItArrives) {
-  daemon().code_quota_bytes = 100'000;
+  daemon().job_code.quota_bytes = 100'000;
   const std::string fits(60'000, 'a'), too_much(50'000, 'b');
   const absl::Status refused = Prepare("uid:1", "vision", {fits, too_much}).status();
   EXPECT_TRUE(absl::IsResourceExhausted(refused));
@@ -489,12 +493,12 @@ TEST_F(CodeTest, TheQuotaIsAProjectsAndIsCheckedBeforeAndWhileItArrives) {
   EXPECT_FALSE(half.End().ok());
   EXPECT_EQ(common::CodeOf(Push("uid:3", "vision", {std::string(31'000, 'd')})), "JC1701");
   EXPECT_TRUE(Push("uid:3", "vision", {std::string(20'000, 'd')}).ok());
-  daemon().code_quota_bytes = 0;
+  daemon().job_code.quota_bytes = 0;
   EXPECT_TRUE(Push("uid:1", "vision", {too_much}).ok()) << "0: none";
 }
 
 TEST_F(CodeTest, APersonHasAQuotaInAllProjectsTogether) {
-  daemon().person_code_quota_bytes = 100'000;
+  daemon().job_code.person_quota_bytes = 100'000;
   const std::string first(60'000, 'a'), second(50'000, 'b');
   ASSERT_TRUE(Push("uid:1", "vision", {first}).ok());
   const absl::Status refused = Prepare("uid:1", "default", {second}).status();
@@ -504,11 +508,11 @@ TEST_F(CodeTest, APersonHasAQuotaInAllProjectsTogether) {
   EXPECT_EQ(common::CodeOf(Push("uid:1", "default", {second})), "JC1701");
   EXPECT_TRUE(Push("uid:2", "default", {second}).ok()) << "each person has their own";
   EXPECT_TRUE(Push("uid:1", "default", {second}).ok()) << "it is here already";
-  EXPECT_EQ(daemon().code.Given()->at("uid:1"), 60'000u);
+  EXPECT_EQ(daemon().job_code.store.Given()->at("uid:1"), 60'000u);
 }
 
 TEST_F(CodeTest, AFullDiskIsNamedAndTheNextUploadGoesOn) {
-  const std::string uploads = daemon().paths.UploadRoot();
+  const std::string uploads = daemon().process.paths.UploadRoot();
   coordinator_.reset();
   SmallDisk disk(uploads);
   if (!disk.IsThere()) GTEST_SKIP() << "no right to mount";
@@ -529,7 +533,8 @@ TEST_F(CodeTest, RequestsOutOfBoundsAreRefused) {
   request.add_objects()->set_sha256("short");
   const auto prepare = [&] {
     return common::CodeOf(Ask<v1::PrepareObjectsResponse>([&](auto answer) {
-                            PrepareObjects(daemon(), {.principal = "uid:1"}, request, answer);
+                            call::PrepareObjects::Handle(daemon(), {.principal = "uid:1"}, request,
+                                                         answer);
                           }).status());
   };
   EXPECT_EQ(prepare(), "JC1705");
@@ -604,7 +609,7 @@ TEST_F(CodeTest, PlansAndRerunsAreCheckedLikeSubmits) {
   *plan.mutable_spec() = code_.Spec("vision");
   const auto plan_as = [&](const std::string& principal) {
     return common::CodeOf(Ask<v1::PlanJobResponse>([&](auto answer) {
-                            PlanJob(daemon(), {.principal = principal}, plan, answer);
+                            call::PlanJob::Handle(daemon(), {.principal = principal}, plan, answer);
                           }).status());
   };
   EXPECT_EQ(plan_as("uid:1"), "JC1702");
@@ -617,7 +622,8 @@ TEST_F(CodeTest, PlansAndRerunsAreCheckedLikeSubmits) {
   rerun.set_job(common::StrCat(*job));
   const auto rerun_as = [&](const std::string& principal) {
     return common::CodeOf(Ask<v1::SubmitResponse>([&](auto answer) {
-                            RerunJob(daemon(), {.principal = principal}, rerun, answer);
+                            call::RerunJob::Handle(daemon(), {.principal = principal}, rerun,
+                                                   answer);
                           }).status());
   };
   EXPECT_EQ(rerun_as("uid:2"), "JC1706");
@@ -630,13 +636,13 @@ TEST_F(CodeTest, ManySubmitsOfTheSameCodeLookAtItOnce) {
   for (int i = 0; i < 1'000; ++i) {
     auto verdict = std::make_shared<std::promise<absl::Status>>();
     verdicts.push_back(verdict->get_future());
-    daemon().code_checks.Check(
-        daemon(), code_.Spec("vision"),
+    daemon().job_code.checks.Check(
+        daemon().stores, daemon().job_code, daemon().process, code_.Spec("vision"),
         [verdict](const absl::Status& status) { verdict->set_value(status); });
   }
   for (auto& verdict : verdicts) EXPECT_TRUE(verdict.get().ok());
   // From now on without a look at any file.
-  ASSERT_EQ(unlink(daemon().paths.BlobFile(common::Sha256Hex(code_.manifest)).c_str()), 0);
+  ASSERT_EQ(unlink(daemon().process.paths.BlobFile(common::Sha256Hex(code_.manifest)).c_str()), 0);
   EXPECT_TRUE(Submit("uid:1", code_.Spec("vision")).ok());
   RestartAfter(0);
   EXPECT_EQ(common::CodeOf(Submit("uid:1", code_.Spec("vision")).status()), "JC1702");
@@ -661,33 +667,34 @@ TEST_F(CodeTest, CodeStaysWithItsJobsAndGoesADayAfterItsLastUse) {
   const uint64_t job = *Submit("uid:1", code_.Spec("vision"));
   RestartAfter(27);
   Collect();
-  EXPECT_EQ(daemon().code.ObjectsOf(CodeNameOf(code_.Spec("vision")))->size(), 3u)
+  EXPECT_EQ(daemon().job_code.store.ObjectsOf(CodeNameOf(code_.Spec("vision")))->size(), 3u)
       << "it is queued";
-  EXPECT_FALSE(daemon().code.Use("speech", {{common::Sha256Hex(code_.pack), 17}}, 0)->front())
+  EXPECT_FALSE(
+      daemon().job_code.store.Use("speech", {{common::Sha256Hex(code_.pack), 17}}, 0)->front())
       << "another project's job keeps nothing of this one's";
   EXPECT_TRUE(HasBlob(code_.pack));
 
   v1::CancelJobsRequest cancel;
   cancel.add_jobs(common::StrCat(job));
   ASSERT_TRUE(Ask<v1::BulkResponse>([&](auto answer) {
-                CancelJobs(daemon(), {.principal = "uid:1"}, cancel, answer);
+                call::CancelJobs::Handle(daemon(), {.principal = "uid:1"}, cancel, answer);
               }).ok());
   RestartAfter(100);
   Collect();
-  EXPECT_EQ(daemon().code.ObjectsOf(CodeNameOf(code_.Spec("vision")))->size(), 3u)
+  EXPECT_EQ(daemon().job_code.store.ObjectsOf(CodeNameOf(code_.Spec("vision")))->size(), 3u)
       << "its record is kept";
   for (const std::string& object : code_.Objects()) EXPECT_TRUE(HasRow(object) && HasBlob(object));
 
   v1::JobReferences remove;
   remove.add_jobs(common::StrCat(job));
   ASSERT_TRUE(Ask<v1::BulkResponse>([&](auto answer) {
-                RemoveJobs(daemon(), {.principal = "uid:1"}, remove, answer);
+                call::RemoveJobs::Handle(daemon(), {.principal = "uid:1"}, remove, answer);
               }).ok());
   Collect();
   EXPECT_TRUE(HasRow(code_.pack)) << "it was used within a day";
   RestartAfter(27);
   Collect();
-  EXPECT_TRUE(daemon().code.ObjectsOf(CodeNameOf(code_.Spec("vision")))->empty());
+  EXPECT_TRUE(daemon().job_code.store.ObjectsOf(CodeNameOf(code_.Spec("vision")))->empty());
   for (const std::string& object : code_.Objects()) {
     EXPECT_FALSE(HasRow(object));
     EXPECT_FALSE(HasBlob(object));
@@ -709,7 +716,8 @@ TEST_F(CodeTest, ABlobThatIsBothACheckpointFileAndCodeStaysAsLongAsEitherNeedsIt
   ASSERT_TRUE(Push("uid:1", "vision", {"shared"}).ok());
   RestartAfter(1);
   // As when the checkpoint that had it was removed.
-  CollectBlobs(daemon(), {common::Sha256Hex("shared")});
+  CollectBlobs(daemon().jobs, daemon().stores, daemon().job_code, daemon().process,
+               {common::Sha256Hex("shared")});
   Settle();
   EXPECT_TRUE(HasBlob("shared"));
   RestartAfter(27);
@@ -721,7 +729,7 @@ TEST_F(CodeTest, ABlobThatIsBothACheckpointFileAndCodeStaysAsLongAsEitherNeedsIt
   file->set_path("model");
   file->set_sha256(common::Sha256Hex("shared"));
   std::promise<void> written;
-  daemon().loop.RewriteFinished(record, [&] { written.set_value(); });
+  daemon().jobs.loop.RewriteFinished(record, [&] { written.set_value(); });
   written.get_future().get();
   Collect();
   EXPECT_FALSE(HasRow("shared"));

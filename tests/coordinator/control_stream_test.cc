@@ -80,7 +80,7 @@ class ControlStreamTest : public testing::Test {
   // As the loop sends its commands.
   void Send(const std::vector<v1::CoordinatorMessage>& messages) {
     std::promise<void> sent;
-    coordinator_.daemon().loop.Ask([&](const LoopView& view) -> std::function<void()> {
+    coordinator_.daemon().jobs.loop.Ask([&](const LoopView& view) -> std::function<void()> {
       for (const v1::CoordinatorMessage& message : messages) view.send("node1", message);
       sent.set_value();
       return nullptr;
@@ -107,7 +107,7 @@ TEST_F(ControlStreamTest, LaunchesThatWaitForTheirSecretsCountAsUnread) {
   std::promise<void> disk;
   const std::shared_future<void> disk_is_back = disk.get_future().share();
   for (int i = 0; i < 2; ++i)
-    coordinator_.daemon().pool.Post([disk_is_back] { disk_is_back.wait(); });
+    coordinator_.daemon().process.pool.Post([disk_is_back] { disk_is_back.wait(); });
   Send(std::vector<v1::CoordinatorMessage>(70, Launch(1, true, 1 << 20)));
   const grpc::Status ended = End();
   disk.set_value();

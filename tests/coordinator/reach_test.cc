@@ -298,8 +298,8 @@ class ReachTest : public ::testing::Test {
     spec.mutable_shape()->mutable_device()->set_kind("cpu");
     if (change) change(spec);
     auto answer = std::make_shared<std::promise<absl::StatusOr<v1::SubmitResponse>>>();
-    coordinator::Submit(daemon(), Caller{.principal = "uid:1000"}, request,
-                        [answer](auto response) { answer->set_value(std::move(response)); });
+    call::Submit::Handle(daemon(), Caller{.principal = "uid:1000"}, request,
+                         [answer](auto response) { answer->set_value(std::move(response)); });
     const auto response = answer->get_future().get();
     EXPECT_TRUE(response.ok()) << response.status();
     return response.ok() ? response->job() : 0;
@@ -324,12 +324,12 @@ class ReachTest : public ::testing::Test {
   }
   v1::JobRecord RecordOf(uint64_t job) {
     auto answer = std::make_shared<std::promise<v1::JobRecord>>();
-    daemon().loop.Ask([answer, job](const LoopView& view) -> std::function<void()> {
+    daemon().jobs.loop.Ask([answer, job](const LoopView& view) -> std::function<void()> {
       return [answer, record = view.state.jobs.at(job)] { answer->set_value(record); };
     });
     return answer->get_future().get();
   }
-  uint64_t Counted(Denied what) { return daemon().denied.Of(what); }
+  uint64_t Counted(Denied what) { return daemon().traffic.denied.Of(what); }
   Daemon& daemon() { return coordinator_.daemon(); }
 
   // A line of the table.
@@ -384,13 +384,13 @@ TEST_F(ReachTest, OutputMetricsAndSamplesOfAnotherNodesRankAreRefusedAndTheHones
   node2_.SendSample(job, "node1");
   node2_.SendSample(job, "node2");
   EXPECT_EQ(Counted(Denied::kSamples), 2u);
-  EXPECT_TRUE(daemon().samples.Newest(job).empty());
+  EXPECT_TRUE(daemon().stores.samples.Newest(job).empty());
   Tell("sends samples of node1's part", "dropped");
 
   EXPECT_EQ(node1_.SendLog(job, 0, "node1", kIncarnation).durable_offset(), 5u);
   EXPECT_EQ(node1_.SendMetric(job, 0).durable_seq(), 1u);
   node1_.SendSample(job, "node1");
-  EXPECT_EQ(daemon().samples.Newest(job).size(), 1u);
+  EXPECT_EQ(daemon().stores.samples.Newest(job).size(), 1u);
   EXPECT_EQ(Counted(Denied::kLogs), 2u);
 }
 
@@ -408,7 +408,7 @@ TEST_F(ReachTest, OutputOfAnEndedJobIsTakenLateAndFromItsOwnNodeOnly) {
   const uint64_t job = RunOnNode1();
   node1_.SayStatus(job, 0, v1::ATTEMPT_PHASE_ENDED);
   node1_.Await([](const auto& message) { return message.has_forget(); });
-  daemon().gate.Forget(job);  // as after a restart: the record comes from the index
+  daemon().gates.jobs.Forget(job);  // as after a restart: the record comes from the index
   ExpectRefused("sends output of an ended job", node2_.SendLog(job, 0, "node2", kIncarnation));
   EXPECT_FALSE(node1_.SendLog(job, 0, "node1", kIncarnation).refused());
 }
@@ -441,7 +441,7 @@ TEST_F(ReachTest, ARanksRecordIsTakenFromItsOwnNodeOnly) {
   auto sink = std::make_shared<Updates>();
   v1::DiagnoseJobRequest request;
   request.set_job(std::to_string(job));
-  DiagnoseJob(daemon(), Caller{.principal = "uid:1000"}, request, sink);
+  call::DiagnoseJob::Handle(daemon(), Caller{.principal = "uid:1000"}, request, sink);
   const auto asked = node1_.Await([](const auto& message) { return message.has_diagnose(); });
   v1::WorkerMessage record;
   record.mutable_diagnosis()->set_job(job);
@@ -475,7 +475,7 @@ TEST_F(ReachTest, TheEndOfACommandIsTakenOnlyFromANodeThatMayHaveRunIt) {
   std::string outcome;
   while (outcome.empty()) {
     node1_.AwaitHeartbeat();
-    const auto events = daemon().index.Events({.job = job, .until = 1'000, .newest = 1'000});
+    const auto events = daemon().jobs.index.Events({.job = job, .until = 1'000, .newest = 1'000});
     ASSERT_TRUE(events.ok());
     for (const v1::Event& event : *events) outcome += event.notified().outcome();
   }
@@ -525,7 +525,7 @@ TEST_F(ReachTest, ANodeThatAnnouncesThousandsOfPartsWithoutBytesFillsNoHistory) 
   for (int64_t step = 1; step <= 130; ++step)
     EXPECT_TRUE(node1_.SayCheckpoint(job, step, common::Sha256Hex("nobody has it")).refused());
   node1_.AwaitHeartbeat();
-  const auto events = daemon().index.Events({.job = job, .until = 10'000, .newest = 10'000});
+  const auto events = daemon().jobs.index.Events({.job = job, .until = 10'000, .newest = 10'000});
   ASSERT_TRUE(events.ok());
   EXPECT_EQ(std::count_if(events->begin(), events->end(),
                           [](const v1::Event& event) { return event.has_checkpoint_failed(); }),
@@ -549,7 +549,7 @@ TEST_F(ReachTest, APartThatIsBeingLookedUpIsTakenBeforeTheEndThatFollowsIt) {
   node1_.Say(message);
   node1_.SayStatus(job, 0, v1::ATTEMPT_PHASE_ENDED);
   node1_.Await([](const auto& each) { return each.has_forget(); });
-  const auto finished = daemon().index.Find(job);
+  const auto finished = daemon().jobs.index.Find(job);
   ASSERT_TRUE(finished.ok() && finished->has_value());
   ASSERT_EQ((*finished)->checkpoints_size(), 1);
   EXPECT_EQ((*finished)->checkpoints(0).state(), v1::CHECKPOINT_STATE_COMMITTED);
@@ -574,7 +574,7 @@ TEST_F(ReachTest, CheckpointFilesAreTransferredOnlyForAttemptsOfTheNode) {
   ExpectDenied("node1 lists files that its attempt does not resume from",
                node1_.ListResumeFiles(job, 0, 10), "JC1341");
   EXPECT_EQ(Counted(Denied::kBlob), 8u);
-  EXPECT_FALSE(daemon().blobs.Size(common::Sha256Hex("poison")).ok());
+  EXPECT_FALSE(daemon().stores.blobs.Size(common::Sha256Hex("poison")).ok());
 }
 
 TEST_F(ReachTest, WhatOneNodeUploadsAsAFileChangesNothingOfWhatAnotherUploadsAsTheSame) {
@@ -595,11 +595,11 @@ TEST_F(ReachTest, WhatOneNodeUploadsAsAFileChangesNothingOfWhatAnotherUploadsAsT
   honest.Send(9, bytes.substr(9));
   EXPECT_TRUE(honest.End().ok());
   EXPECT_TRUE(honest.IsComplete());
-  EXPECT_TRUE(daemon().blobs.Verify(sha256).ok());
+  EXPECT_TRUE(daemon().stores.blobs.Verify(sha256).ok());
   // What is behind the hash now can no longer change what is in place.
   other.Send(5, "EIGHTS OF A MODEL");
   EXPECT_EQ(other.End().error_code(), grpc::StatusCode::DATA_LOSS);
-  EXPECT_TRUE(daemon().blobs.Verify(sha256).ok());
+  EXPECT_TRUE(daemon().stores.blobs.Verify(sha256).ok());
 }
 
 // Everybody who sees a job sees its files' hashes, and nobody gets its bytes by them.
@@ -621,7 +621,7 @@ TEST_F(ReachTest, AHashIsNoProofThatANodeHasTheBytes) {
   const grpc::Status guessed = node2_.Upload(job2, std::string(sizeof kBytes - 1, 'x'), sha256);
   EXPECT_EQ(guessed.error_code(), grpc::StatusCode::DATA_LOSS);
   ExpectRefused("… after it sent other bytes as that file", node2_.SayCheckpoint(job2, 10, sha256));
-  EXPECT_TRUE(daemon().blobs.Verify(sha256).ok());
+  EXPECT_TRUE(daemon().stores.blobs.Verify(sha256).ok());
   EXPECT_EQ(RecordOf(job2).checkpoints_size(), 0);
 
   ASSERT_TRUE(node2_.Upload(job2, kBytes).ok()) << "equal files of two jobs";
@@ -648,7 +648,7 @@ TEST_F(ReachTest, ANodesUploadHasOneWriterAndIsResumedWhenThatHasEnded) {
   rest.Send(9, bytes.substr(9));
   EXPECT_TRUE(rest.End().ok());
   EXPECT_TRUE(rest.IsComplete());
-  EXPECT_TRUE(daemon().blobs.Verify(sha256).ok());
+  EXPECT_TRUE(daemon().stores.blobs.Verify(sha256).ok());
 }
 
 TEST_F(ReachTest, AnAttemptGetsTheFilesThatItResumesFromAndNoOthers) {
@@ -682,8 +682,8 @@ TEST_F(ReachTest, AnAttemptGetsTheFilesThatItResumesFromAndNoOthers) {
 TEST_F(ReachTest, AnAttemptGetsTheCodeOfItsJobAndNoOther) {
   const auto add = [&](const std::string& bytes) {
     const CodeObject object{common::Sha256Hex(bytes), bytes.size()};
-    EXPECT_TRUE(PutBlob(daemon().blobs, bytes).ok());
-    EXPECT_TRUE(daemon().code.Add("default", object, "uid:0", 0).ok());
+    EXPECT_TRUE(PutBlob(daemon().stores.blobs, bytes).ok());
+    EXPECT_TRUE(daemon().job_code.store.Add("default", object, "uid:0", 0).ok());
     return object.sha256;
   };
   tree::Manifest tree;
@@ -718,7 +718,7 @@ TEST_F(ReachTest, AnAttemptGetsTheCodeOfItsJobAndNoOther) {
   const uint64_t without = Submit();
   ExpectDenied("node1 downloads code for a job without", node1_.Download(without, 0, objects[2]),
                "JC1341");
-  daemon().code_gate.Forget(job);  // as after a restart
+  daemon().gates.code.Forget(job);  // as after a restart
   EXPECT_TRUE(node1_.Download(job, 0, objects[2]).ok());
 }
 

@@ -11,6 +11,11 @@
 namespace muster::coordinator {
 namespace {
 
+using common::Action;
+using common::Call;
+using common::Calls;
+using common::Object;
+
 const std::map<std::string, v1::Role> kRoles = {
     {"1 nobody", v1::ROLE_UNSPECIFIED}, {"2 viewer", v1::ROLE_VIEWER},
     {"3 user", v1::ROLE_USER},          {"4 operator", v1::ROLE_OPERATOR},

@@ -11,19 +11,11 @@
 #include "coordinator/lived_clock.h"
 #include "coordinator/notify/notifier.h"
 #include "coordinator/open_stores.h"
-#include "coordinator/rpc/attached_runs.h"
-#include "coordinator/rpc/code_check.h"
-#include "coordinator/rpc/code_gate.h"
-#include "coordinator/rpc/code_uploads.h"
 #include "coordinator/rpc/curve_shelf.h"
-#include "coordinator/rpc/diagnoses.h"
 #include "coordinator/rpc/exec.h"
-#include "coordinator/rpc/handlers.h"
-#include "coordinator/rpc/job_gate.h"
 #include "coordinator/rpc/lifetime.h"
 #include "coordinator/rpc/log_usage.h"
-#include "coordinator/rpc/resume_gate.h"
-#include "coordinator/rpc/sample_gate.h"
+#include "coordinator/rpc/transfers.h"
 #include "coordinator/services/bulk_streams.h"
 #include "coordinator/services/control_stream.h"
 #include "coordinator/services/streams.h"
@@ -68,7 +60,8 @@ class ServiceUnderTest final : public v1::WorkerService::CallbackService {
                                         const v1::BeginUploadRequest* request,
                                         v1::BeginUploadResponse* response) override {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    coordinator::BeginUpload(daemon_, CallerIn(*context), *request,
+    coordinator::BeginUpload(daemon_.jobs, daemon_.stores, daemon_.gates, daemon_.traffic,
+                             daemon_.process, CallerIn(*context), *request,
                              [reactor, response](absl::StatusOr<v1::BeginUploadResponse> answer) {
                                if (answer.ok()) *response = *std::move(answer);
                                reactor->Finish(ToGrpc(answer.status()));
@@ -82,13 +75,16 @@ class ServiceUnderTest final : public v1::WorkerService::CallbackService {
   grpc::ServerWriteReactor<v1::BlobChunk>* DownloadBlob(
       CallbackServerContext* context, const v1::DownloadBlobRequest* request) override {
     auto stream = ServerStream<v1::BlobChunk>::Make();
-    coordinator::DownloadBlob(daemon_, CallerIn(*context), *request, stream);
+    coordinator::DownloadBlob(daemon_.jobs, daemon_.stores, daemon_.job_code, daemon_.gates,
+                              daemon_.traffic, daemon_.process, CallerIn(*context), *request,
+                              stream);
     return stream.get();
   }
   grpc::ServerWriteReactor<v1::CheckpointFiles>* ListResumeFiles(
       CallbackServerContext* context, const v1::ListResumeFilesRequest* request) override {
     auto stream = ServerStream<v1::CheckpointFiles>::Make();
-    coordinator::ListResumeFiles(daemon_, CallerIn(*context), *request, stream);
+    coordinator::ListResumeFiles(daemon_.jobs, daemon_.gates, daemon_.traffic, daemon_.process,
+                                 CallerIn(*context), *request, stream);
     return stream.get();
   }
 
@@ -127,17 +123,8 @@ struct WorkersDaemon::Parts {
   Stores stores;
   std::unique_ptr<ControlLoop> loop;
   Lifetime lifetime{false, pool, [] {}, [] { return size_t{0}; }};
-  AttachedRuns attached;
-  Diagnoses diagnoses;
-  SaidRarely refusals;
-  JobGate gate;
   std::unique_ptr<Assessor> assessor;
   std::unique_ptr<CurveShelf> curves;
-  SampleGate sample_gate;
-  ResumeGate resume_gate;
-  CodeGate code_gate;
-  CodeChecks code_checks;
-  CodeUploads uploads;
   const Admission admission{{}};
   std::unique_ptr<Directory> directory;
   Audit audit;
@@ -159,42 +146,31 @@ void WorkersDaemon::Parts::Open() {
   CHECK(directory->Load().ok());
   curves = std::make_unique<CurveShelf>(*stores.metrics);
   assessor = std::make_unique<Assessor>(*stores.metrics, *stores.samples, config.findings_floor_ms);
-  const auto denied = [this](const Denial& denial) { TellDenied(*daemon, denial); };
+  const auto denied = [this](const Denial& denial) { TellDenied(daemon->traffic, denial); };
   notifier = std::make_unique<Notifier>(Notifier::Options{.path = paths.Notify(), .denied = denied},
                                         *stores.index, clock);
-  daemon.reset(new Daemon{.paths = paths,
-                          .clock = clock,
-                          .loop = *loop,
+  daemon.reset(
+      new Daemon{.jobs = {.loop = *loop,
                           .index = *stores.index,
-                          .logs = *stores.logs,
-                          .metrics = *stores.metrics,
-                          .samples = *stores.samples,
-                          .blobs = *stores.blobs,
-                          .code = *stores.code,
-                          .pool = pool,
-                          .reads = reads,
-                          .files = files,
-                          .hashes = hashes,
-                          .gate = gate,
-                          .sample_gate = sample_gate,
-                          .resume_gate = resume_gate,
-                          .code_gate = code_gate,
-                          .code_checks = code_checks,
-                          .uploads = uploads,
-                          .lifetime = lifetime,
-                          .attached = attached,
-                          .diagnoses = diagnoses,
-                          .refusals = refusals,
                           .assessor = *assessor,
                           .notifier = *notifier,
-                          .curves = *curves,
-                          .admission = admission,
-                          .directory = *directory,
-                          .audit = audit,
-                          .execs = execs,
-                          .stream_failures = *stores.stream_failures,
-                          .log_usage = log_usage,
-                          .epoch = stores.journal->Epoch()});
+                          .execs = execs},
+                 .stores = {.logs = *stores.logs,
+                            .metrics = *stores.metrics,
+                            .samples = *stores.samples,
+                            .blobs = *stores.blobs,
+                            .curves = *curves,
+                            .log_usage = log_usage,
+                            .stream_failures = *stores.stream_failures},
+                 .job_code = {.store = *stores.code},
+                 .access = {.admission = admission, .directory = *directory, .audit = audit},
+                 .instance = {.lifetime = lifetime, .epoch = stores.journal->Epoch()},
+                 .process = {.paths = paths,
+                             .clock = clock,
+                             .pool = pool,
+                             .reads = reads,
+                             .files = files,
+                             .hashes = hashes}});
   stores.journal->Start({.durable = [this](uint64_t turn) { loop->OnDurable(turn); },
                          .disk_full = [](bool) {},
                          .stuck = [](const absl::Status&) {},

@@ -15,7 +15,7 @@ import harness
 from harness import Case, free_port, wait_until
 
 CALLS = 200
-# A caller's share is 512 MiB by its rows (coordinator/rpc/calls.h). What gRPC and the allocator need besides is in it.
+# A caller's share is 512 MiB by its rows (common/calls.h). What gRPC and the allocator need besides is in it.
 GROWTH_MAX = 600 << 20
 OK = grpc.StatusCode.OK
 QUEUED, ENVIRONMENT = 200, "x" * 100_000

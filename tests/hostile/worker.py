@@ -29,7 +29,7 @@ MESSAGES = 60           # of each call in one life
 GROWTH_MAX = 64 << 20   # bytes that the coordinator may grow by after the first life, whatever it was told
 LINES = 2000
 CALL_S = 10
-SHARE = (512 << 20) // (12 << 20)  # of a node, in streams of logs (coordinator/rpc/calls.h)
+SHARE = (512 << 20) // (12 << 20)  # of a node, in streams of logs (common/calls.h)
 NUMBERS = [0, 1, 2, 3, 63, 255, 4096, 65535, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 53, (1 << 63) - 1, 1 << 63,
            (1 << 64) - 1]
 TEXTS = ["", "a", "liar", "../../etc/passwd", "/", "x" * 300, "x" * 70_000, "\x00", "\x1b[2J", "ü\u202e", "a/b", "%s%n",

@@ -14,6 +14,7 @@ import sys
 import explained_checks
 import local_names
 import named_tests
+import one_list
 import sdk_layers
 import standard_headers
 
@@ -50,6 +51,8 @@ GRPC_FILES = re.compile(
 SERVICES_USERS = re.compile(r"^(tests/|coordinator/services/|coordinator/coordinator\.cc$)")
 # HTTP, the other way in. Its front also knows which addresses are local, for the command line.
 HTTP_USERS = re.compile(r"^(tests/|coordinator/http/|coordinator/(coordinator|flags|main)\.cc$)")
+# What the calls stand on knows none of them.
+BELOW_CALLS = re.compile(r"^coordinator/(audit|care|core|findings|identity|local|notify|oidc|segments|sqlite|stores)/")
 # Boost.Beast costs 14 seconds to compile: once.
 BOOST_FILES = ("coordinator/http/server.cc", "coordinator/http/connection.h", "coordinator/http/stream.h",
                "coordinator/http/wire_head.h")
@@ -164,6 +167,8 @@ class Lint:
                             "use coordinator/stores/")
             if (header.startswith("grpc") or header.endswith(".grpc.pb.h")) and not GRPC_FILES.match(path):
                 self.report(path, number, f"{header}: gRPC only in services, links and the client")
+            if header.startswith("coordinator/rpc/") and BELOW_CALLS.match(path):
+                self.report(path, number, f"{header}: the calls (rpc/) are above {os.path.dirname(path)}")
             if header.startswith("coordinator/services/") and not SERVICES_USERS.match(path):
                 self.report(path, number, f"{header}: a transport, known to coordinator.cc alone")
             if header.startswith("coordinator/http/") and not HTTP_USERS.match(path):
@@ -224,7 +229,7 @@ class Lint:
 
     def check_across_files(self, sources):
         for path, line, text in (*explained_checks.findings(sources), *local_names.findings(sources),
-                                 *standard_headers.findings(sources)):
+                                 *one_list.findings(sources), *standard_headers.findings(sources)):
             self.report(path, line, text)
 
     def check_pages(self, pages, tests):
@@ -252,11 +257,14 @@ class Lint:
             self.report(CODE_ROWS, rows[code], f"nothing makes {code}: use it, or delete its row")
 
     def check_orphans(self, paths):
-        """A .cc file that no CMakeLists.txt names is dead."""
-        lists = "\n".join(open(os.path.join(ROOT, path), encoding="utf-8").read()
-                          for path in paths if path.endswith(("CMakeLists.txt", ".cmake")))
+        """A .cc file that no CMakeLists.txt names, by itself or as one of a folder (file(GLOB …)), is dead."""
+        lists = {path: open(os.path.join(ROOT, path), encoding="utf-8").read()
+                 for path in paths if path.endswith(("CMakeLists.txt", ".cmake"))}
+        folders = {os.path.normpath(os.path.join(os.path.dirname(path), folder)) for path, text in lists.items()
+                   for folder in re.findall(r"file\(GLOB [^)]*?([\w/]+)/\*\.cc\)", text)}
+        named = "\n".join(lists.values())
         for path in paths:
-            if path.endswith(".cc") and os.path.basename(path) not in lists:
+            if path.endswith(".cc") and os.path.dirname(path) not in folders and os.path.basename(path) not in named:
                 self.report(path, 1, "no CMakeLists.txt names this file: add it or delete it")
 
 

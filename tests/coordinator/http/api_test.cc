@@ -18,6 +18,10 @@
 namespace muster::coordinator::http {
 namespace {
 
+using common::Action;
+using common::Call;
+using common::Calls;
+
 absl::Status Fill(const std::string& query, google::protobuf::Message& message) {
   return FillFromQuery(ParseTarget("/?" + query)->query, message);
 }

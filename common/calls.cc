@@ -1,8 +1,8 @@
-#include "coordinator/rpc/calls.h"
+#include "common/calls.h"
 
 #include <algorithm>
 
-namespace muster::coordinator {
+namespace muster::common {
 namespace {
 
 #define MUSTER_JOB_ROW(name, Request, Answer, action, object, cost) \
@@ -29,4 +29,4 @@ const Call* FindCall(std::string_view service, std::string_view name) {
   return found == std::end(kCalls) ? nullptr : found;
 }
 
-}  // namespace muster::coordinator
+}  // namespace muster::common

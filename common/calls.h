@@ -1,12 +1,14 @@
-// The table of calls: what each call of JobService, WorkerService and ExecService does, and to which kind of
-// object. JobService is generated from its rows (services/job_service.cc); authorization reads
-// them. Pure.
+// The table of calls: one row says all that is known of a call of JobService, WorkerService or ExecService but how it
+// is answered. From a row of JobService are made: its handler's declaration (coordinator/rpc/handlers.h), its methods
+// of gRPC and HTTP with their entries in the audit and the budgets, and jobctl's method (client/connection.h). Who may
+// make it follows from its action and object (coordinator/identity/roles.cc). Names alone, so that whoever includes
+// this needs no message. Pure.
 #pragma once
 
 #include <span>
 #include <string_view>
 
-namespace muster::coordinator {
+namespace muster::common {
 
 enum class Action {
   kRead,    // changes nothing
@@ -38,7 +40,8 @@ enum class Object {
   kCode  // objects of the code that travels with jobs
 };
 
-// The most memory that a call holds while it is under way, whoever reads its answer how slowly: call_budget.h.
+// The most memory that a call holds while it is under way, whoever reads its answer how slowly:
+// coordinator/rpc/call_budget.h.
 enum class Cost {
   kSmall,    // 64 KiB: a name in, a row out
   kSpec,     // 512 KiB: a job's spec, or a long list of names
@@ -63,11 +66,11 @@ std::span<const Call> Calls();
 // Null if there is no such call.
 const Call* FindCall(std::string_view service, std::string_view name);
 
-}  // namespace muster::coordinator
+}  // namespace muster::common
 
-// ONE: request in, one answer out. STREAM: request in, messages out. Both have the name of their
-// handler (handlers.h). INTAKE: messages in, one answer out; DUPLEX: messages both ways; both are
-// handwritten in services/. Each row: name, request, answer or message, action, object, cost.
+// ONE: request in, one answer out. STREAM: request in, messages out. INTAKE: messages in, one answer out; DUPLEX:
+// messages both ways; the last two are handwritten, in coordinator/services/ and in jobctl. Each row: name, request,
+// answer or message, action, object, cost.
 #define MUSTER_JOB_CALLS(ONE, STREAM, INTAKE, DUPLEX)                                            \
   ONE(GetServer, GetServerRequest, GetServerResponse, kRead, kCoordinator, kSmall)               \
   ONE(SignIn, SignInRequest, SignInResponse, kRead, kCoordinator, kSmall)                        \
@@ -125,7 +128,7 @@ const Call* FindCall(std::string_view service, std::string_view name);
   ONE(RemoveSecret, RemoveSecretRequest, RemoveSecretResponse, kOwn, kSecret, kSmall)            \
   STREAM(ReadAudit, ReadAuditRequest, AuditEntries, kRead, kAudit, kStream)
 
-// Handwritten in services/worker_service.cc: most of them are streams into a store.
+// Handwritten in coordinator/services/worker_service.cc: most of them are streams into a store.
 #define MUSTER_WORKER_CALLS(CALL)               \
   CALL(Connect, kServe, kNode, kControl)        \
   CALL(UploadLogs, kServe, kLog, kUpload)       \
@@ -136,7 +139,7 @@ const Call* FindCall(std::string_view service, std::string_view name);
   CALL(DownloadBlob, kServe, kBlob, kStream)    \
   CALL(ListResumeFiles, kServe, kCheckpoint, kStream)
 
-// Handwritten in services/exec_service.cc.
+// Handwritten in coordinator/services/exec_service.cc.
 #define MUSTER_EXEC_CALLS(CALL)          \
   CALL(Exec, kControl, kJob, kAnswer)    \
   CALL(AwaitExec, kServe, kNode, kWatch) \

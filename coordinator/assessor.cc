@@ -79,38 +79,26 @@ void Assessor::ReadSamples(const v1::JobRecord& job, common::Now now,
 
 std::shared_ptr<Assessor::Known> Assessor::Use(uint64_t job) {
   std::lock_guard lock(mutex_);
-  const auto found = entries_.find(job);
-  if (found != entries_.end()) {
-    uses_.splice(uses_.begin(), uses_, found->second.use);
-    return found->second.known;
-  }
-  uses_.push_front(job);
-  Entry& entry = entries_[job];
-  entry.known = std::make_shared<Known>();
-  entry.use = uses_.begin();
-  if (entries_.size() > kJobsMax) {
-    entries_.erase(uses_.back());
-    uses_.pop_back();
-  }
-  return entries_.at(job).known;
+  if (const Entry* entry = entries_.Find(job); entry != nullptr) return entry->known;
+  return entries_.Put(job, {.known = std::make_shared<Known>()}).known;
 }
 
 void Assessor::Keep(const v1::Assessment& assessment, bool is_final) {
   std::lock_guard lock(mutex_);
-  const auto found = entries_.find(assessment.job());
-  if (found == entries_.end()) return;
-  found->second.newest = assessment;
-  found->second.is_final = is_final;
+  Entry* entry = entries_.Find(assessment.job());
+  if (entry == nullptr) return;
+  entry->newest = assessment;
+  entry->is_final = is_final;
 }
 
 void Assessor::Decorate(v1::JobSummary& summary) const {
   std::lock_guard lock(mutex_);
-  const auto found = entries_.find(summary.id());
-  if (found == entries_.end() || !found->second.newest.has_value()) return;
-  const v1::Assessment& newest = *found->second.newest;
+  const Entry* entry = entries_.Peek(summary.id());
+  if (entry == nullptr || !entry->newest.has_value()) return;
+  const v1::Assessment& newest = *entry->newest;
   const bool runs = summary.state() == v1::JOB_STATE_RUNNING;
   // Findings of a running job are no longer true between two attempts or after its end.
-  if (!runs && !found->second.is_final) return;
+  if (!runs && !entry->is_final) return;
   if (runs && newest.has_eta_ms()) summary.set_eta_ms(newest.eta_ms());
   if (newest.findings().empty()) return;
   *summary.mutable_finding() = newest.findings(0);
@@ -123,16 +111,13 @@ bool Assessor::IsMeasured(uint64_t job) const { return !samples_.Newest(job).emp
 
 bool Assessor::IsFinal(uint64_t job) const {
   std::lock_guard lock(mutex_);
-  const auto found = entries_.find(job);
-  return found != entries_.end() && found->second.is_final;
+  const Entry* entry = entries_.Peek(job);
+  return entry != nullptr && entry->is_final;
 }
 
 void Assessor::Forget(uint64_t job) {
   std::lock_guard lock(mutex_);
-  const auto found = entries_.find(job);
-  if (found == entries_.end()) return;
-  uses_.erase(found->second.use);
-  entries_.erase(found);
+  entries_.Erase(job);
 }
 
 v1::JobRecord FactsOf(const v1::JobRecord& job) {

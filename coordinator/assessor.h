@@ -10,14 +10,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "common/lru_map.h"
 #include "coordinator/findings/history.h"
 #include "coordinator/findings/samples.h"
 #include "coordinator/stores/metric_store.h"
@@ -65,7 +64,6 @@ class Assessor {
     std::shared_ptr<Known> known;
     std::optional<v1::Assessment> newest;
     bool is_final = false;
-    std::list<uint64_t>::iterator use;
   };
 
   std::shared_ptr<Known> Use(uint64_t job);
@@ -79,8 +77,7 @@ class Assessor {
   const int64_t floor_ms_;
 
   mutable std::mutex mutex_;  // guards what follows
-  std::map<uint64_t, Entry> entries_;
-  std::list<uint64_t> uses_;  // newest first
+  common::LruMap<uint64_t, Entry> entries_{kJobsMax};
 };
 
 // What the rules need of a record, without what can be large: environment, exits, checkpoints'

@@ -24,7 +24,6 @@ namespace {
 
 constexpr size_t kFilesMax = 1'000;
 constexpr size_t kDecisionsMax = 4'000;  // per attempt: a file may be truncated again and again
-constexpr size_t kRivalPidsMax = 65'536;
 constexpr size_t kBytesPerScan = 1 << 20;
 constexpr size_t kRecordBytesRead = 256 * 1024;  // no scalar is larger; larger records are skipped
 constexpr int kPassedOverPerScan = 1'000;
@@ -61,8 +60,7 @@ EventTailer::EventTailer(Setup setup, Callbacks callbacks)
     : setup_(std::move(setup)), host_(EventHostName()), callbacks_(std::move(callbacks)) {}
 
 void EventTailer::SetRivals(const std::set<int64_t>& pids, bool crowded) {
-  if (rival_pids_.size() + pids.size() > kRivalPidsMax) rival_pids_.clear();
-  rival_pids_.insert(pids.begin(), pids.end());
+  for (const int64_t pid : pids) rival_pids_.Put(pid, true);
   crowded_ = crowded;
 }
 
@@ -188,7 +186,7 @@ EventTailer::Whose EventTailer::Ask(const EventFile& file) const {
   bool lives = false;
   const std::string mark = MarkOf(writer.pid, &lives);
   if (lives) return WhoseMark(mark);
-  return rival_pids_.contains(writer.pid) ? Whose::kOthers : Whose::kUnknown;
+  return rival_pids_.Peek(writer.pid) != nullptr ? Whose::kOthers : Whose::kUnknown;
 }
 
 EventTailer::Whose EventTailer::AskHolder(const EventFile& file, const Holders& holders) const {

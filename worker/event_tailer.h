@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/lru_map.h"
 #include "muster/v1/worker_service.pb.h"
 #include "worker/core/state.h"
 #include "worker/event_ledger.h"
@@ -64,6 +65,8 @@ class EventTailer {
   bool Scan(bool final = false);
 
  private:
+  static constexpr size_t kRivalPidsMax = 65'536;
+
   struct File {
     std::string path;
     std::string name;    // of its source, at first
@@ -107,7 +110,7 @@ class EventTailer {
   std::map<FileId, File> files_;
   std::map<FileId, bool> waiting_;     // seen once, owner unknown; were other attempts alive then?
   std::map<int64_t, uint32_t> ranks_;  // by pid
-  std::set<int64_t> rival_pids_;
+  common::LruMap<int64_t, bool> rival_pids_{kRivalPidsMax};
   bool crowded_ = false;
   int64_t next_open_ms_ = 0;
   FileId turn_;  // the file that the last scan ended with

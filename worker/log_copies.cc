@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/files.h"
+#include "common/lru_map.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -57,8 +58,7 @@ class LogCopies::Files {
 
  private:
   absl::StatusOr<int> Open(const std::string& directory, const std::string& path) {
-    if (const auto known = files_.find(path); known != files_.end()) return known->second.get();
-    if (files_.size() >= kOpenFilesMax) files_.clear();
+    if (const common::UniqueFd* known = files_.Find(path); known != nullptr) return known->get();
     RETURN_IF_ERROR(common::MakeDirectories(directory, 0777));
     absl::StatusOr<common::UniqueFd> file = common::OpenRegular(path, O_WRONLY | O_CREAT, 0666);
     for (int i = 0; absl::IsUnavailable(file.status()) && i < kDescriptorWaitsMax; ++i) {
@@ -66,13 +66,13 @@ class LogCopies::Files {
       file = common::OpenRegular(path, O_WRONLY | O_CREAT, 0666);
     }
     RETURN_IF_ERROR(file.status());
-    return files_.emplace(path, *std::move(file)).first->second.get();
+    return files_.Put(path, *std::move(file)).get();
   }
 
   const std::string directory_;
   const uint32_t first_rank_;
   const std::string account_path_;
-  std::map<std::string, common::UniqueFd> files_;  // by path
+  common::LruMap<std::string, common::UniqueFd> files_{kOpenFilesMax};  // by path
 };
 
 void LogCopies::Open(const AttemptKey& key, const v1::LaunchAttempt& launch) {

@@ -70,10 +70,10 @@ NotifyCommands::NotifyCommands(Setup setup, std::function<void(v1::NotifyEnded)>
     : setup_(std::make_shared<const Setup>(std::move(setup))), ended_(std::move(ended)) {}
 
 std::optional<v1::NotifyEnded> NotifyCommands::Run(v1::RunNotify order) {
-  const auto known = known_.find(order.delivery());
-  if (known != known_.end()) return known->second;
-  if (known_.size() - remembered_.size() >= kWaitingMax) return std::nullopt;
-  known_[order.delivery()] = std::nullopt;
+  if (const v1::NotifyEnded* ended = ended_before_.Find(order.delivery()); ended != nullptr)
+    return *ended;
+  if (running_.contains(order.delivery()) || running_.size() >= kWaitingMax) return std::nullopt;
+  running_.insert(order.delivery());
   // One lane for each delivery would need its number; an attempt's run one after the other.
   const AttemptKey lane{order.job(), order.attempt()};
   threads_.Post(lane, Work::kNotify,
@@ -87,11 +87,8 @@ std::optional<v1::NotifyEnded> NotifyCommands::Run(v1::RunNotify order) {
 void NotifyCommands::Ended(const v1::NotifyEnded& ended) {
   common::LogInfo(common::StrCat("a command of notify ended delivery=", ended.delivery(), " ",
                                  ended.problem().empty() ? "exit=0" : ended.problem()));
-  known_[ended.delivery()] = ended;
-  remembered_.push_back(ended.delivery());
-  if (remembered_.size() <= kRememberedMax) return;
-  known_.erase(remembered_.front());
-  remembered_.pop_front();
+  running_.erase(ended.delivery());
+  ended_before_.Put(ended.delivery(), ended);
 }
 
 bool NotifyCommands::Shutdown(std::chrono::milliseconds wait) {

@@ -8,14 +8,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 
+#include "common/lru_map.h"
 #include "muster/v1/worker_service.pb.h"
 #include "worker/isolation.h"
 #include "worker/job_threads.h"
@@ -52,9 +51,9 @@ class NotifyCommands {
  private:
   const std::shared_ptr<const Setup> setup_;
   const std::function<void(v1::NotifyEnded)> ended_;
-  // By delivery; empty: it waits or runs.
-  std::map<std::string, std::optional<v1::NotifyEnded>> known_;
-  std::deque<std::string> remembered_;  // those that have ended, oldest first
+  // By delivery.
+  std::set<std::string> running_;  // or waiting
+  common::LruMap<std::string, v1::NotifyEnded> ended_before_{kRememberedMax};
   const std::shared_ptr<std::atomic<bool>> stop_ = std::make_shared<std::atomic<bool>>(false);
   JobThreads threads_{kAtOnce};
 };

@@ -34,14 +34,8 @@ void RefusalBudget::Refill(Bucket& bucket, const Rate& rate, int64_t now_ms) {
 }
 
 RefusalBudget::Bucket& RefusalBudget::BucketOf(const std::string& who, int64_t now_ms) {
-  const auto found = known_.find(who);
-  if (found != known_.end()) return found->second;
-  if (known_.size() >= kRememberedMax) {
-    known_.erase(std::min_element(known_.begin(), known_.end(), [](const auto& a, const auto& b) {
-      return a.second.at_ms < b.second.at_ms;
-    }));
-  }
-  return known_[who] = {.credit = rates_.each.at_once * kCreditOfOne, .at_ms = now_ms};
+  if (Bucket* known = known_.Find(who); known != nullptr) return *known;
+  return known_.Put(who, {.credit = rates_.each.at_once * kCreditOfOne, .at_ms = now_ms});
 }
 
 std::optional<RefusalBudget::LeftOut> RefusalBudget::Take(const std::string& who, int64_t now_ms) {
@@ -70,7 +64,7 @@ RefusalBudget::LeftOut RefusalBudget::TellLeftOut(const Bucket& own) {
   const uint64_t all = std::exchange(left_out_, 0);
   if (all == 0) return {};
   const LeftOut told{.own = own.left_out, .of_others = all - own.left_out};
-  for (auto& [who, bucket] : known_) bucket.left_out = 0;
+  known_.ForEach([](const std::string&, Bucket& bucket) { bucket.left_out = 0; });
   return told;
 }
 

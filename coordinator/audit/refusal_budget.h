@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <unordered_map>
 
+#include "common/lru_map.h"
 #include "muster/v1/identity.pb.h"
 
 namespace muster::coordinator {
@@ -53,7 +53,7 @@ class RefusalBudget {
   const Rates rates_;
   std::optional<Bucket> all_;
   uint64_t left_out_ = 0;  // of everybody, also of those that were forgotten
-  std::unordered_map<std::string, Bucket> known_;
+  common::LruMap<std::string, Bucket> known_{kRememberedMax};
 };
 
 // Whom a refusal counts against: the person, node or local account; of strangers the address, of

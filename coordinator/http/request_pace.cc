@@ -1,7 +1,6 @@
 #include "coordinator/http/request_pace.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "coordinator/peer_address.h"
 
@@ -13,16 +12,9 @@ void RequestPace::Refill(Bucket& bucket, const Rate& rate, Time now) {
   bucket.at = now;
 }
 
-RequestPace::Bucket& RequestPace::BucketOf(std::string network, Time now) {
-  const auto found = addresses_.find(network);
-  if (found != addresses_.end()) return found->second;
-  if (addresses_.size() >= kAddressesMax) {
-    const auto oldest =
-        std::min_element(addresses_.begin(), addresses_.end(),
-                         [](const auto& a, const auto& b) { return a.second.at < b.second.at; });
-    addresses_.erase(oldest);
-  }
-  return addresses_[std::move(network)] = {.left = rates_.address.saved_up, .at = now};
+RequestPace::Bucket& RequestPace::BucketOf(const std::string& network, Time now) {
+  if (Bucket* known = addresses_.Find(network); known != nullptr) return *known;
+  return addresses_.Put(network, {.left = rates_.address.saved_up, .at = now});
 }
 
 bool RequestPace::Allows(std::string_view principal, Time now) {

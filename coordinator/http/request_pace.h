@@ -6,7 +6,8 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+
+#include "common/lru_map.h"
 
 namespace muster::coordinator::http {
 
@@ -37,11 +38,11 @@ class RequestPace {
     Time at{};
   };
   static void Refill(Bucket& bucket, const Rate& rate, Time now);
-  Bucket& BucketOf(std::string network, Time now);
+  Bucket& BucketOf(const std::string& network, Time now);
 
   const Rates rates_;
   Bucket all_;
-  std::unordered_map<std::string, Bucket> addresses_;
+  common::LruMap<std::string, Bucket> addresses_{kAddressesMax};
 };
 
 }  // namespace muster::coordinator::http

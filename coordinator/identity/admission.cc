@@ -73,13 +73,11 @@ absl::StatusOr<identity::CertificateFacts> Admission::Read(std::string_view pem)
   const std::string text(pem);
   {
     std::lock_guard lock(mutex_);
-    const auto known = read_.find(text);
-    if (known != read_.end()) return known->second;
+    if (const auto* known = read_.Find(text); known != nullptr) return *known;
   }
   ASSIGN_OR_RETURN(identity::CertificateFacts facts, identity::FactsOfPem(text));
   std::lock_guard lock(mutex_);
-  if (read_.size() >= kCertificatesRemembered) read_.clear();
-  read_[text] = facts;
+  read_.Put(text, facts);
   return facts;
 }
 

@@ -17,11 +17,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/calls.h"
+#include "common/lru_map.h"
 #include "coordinator/core/input.h"
 #include "identity/certificate.h"
 
@@ -64,7 +64,7 @@ class Admission {
   const Options options_;
   mutable std::mutex mutex_;  // guards what follows
   // What was read of certificates, by their text: a call costs no parsing.
-  mutable std::unordered_map<std::string, identity::CertificateFacts> read_;
+  mutable common::LruMap<std::string, identity::CertificateFacts> read_{kCertificatesRemembered};
 };
 
 }  // namespace muster::coordinator

@@ -169,16 +169,15 @@ void UploadArea::Release(const Name& name, std::unique_ptr<Hashed> hashed) {
   written_.erase(name);
   if (hashed == nullptr || hashed->bytes == 0) return;
   // What is forgotten is read again.
-  if (hashed_.size() >= kHashedMax) hashed_.erase(hashed_.begin());
-  hashed_.insert_or_assign(name, std::move(hashed));
+  hashed_.Put(name, std::move(hashed));
 }
 
 std::unique_ptr<UploadArea::Hashed> UploadArea::HashedBefore(const Name& name, uint64_t offset) {
   std::lock_guard lock(mutex_);
-  const auto found = hashed_.find(name);
-  if (found == hashed_.end()) return std::make_unique<Hashed>();
-  std::unique_ptr<Hashed> hashed = std::move(found->second);
-  hashed_.erase(found);
+  std::unique_ptr<Hashed>* found = hashed_.Find(name);
+  if (found == nullptr) return std::make_unique<Hashed>();
+  std::unique_ptr<Hashed> hashed = std::move(*found);
+  hashed_.Erase(name);
   // Otherwise a part of it is overwritten.
   return hashed->bytes <= offset ? std::move(hashed) : std::make_unique<Hashed>();
 }
@@ -219,7 +218,7 @@ void UploadArea::Remove(const std::string& owner, const std::string& sha256) {
   const Name name{owner, sha256};
   std::lock_guard lock(mutex_);
   if (written_.contains(name)) return;
-  hashed_.erase(name);
+  hashed_.Erase(name);
   unlink(PathOf(name).c_str());
 }
 

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/lru_map.h"
 #include "common/sha256.h"
 #include "coordinator/local/file_age.h"
 #include "coordinator/paths.h"
@@ -70,9 +71,10 @@ class UploadArea {
   const Paths paths_;
   const DiskGate* const gate_;
   const Take take_;
-  std::mutex mutex_;                                // guards what follows
-  std::set<Name> written_;                          // being written now
-  std::map<Name, std::unique_ptr<Hashed>> hashed_;  // of files that no writer has now
+  std::mutex mutex_;        // guards what follows
+  std::set<Name> written_;  // being written now
+  common::LruMap<Name, std::unique_ptr<Hashed>> hashed_{
+      kHashedMax};  // of files that no writer has now
 };
 
 }  // namespace muster::coordinator

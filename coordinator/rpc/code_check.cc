@@ -142,26 +142,26 @@ void CodeChecks::Check(JobStores& stores, JobCode& job_code, Process& process,
                     .placement = {.sha256 = tree.placement(), .size = tree.placement_bytes()},
                     .workdir = spec.workdir()};
   const Key key{asked.code, asked.manifest.size, asked.placement.size, asked.workdir};
-  {
-    std::unique_lock lock(mutex_);
-    const auto known = good_.find(key);
-    if (known != good_.end() && Steady::now() - known->second < kRemembered) {
-      lock.unlock();
-      return then(absl::OkStatus());
-    }
-    if (waiting_.size() >= kWaitingMax && !waiting_.contains(key)) {
-      lock.unlock();
-      return then(NotNow("that of many others is being looked at"));
-    }
-    std::vector<Then>& waiting = waiting_[key];
-    waiting.push_back(std::move(then));
-    if (waiting.size() > 1) return;
-    looks_.push_back([this, &stores, &job_code, &process, asked, key] {
-      Remember(key, Told(JudgeCode(stores, job_code, process, asked)));
-    });
-    if (std::exchange(is_looking_, true)) return;
+  if (const auto since = good_.Find(key);
+      since != nullptr && Steady::now() - *since < kRemembered) {
+    return then(absl::OkStatus());
   }
-  process.files.Post([this] { LookAtAll(); });
+  const bool is_awaited = good_.Get(
+      key,
+      [this, &stores, &job_code, &process, asked](std::function<void(Verdicts::Found)> done) {
+        {
+          std::lock_guard lock(mutex_);
+          looks_.push_back([&stores, &job_code, &process, asked, done = std::move(done)] {
+            const absl::Status verdict = Told(JudgeCode(stores, job_code, process, asked));
+            if (!verdict.ok()) return done(verdict);
+            done(std::make_shared<const Steady::time_point>(Steady::now()));
+          });
+          if (std::exchange(is_looking_, true)) return;
+        }
+        process.files.Post([this] { LookAtAll(); });
+      },
+      [then](const Verdicts::Found& verdict) { then(verdict.status()); });
+  if (!is_awaited) then(NotNow("that of many others is being looked at"));
 }
 
 // On one thread of the pool, which has others to serve.
@@ -177,19 +177,6 @@ void CodeChecks::LookAtAll() {
     }
     look();
   }
-}
-
-void CodeChecks::Remember(const Key& key, const absl::Status& verdict) {
-  std::vector<Then> waiting;
-  {
-    std::lock_guard lock(mutex_);
-    if (good_.size() >= kRememberedMax) good_.clear();
-    if (verdict.ok()) good_[key] = Steady::now();
-    const auto found = waiting_.find(key);
-    waiting = std::move(found->second);
-    waiting_.erase(found);
-  }
-  for (const Then& then : waiting) then(verdict);
 }
 
 }  // namespace muster::coordinator

@@ -7,12 +7,11 @@
 #include <chrono>
 #include <deque>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
+#include "coordinator/cache.h"
 #include "coordinator/stores/code_store.h"
 
 namespace muster::coordinator {
@@ -44,13 +43,13 @@ class CodeChecks {
     auto operator<=>(const Key&) const = default;
   };
 
-  void LookAtAll();
-  void Remember(const Key& key, const absl::Status& verdict);
+  using Verdicts = Cache<Key, const Steady::time_point>;  // since when the code is known to be good
 
-  std::mutex mutex_;  // guards what follows
-  std::map<Key, Steady::time_point> good_;
-  std::map<Key, std::vector<Then>> waiting_;
-  std::deque<std::function<void()>> looks_;  // of those, which nobody has begun
+  void LookAtAll();
+
+  Verdicts good_{{.entries = kRememberedMax, .lookups = kWaitingMax}};
+  std::mutex mutex_;                         // guards what follows
+  std::deque<std::function<void()>> looks_;  // that nobody has begun
   bool is_looking_ = false;
 };
 

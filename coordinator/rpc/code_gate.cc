@@ -16,9 +16,7 @@ bool CodeGate::Has(const Objects& objects, const std::string& sha256) {
   return digest.has_value() && std::binary_search(objects.begin(), objects.end(), *digest);
 }
 
-absl::StatusOr<std::shared_ptr<const CodeGate::Objects>> CodeGate::Learn(JobCode& job_code,
-                                                                         uint64_t job,
-                                                                         const v1::JobSpec& spec) {
+CodeGate::ObjectsOfJobs::Found CodeGate::Learn(JobCode& job_code, const v1::JobSpec& spec) {
   auto objects = std::make_shared<Objects>();
   if (spec.has_code()) {
     ASSIGN_OR_RETURN(const std::vector<std::string> names,
@@ -28,42 +26,32 @@ absl::StatusOr<std::shared_ptr<const CodeGate::Objects>> CodeGate::Learn(JobCode
     }
     std::sort(objects->begin(), objects->end());
   }
-  std::lock_guard lock(mutex_);
-  if (objects_ + objects->size() > kObjectsMax || jobs_.size() >= kJobsMax) {
-    jobs_.clear();
-    objects_ = 0;
-  }
-  if (jobs_.try_emplace(job, objects).second) objects_ += objects->size();
-  return std::shared_ptr<const Objects>(std::move(objects));
+  return objects;
 }
 
 void CodeGate::Check(Jobs& jobs, JobCode& job_code, Process& process, uint64_t job,
                      const std::string& sha256, Answer answer) {
-  std::shared_ptr<const Objects> known;
-  {
-    std::lock_guard lock(mutex_);
-    if (const auto found = jobs_.find(job); found != jobs_.end()) known = found->second;
-  }
-  if (known != nullptr) return answer(Has(*known, sha256));
-  FindJob(jobs, process, Caller{}, std::to_string(job),
-          [this, &job_code, &process, job, sha256,
-           answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
-            if (absl::IsNotFound(found.status())) return answer(false);
-            if (!found.ok()) return answer(found.status());
-            process.pool.Post([this, &job_code, job, sha256, answer, record = found->record] {
-              const auto objects = Learn(job_code, job, record->spec());
-              if (!objects.ok()) return answer(objects.status());
-              answer(Has(**objects, sha256));
+  if (const auto known = jobs_.Find(job); known != nullptr) return answer(Has(*known, sha256));
+  jobs_.Get(
+      job,
+      [&jobs, &job_code, &process, job](std::function<void(ObjectsOfJobs::Found)> done) {
+        FindJob(
+            jobs, process, Caller{}, std::to_string(job),
+            [&job_code, &process, done = std::move(done)](const absl::StatusOr<FoundJob>& found) {
+              if (!found.ok()) return done(found.status());
+              process.pool.Post([&job_code, done, record = found->record] {
+                done(Learn(job_code, record->spec()));
+              });
             });
-          });
+      },
+      [sha256, answer = std::move(answer)](const ObjectsOfJobs::Found& objects) {
+        if (absl::IsNotFound(objects.status())) return answer(false);
+        if (!objects.ok()) return answer(objects.status());
+        answer(Has(**objects, sha256));
+      },
+      [](const ObjectsOfJobs::Found& objects) { return objects.ok(); });
 }
 
-void CodeGate::Forget(uint64_t job) {
-  std::lock_guard lock(mutex_);
-  const auto found = jobs_.find(job);
-  if (found == jobs_.end()) return;
-  objects_ -= found->second->size();
-  jobs_.erase(found);
-}
+void CodeGate::Forget(uint64_t job) { jobs_.Forget(job); }
 
 }  // namespace muster::coordinator

@@ -4,13 +4,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/cache.h"
 #include "tree/digest.h"
 
 namespace muster::v1 {
@@ -38,15 +36,15 @@ class CodeGate {
   static constexpr size_t kObjectsMax = 1'000'000;  // remembered, 32 bytes each
   static constexpr size_t kJobsMax = 10'000;
   using Objects = std::vector<tree::Digest>;  // ascending
+  using ObjectsOfJobs = Cache<uint64_t, const Objects>;
 
   static bool Has(const Objects& objects, const std::string& sha256);
   // On a pool's thread.
-  absl::StatusOr<std::shared_ptr<const Objects>> Learn(JobCode& job_code, uint64_t job,
-                                                       const v1::JobSpec& spec);
+  static ObjectsOfJobs::Found Learn(JobCode& job_code, const v1::JobSpec& spec);
 
-  std::mutex mutex_;  // guards what follows
-  std::map<uint64_t, std::shared_ptr<const Objects>> jobs_;
-  size_t objects_ = 0;  // of all jobs_
+  ObjectsOfJobs jobs_{{.entries = kJobsMax,
+                       .weight = kObjectsMax,
+                       .weigh = [](const Objects& objects) { return objects.size(); }}};
 };
 
 }  // namespace muster::coordinator

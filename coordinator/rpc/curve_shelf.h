@@ -5,11 +5,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <utility>
 
+#include "common/lru_map.h"
 #include "coordinator/rpc/curve_book.h"
 
 namespace muster::coordinator {
@@ -19,7 +19,6 @@ struct SharedBook {
   SharedBook(const MetricStore& metrics, uint64_t of, CurveChoice choice)
       : job(of), book(metrics, of, std::move(choice)) {}
   const uint64_t job;
-  size_t size = 0;   // buckets when it was last read; the shelf's
   std::mutex mutex;  // guards what follows
   CurveBook book;
 };
@@ -46,12 +45,11 @@ class CurveShelf {
   void EndLook() { looks_.fetch_sub(1); }
 
  private:
-  void MakeRoom();
-
   const MetricStore& metrics_;
   std::atomic<size_t> looks_ = 0;
-  std::mutex mutex_;                              // guards what follows
-  std::list<std::shared_ptr<SharedBook>> books_;  // the one used last first
+  std::mutex mutex_;  // guards what follows
+  // By job; their weight is the buckets they had when they were last read.
+  common::LruMap<uint64_t, std::shared_ptr<SharedBook>> books_{kBooksMax, kBucketsMax};
 };
 
 }  // namespace muster::coordinator

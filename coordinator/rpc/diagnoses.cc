@@ -182,13 +182,10 @@ bool Diagnoses::Take(const std::string& node, v1::RankDiagnosis diagnosis) {
 
 bool Diagnoses::IsToRecord(const std::string& principal, uint64_t job, Time now) {
   std::lock_guard lock(mutex_);
-  if (recorded_.size() >= kRememberedMax) {
-    std::erase_if(recorded_, [&](const auto& each) { return now >= each.second + kRecordedEvery; });
-  }
-  if (recorded_.size() >= kRememberedMax) recorded_.clear();
-  const auto [at, is_first] = recorded_.try_emplace({principal, job}, now);
-  if (!is_first && now < at->second + kRecordedEvery) return false;
-  at->second = now;
+  const std::pair key(principal, job);
+  const Time* at = recorded_.Find(key);
+  if (at != nullptr && now < *at + kRecordedEvery) return false;
+  recorded_.Put(key, now);
   return true;
 }
 

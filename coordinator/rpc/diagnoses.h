@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/lru_map.h"
 #include "coordinator/rpc/sink.h"
 #include "muster/v1/job_service.pb.h"
 
@@ -93,7 +94,7 @@ class Diagnoses {
   std::map<std::string, size_t> streams_;  // by principal
   size_t streams_in_all_ = 0;
   size_t kept_bytes_ = 0;
-  std::map<std::pair<std::string, uint64_t>, Time> recorded_;
+  common::LruMap<std::pair<std::string, uint64_t>, Time> recorded_{kRememberedMax};
   uint64_t last_number_ = 0;  // of looks and seats
   bool is_expiring_ = false;
 };

@@ -80,71 +80,82 @@ std::optional<JobGate::Verdict> JobGate::Judge(const Known& known, const NodeIde
   return std::nullopt;
 }
 
-JobGate::Started JobGate::FindOlder(Jobs& jobs, const Subject& subject) {
+JobGate::OlderAttempts::Found JobGate::FindOlder(Jobs& jobs, const Subject& subject) {
   const auto events = jobs.index.Events({.job = subject.job,
                                          .until = std::numeric_limits<int64_t>::max(),
                                          .newest = kEventsSearchedMax});
-  if (!events.ok()) return {};
+  if (!events.ok()) return events.status();
   for (const v1::Event& event : *events) {
     const v1::Attempt& attempt = event.attempt_started().attempt();
     if (event.has_attempt_started() && attempt.number() == subject.attempt)
-      return LearnAttempt(attempt);
+      return std::make_shared<const Started>(LearnAttempt(attempt));
   }
-  return {};
+  return std::make_shared<const Started>();
 }
 
-void JobGate::Remember(uint64_t job, const Known& known) {
-  const auto count = [](const Known& one) {
-    size_t parts = 0;
-    for (const auto& [number, started] : one.started) parts += started.parts.size();
-    return parts;
+JobGate::JobGate()
+    : jobs_({.entries = kJobsMax,
+             .weight = kPartsMax,
+             .weigh =
+                 [](const Known& known) {
+                   size_t parts = 0;
+                   for (const auto& [number, started] : known.started)
+                     parts += started.parts.size();
+                   return parts;
+                 }}),
+      older_({.entries = kJobsMax, .weight = kPartsMax, .weigh = [](const Started& started) {
+                return started.parts.size();
+              }}) {}
+
+void JobGate::JudgeKnown(Jobs& jobs, Process& process, const Known& known,
+                         const NodeIdentity& sender, const Subject& subject, const Answer& answer) {
+  if (const auto verdict = Judge(known, sender, subject); verdict.has_value())
+    return answer(*verdict);
+  const auto judge = [sender, subject, answer](const Started& started) {
+    answer(Owns(started, sender, subject) ? Verdict::kMay : Verdict::kNotItsOwn);
   };
-  std::lock_guard lock(mutex_);
-  if (jobs_.size() >= kRememberedMax || parts_ >= kPartsRememberedMax) {
-    jobs_.clear();
-    parts_ = 0;
-  }
-  Known& kept = jobs_[job];
-  parts_ -= count(kept);
-  kept = known;
-  parts_ += count(kept);
+  const std::pair key(subject.job, subject.attempt);
+  if (const auto started = older_.Find(key); started != nullptr) return judge(*started);
+  older_.Get(
+      key,
+      [&jobs, &process, subject](std::function<void(OlderAttempts::Found)> done) {
+        process.pool.Post(
+            [&jobs, subject, done = std::move(done)] { done(FindOlder(jobs, subject)); });
+      },
+      [judge](const OlderAttempts::Found& started) {
+        judge(started.ok() ? **started : Started());
+      });
 }
 
 void JobGate::Check(Jobs& jobs, Process& process, const NodeIdentity& sender,
                     const Subject& subject, Answer answer) {
-  {
-    std::unique_lock lock(mutex_);
-    const auto known = jobs_.find(subject.job);
-    // An unknown attempt may have started since.
-    if (known != jobs_.end() && subject.attempt < known->second.attempts) {
-      const std::optional<Verdict> verdict = Judge(known->second, sender, subject);
-      lock.unlock();
-      if (verdict.has_value()) return answer(*verdict);
-    }
+  // An attempt that is not known may have started since.
+  if (const auto known = jobs_.Find(subject.job);
+      known != nullptr && subject.attempt < known->attempts) {
+    return JudgeKnown(jobs, process, *known, sender, subject, answer);
   }
-  FindJob(jobs, process, Caller{}, std::to_string(subject.job),
-          [this, &jobs, &process, sender, subject,
-           answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
-            if (!found.ok()) return answer(Verdict::kUnknown);
-            Known known = Learn(*found->record);
-            if (const auto verdict = Judge(known, sender, subject); verdict.has_value()) {
-              Remember(subject.job, known);
-              return answer(*verdict);
-            }
-            process.pool.Post([this, &jobs, sender, subject, answer, known]() mutable {
-              known.started[subject.attempt] = FindOlder(jobs, subject);
-              Remember(subject.job, known);
-              answer(*Judge(known, sender, subject));
-            });
-          });
+  jobs_.Get(
+      subject.job,
+      [&jobs, &process, job = subject.job](std::function<void(KnownJobs::Found)> done) {
+        FindJob(jobs, process, Caller{}, std::to_string(job),
+                [done = std::move(done)](const absl::StatusOr<FoundJob>& found) {
+                  if (!found.ok()) return done(found.status());
+                  done(std::make_shared<const Known>(Learn(*found->record)));
+                });
+      },
+      [this, &jobs, &process, sender, subject,
+       answer = std::move(answer)](const KnownJobs::Found& known) {
+        if (!known.ok()) return answer(Verdict::kUnknown);
+        JudgeKnown(jobs, process, **known, sender, subject, answer);
+      },
+      [attempt = subject.attempt](const KnownJobs::Found& known) {
+        return known.ok() && attempt < (*known)->attempts;
+      });
 }
 
 void JobGate::Forget(uint64_t job) {
-  std::lock_guard lock(mutex_);
-  const auto known = jobs_.find(job);
-  if (known == jobs_.end()) return;
-  for (const auto& [number, started] : known->second.started) parts_ -= started.parts.size();
-  jobs_.erase(known);
+  jobs_.Forget(job);
+  older_.Forget({job, 0}, {job, UINT32_MAX});
 }
 
 }  // namespace muster::coordinator

@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "coordinator/cache.h"
 #include "coordinator/rpc/reach.h"
 #include "muster/v1/job.pb.h"
 
@@ -23,6 +23,8 @@ struct Process;
 
 class JobGate {
  public:
+  JobGate();
+
   enum class Verdict {
     kMay,
     kUnknown,    // there is no such job, attempt or rank
@@ -41,8 +43,8 @@ class JobGate {
   void Forget(uint64_t job);
 
  private:
-  static constexpr size_t kRememberedMax = 10'000;        // jobs
-  static constexpr size_t kPartsRememberedMax = 500'000;  // of all of them, about 60 bytes each
+  static constexpr size_t kJobsMax = 10'000;
+  static constexpr size_t kPartsMax = 500'000;  // of all of them, about 60 bytes each
   struct Part {
     uint32_t first_rank = 0;
     uint32_t ranks = 0;
@@ -55,9 +57,12 @@ class JobGate {
   };
   struct Known {
     uint32_t attempts = 0;                // started so far
-    std::map<uint32_t, Started> started;  // those of the record, and older ones that were asked for
+    std::map<uint32_t, Started> started;  // those of the record
     uint32_t ranks_max = 0;               // for any other attempt, from the job's shape
   };
+  using KnownJobs = Cache<uint64_t, const Known>;
+  using OlderAttempts = Cache<std::pair<uint64_t, uint32_t>, const Started>;  // by job and attempt
+
   static Known Learn(const v1::JobRecord& record);
   static Started LearnAttempt(const v1::Attempt& attempt);
   // Nothing: it depends on the parts of an attempt that the record no longer has.
@@ -65,12 +70,12 @@ class JobGate {
                                       const Subject& subject);
   static bool Owns(const Started& started, const NodeIdentity& sender, const Subject& subject);
   // From the job's events. On a pool's thread.
-  static Started FindOlder(Jobs& jobs, const Subject& subject);
-  void Remember(uint64_t job, const Known& known);
+  static OlderAttempts::Found FindOlder(Jobs& jobs, const Subject& subject);
+  void JudgeKnown(Jobs& jobs, Process& process, const Known& known, const NodeIdentity& sender,
+                  const Subject& subject, const Answer& answer);
 
-  std::mutex mutex_;  // guards what follows
-  std::unordered_map<uint64_t, Known> jobs_;
-  size_t parts_ = 0;  // of all jobs_
+  KnownJobs jobs_;
+  OlderAttempts older_;  // that were asked for, and that records no longer have
 };
 
 }  // namespace muster::coordinator

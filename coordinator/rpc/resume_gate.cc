@@ -36,51 +36,41 @@ bool ResumeGate::Has(const Hashes& hashes, const std::string& sha256) {
          std::binary_search(hashes.begin(), hashes.end(), HashOf(sha256));
 }
 
-std::shared_ptr<const ResumeGate::Hashes> ResumeGate::Remember(const Key& key,
-                                                               const CheckpointFileList& files) {
-  auto hashes = std::make_shared<Hashes>();
-  hashes->reserve(static_cast<size_t>(files.size()));
+ResumeGate::Hashes ResumeGate::HashesOf(const CheckpointFileList& files) {
+  Hashes hashes;
+  hashes.reserve(static_cast<size_t>(files.size()));
   for (const v1::CheckpointFile& file : files) {
-    if (common::IsSha256Hex(file.sha256())) hashes->push_back(HashOf(file.sha256()));
+    if (common::IsSha256Hex(file.sha256())) hashes.push_back(HashOf(file.sha256()));
   }
-  std::sort(hashes->begin(), hashes->end());
-  std::lock_guard lock(mutex_);
-  if (hashes_ + hashes->size() > kHashesMax) {
-    attempts_.clear();
-    hashes_ = 0;
-  }
-  if (attempts_.insert_or_assign(key, hashes).second) hashes_ += hashes->size();
+  std::sort(hashes.begin(), hashes.end());
   return hashes;
 }
 
 void ResumeGate::Check(Jobs& jobs, Process& process, uint64_t job, uint32_t attempt,
                        const std::string& sha256, Answer answer) {
-  std::shared_ptr<const Hashes> known;
-  {
-    std::lock_guard lock(mutex_);
-    if (const auto found = attempts_.find({job, attempt}); found != attempts_.end())
-      known = found->second;
-  }
-  if (known != nullptr) return answer(Has(*known, sha256));
-  jobs.loop.Ask([this, &process, job, attempt, sha256,
-                 answer = std::move(answer)](const LoopView& view) -> std::function<void()> {
-    auto files =
-        std::make_shared<const CheckpointFileList>(FilesToResume(view.state, job, attempt));
-    process.pool.Post([this, job, attempt, sha256, answer, files] {
-      // An attempt that resumes from nothing may not have started yet.
-      if (files->empty()) return answer(false);
-      answer(Has(*Remember({job, attempt}, *files), sha256));
-    });
-    return nullptr;
-  });
+  const std::pair key(job, attempt);
+  if (const auto known = attempts_.Find(key); known != nullptr) return answer(Has(*known, sha256));
+  const auto has = [sha256, answer = std::move(answer)](const Attempts::Found& hashes) {
+    answer(hashes.ok() && Has(**hashes, sha256));
+  };
+  attempts_.Get(
+      key,
+      [&jobs, &process, job, attempt](std::function<void(Attempts::Found)> done) {
+        jobs.loop.Ask([&process, job, attempt,
+                       done](const LoopView& view) -> std::function<void()> {
+          const auto files =
+              std::make_shared<const CheckpointFileList>(FilesToResume(view.state, job, attempt));
+          process.pool.Post([done, files] {
+            // An attempt that resumes from nothing may not have started yet.
+            if (files->empty()) return done(absl::NotFoundError("it resumes from nothing"));
+            done(std::make_shared<const Hashes>(HashesOf(*files)));
+          });
+          return nullptr;
+        });
+      },
+      has, [](const Attempts::Found& hashes) { return hashes.ok(); });
 }
 
-void ResumeGate::Forget(uint64_t job) {
-  std::lock_guard lock(mutex_);
-  const auto begin = attempts_.lower_bound({job, 0});
-  const auto end = attempts_.upper_bound({job, UINT32_MAX});
-  for (auto each = begin; each != end; ++each) hashes_ -= each->second->size();
-  attempts_.erase(begin, end);
-}
+void ResumeGate::Forget(uint64_t job) { attempts_.Forget({job, 0}, {job, UINT32_MAX}); }
 
 }  // namespace muster::coordinator

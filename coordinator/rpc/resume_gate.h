@@ -5,13 +5,11 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "coordinator/cache.h"
 #include "coordinator/core/checkpoint_files.h"
 
 namespace muster::coordinator {
@@ -31,17 +29,16 @@ class ResumeGate {
 
  private:
   static constexpr size_t kHashesMax = 1'000'000;  // remembered, 32 bytes each
-  using Key = std::pair<uint64_t, uint32_t>;       // job, attempt
   using Hash = std::array<uint64_t, 4>;
-  using Hashes = std::vector<Hash>;  // ascending
+  using Hashes = std::vector<Hash>;                                     // ascending
+  using Attempts = Cache<std::pair<uint64_t, uint32_t>, const Hashes>;  // by job and attempt
 
   static Hash HashOf(const std::string& sha256);
   static bool Has(const Hashes& hashes, const std::string& sha256);
-  std::shared_ptr<const Hashes> Remember(const Key& key, const CheckpointFileList& files);
+  static Hashes HashesOf(const CheckpointFileList& files);
 
-  std::mutex mutex_;  // guards what follows
-  std::map<Key, std::shared_ptr<const Hashes>> attempts_;
-  size_t hashes_ = 0;  // of all attempts_
+  Attempts attempts_{
+      {.weight = kHashesMax, .weigh = [](const Hashes& hashes) { return hashes.size(); }}};
 };
 
 }  // namespace muster::coordinator

@@ -5,13 +5,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <utility>
 
+#include "coordinator/cache.h"
 #include "coordinator/sample_checks.h"
 
 namespace muster::coordinator {
@@ -35,7 +34,7 @@ class SampleGate {
   void Forget(uint64_t job);
 
  private:
-  static constexpr size_t kAttemptsMax = 10'000;  // remembered
+  static constexpr size_t kJobsMax = 10'000;  // remembered
   static constexpr double kBatchesPerSecond = 2;
   static constexpr double kBatchesAtOnce = 32;  // those that waited for a connection
   struct Part {
@@ -43,17 +42,22 @@ class SampleGate {
     double allowance = kBatchesAtOnce;
     int64_t counted_ms = 0;
   };
-  using Parts = std::unordered_map<std::string, Part>;  // by node
-  using Key = std::pair<uint64_t, uint32_t>;            // job, attempt
+  // The newest of a live job. Its parts are assigned together, when it starts.
+  struct Attempt {
+    uint32_t number = 0;
+    std::mutex mutex;                             // guards what follows
+    std::unordered_map<std::string, Part> parts;  // by node
+  };
+  using Attempts = Cache<uint64_t, Attempt>;  // by job
 
+  static Attempts::Found NewestOf(const v1::JobRecord& record, int64_t now_ms);
   struct Taken {
     Verdict verdict = Verdict::kNotNow;
     std::shared_ptr<const SampledPart> part = nullptr;
   };
-  static Taken Take(Parts& parts, const std::string& node, int64_t now_ms);
+  static Taken Take(Attempt& newest, uint32_t attempt, const std::string& node, int64_t now_ms);
 
-  std::mutex mutex_;  // guards what follows
-  std::map<Key, Parts> attempts_;
+  Attempts attempts_{{.entries = kJobsMax}};
 };
 
 }  // namespace muster::coordinator

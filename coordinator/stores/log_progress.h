@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <mutex>
 #include <set>
-#include <unordered_set>
 
+#include "common/lru_map.h"
 #include "coordinator/stores/log_store.h"
 
 namespace muster::coordinator {
@@ -18,7 +18,7 @@ class LogProgress {
 
   void Wrote(const LogKey& key, bool ended) {
     std::lock_guard lock(mutex_);
-    given_up_.erase(key.job);
+    given_up_.Erase(key.job);
     if (ended) {
       unended_.erase(key);
     } else {
@@ -31,7 +31,7 @@ class LogProgress {
     std::lock_guard lock(mutex_);
     removed_.insert(job);
     std::erase_if(unended_, [&](const LogKey& key) { return key.job == job; });
-    given_up_.erase(job);
+    given_up_.Erase(job);
   }
 
   bool IsRemoved(uint64_t job) const {
@@ -46,20 +46,19 @@ class LogProgress {
 
   void GiveUpRest(uint64_t job) {
     std::lock_guard lock(mutex_);
-    if (given_up_.size() >= kGivenUpMax) given_up_.clear();
-    given_up_.insert(job);
+    given_up_.Put(job, true);
   }
 
   bool IsRestGivenUp(uint64_t job) const {
     std::lock_guard lock(mutex_);
-    return given_up_.contains(job);
+    return given_up_.Peek(job) != nullptr;
   }
 
  private:
   mutable std::mutex mutex_;  // guards what follows
   std::set<uint64_t> removed_;
   std::set<LogKey> unended_;
-  std::unordered_set<uint64_t> given_up_;
+  common::LruMap<uint64_t, bool> given_up_{kGivenUpMax};
 };
 
 }  // namespace muster::coordinator

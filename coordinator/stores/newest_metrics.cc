@@ -66,28 +66,21 @@ std::optional<NewestMetrics> NewestMetrics::Of(const std::vector<int64_t>& numbe
   return newest;
 }
 
-void NewestMetricsCache::KeepFew() {
-  if (of_job_.size() > kJobsMax) of_job_.erase(of_job_.begin());
-  if (chosen_.size() > kJobsMax) chosen_.erase(chosen_.begin());
-}
-
 void NewestMetricsCache::Choose(uint64_t job, const std::string& metric) {
   if (metric.empty()) return;
   std::lock_guard lock(mutex_);
-  chosen_[job] = metric;
-  if (const auto known = of_job_.find(job); known != of_job_.end()) known->second.chosen = metric;
-  KeepFew();
+  chosen_.Put(job, metric);
+  if (NewestMetrics* known = of_job_.Find(job); known != nullptr) known->chosen = metric;
 }
 
 std::string NewestMetricsCache::ChoiceOf(uint64_t job) const {
-  const auto chosen = chosen_.find(job);
-  return chosen == chosen_.end() ? "" : chosen->second;
+  const std::string* chosen = chosen_.Peek(job);
+  return chosen == nullptr ? "" : *chosen;
 }
 
 NewestMetrics& NewestMetricsCache::Of(uint64_t job) {
-  const auto [known, is_new] = of_job_.try_emplace(job);
-  if (is_new) known->second.chosen = ChoiceOf(job);
-  return known->second;
+  if (NewestMetrics* known = of_job_.Find(job); known != nullptr) return *known;
+  return of_job_.Put(job, {.chosen = ChoiceOf(job)});
 }
 
 NewestMetrics NewestMetricsCache::Nothing(uint64_t job) const {
@@ -100,12 +93,11 @@ NewestMetrics NewestMetricsCache::Nothing(uint64_t job) const {
 void NewestMetricsCache::Take(const v1::MetricBatch& batch) {
   std::lock_guard lock(mutex_);
   Of(batch.job()).Take(batch);
-  KeepFew();
 }
 
 void NewestMetricsCache::Keep(uint64_t job, const NewestMetrics& newest) {
   std::lock_guard lock(mutex_);
-  if (!of_job_.contains(job)) Set(job, newest);
+  if (of_job_.Peek(job) == nullptr) Set(job, newest);
 }
 
 void NewestMetricsCache::Replace(uint64_t job, const NewestMetrics& newest) {
@@ -114,23 +106,20 @@ void NewestMetricsCache::Replace(uint64_t job, const NewestMetrics& newest) {
 }
 
 void NewestMetricsCache::Set(uint64_t job, const NewestMetrics& newest) {
-  NewestMetrics& known = of_job_[job];
-  known = newest;
-  known.chosen = ChoiceOf(job);
-  KeepFew();
+  of_job_.Put(job, newest).chosen = ChoiceOf(job);
 }
 
 void NewestMetricsCache::Forget(uint64_t job) {
   std::lock_guard lock(mutex_);
-  of_job_.erase(job);
-  chosen_.erase(job);
+  of_job_.Erase(job);
+  chosen_.Erase(job);
 }
 
 std::optional<NewestMetrics> NewestMetricsCache::Find(uint64_t job) const {
   std::lock_guard lock(mutex_);
-  const auto known = of_job_.find(job);
-  if (known == of_job_.end()) return std::nullopt;
-  return known->second;
+  const NewestMetrics* known = of_job_.Peek(job);
+  if (known == nullptr) return std::nullopt;
+  return *known;
 }
 
 void NewestMetricsCache::Decorate(v1::JobSummary& summary) const {

@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/lru_map.h"
 #include "muster/v1/job_service.pb.h"
 #include "muster/v1/worker_service.pb.h"
 
@@ -61,11 +61,10 @@ class NewestMetricsCache {
   NewestMetrics& Of(uint64_t job);
   void Set(uint64_t job, const NewestMetrics& newest);
   std::string ChoiceOf(uint64_t job) const;
-  void KeepFew();
 
   mutable std::mutex mutex_;  // guards what follows
-  std::map<uint64_t, NewestMetrics> of_job_;
-  std::map<uint64_t, std::string> chosen_;
+  common::LruMap<uint64_t, NewestMetrics> of_job_{kJobsMax};
+  common::LruMap<uint64_t, std::string> chosen_{kJobsMax};
 };
 
 }  // namespace muster::coordinator

@@ -1,5 +1,5 @@
-// Small HTTPS requests to a coordinator, whose authority is known or about to be: no system
-// certificates, no proxy, no redirect, TLS 1.3 only. Blocks; any thread.
+// Small HTTPS requests to a coordinator, whose authority is known or about to be: which certificate it
+// must show, and what a refusal means to a person. Asked with common/http/client.h. Blocks; any thread.
 #pragma once
 
 #include <chrono>
@@ -7,10 +7,11 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "common/http/response.h"
 
 namespace muster::identity {
 
-inline constexpr size_t kHttpsAnswerMax = 1 << 20;
+inline constexpr size_t kHttpsAnswerMax = 1 << 20;  // bytes, the head included
 
 struct HttpsRequest {
   std::string address;  // HOST:PORT
@@ -19,13 +20,10 @@ struct HttpsRequest {
   // The server must show a coordinator's certificate of this authority. Which host it runs on does
   // not matter: only coordinators have such certificates.
   std::string authority_pem;
-  std::chrono::milliseconds within{10'000};  // the whole, but for a name server that is slow
+  std::chrono::milliseconds within{10'000};  // the whole
 };
 
-struct HttpsAnswer {
-  int status = 0;
-  std::string body;
-};
+using HttpsAnswer = common::HttpResponse;
 
 // UNAVAILABLE: nothing answered, or not in time. UNAUTHENTICATED (JC1354): the server is not a
 // coordinator of this authority; nothing was sent to it.

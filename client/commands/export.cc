@@ -38,7 +38,7 @@ constexpr Flag kExportFlags[] = {
     {"rank", 0, "N", "only this rank's metrics"},
     {"attempt", 0, "N", "only this attempt (default: the job's effective history)"},
     {"force", 0, "", "replace files that exist"},
-    {"url", 0, "URL", "mlflow: the tracking server, http://HOST:PORT"},
+    {"url", 0, "URL", "mlflow: the tracking server, http://HOST:PORT or https://HOST"},
     {"experiment", 0, "NAME", "mlflow: created if missing (muster)"},
 };
 
@@ -260,7 +260,9 @@ const Command kExportCommand = {
         "csv, jsonl   job, attempt, rank, step, time_ms, name, value; exact values. A\n"
         "             spreadsheet reads a name that starts with = + - or @ as a formula\n"
         "mlflow       metrics, and the job's configuration without its environment as\n"
-        "             params; characters that MLflow refuses in a name become _\n"
+        "             params; characters that MLflow refuses in a name become _.\n"
+        "             With https its certificate must be one of the host; SSL_CERT_FILE\n"
+        "             names the file of authorities that the system does not know\n"
         "perfetto     states, attempts, checkpoints and events of the jobs, and the\n"
         "             lifetime of each rank\n\n"
         "No existing file is replaced without --force, and none is left half written.",

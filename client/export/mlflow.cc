@@ -18,7 +18,7 @@ namespace {
 
 using common::StrCat;
 
-constexpr int64_t kRequestTimeoutMs = 30'000;
+constexpr std::chrono::seconds kAnswersWithin{30};
 constexpr int kTries = 4;
 constexpr std::chrono::milliseconds kFirstPause{200};  // doubles with each try
 constexpr size_t kAnswerShown = 300;
@@ -28,12 +28,32 @@ bool MayPass(int status) {
   return status == 429 || status == 502 || status == 503 || status == 504;
 }
 
+// Whether the request may be sent again: the server will have thought better of it, or does not know
+// it, or does not mind.
+bool MayPass(const absl::StatusOr<common::HttpResponse>& response, bool may_repeat) {
+  if (response.ok()) return MayPass(response->status);
+  return absl::IsUnavailable(response.status()) || absl::IsNotFound(response.status()) ||
+         (absl::IsAborted(response.status()) && may_repeat);
+}
+
 std::string FixFor(int status) {
   if (status == 401 || status == 403)
     return "the server asks for a login, which is not supported: "
            "use a URL that needs none, such as a local proxy";
   if (status == 404) return "check that --url is the base of an MLflow tracking server";
   return "look at the server's log, then run the export again";
+}
+
+std::string WordsOf(const absl::Status& failed) {
+  const std::string why = common::MessageOf(failed);
+  return absl::IsUnauthenticated(failed) ? StrCat("its certificate is not valid: ", why) : why;
+}
+
+std::string FixFor(const absl::Status& failed) {
+  if (absl::IsUnauthenticated(failed))
+    return "use a certificate of an authority that this machine trusts; SSL_CERT_FILE names the "
+           "file of other authorities";
+  return "check --url, and that the tracking server runs there";
 }
 
 // The string at this path of a JSON object; empty if there is none.
@@ -66,44 +86,56 @@ absl::Status NoId(std::string_view what) {
 
 }  // namespace
 
-absl::StatusOr<MlflowServer> MlflowServer::At(const std::string& url) {
-  absl::StatusOr<HttpUrl> parsed = ParseHttpUrl(url);
-  const std::string base = url.substr(0, url.find_last_not_of('/') + 1);
-  if (parsed.ok()) return MlflowServer(base, *std::move(parsed));
-  return Usage("JC1004", StrCat("--url \"", url, "\": ", common::MessageOf(parsed.status())),
-               "--url http://HOST:5000; for a server behind TLS, a local proxy or an ssh tunnel");
+absl::StatusOr<common::HttpUrl> ParseTrackingUrl(std::string_view url) {
+  if (url.find_first_of("@?#") != std::string_view::npos)
+    return absl::InvalidArgumentError("a user, a query and a fragment are not supported");
+  ASSIGN_OR_RETURN(common::HttpUrl base, common::ParseHttpUrl(url));
+  while (base.target.ends_with('/')) base.target.pop_back();
+  return base;
 }
 
-absl::StatusOr<std::string> MlflowServer::Call(const HttpRequest& request, bool may_repeat) {
-  const std::string where = StrCat(request.method, " ", url_, request.path);
+absl::StatusOr<MlflowServer> MlflowServer::At(const std::string& url) {
+  absl::StatusOr<common::HttpUrl> base = ParseTrackingUrl(url);
+  if (base.ok())
+    return MlflowServer(url.substr(0, url.find_last_not_of('/') + 1), *std::move(base));
+  return Usage("JC1004", StrCat("--url \"", url, "\": ", common::MessageOf(base.status())),
+               "--url http://HOST:5000 or https://HOST");
+}
+
+absl::StatusOr<std::string> MlflowServer::Call(const std::string& path, const std::string& body,
+                                               bool may_repeat) {
+  const std::string where = StrCat(body.empty() ? "GET" : "POST", " ", url_, path);
+  common::HttpCall call{.url = base_,
+                        .body = body,
+                        .headers = {{"Accept", "application/json"}},
+                        .answer_max = common::kHttpResponseMax,
+                        .within = kAnswersWithin};
+  call.url.target += path;
   absl::Status failed;
   for (int i = 0; i < kTries; ++i) {
     if (i > 0) std::this_thread::sleep_for(kFirstPause * (1 << (i - 1)));
-    const absl::StatusOr<HttpResponse> response = SendHttp(parsed_, request, kRequestTimeoutMs);
+    const absl::StatusOr<common::HttpResponse> response = common::CallHttp(call);
     if (response.ok() && response->status / 100 == 2) return response->body;
-    const bool passes = response.ok() ? MayPass(response->status)
-                                      : absl::IsUnavailable(response.status()) || may_repeat;
     failed = common::MakeProblem(
         response.ok() && response->status == 404 ? absl::StatusCode::kNotFound
                                                  : absl::StatusCode::kFailedPrecondition,
         {.code = "JC1546",
          .what = response.ok() ? StrCat(where, ": status ", response->status)
-                               : StrCat(where, ": ", common::MessageOf(response.status())),
+                               : StrCat(where, ": ", WordsOf(response.status())),
          .why = response.ok() ? common::Printable(response->body.substr(0, kAnswerShown)) : "",
-         .fix = response.ok() ? FixFor(response->status)
-                              : "check --url, and that the tracking server runs there"});
-    if (!passes) break;
+         .fix = response.ok() ? FixFor(response->status) : FixFor(response.status())});
+    if (!MayPass(response, may_repeat)) break;
   }
   return failed;
 }
 
 absl::StatusOr<std::string> MlflowServer::Post(const std::string& call, const std::string& body,
                                                bool may_repeat) {
-  return Call({.method = "POST", .path = StrCat(kApi, call), .body = body}, may_repeat);
+  return Call(StrCat(kApi, call), body, may_repeat);
 }
 
 absl::StatusOr<std::string> MlflowServer::Get(const std::string& call) {
-  return Call({.method = "GET", .path = StrCat(kApi, call)}, true);
+  return Call(StrCat(kApi, call), "", true);
 }
 
 absl::StatusOr<std::string> MlflowServer::ExperimentId(const std::string& name) {

@@ -4,19 +4,24 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/export/http.h"
 #include "client/export/mlflow_messages.h"
+#include "common/http/client.h"
 
 namespace muster::client {
 
+// The base of a tracking server, without a slash at its end. INVALID_ARGUMENT, without a code, for
+// anything but http and https, a host, a port and a path.
+absl::StatusOr<common::HttpUrl> ParseTrackingUrl(std::string_view url);
+
 class MlflowServer {
  public:
-  // Errors: JC1004 for a URL that is not http://.
+  // Errors: JC1004 for a URL that is none of the above.
   static absl::StatusOr<MlflowServer> At(const std::string& url);
   // POST below /api/2.0/mlflow/; the answer's body. `may_repeat`: the request may be
   // sent again even if it was perhaps carried out. Errors: JC1546, with NOT_FOUND for 404.
@@ -27,12 +32,13 @@ class MlflowServer {
   absl::StatusOr<std::string> ExperimentId(const std::string& name);
 
  private:
-  MlflowServer(std::string url, HttpUrl parsed)
-      : url_(std::move(url)), parsed_(std::move(parsed)) {}
-  absl::StatusOr<std::string> Call(const HttpRequest& request, bool may_repeat);
+  MlflowServer(std::string url, common::HttpUrl base)
+      : url_(std::move(url)), base_(std::move(base)) {}
+  absl::StatusOr<std::string> Call(const std::string& path, const std::string& body,
+                                   bool may_repeat);
 
   std::string url_;
-  HttpUrl parsed_;
+  common::HttpUrl base_;
 };
 
 class MlflowRun {

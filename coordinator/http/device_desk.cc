@@ -10,6 +10,7 @@
 #include "common/url.h"
 #include "coordinator/http/answers.h"
 #include "coordinator/http/json_body.h"
+#include "coordinator/http_call.h"
 #include "coordinator/peer_address.h"
 #include "coordinator/rpc/daemon.h"
 #include "identity/certificate.h"
@@ -57,7 +58,7 @@ DeviceDesk::DeviceDesk(Daemon& daemon, Enrolment& enrolment, oidc::Client client
       enrolment_(enrolment),
       settle_(std::move(settle)),
       provider_(std::move(client),
-                [this](const HttpCall& call) { return CallHttp(call, is_stopping_); }),
+                [this](const common::HttpCall& call) { return CallOutside(call, is_stopping_); }),
       pool_(kThreads) {}
 
 void DeviceDesk::Stop() {

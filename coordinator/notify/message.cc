@@ -118,10 +118,10 @@ v1::JobRecord FactsToTell(const v1::JobRecord& job) {
   return facts;
 }
 
-absl::StatusOr<HttpCall> MakePost(const v1::JobRecord& job, const Delivery& delivery,
-                                  const std::string& name) {
+absl::StatusOr<common::HttpCall> MakePost(const v1::JobRecord& job, const Delivery& delivery,
+                                          const std::string& name) {
   const v1::Notify& notify = job.spec().notify(static_cast<int>(delivery.entry));
-  HttpCall request;
+  common::HttpCall request;
   ASSIGN_OR_RETURN(request.url, common::ParseHttpUrl(notify.webhook()));
   ASSIGN_OR_RETURN(request.body, BodyOf(job, delivery, name));
   request.headers = {{"X-Muster-Event", delivery.IsEnd() ? "end" : "finding"},

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "coordinator/http_call.h"
+#include "common/http/client.h"
 #include "coordinator/notify/delivery.h"
 #include "muster/v1/job.pb.h"
 #include "muster/v1/worker_service.pb.h"
@@ -23,8 +23,8 @@ v1::JobRecord FactsToTell(const v1::JobRecord& job);
 // (X-Muster-Delivery). Signed with the job's variable `secret_env`, as GitHub does it
 // (X-Hub-Signature-256). Which addresses it may
 // call is left open. INVALID_ARGUMENT for a URL that is none. NOT_FOUND: the job has no such finding.
-absl::StatusOr<HttpCall> MakePost(const v1::JobRecord& job, const Delivery& delivery,
-                                  const std::string& name);
+absl::StatusOr<common::HttpCall> MakePost(const v1::JobRecord& job, const Delivery& delivery,
+                                          const std::string& name);
 // "sha256=" and HMAC-SHA256 in hexadecimal digits.
 std::string SignatureOf(std::string_view body, std::string_view secret);
 // The same for a command. NOT_FOUND as above.

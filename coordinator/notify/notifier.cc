@@ -14,6 +14,7 @@
 #include "common/strings.h"
 #include "common/text.h"
 #include "coordinator/core/state.h"
+#include "coordinator/http_call.h"
 #include "coordinator/notify/message.h"
 
 namespace muster::coordinator {
@@ -256,7 +257,8 @@ void Notifier::TryWith(const Delivery& delivery, v1::JobRecord job) {
 }
 
 void Notifier::TryPost(const Delivery& delivery, const v1::JobRecord& job) {
-  absl::StatusOr<HttpCall> request = MakePost(job, delivery, NameOf(options_.cluster_id, delivery));
+  absl::StatusOr<common::HttpCall> request =
+      MakePost(job, delivery, NameOf(options_.cluster_id, delivery));
   if (!request.ok()) return Drop(delivery);
   request->may_call = [this, host = request->url.host](const sockaddr* address) {
     return CheckMayCall(host, address, options_.allowed);
@@ -274,7 +276,7 @@ void Notifier::Post() {
     }
     pending->is_posting = true;
     posts_.Post([this, post = *std::move(next)] {
-      const absl::StatusOr<common::HttpResponse> called = CallHttp(post.call, stopping_);
+      const absl::StatusOr<common::HttpResponse> called = CallOutside(post.call, stopping_);
       absl::StatusOr<int> answer =
           called.ok() ? absl::StatusOr<int>(called->status) : called.status();
       keeper_.Post([this, delivery = post.delivery, owner = post.owner, host = post.Receiver(),

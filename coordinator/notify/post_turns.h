@@ -11,8 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "common/http/client.h"
 #include "coordinator/fair_share.h"
-#include "coordinator/http_call.h"
 #include "coordinator/notify/delivery.h"
 
 namespace muster::coordinator {
@@ -27,7 +27,7 @@ class PostTurns {
   struct Post {
     Delivery delivery;
     std::string owner;
-    HttpCall call;
+    common::HttpCall call;
     std::string Receiver() const { return call.url.Authority(); }
   };
   void Add(Post post);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/http_response.h"
+#include "common/http/response.h"
 #include "common/url.h"
 
 namespace muster::coordinator::oidc {

@@ -77,12 +77,13 @@ absl::StatusOr<common::HttpResponse> Provider::Get(const common::HttpUrl& url) c
 }
 
 absl::StatusOr<common::HttpResponse> Provider::Send(const Form& form) const {
-  HttpCall call{.url = form.url,
-                .body = StrCat("client_id=", FormEscape(client_.client_id)),
-                .content_type = "application/x-www-form-urlencoded",
-                .headers = {{"Accept", "application/json"}},
-                .may_call = [url = form.url](const sockaddr* to) { return CheckAddress(url, to); },
-                .answer_max = kAnswerBytesMax};
+  common::HttpCall call{
+      .url = form.url,
+      .body = StrCat("client_id=", FormEscape(client_.client_id)),
+      .content_type = "application/x-www-form-urlencoded",
+      .headers = {{"Accept", "application/json"}},
+      .may_call = [url = form.url](const sockaddr* to) { return CheckAddress(url, to); },
+      .answer_max = kAnswerBytesMax};
   for (const auto& [name, value] : form.fields)
     StrAppend(&call.body, "&", name, "=", FormEscape(value));
   if (!client_.secret.empty() && form.metadata.takes_basic) {

@@ -1,6 +1,6 @@
 // The provider: what is asked of it, and what of its answers is remembered. Discovered at the first
 // use, so one that is down never delays the coordinator's start. Blocks, each call for at most
-// kCallWithin; any thread.
+// as long as HttpCall allows; any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/http_call.h"
+#include "common/http/client.h"
 #include "coordinator/oidc/answers.h"
 #include "coordinator/oidc/client.h"
 #include "coordinator/oidc/keys.h"
@@ -24,7 +24,7 @@ class Provider {
   // What was discovered, and the keys, are asked for again after so long.
   static constexpr int64_t kRememberedMs = 3'600'000;
 
-  using Call = std::function<absl::StatusOr<common::HttpResponse>(const HttpCall&)>;
+  using Call = std::function<absl::StatusOr<common::HttpResponse>(const common::HttpCall&)>;
   Provider(Client client, Call call) : client_(std::move(client)), call_(std::move(call)) {}
 
   const std::string& issuer() const { return client_.issuer; }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "client/export/http.h"
+#include "client/export/mlflow.h"
 #include "client/export/mlflow_messages.h"
 #include "client/export/point_text.h"
 #include "client/export/trace.h"
@@ -16,18 +16,21 @@ namespace muster::client {
 namespace {
 
 std::string UrlText(std::string_view url) {
-  const auto parsed = ParseHttpUrl(url);
-  return parsed.ok() ? parsed->host + "|" + parsed->port + "|" + parsed->path : "error";
+  const auto parsed = ParseTrackingUrl(url);
+  if (!parsed.ok()) return "error";
+  return common::StrCat(parsed->is_https ? "tls|" : "", parsed->host, "|", parsed->port, "|",
+                        parsed->target);
 }
 
-TEST(HttpTest, Urls) {
+TEST(HttpTest, UrlsOfATrackingServer) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"http://a", "a|80|"},
       {"http://a:5000/", "a|5000|"},
       {"http://a.b:5000/x/y//", "a.b|5000|/x/y"},
       {"http://[::1]:5000/x", "::1|5000|/x"},
       {"http://[::1]", "::1|80|"},
-      {"https://a", "error"},
+      {"https://a", "tls|a|443|"},
+      {"https://a:5000/x/", "tls|a|5000|/x"},
       {"http://", "error"},
       {"http://:80", "error"},
       {"http://a:0", "error"},
@@ -77,6 +80,10 @@ TEST(HttpTest, WhatIsNotHttpIsAnError) {
     EXPECT_EQ(ResponseText(bytes, true), "error") << bytes;
   }
   EXPECT_EQ(ResponseText(std::string(common::kHttpResponseMax + 1, 'x'), false), "error");
+  const std::string long_head =
+      "HTTP/1.1 200 OK\r\nX: " + std::string(common::kHttpHeadMax, 'x') + "\r\nContent-Length: 0";
+  EXPECT_EQ(ResponseText(long_head, false), "error");
+  EXPECT_EQ(ResponseText(long_head + "\r\n\r\n", false), "error");
 }
 
 TEST(MlflowTest, NamesBecomeOnesThatItTakes) {

@@ -442,9 +442,9 @@ class Scripted {
              .client_id = "mus ter",
              .secret = std::move(secret),
              .scope = "openid email"},
-            [this](const HttpCall& call) { return Answer(call); }};
+            [this](const common::HttpCall& call) { return Answer(call); }};
   }
-  absl::StatusOr<common::HttpResponse> Answer(const HttpCall& call) {
+  absl::StatusOr<common::HttpResponse> Answer(const common::HttpCall& call) {
     asked.push_back(call);
     const std::string& path = call.url.target;
     if (path.ends_with("openid-configuration")) {
@@ -457,9 +457,9 @@ class Scripted {
         .status = 200, .body = path == "/token" ? StrCat("{\"id_token\":\"", token, "\"}") : grant};
   }
   size_t CountOf(const std::string& target) const {
-    return static_cast<size_t>(std::count_if(asked.begin(), asked.end(), [&](const HttpCall& call) {
-      return call.url.target == target;
-    }));
+    return static_cast<size_t>(
+        std::count_if(asked.begin(), asked.end(),
+                      [&](const common::HttpCall& call) { return call.url.target == target; }));
   }
 
   bool is_down = false;
@@ -469,7 +469,7 @@ class Scripted {
   std::optional<common::HttpResponse> token_answer;  // instead of the token
   std::string grant =
       R"({"device_code":"d&","user_code":"AB-CD","verification_uri":"https://id.example/device","expires_in":600})";
-  std::vector<HttpCall> asked;
+  std::vector<common::HttpCall> asked;
 };
 
 TEST(OidcProvider, IsDiscoveredAtTheFirstUseAndAgainAfterAnHour) {

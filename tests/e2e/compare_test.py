@@ -6,6 +6,9 @@ import importlib.util
 import io
 import json
 import os
+import shutil
+import ssl
+import subprocess
 import sys
 import threading
 import xml.etree.ElementTree as xml
@@ -223,15 +226,20 @@ class FakeMlflow(http.server.BaseHTTPRequestHandler):
 
 
 class Export(CompareCase):
-    def serve(self):
+    def serve(self, certificate=None):
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), FakeMlflow)
         server.calls, server.failures = [], []
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+            server.handle_error = lambda *_: None
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         self.addCleanup(thread.join)
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
-        return server, f"http://127.0.0.1:{server.server_port}/base/"
+        return server, f"http{'s' if certificate else ''}://127.0.0.1:{server.server_port}/base/"
 
     def test_mlflow_gets_every_point_within_its_limits(self):
         server, url = self.serve()
@@ -259,8 +267,24 @@ class Export(CompareCase):
         done = self.export(job, "--to", "mlflow", "--url", url, check=False)
         self.assert_error(done, "JC1546", url, "runs/update", "400", "not now", code=1)
         self.assertEqual(server.calls[-1][0], "runs/delete")
-        for url, words in (("https://x", "only http://"), ("http://127.0.0.1:1", "Connection refused")):
+        for url, words in (("ftp://x", "https:// or http://"), ("http://127.0.0.1:1", "Connection refused")):
             self.assert_error(self.export(job, "--to", "mlflow", "--url", url, check=False), words)
+
+    def test_mlflow_over_https_whose_certificate_must_be_valid(self):
+        harness.need(shutil.which("openssl"), "needs openssl to make a certificate")
+        pem = self.path("server.pem")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
+                        "2", "-subj", "/CN=mlflow", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", pem, "-out", pem + ".crt"],
+                       check=True, capture_output=True)
+        with open(pem + ".crt", encoding="utf-8") as certificate, open(pem, "a", encoding="utf-8") as both:
+            both.write(certificate.read())
+        server, url = self.serve(pem)
+        job, = self.finish(self.job(9), points=9)
+        refused = self.export(job, "--to", "mlflow", "--url", url, check=False)
+        self.assert_error(refused, "JC1546", "its certificate is not valid", "SSL_CERT_FILE", code=1)
+        self.assertEqual(server.calls, [])
+        self.export(job, "--to", "mlflow", "--url", url, env={"SSL_CERT_FILE": pem + ".crt"})
+        self.assertEqual(server.calls[-1][1]["status"], "FINISHED")
 
     def test_csv_and_json_lines_have_every_point_in_full(self):
         job, = self.finish(self.job(9, "--nan", 4, "--name", "=a,\"b\"", ranks=2), points=18)

@@ -1,5 +1,5 @@
 // What a tracking server or an identity provider answers, whole and cut.
-#include "common/http_response.h"
+#include "common/http/response.h"
 #include "fuzz/harness.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

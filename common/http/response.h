@@ -16,8 +16,9 @@ struct HttpResponse {
 };
 
 // Nothing while more is needed. `ended`: the server closed the connection. INVALID_ARGUMENT if it is
-// not an HTTP response, or is larger than kHttpResponseMax.
+// not an HTTP response, or is larger than kHttpResponseMax, or its head larger than kHttpHeadMax.
 inline constexpr size_t kHttpResponseMax = 4 << 20;
+inline constexpr size_t kHttpHeadMax = 64 << 10;
 absl::StatusOr<std::optional<HttpResponse>> ParseHttpResponse(std::string_view bytes, bool ended);
 
 }  // namespace muster::common

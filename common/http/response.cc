@@ -1,5 +1,6 @@
-#include "common/http_response.h"
+#include "common/http/response.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "absl/strings/ascii.h"
@@ -13,6 +14,7 @@ namespace {
 constexpr std::string_view kLineEnd = "\r\n";
 
 absl::Status NotHttp() { return absl::InvalidArgumentError("the answer is not HTTP/1.1"); }
+absl::Status TooLarge() { return absl::InvalidArgumentError("the answer is too large"); }
 
 // The value of a header, or nullopt; `head` has a line for each.
 std::optional<std::string_view> HeaderOf(std::string_view head, std::string_view name) {
@@ -83,9 +85,10 @@ absl::StatusOr<std::optional<HttpResponse>> ParseBody(int status, std::string_vi
 }  // namespace
 
 absl::StatusOr<std::optional<HttpResponse>> ParseHttpResponse(std::string_view bytes, bool ended) {
-  if (bytes.size() > kHttpResponseMax) return absl::InvalidArgumentError("the answer is too large");
+  if (bytes.size() > kHttpResponseMax) return TooLarge();
   while (true) {
     const size_t head_end = bytes.find("\r\n\r\n");
+    if (std::min(head_end, bytes.size()) > kHttpHeadMax) return TooLarge();
     if (head_end == std::string_view::npos) {
       if (ended) return NotHttp();
       return std::nullopt;

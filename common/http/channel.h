@@ -1,0 +1,29 @@
+// Bytes to and from a server on a connected, non-blocking socket, encrypted or not. One thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/http/client.h"
+#include "common/http/patience.h"
+
+namespace muster::common {
+
+class Channel {
+ public:
+  virtual ~Channel() = default;
+  virtual absl::Status Write(std::string_view bytes) = 0;
+  // At least one byte; empty at the end.
+  virtual absl::StatusOr<std::string> Read() = 0;
+};
+
+// The socket and the patience must outlive it.
+std::unique_ptr<Channel> PlainChannel(int fd, const Patience& patience);
+// After the handshake. UNAUTHENTICATED: the certificate is not one of this server; nothing was sent.
+absl::StatusOr<std::unique_ptr<Channel>> TlsChannel(int fd, const HttpCall& call,
+                                                    const Patience& patience);
+
+}  // namespace muster::common

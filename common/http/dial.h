@@ -1,0 +1,22 @@
+// A TCP connection to a host: its name resolved once, its addresses tried in order. Any thread.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/files.h"
+#include "common/http/patience.h"
+#include "common/url.h"
+
+namespace muster::common {
+
+// The first address that may be called (empty: all) and answers. Errors: NOT_FOUND: the host does not
+// resolve; UNAVAILABLE: no address answers; CANCELLED; what may_call said of the last address.
+absl::StatusOr<UniqueFd> Dial(const HttpUrl& url,
+                              const std::function<absl::Status(const sockaddr*)>& may_call,
+                              const Patience& patience);
+
+}  // namespace muster::common

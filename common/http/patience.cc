@@ -1,0 +1,29 @@
+#include "common/http/patience.h"
+
+#include <poll.h>
+
+#include <algorithm>
+
+#include "common/status.h"
+#include "common/strings.h"
+
+namespace muster::common {
+
+absl::Status Patience::Check() const {
+  if (stop_ != nullptr && *stop_) return absl::CancelledError("stopped");
+  if (MonotonicMs() < deadline_ms_) return absl::OkStatus();
+  const auto within_ms = static_cast<double>(within_.count());
+  return absl::DeadlineExceededError(StrCat("no answer within ", within_ms / 1000.0, " s"));
+}
+
+absl::Status Patience::AwaitSocket(int fd, short events) const {
+  while (true) {
+    RETURN_IF_ERROR(Check());
+    const int64_t left_ms = deadline_ms_ - MonotonicMs();
+    pollfd waited{fd, events, 0};
+    const auto slice_ms = static_cast<int>(std::clamp<int64_t>(left_ms, 0, kSlice.count()));
+    if (poll(&waited, 1, slice_ms) > 0) return absl::OkStatus();
+  }
+}
+
+}  // namespace muster::common

@@ -73,9 +73,4 @@ std::string FormatError(const absl::Status& error, bool color) {
   return out;
 }
 
-std::string DidYouMean(std::string_view nearest) {
-  if (nearest.empty()) return "";
-  return common::StrCat("; did you mean \"", nearest, "\"?");
-}
-
 }  // namespace muster::client

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "common/text.h"
 
 namespace muster::v1 {
 class ErrorDetail;
@@ -43,7 +44,6 @@ int ExitCodeFor(const absl::Status& error);
 // "error: … [JC1201]\nfix:   …\n". `what` may span several lines.
 std::string FormatError(const absl::Status& error, bool color);
 
-// ", did you mean "x"?" or nothing.
-std::string DidYouMean(std::string_view nearest);
+using common::DidYouMean;
 
 }  // namespace muster::client

@@ -157,6 +157,10 @@ std::string_view Nearest(std::string_view word, std::span<const std::string_view
   return best;
 }
 
+std::string DidYouMean(std::string_view nearest) {
+  return nearest.empty() ? "" : StrCat("; did you mean \"", nearest, "\"?");
+}
+
 std::string Counted(uint64_t count, std::string_view noun) {
   return StrCat(count, " ", noun, count == 1 ? "" : "s");
 }

@@ -30,6 +30,8 @@ bool LooksSecret(std::string_view variable_name);
 size_t EditDistance(std::string_view a, std::string_view b);
 // The candidate nearest to `word` within distance 2, or empty.
 std::string_view Nearest(std::string_view word, std::span<const std::string_view> candidates);
+// "; did you mean "x"?", or nothing for an empty one.
+std::string DidYouMean(std::string_view nearest);
 // "1 rank", "2 ranks": `noun` with an s unless there is exactly one.
 std::string Counted(uint64_t count, std::string_view noun);
 

@@ -1,12 +1,14 @@
 // jobctl compare.
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "client/arguments.h"
 #include "client/commands/commands.h"
-#include "client/compare/comparison.h"
 #include "client/compare/junit.h"
+#include "client/compare/read_run.h"
 #include "client/compare/report.h"
-#include "client/compare/run.h"
 #include "client/configuration.h"
 #include "client/connection.h"
 #include "client/errors.h"
@@ -18,11 +20,22 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "compare/comparison.h"
+#include "compare/run.h"
 
 namespace muster::client {
 namespace {
 
 using common::StrCat;
+using compare::By;
+using compare::ComparedRun;
+using compare::Comparison;
+using compare::ComparisonSetup;
+using compare::Limit;
+using compare::PointBudget;
+using compare::WantedMetrics;
+
+constexpr size_t kPointsMax = 20'000'000;  // 320 MB
 
 constexpr Flag kCompareFlags[] = {
     {"key", 0, "NAMES",
@@ -45,10 +58,16 @@ struct CompareRequest {
   bool by_given = false;
 };
 
+// What is compared, and of each the job that it is; files are none.
+struct Runs {
+  std::vector<ComparedRun> runs;
+  std::vector<std::optional<v1::JobRecord>> jobs;
+};
+
 absl::StatusOr<double> ToleranceOf(const Arguments& arguments, std::string_view flag) {
   if (!arguments.Has(flag)) return 0.0;
   const std::string text = arguments.Get(flag);
-  const absl::StatusOr<double> value = ParseTolerance(text);
+  const absl::StatusOr<double> value = compare::ParseTolerance(text);
   if (value.ok()) return value;
   return Usage("JC1004", StrCat("--", flag, " takes a number of at least 0, not \"", text, "\""),
                flag == "rtol" ? "--rtol 0.02 or --rtol 2%" : "--atol 1e-6");
@@ -81,43 +100,45 @@ absl::StatusOr<CompareRequest> CompareRequestOf(const Arguments& arguments) {
   return request;
 }
 
-absl::StatusOr<ComparedRun> ReadRun(Session& session, const std::string& word,
-                                    const WantedMetrics& wanted, PointBudget* budget) {
-  if (!IsPathOfRun(word)) {
-    ASSIGN_OR_RETURN(Connection * connection, session.Connect());
-    absl::StatusOr<ComparedRun> run = ReadJobRun(*connection, word, wanted, budget);
-    if (run.ok() && !IsOver(run->job->state())) {
-      session.Note(StrCat(run->name, " is ", StateName(run->job->state()),
-                          ": comparing what it has logged so far"));
-    }
-    return run;
+absl::Status ReadRun(Session& session, const std::string& word, const WantedMetrics& wanted,
+                     PointBudget* budget, Runs* into) {
+  into->jobs.emplace_back();
+  if (IsPathOfRun(word)) {
+    ASSIGN_OR_RETURN(into->runs.emplace_back(), word.ends_with(".csv")
+                                                    ? ReadCsvRun(word, wanted, budget)
+                                                    : ReadEventRun(word, wanted, budget));
+    return absl::OkStatus();
   }
-  return word.ends_with(".csv") ? ReadCsvRun(word, wanted, budget)
-                                : ReadEventRun(word, wanted, budget);
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  v1::JobRecord& job = into->jobs.back().emplace();
+  ASSIGN_OR_RETURN(into->runs.emplace_back(), ReadJobRun(*connection, word, wanted, budget, &job));
+  if (!IsOver(job.state())) {
+    session.Note(StrCat(job.name(), " is ", StateName(job.state()),
+                        ": comparing what it has logged so far"));
+  }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<ComparedRun>> ReadRuns(Session& session, const CompareRequest& request) {
-  std::vector<ComparedRun> runs;
-  PointBudget budget;
+absl::StatusOr<Runs> ReadRuns(Session& session, const CompareRequest& request) {
+  Runs runs;
+  PointBudget budget(kPointsMax, "compare fewer metrics at once (--key), or fewer runs");
   for (const std::string& word : request.runs) {
-    ASSIGN_OR_RETURN(ComparedRun run, ReadRun(session, word, request.wanted, &budget));
-    runs.push_back(std::move(run));
+    RETURN_IF_ERROR(ReadRun(session, word, request.wanted, &budget, &runs));
   }
   return runs;
 }
 
 // Each run's configuration against the baseline's, where both are jobs.
-absl::StatusOr<std::vector<RunDifference>> Configurations(Session& session,
-                                                          const std::vector<ComparedRun>& runs) {
+absl::StatusOr<std::vector<RunDifference>> Configurations(Session& session, const Runs& runs) {
   std::vector<RunDifference> differences;
-  if (!runs[0].job) return differences;
+  if (!runs.jobs[0]) return differences;
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, connection->ListNodes());
-  const Configuration baseline = ConfigurationOf(*runs[0].job, nodes);
-  for (size_t i = 1; i < runs.size(); ++i) {
-    if (!runs[i].job) continue;
+  const Configuration baseline = ConfigurationOf(*runs.jobs[0], nodes);
+  for (size_t i = 1; i < runs.jobs.size(); ++i) {
+    if (!runs.jobs[i]) continue;
     differences.push_back(
-        {runs[i].name, DifferencesOf(baseline, ConfigurationOf(*runs[i].job, nodes))});
+        {runs.runs[i].name, DifferencesOf(baseline, ConfigurationOf(*runs.jobs[i], nodes))});
   }
   return differences;
 }
@@ -127,16 +148,17 @@ absl::StatusOr<std::vector<Comparison>> CompareAll(Session& session,
                                                    CompareRequest* request) {
   std::vector<std::string> left_out;
   ASSIGN_OR_RETURN(const std::vector<std::string> keys,
-                   KeysOf(request->wanted.keys, runs, &left_out));
+                   compare::KeysOf(request->wanted.keys, runs, &left_out));
   for (const std::string& key : left_out) {
     session.Note(StrCat("left out because not every run has it: ", common::Printable(key)));
   }
   ComparisonSetup& setup = request->setup;
-  if (!request->by_given && !KnowEpochs(keys, runs, setup.steps_per_epoch)) setup.by = By::kStep;
+  if (!request->by_given && !compare::KnowEpochs(keys, runs, setup.steps_per_epoch))
+    setup.by = By::kStep;
   std::vector<Comparison> comparisons;
   for (const std::string& key : keys) {
     for (size_t i = 1; i < runs.size(); ++i) {
-      ASSIGN_OR_RETURN(Comparison pair, CompareRuns(key, runs[0], runs[i], setup));
+      ASSIGN_OR_RETURN(Comparison pair, compare::CompareRuns(key, runs[0], runs[i], setup));
       comparisons.push_back(std::move(pair));
     }
   }
@@ -162,10 +184,10 @@ absl::Status WriteJUnit(const std::string& path, std::string_view report) {
   return file->Commit();
 }
 
-absl::StatusOr<int> PrintComparisons(Session& session, const Arguments& arguments,
-                                     const std::vector<ComparedRun>& runs,
+absl::StatusOr<int> PrintComparisons(Session& session, const Arguments& arguments, const Runs& runs,
                                      CompareRequest* request) {
-  ASSIGN_OR_RETURN(const std::vector<Comparison> comparisons, CompareAll(session, runs, request));
+  ASSIGN_OR_RETURN(const std::vector<Comparison> comparisons,
+                   CompareAll(session, runs.runs, request));
   ASSIGN_OR_RETURN(const std::vector<RunDifference> configurations, Configurations(session, runs));
   ComparisonReport report({.format = arguments.Get("output", "table"),
                            .terminal = session.terminal(),
@@ -187,7 +209,7 @@ absl::StatusOr<int> PrintComparisons(Session& session, const Arguments& argument
 
 absl::StatusOr<int> CompareCommand(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(CompareRequest request, CompareRequestOf(arguments));
-  absl::StatusOr<std::vector<ComparedRun>> runs = ReadRuns(session, request);
+  const absl::StatusOr<Runs> runs = ReadRuns(session, request);
   absl::StatusOr<int> code =
       runs.ok() ? PrintComparisons(session, arguments, *runs, &request) : runs.status();
   // CI must find neither a stale report nor a missing one.

@@ -45,9 +45,9 @@ absl::StatusOr<int64_t> WholeNumber(const std::string& text, std::string_view wh
 }
 
 absl::Status AddValue(const std::string& name, int64_t rank, int64_t step, const std::string& text,
-                      const WantedMetrics& wanted, RunBuilder* run) {
+                      const compare::WantedMetrics& wanted, compare::RunBuilder* run) {
   run->Know(name);
-  if (text.empty() || !IsWanted(name, wanted)) return absl::OkStatus();
+  if (text.empty() || !compare::IsWanted(name, wanted)) return absl::OkStatus();
   double value = 0;
   if (!absl::SimpleAtod(text, &value)) {
     return absl::InvalidArgumentError(StrCat("the value \"", common::Printable(text), "\" of ",
@@ -86,8 +86,9 @@ std::string CsvMetrics::JobOf(const std::vector<std::string>& fields) const {
   return job == nullptr ? "" : *job;
 }
 
-absl::Status CsvMetrics::AddRow(const std::vector<std::string>& fields, const WantedMetrics& wanted,
-                                RunBuilder* run) const {
+absl::Status CsvMetrics::AddRow(const std::vector<std::string>& fields,
+                                const compare::WantedMetrics& wanted,
+                                compare::RunBuilder* run) const {
   const std::string* step_text = FieldAt(fields, step_);
   if (step_text == nullptr) return absl::InvalidArgumentError("there is no step");
   ASSIGN_OR_RETURN(const int64_t step, WholeNumber(*step_text, "step"));

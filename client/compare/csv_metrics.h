@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/compare/run.h"
+#include "compare/run.h"
 
 namespace muster::client {
 
@@ -16,8 +16,8 @@ class CsvMetrics {
   // `header`: the first row. INVALID_ARGUMENT, without a code, if it has no step.
   static absl::StatusOr<CsvMetrics> FromHeader(const std::vector<std::string>& header);
   // INVALID_ARGUMENT, without a code, if a step or a wanted value is malformed.
-  absl::Status AddRow(const std::vector<std::string>& fields, const WantedMetrics& wanted,
-                      RunBuilder* run) const;
+  absl::Status AddRow(const std::vector<std::string>& fields, const compare::WantedMetrics& wanted,
+                      compare::RunBuilder* run) const;
   // The job that the row is of, as `jobctl export` writes it; empty: the file does not say.
   std::string JobOf(const std::vector<std::string>& fields) const;
   // By column, if each column is a metric; otherwise empty.

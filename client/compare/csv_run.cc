@@ -5,7 +5,7 @@
 
 #include "client/compare/csv_metrics.h"
 #include "client/compare/csv_rows.h"
-#include "client/compare/run.h"
+#include "client/compare/read_run.h"
 #include "common/files.h"
 #include "common/problem.h"
 #include "common/status.h"
@@ -30,7 +30,8 @@ absl::Status BadCsv(const std::string& path, const absl::Status& error, size_t l
 
 class CsvFile {
  public:
-  CsvFile(const std::string& path, const WantedMetrics& wanted, PointBudget* budget)
+  CsvFile(const std::string& path, const compare::WantedMetrics& wanted,
+          compare::PointBudget* budget)
       : path_(path), wanted_(wanted), builder_(wanted, budget) {}
 
   absl::Status AddRow(const std::vector<std::string>& fields, size_t line) {
@@ -48,7 +49,7 @@ class CsvFile {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<ComparedRun> Finish() {
+  absl::StatusOr<compare::ComparedRun> Finish() {
     if (!metrics_) return BadCsv(path_, absl::InvalidArgumentError("the file is empty"), 0);
     return builder_.Finish(path_);
   }
@@ -69,16 +70,17 @@ class CsvFile {
   }
 
   const std::string path_;
-  const WantedMetrics& wanted_;
-  RunBuilder builder_;
+  const compare::WantedMetrics& wanted_;
+  compare::RunBuilder builder_;
   std::optional<CsvMetrics> metrics_;
   std::string job_;
 };
 
 }  // namespace
 
-absl::StatusOr<ComparedRun> ReadCsvRun(const std::string& path, const WantedMetrics& wanted,
-                                       PointBudget* budget) {
+absl::StatusOr<compare::ComparedRun> ReadCsvRun(const std::string& path,
+                                                const compare::WantedMetrics& wanted,
+                                                compare::PointBudget* budget) {
   const absl::StatusOr<common::UniqueFd> file = common::OpenRegular(path, O_RDONLY);
   if (!file.ok()) return UnreadableRun(file.status());
   CsvFile csv(path, wanted, budget);

@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "client/compare/run.h"
+#include "client/compare/read_run.h"
 #include "common/event_file.h"
 #include "common/files.h"
 #include "common/status.h"
@@ -127,7 +127,8 @@ absl::StatusOr<bool> HasScalars(const std::set<std::string>& paths) {
   return false;
 }
 
-absl::Status AddEventFile(const std::string& path, const std::string& prefix, RunBuilder* run) {
+absl::Status AddEventFile(const std::string& path, const std::string& prefix,
+                          compare::RunBuilder* run) {
   absl::StatusOr<common::UniqueFd> file = common::OpenRegular(path, O_RDONLY);
   if (!file.ok()) return UnreadableRun(file.status());
   EventFileReader reader(path, *std::move(file));
@@ -146,9 +147,10 @@ absl::Status AddEventFile(const std::string& path, const std::string& prefix, Ru
 
 }  // namespace
 
-absl::StatusOr<ComparedRun> ReadEventRun(const std::string& path, const WantedMetrics& wanted,
-                                         PointBudget* budget) {
-  RunBuilder run(wanted, budget);
+absl::StatusOr<compare::ComparedRun> ReadEventRun(const std::string& path,
+                                                  const compare::WantedMetrics& wanted,
+                                                  compare::PointBudget* budget) {
+  compare::RunBuilder run(wanted, budget);
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
     return UnreadableRun(common::ErrnoStatus(StrCat("cannot open ", path)));

@@ -4,23 +4,25 @@
 #include <set>
 #include <string>
 
-#include "client/compare/run.h"
+#include "client/compare/read_run.h"
 #include "client/connection.h"
 #include "common/status.h"
 
 namespace muster::client {
 
-absl::StatusOr<ComparedRun> ReadJobRun(Connection& connection, const std::string& job,
-                                       const WantedMetrics& wanted, PointBudget* budget) {
+absl::StatusOr<compare::ComparedRun> ReadJobRun(Connection& connection, const std::string& job,
+                                                const compare::WantedMetrics& wanted,
+                                                compare::PointBudget* budget,
+                                                v1::JobRecord* record) {
   ASSIGN_OR_RETURN(v1::GetJobResponse response, connection.GetJob(job));
   const std::string name = response.record().name();
   ASSIGN_OR_RETURN(const v1::MetricSummaries summaries, connection.SummarizeMetrics(name));
-  RunBuilder run(wanted, budget);
+  compare::RunBuilder run(wanted, budget);
   // A thousand ranks may have logged the same metric: only the points of one are fetched.
   std::map<std::string, int32_t> ranks;
   for (const v1::MetricSummary& summary : summaries.summaries()) {
     run.Know(summary.name());
-    if (!IsWanted(summary.name(), wanted)) continue;
+    if (!compare::IsWanted(summary.name(), wanted)) continue;
     if (wanted.rank >= 0 && summary.rank() != wanted.rank) continue;
     const auto [entry, is_new] = ranks.emplace(summary.name(), summary.rank());
     if (!is_new) entry->second = std::min(entry->second, summary.rank());
@@ -43,9 +45,8 @@ absl::StatusOr<ComparedRun> ReadJobRun(Connection& connection, const std::string
     }));
     RETURN_IF_ERROR(added);
   }
-  ComparedRun result = run.Finish(name);
-  result.job = std::move(*response.mutable_record());
-  return result;
+  *record = std::move(*response.mutable_record());
+  return run.Finish(name);
 }
 
 }  // namespace muster::client

@@ -3,15 +3,23 @@
 #include <vector>
 
 #include "absl/strings/str_replace.h"
-#include "client/compare/report.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "compare/words.h"
 
 namespace muster::client {
 namespace {
 
 using common::StrAppend;
 using common::StrCat;
+using compare::By;
+using compare::Comparison;
+using compare::ComparisonSetup;
+using compare::Limit;
+using compare::NameOf;
+using compare::PeopleNumber;
+using compare::PeoplePercent;
+using compare::Row;
 
 // Consecutive rows that are one test case.
 struct Case {
@@ -25,7 +33,7 @@ struct Case {
 std::vector<Case> CasesOf(const Comparison& pair, const Limit& limit) {
   const uint64_t per_case = (pair.differences.compared + kJUnitCasesMax - 1) / kJUnitCasesMax;
   std::vector<Case> cases;
-  Compare(pair.baseline, pair.run, limit, [&](const Row& row) {
+  compare::Compare(pair.baseline, pair.run, limit, [&](const Row& row) {
     if (cases.empty() || cases.back().rows == per_case) cases.push_back({.first = row.at});
     Case& current = cases.back();
     current.last = row.at;
@@ -47,7 +55,7 @@ std::string Failure(const Comparison& pair, const Case& of, const ComparisonSetu
   std::string text =
       StrCat(where, ": ", pair.baseline_name, " ", PeopleNumber(row.baseline), ", ", pair.run_name,
              " ", PeopleNumber(row.value), ", difference ", PeopleNumber(row.abs), ", relative ",
-             PeoplePercent(row.rel), "\nlimit: ", LimitText(setup.limit));
+             PeoplePercent(row.rel), "\nlimit: ", compare::LimitText(setup.limit));
   if (of.rows > 1) StrAppend(&text, "\n", of.past, " of ", of.rows, " are past the limit");
   return StrCat("<failure message=\"",
                 XmlText(StrCat(where, ": relative difference ", PeoplePercent(row.rel),

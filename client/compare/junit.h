@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "client/compare/comparison.h"
+#include "compare/comparison.h"
 
 namespace muster::client {
 
@@ -15,7 +15,8 @@ inline constexpr size_t kJUnitCasesMax = 100;  // of one suite; more rows share 
 inline constexpr std::string_view kJUnitHead =
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"jobctl compare\"";
 
-std::string JUnitReport(std::span<const Comparison> comparisons, const ComparisonSetup& setup);
+std::string JUnitReport(std::span<const compare::Comparison> comparisons,
+                        const compare::ComparisonSetup& setup);
 // A comparison that could not be made: one test case with an error.
 std::string JUnitError(std::string_view message);
 

@@ -1,9 +1,7 @@
 #include "client/compare/report.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "absl/strings/str_format.h"
 #include "client/compare/csv_rows.h"
 #include "client/exact_number.h"
 #include "client/json_quote.h"
@@ -11,49 +9,29 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "compare/words.h"
 
 namespace muster::client {
 namespace {
 
 using common::StrAppend;
 using common::StrCat;
+using compare::By;
+using compare::Compare;
+using compare::Comparison;
+using compare::ComparisonSetup;
+using compare::Differences;
+using compare::NameOf;
+using compare::PeopleNumber;
+using compare::PeoplePercent;
+using compare::Row;
 
-constexpr uint64_t kRowsOnTerminal = 40;
 constexpr size_t kRowsInPiece = 5'000;
 constexpr size_t kPrintBytes = 64 * 1024;
 constexpr size_t kFieldsShown = 12;
 constexpr size_t kValueShown = 60;
 
-std::string_view VerdictOf(const Comparison& pair, const Limit& limit) {
-  if (pair.differences.past > 0) return "FAIL";
-  return limit.given ? "PASS" : "not judged";
-}
-
-Cell Exact(double value) { return Cell(Value(value), absl::StrFormat("%.9g", value)); }
-
-// Chooses at most about kRowsOnTerminal rows: evenly spaced, and those that matter.
-class Thinning {
- public:
-  Thinning(const Differences& of, bool thins)
-      : every_(thins ? std::max<uint64_t>(1, (of.compared + kRowsOnTerminal - 1) / kRowsOnTerminal)
-                     : 1),
-        last_(of.compared - 1) {
-    for (const auto* row : {&of.first_past, &of.largest_abs, &of.largest_rel}) {
-      if (*row) kept_.push_back((*row)->at);
-    }
-  }
-  bool Keeps(const Row& row) {
-    const uint64_t index = next_++;
-    return index % every_ == 0 || index == last_ ||
-           std::find(kept_.begin(), kept_.end(), row.at) != kept_.end();
-  }
-
- private:
-  const uint64_t every_;
-  const uint64_t last_;
-  uint64_t next_ = 0;
-  std::vector<int64_t> kept_;
-};
+Cell Exact(double value) { return Cell(Value(value), compare::RowNumber(value)); }
 
 std::string JsonRow(const Row& row, By by) {
   return StrCat("{\"", NameOf(by), "\": ", row.at, ", \"baseline\": ", ExactJson(row.baseline),
@@ -107,17 +85,6 @@ std::string OptionalJson(const std::optional<std::string>& text) {
 
 }  // namespace
 
-std::string PeopleNumber(double value) { return absl::StrFormat("%.6g", value); }
-
-std::string PeoplePercent(double share) { return absl::StrFormat("%.4g%%", 100 * share); }
-
-std::string LimitText(const Limit& limit) {
-  if (!limit.given) return "none: only NaN and infinity are past it";
-  if (limit.atol == 0) return StrCat("|a-b| <= ", PeoplePercent(limit.rtol), " of |baseline|");
-  return StrCat("|a-b| <= ", PeopleNumber(limit.atol), " + ", PeoplePercent(limit.rtol),
-                " of |baseline|");
-}
-
 absl::Status ComparisonReport::Print(std::span<const Comparison> comparisons,
                                      std::span<const RunDifference> configurations) {
   for (const Comparison& pair : comparisons) {
@@ -167,14 +134,19 @@ absl::Status ComparisonReport::PrintTable(const Comparison& pair) {
     if (text.ok()) output_.print(*text);
     listing.rows.clear();
   };
-  Thinning thinning(pair.differences, output_.terminal.out_is_tty);
-  Compare(pair.baseline, pair.run, setup_.limit, [&](const Row& row) {
-    if (!thinning.Keeps(row)) return;
+  const auto add = [&](const Row& row) {
     listing.rows.push_back({Cell(pair.key), Cell(pair.run_name), Cell(row.at), Exact(row.baseline),
                             Exact(row.value), Cell(PeopleNumber(row.abs)),
                             Cell(PeoplePercent(row.rel)), Cell(row.past ? "PAST" : "ok")});
-    if (!output_.terminal.out_is_tty && listing.rows.size() >= kRowsInPiece) print();
-  });
+  };
+  if (output_.terminal.out_is_tty) {
+    for (const Row& row : compare::ShownRows(pair, setup_.limit)) add(row);
+  } else {
+    Compare(pair.baseline, pair.run, setup_.limit, [&](const Row& row) {
+      add(row);
+      if (listing.rows.size() >= kRowsInPiece) print();
+    });
+  }
   print();
   return failed;
 }
@@ -189,46 +161,8 @@ void ComparisonReport::Line(const std::string& text) {
 }
 
 void ComparisonReport::PrintSummary(const Comparison& pair) {
-  const Differences& all = pair.differences;
-  const std::string_view unit = NameOf(setup_.by);
-  std::string head =
-      StrCat(VerdictOf(pair, setup_.limit), "  ", pair.key, " of ", pair.run_name, " against ",
-             pair.baseline_name, ": ", common::Counted(all.compared, unit));
-  if (all.past > 0) StrAppend(&head, ", ", all.past, " past the limit");
-  Line(head);
-  if (all.compared > all.not_finite) {
-    std::string mean = StrCat("  mean  abs ", PeopleNumber(all.mean_abs));
-    StrAppend(&mean, "  rel ", PeoplePercent(all.mean_rel));
-    Line(mean);
-  }
-  if (all.largest_rel) {
-    Line(StrCat("  max   rel ", PeoplePercent(all.largest_rel->rel), " at ", unit, " ",
-                all.largest_rel->at, "  abs ", PeopleNumber(all.largest_abs->abs), " at ", unit,
-                " ", all.largest_abs->at));
-  }
-  Line(StrCat("  limit ", LimitText(setup_.limit)));
-  if (all.first_past) {
-    const Row& row = *all.first_past;
-    Line(StrCat("  first past the limit: ", unit, " ", row.at, " (", PeopleNumber(row.baseline),
-                " and ", PeopleNumber(row.value), ", rel ", PeoplePercent(row.rel), ")"));
-  }
-  if (setup_.by == By::kEpoch && pair.first_step_past) {
-    const Row& row = *pair.first_step_past;
-    Line(StrCat("  first step past it: ", row.at, " (rel ", PeoplePercent(row.rel),
-                all.past == 0 ? "; the epochs decide)" : ")"));
-  }
-  if (all.not_finite > 0) {
-    Line(StrCat("  ", common::Counted(all.not_finite, unit), " with NaN or infinity"));
-  }
-  if (all.zero_baseline > 0) {
-    Line(StrCat("  ", common::Counted(all.zero_baseline, unit),
-                " with a baseline of 0: no relative difference"));
-  }
-  if (all.only_baseline + all.only_run > 0) {
-    Line(StrCat("  left out: ", common::Counted(all.only_baseline, unit), " that only ",
-                pair.baseline_name, " has, ", common::Counted(all.only_run, unit), " that only ",
-                pair.run_name, " has"));
-  }
+  Line(StrCat(compare::VerdictOf(pair, setup_.limit), "  ", compare::HeadOf(pair, setup_.by)));
+  for (const std::string& line : compare::SummaryOf(pair, setup_)) Line("  " + line);
 }
 
 void ComparisonReport::PrintConfigurations(std::span<const RunDifference> configurations) {

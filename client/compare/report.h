@@ -7,15 +7,11 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "client/compare/comparison.h"
 #include "client/configuration.h"
 #include "client/terminal.h"
+#include "compare/comparison.h"
 
 namespace muster::client {
-
-std::string PeopleNumber(double value);     // six significant digits
-std::string PeoplePercent(double share);    // "0.04831%"
-std::string LimitText(const Limit& limit);  // "|a-b| <= 0.0483% of |baseline|"
 
 struct ReportOutput {
   std::string format;  // table, json, jsonl or csv
@@ -32,25 +28,25 @@ struct RunDifference {
 
 class ComparisonReport {
  public:
-  ComparisonReport(ReportOutput output, ComparisonSetup setup)
+  ComparisonReport(ReportOutput output, compare::ComparisonSetup setup)
       : output_(std::move(output)), setup_(setup) {}
 
   // `comparisons`: all of them, of one baseline. On a terminal the rows of a long table are thinned.
-  absl::Status Print(std::span<const Comparison> comparisons,
+  absl::Status Print(std::span<const compare::Comparison> comparisons,
                      std::span<const RunDifference> configurations);
 
  private:
-  absl::Status PrintTable(const Comparison& pair);
-  void PrintSummary(const Comparison& pair);
+  absl::Status PrintTable(const compare::Comparison& pair);
+  void PrintSummary(const compare::Comparison& pair);
   void PrintConfigurations(std::span<const RunDifference> configurations);
-  void PrintJson(std::span<const Comparison> comparisons,
+  void PrintJson(std::span<const compare::Comparison> comparisons,
                  std::span<const RunDifference> configurations);
-  void PrintJsonLines(const Comparison& pair);
-  void PrintCsv(const Comparison& pair);
+  void PrintJsonLines(const compare::Comparison& pair);
+  void PrintCsv(const compare::Comparison& pair);
   void Line(const std::string& text);
 
   const ReportOutput output_;
-  const ComparisonSetup setup_;
+  const compare::ComparisonSetup setup_;
   bool several_keys_ = false;
   bool several_runs_ = false;
   bool headers_printed_ = false;

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <set>
 
-#include "client/compare/run.h"
 #include "client/connection.h"
 #include "client/errors.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "compare/run.h"
 
 namespace muster::client {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 bool IsSelected(const std::string& name, const PointSelection& selection) {
   return selection.keys.empty() ||
          std::any_of(selection.keys.begin(), selection.keys.end(),
-                     [&](const std::string& key) { return MatchesKey(name, key); });
+                     [&](const std::string& key) { return compare::MatchesKey(name, key); });
 }
 
 }  // namespace
@@ -35,8 +35,9 @@ absl::StatusOr<std::vector<uint32_t>> RanksOfPoints(const std::string& job,
     }
   }
   for (const std::string& key : selection.keys) {
-    const bool known = std::any_of(names.begin(), names.end(),
-                                   [&](std::string_view name) { return MatchesKey(name, key); });
+    const bool known = std::any_of(names.begin(), names.end(), [&](std::string_view name) {
+      return compare::MatchesKey(name, key);
+    });
     if (!known) {
       return common::MakeProblem(absl::StatusCode::kNotFound,
                                  {.code = "JC1503",

@@ -21,7 +21,7 @@ DF_BIND_NOW, DF_1_NOW, DF_1_PIE = 8, 1, 0x08000000
 SHT_SYMTAB, SHT_DYNSYM, SHT_NOTE = 2, 11, 7
 NT_GNU_PROPERTY_TYPE_0, X86_FEATURE_1_AND, IBT_AND_SHSTK = 5, 0xC0000002, 3
 # All code compiled into them.
-FOLDERS = ("client", "common", "coordinator", "identity", "page", "proto", "shim", "tree", "unwind", "worker")
+FOLDERS = ("client", "common", "compare", "coordinator", "identity", "page", "proto", "shim", "tree", "unwind", "worker")
 FLAGS = ("-fstack-protector-strong", "-fstack-clash-protection", "-D_FORTIFY_SOURCE=2")
 
 

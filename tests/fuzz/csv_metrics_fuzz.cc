@@ -10,9 +10,9 @@ namespace muster::client {
 namespace {
 
 void ReadCsv(std::string_view bytes, size_t piece) {
-  const WantedMetrics wanted{.keys = {"loss", "acc*"}};
-  PointBudget budget;
-  RunBuilder builder(wanted, &budget);
+  const compare::WantedMetrics wanted{.keys = {"loss", "acc*"}};
+  compare::PointBudget budget(1 << 20, "");
+  compare::RunBuilder builder(wanted, &budget);
   std::optional<CsvMetrics> csv;
   size_t last_line = 0;
   CsvRows rows([&](const std::vector<std::string>& fields, size_t line) -> absl::Status {
@@ -27,7 +27,7 @@ void ReadCsv(std::string_view bytes, size_t piece) {
     if (!rows.Feed(bytes.substr(0, piece)).ok()) return;
   }
   if (!rows.Finish().ok()) return;
-  const ComparedRun run = builder.Finish("x");
+  const compare::ComparedRun run = builder.Finish("x");
   for (const auto& [name, series] : run.series) {
     for (size_t i = 1; i < series.points().size(); ++i) {
       FUZZ_EXPECT(series.points()[i - 1].step < series.points()[i].step);

@@ -28,6 +28,7 @@ LAYERS = {
     "common/job": {"common/job", "common", "proto"},
     "identity": {"identity", "common", "proto"},
     "tree": {"tree", "common"},
+    "compare": {"compare", "common"},
     "coordinator/core": {"coordinator/core", "common/job", "common", "proto"},
     "worker/core": {"worker/core", "common/job", "common", "proto"},
     "coordinator/findings": {"coordinator/findings", "coordinator/core", "common/job", "common", "proto"},
@@ -38,7 +39,7 @@ LAYERS = {
     "worker": {"worker", "worker/core", "common/job", "common", "identity", "proto", "tree"},
     "shim": {"shim", "common"},
     "unwind": {"unwind", "common"},
-    "client": {"client", "common/job", "common", "identity", "proto", "tree"},
+    "client": {"client", "common/job", "common", "compare", "identity", "proto", "tree"},
     "trainer": {"trainer", "muster-sdk"},
     "examples": {"examples", "muster-sdk"},
     "bench": {"bench", "common", "identity", "proto", "tree", "muster-sdk"},
@@ -89,7 +90,7 @@ BANNED = [
     (r"\bhttps?://(?!www\.w3\.org/)", r"^page/.*\.(js|css|html)$", r"^$", "the page asks its own coordinator alone"),
 ]
 
-PURE = ("common/job", "coordinator/core", "coordinator/findings", "worker/core")
+PURE = ("common/job", "compare", "coordinator/core", "coordinator/findings", "worker/core")
 # What these may not include: threads, clocks, files, random numbers, logging.
 CORE_BANNED_HEADERS = re.compile(
     r"#include\s+[<\"](thread|mutex|shared_mutex|condition_variable|atomic|future|chrono|ctime|time\.h|"
@@ -99,7 +100,7 @@ CORE_BANNED_HEADERS = re.compile(
 # Error codes: where one is made, that prose has none, and whose rows explain them. The sources of a code are
 # what users run.
 CODE_ROWS = "common/error_codes.cc"
-CODE_SOURCES = re.compile(r"^(client|common|coordinator|identity|shim|tree|unwind|worker)/.*\.(cc|h)$")
+CODE_SOURCES = re.compile(r"^(client|common|compare|coordinator|identity|shim|tree|unwind|worker)/.*\.(cc|h)$")
 CODE_MADE = re.compile(r'(?:\bcode\s*=|\b(?:Usage|Refuse)\()\s*"(JC\d{4})"')
 CODE_NAMED = re.compile(r'"(JC\d{4})"')
 CODE_IN_PROSE = re.compile(r'"(?:\\.|[^"\\])*\[JC')

@@ -1,9 +1,9 @@
-#include "client/compare/difference.h"
+#include "compare/difference.h"
 
 #include <cmath>
 #include <limits>
 
-namespace muster::client {
+namespace muster::compare {
 namespace {
 
 bool IsFinite(const Row& row) { return std::isfinite(row.baseline) && std::isfinite(row.value); }
@@ -92,4 +92,4 @@ Differences Compare(std::span<const Point> baseline, std::span<const Point> run,
   return tally.Finish(only_baseline, only_run);
 }
 
-}  // namespace muster::client
+}  // namespace muster::compare

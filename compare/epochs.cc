@@ -1,10 +1,9 @@
-#include "client/compare/epochs.h"
+#include "compare/epochs.h"
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
-namespace muster::client {
+namespace muster::compare {
 namespace {
 
 constexpr double kEpochMost = 1e15;  // exact as a double, also when rounded up
@@ -13,11 +12,6 @@ constexpr double kRounding = 1e-6;   // of an epoch that was computed and stored
 bool IsUsable(const Point& point) {
   return std::isfinite(point.value) && std::abs(point.value) <= kEpochMost;
 }
-
-struct Sum {
-  double value = 0;
-  int64_t count = 0;
-};
 
 }  // namespace
 
@@ -49,17 +43,27 @@ int64_t Epochs::At(int64_t step) const {
 }
 
 std::vector<Point> Epochs::Means(std::span<const Point> points) const {
-  std::map<int64_t, Sum> sums;
-  for (const Point& point : points) {
-    Sum& sum = sums[At(point.step)];
-    sum.value += point.value;
-    ++sum.count;
+  std::vector<Point> of_epochs;
+  of_epochs.reserve(points.size());
+  for (const Point& point : points) of_epochs.push_back({At(point.step), point.value});
+  std::stable_sort(of_epochs.begin(), of_epochs.end(),
+                   [](const Point& a, const Point& b) { return a.step < b.step; });
+  // Each mean takes the place of what it is of.
+  size_t means = 0;
+  for (size_t next = 0; next < of_epochs.size();) {
+    const size_t first = next;
+    double sum = 0;
+    for (; next < of_epochs.size() && of_epochs[next].step == of_epochs[first].step; ++next) {
+      sum += of_epochs[next].value;
+    }
+    of_epochs[means++] = {of_epochs[first].step, sum / static_cast<double>(next - first)};
   }
-  std::vector<Point> means;
-  for (const auto& [epoch, sum] : sums) {
-    means.push_back({epoch, sum.value / static_cast<double>(sum.count)});
-  }
-  return means;
+  of_epochs.resize(means);
+  return of_epochs;
+}
+
+bool TellsEpochs(const Series& metric) {
+  return std::any_of(metric.points().begin(), metric.points().end(), IsUsable);
 }
 
 bool IsEpochMetric(std::string_view name) { return name == "epoch" || name.ends_with("/epoch"); }
@@ -73,4 +77,4 @@ std::string EpochMetricOf(std::string_view key, std::span<const std::string> nam
   return other == names.end() ? "" : *other;
 }
 
-}  // namespace muster::client
+}  // namespace muster::compare

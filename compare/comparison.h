@@ -9,11 +9,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/compare/difference.h"
-#include "client/compare/epochs.h"
-#include "client/compare/run.h"
+#include "compare/difference.h"
+#include "compare/epochs.h"
+#include "compare/run.h"
 
-namespace muster::client {
+namespace muster::compare {
 
 enum class By { kStep, kEpoch };
 // "step", "epoch".
@@ -56,4 +56,4 @@ absl::StatusOr<Comparison> CompareRuns(const std::string& key, const ComparedRun
 // "0.0483%", "2e-3". INVALID_ARGUMENT, without a code, unless it is finite and not negative.
 absl::StatusOr<double> ParseTolerance(std::string_view text);
 
-}  // namespace muster::client
+}  // namespace muster::compare

@@ -1,10 +1,11 @@
 // The points of one metric of one run, by step. A million points take 16 MB. One thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
-namespace muster::client {
+namespace muster::compare {
 
 struct Point {
   int64_t step = 0;
@@ -15,11 +16,12 @@ struct Point {
 class Series {
  public:
   void Add(int64_t step, double value) { points_.push_back({step, value}); }
+  // These three return how many points are gone.
   // A restart: what was added before is replaced from `step` on.
-  void ReplaceFrom(int64_t step);
-  void Clear() { points_.clear(); }
+  size_t ReplaceFrom(int64_t step);
+  size_t Clear();
   // Sorts by step; of several points with the same step the one added last stays.
-  void Finish();
+  size_t Finish();
   // After Finish: in order of step, each once.
   const std::vector<Point>& points() const { return points_; }
 
@@ -27,4 +29,4 @@ class Series {
   std::vector<Point> points_;
 };
 
-}  // namespace muster::client
+}  // namespace muster::compare

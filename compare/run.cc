@@ -1,16 +1,16 @@
-#include "client/compare/run.h"
+#include "compare/run.h"
 
 #include <fnmatch.h>
 
 #include <algorithm>
 
-#include "client/compare/epochs.h"
 #include "common/loss_name.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "compare/epochs.h"
 
-namespace muster::client {
+namespace muster::compare {
 
 bool MatchesKey(std::string_view name, const std::string& key) {
   return name == key || fnmatch(key.c_str(), std::string(name).c_str(), FNM_NOESCAPE) == 0;
@@ -23,12 +23,12 @@ bool IsWanted(std::string_view name, const WantedMetrics& wanted) {
 }
 
 absl::Status PointBudget::Take() {
-  if (++taken_ <= kPointsMax) return absl::OkStatus();
+  if (++taken_ <= most_) return absl::OkStatus();
   return common::MakeProblem(
       absl::StatusCode::kFailedPrecondition,
       {.code = "JC1544",
-       .what = common::StrCat("the metrics to compare have more than ", kPointsMax, " points"),
-       .fix = "compare fewer metrics at once (--key), or fewer runs"});
+       .what = common::StrCat("the metrics to compare have more than ", most_, " points"),
+       .fix = fix_});
 }
 
 const Series* ComparedRun::Find(const std::string& key) const {
@@ -41,6 +41,7 @@ RunBuilder::Metric& RunBuilder::Find(std::string_view name) {
   if (found != metrics_.end()) return found->second;
   Metric& metric = metrics_[std::string(name)];
   metric.wanted = IsWanted(name, wanted_);
+  name_bytes_ += name.size() + sizeof(Metric);
   return metric;
 }
 
@@ -52,7 +53,7 @@ absl::Status RunBuilder::Add(std::string_view name, int64_t rank, int64_t step, 
     return absl::OkStatus();
   }
   if (rank < metric.rank) {
-    metric.series.Clear();
+    budget_->Return(metric.series.Clear());
     metric.rank = rank;
   }
   RETURN_IF_ERROR(budget_->Take());
@@ -61,7 +62,7 @@ absl::Status RunBuilder::Add(std::string_view name, int64_t rank, int64_t step, 
 }
 
 void RunBuilder::ReplaceFrom(std::string_view name, int64_t step) {
-  Find(name).series.ReplaceFrom(step);
+  budget_->Return(Find(name).series.ReplaceFrom(step));
 }
 
 ComparedRun RunBuilder::Finish(std::string name) {
@@ -69,30 +70,11 @@ ComparedRun RunBuilder::Finish(std::string name) {
   for (auto& [key, metric] : metrics_) {
     run.names.push_back(key);
     if (metric.rank == INT64_MAX) continue;
-    metric.series.Finish();
+    budget_->Return(metric.series.Finish());
     run.series.emplace(key, std::move(metric.series));
   }
   metrics_.clear();
   return run;
 }
 
-absl::Status UnreadableRun(const absl::Status& error) {
-  return common::MakeProblem(
-      absl::IsNotFound(error) ? absl::StatusCode::kNotFound : absl::StatusCode::kInvalidArgument,
-      {.code = "JC1005",
-       .what = common::MessageOf(error),
-       .fix = "check the path; a job is named without a slash"});
-}
-
-absl::Status NotMetrics(std::string_view what, std::string_view fix) {
-  return common::MakeProblem(
-      absl::StatusCode::kFailedPrecondition,
-      {.code = "JC1543", .what = std::string(what), .fix = std::string(fix)});
-}
-
-bool IsPathOfRun(std::string_view word) {
-  return word.find('/') != std::string_view::npos || word == "." || word == ".." ||
-         word.ends_with(".csv") || word.find("tfevents") != std::string_view::npos;
-}
-
-}  // namespace muster::client
+}  // namespace muster::compare

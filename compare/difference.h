@@ -6,9 +6,9 @@
 #include <optional>
 #include <span>
 
-#include "client/compare/series.h"
+#include "compare/series.h"
 
-namespace muster::client {
+namespace muster::compare {
 
 // |value - baseline| <= atol + rtol * |baseline|, as numpy.isclose; a value that is NaN or infinite
 // is always past it. Without a limit only those are.
@@ -48,4 +48,4 @@ struct Differences {
 Differences Compare(std::span<const Point> baseline, std::span<const Point> run, const Limit& limit,
                     const std::function<void(const Row&)>& on_row = nullptr);
 
-}  // namespace muster::client
+}  // namespace muster::compare

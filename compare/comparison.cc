@@ -1,18 +1,17 @@
-#include "client/compare/comparison.h"
+#include "compare/comparison.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "absl/strings/numbers.h"
-#include "client/errors.h"
 #include "common/loss_name.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
 
-namespace muster::client {
+namespace muster::compare {
 namespace {
 
 using common::StrCat;
@@ -37,13 +36,14 @@ absl::Status NoMetric(const ComparedRun& run, const std::string& key) {
   return common::MakeProblem(absl::StatusCode::kNotFound,
                              {.code = "JC1503",
                               .what = StrCat(run.name, " has no metric \"", key, "\"",
-                                             DidYouMean(common::Nearest(key, names))),
+                                             common::DidYouMean(common::Nearest(key, names))),
                               .fix = StrCat("its metrics: ", ListOf(run.names))});
 }
 
-// The metrics of all runs that a pattern matches.
+// The metrics of all runs that a pattern matches. `told`: what is in `left_out`.
 absl::Status AddMatches(const std::string& pattern, const std::vector<ComparedRun>& runs,
-                        std::set<std::string>* chosen, std::vector<std::string>* left_out) {
+                        std::set<std::string>* chosen, std::set<std::string>* told,
+                        std::vector<std::string>* left_out) {
   const size_t before = chosen->size();
   for (const ComparedRun& run : runs) {
     for (const std::string& name : run.names) {
@@ -52,7 +52,7 @@ absl::Status AddMatches(const std::string& pattern, const std::vector<ComparedRu
           runs.begin(), runs.end(), [&](const ComparedRun& other) { return Has(other, name); });
       if (is_common) {
         chosen->insert(name);
-      } else if (std::find(left_out->begin(), left_out->end(), name) == left_out->end()) {
+      } else if (told->insert(name).second) {
         left_out->push_back(name);
       }
     }
@@ -64,9 +64,14 @@ absl::Status AddMatches(const std::string& pattern, const std::vector<ComparedRu
   return known ? absl::OkStatus() : NoMetric(runs.front(), pattern);
 }
 
+// Null: there is none.
+const Series* EpochMetricIn(const ComparedRun& run, const std::string& key) {
+  return run.Find(EpochMetricOf(key, run.names));
+}
+
 Epochs EpochsOf(const std::string& key, const ComparedRun& run, int64_t steps_per_epoch) {
   if (steps_per_epoch > 0) return Epochs::OfSteps(steps_per_epoch);
-  const Series* metric = run.Find(EpochMetricOf(key, run.names));
+  const Series* metric = EpochMetricIn(run, key);
   return metric == nullptr ? Epochs() : Epochs::OfMetric(*metric);
 }
 
@@ -117,13 +122,13 @@ absl::StatusOr<std::vector<std::string>> KeysOf(const std::vector<std::string>& 
                                                 const std::vector<ComparedRun>& runs,
                                                 std::vector<std::string>* left_out) {
   if (keys.empty()) return LossOfAll(runs);
-  std::set<std::string> chosen;
+  std::set<std::string> chosen, told;
   for (const std::string& key : keys) {
     const bool is_name = std::any_of(runs.begin(), runs.end(),
                                      [&](const ComparedRun& run) { return Has(run, key); }) ||
                          key.find_first_of("*?[") == std::string::npos;
     if (!is_name) {
-      RETURN_IF_ERROR(AddMatches(key, runs, &chosen, left_out));
+      RETURN_IF_ERROR(AddMatches(key, runs, &chosen, &told, left_out));
       continue;
     }
     for (const ComparedRun& run : runs) {
@@ -136,9 +141,11 @@ absl::StatusOr<std::vector<std::string>> KeysOf(const std::vector<std::string>& 
 
 bool KnowEpochs(const std::vector<std::string>& keys, const std::vector<ComparedRun>& runs,
                 int64_t steps_per_epoch) {
+  if (steps_per_epoch > 0) return true;
   return std::all_of(runs.begin(), runs.end(), [&](const ComparedRun& run) {
     return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
-      return EpochsOf(key, run, steps_per_epoch).known();
+      const Series* metric = EpochMetricIn(run, key);
+      return metric != nullptr && TellsEpochs(*metric);
     });
   });
 }
@@ -179,4 +186,4 @@ absl::StatusOr<double> ParseTolerance(std::string_view text) {
   return percent ? value / 100 : value;
 }
 
-}  // namespace muster::client
+}  // namespace muster::compare

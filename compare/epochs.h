@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "client/compare/series.h"
+#include "compare/series.h"
 
-namespace muster::client {
+namespace muster::compare {
 
 class Epochs {
  public:
@@ -34,9 +34,11 @@ class Epochs {
   std::vector<Point> ends_;  // the last step of each epoch, and the epoch
 };
 
+// Whether OfMetric would know any.
+bool TellsEpochs(const Series& metric);
 bool IsEpochMetric(std::string_view name);
 // The metric among `names` that defines the epochs of `key`: its neighbor ("train/epoch" of
 // "train/loss"), "epoch", or the first other one. Empty: none.
 std::string EpochMetricOf(std::string_view key, std::span<const std::string> names);
 
-}  // namespace muster::client
+}  // namespace muster::compare

@@ -1,22 +1,18 @@
-// One side of a comparison: the wanted metrics of a job, of TensorBoard event files or of a CSV
-// file, in memory. One thread.
+// One side of a comparison: the wanted metrics of a run, in memory, as whoever reads them adds its points.
+// One thread.
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "client/compare/series.h"
-#include "muster/v1/job_service.pb.h"
+#include "compare/series.h"
 
-namespace muster::client {
-
-class Connection;
+namespace muster::compare {
 
 struct WantedMetrics {
   std::vector<std::string> keys;  // names, or patterns with * and ?; none: losses
@@ -30,10 +26,13 @@ bool MatchesKey(std::string_view name, const std::string& key);
 // Limits the points that all runs together hold in memory.
 class PointBudget {
  public:
-  static constexpr size_t kPointsMax = 20'000'000;  // 320 MB
-  absl::Status Take();                              // JC1544
+  PointBudget(size_t most, std::string fix) : most_(most), fix_(std::move(fix)) {}
+  absl::Status Take();  // JC1544
+  void Return(size_t points) { taken_ -= points; }
 
  private:
+  const size_t most_;
+  const std::string fix_;  // what to do about more
   size_t taken_ = 0;
 };
 
@@ -41,7 +40,6 @@ struct ComparedRun {
   std::string name;                      // a job's name, or the path as it was given
   std::vector<std::string> names;        // of all its metrics, sorted
   std::map<std::string, Series> series;  // the wanted ones, finished
-  std::optional<v1::JobRecord> job;
 
   const Series* Find(const std::string& key) const;
 };
@@ -54,6 +52,8 @@ class RunBuilder {
   void ReplaceFrom(std::string_view name, int64_t step);
   // A metric of the run, wanted or not.
   void Know(std::string_view name);
+  // Of all metrics' names and what goes with them, without points.
+  size_t NameBytes() const { return name_bytes_; }
   ComparedRun Finish(std::string name);
 
  private:
@@ -67,27 +67,7 @@ class RunBuilder {
   const WantedMetrics& wanted_;
   PointBudget* const budget_;
   std::map<std::string, Metric, std::less<>> metrics_;
+  size_t name_bytes_ = 0;
 };
 
-// A job's name can hold no slash. A word with one is a path, and so is one that ends with ".csv" or
-// contains "tfevents".
-bool IsPathOfRun(std::string_view word);
-
-// JC1005 for a path that cannot be read; NOT_FOUND if nothing is there.
-absl::Status UnreadableRun(const absl::Status& error);
-// JC1543 for content that is not metrics.
-absl::Status NotMetrics(std::string_view what, std::string_view fix);
-
-// Errors of all three: JC1543, JC1544; of files: JC1005.
-absl::StatusOr<ComparedRun> ReadCsvRun(const std::string& path, const WantedMetrics& wanted,
-                                       PointBudget* budget);
-// `path`: an event file, or a directory that is searched for them. Files of one directory are one
-// run, in the order of their names. Metrics of a directory below `path` get its name as a prefix,
-// unless all scalars are in one directory.
-absl::StatusOr<ComparedRun> ReadEventRun(const std::string& path, const WantedMetrics& wanted,
-                                         PointBudget* budget);
-// Errors: the coordinator's, too.
-absl::StatusOr<ComparedRun> ReadJobRun(Connection& connection, const std::string& job,
-                                       const WantedMetrics& wanted, PointBudget* budget);
-
-}  // namespace muster::client
+}  // namespace muster::compare

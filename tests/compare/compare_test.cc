@@ -1,19 +1,16 @@
-// The pure parts of jobctl compare: series, epochs, limits, CSV, keys, JUnit.
+// How runs are compared: series, epochs, limits, keys, words.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
-#include "client/compare/comparison.h"
-#include "client/compare/csv_metrics.h"
-#include "client/compare/csv_rows.h"
-#include "client/compare/junit.h"
-#include "client/compare/report.h"
-#include "client/exact_number.h"
 #include "common/problem.h"
-#include "common/strings.h"
+#include "compare/comparison.h"
+#include "compare/words.h"
 
-namespace muster::client {
+namespace muster::compare {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -90,6 +87,12 @@ TEST(EpochsTest, HostileValuesDefineNoEpoch) {
 TEST(EpochsTest, AnEpochsValueIsTheMeanOfItsPoints) {
   const std::vector<Point> points = {{1, 1}, {2, 3}, {3, 10}};
   EXPECT_EQ(Epochs::OfSteps(2).Means(points), (std::vector<Point>{{1, 2}, {2, 10}}));
+}
+
+TEST(EpochsTest, AnEpochThatComesAgainIsOneAndItsValuesAreAddedInTheOrderOfSteps) {
+  const Epochs epochs = Epochs::OfMetric(SeriesOf({{1, 2}, {2, 1}, {3, 2}, {4, 2}, {5, 1}}));
+  const std::vector<Point> points = {{1, 1e16}, {2, 5}, {3, 1}, {4, -1e16}, {5, 7}};
+  EXPECT_EQ(epochs.Means(points), (std::vector<Point>{{1, 6}, {2, (1e16 + 1 - 1e16) / 3}}));
 }
 
 TEST(EpochsTest, TheNeighborOfAMetricDefinesItsEpochs) {
@@ -216,7 +219,7 @@ TEST(ComparisonTest, TolerancesMayBePercent) {
 
 TEST(ComparedRunTest, TheLowestRankOfEachMetricCounts) {
   const WantedMetrics wanted{.keys = {"loss"}};
-  PointBudget budget;
+  PointBudget budget(100, "");
   RunBuilder builder(wanted, &budget);
   ASSERT_TRUE(builder.Add("loss", 1, 5, 1.0).ok());
   ASSERT_TRUE(builder.Add("loss", 0, 5, 2.0).ok());
@@ -228,143 +231,63 @@ TEST(ComparedRunTest, TheLowestRankOfEachMetricCounts) {
   EXPECT_EQ(run.names, (std::vector<std::string>{"loss", "other"}));
 }
 
-TEST(ComparedRunTest, AWordIsAPathIfItCannotBeAJob) {
-  for (const char* path : {"./a", "runs/x", "/x", "a.csv", "events.out.tfevents.1.host", ".", ".."})
-    EXPECT_TRUE(IsPathOfRun(path)) << path;
-  for (const char* job : {"a", "@last", "12", "csv", "a.csv.b"})
-    EXPECT_FALSE(IsPathOfRun(job)) << job;
-}
-
-std::vector<std::vector<std::string>> ReadRows(const std::string& text, size_t piece,
-                                               absl::Status* status) {
-  std::vector<std::vector<std::string>> rows;
-  CsvRows reader([&](const std::vector<std::string>& fields, size_t) {
-    rows.push_back(fields);
-    return absl::OkStatus();
-  });
-  *status = absl::OkStatus();
-  for (size_t at = 0; at < text.size(); at += piece) {
-    status->Update(reader.Feed(std::string_view(text).substr(at, piece)));
-  }
-  status->Update(reader.Finish());
-  return rows;
-}
-
-TEST(CsvRowsTest, QuotesLineBreaksAndReturnsInPiecesOfAnySize) {
-  const std::string text =
-      "step,\"a,b\",c\r\n1,\"say \"\"hi\"\"\",\n\n2,\"two\r\nlines\",x\"y\n3,\"\",end";
-  const std::vector<std::vector<std::string>> wanted = {{"step", "a,b", "c"},
-                                                        {"1", "say \"hi\"", ""},
-                                                        {"2", "two\r\nlines", "x\"y"},
-                                                        {"3", "", "end"}};
-  for (size_t piece = 1; piece < 12; ++piece) {
-    absl::Status status;
-    EXPECT_EQ(ReadRows(text, piece, &status), wanted) << piece;
-    EXPECT_TRUE(status.ok()) << status;
-  }
-}
-
-TEST(CsvRowsTest, WhatIsWrittenReadsBack) {
-  for (const std::string field :
-       {"plain", "a,b", "\"", "=1+1", "two\nlines", "\r", " spaced ", "\x01\xff", "\"\"quoted"}) {
-    absl::Status status;
-    const auto rows = ReadRows("x," + CsvField(field) + "\n", 3, &status);
-    ASSERT_TRUE(status.ok() && rows.size() == 1 && rows[0].size() == 2) << field;
-    EXPECT_EQ(rows[0][1], field);
-  }
-}
-
-TEST(CsvRowsTest, AnUnclosedQuoteAndAnEndlessRowAreErrors) {
-  absl::Status status;
-  ReadRows("a,\"b\nc", 100, &status);
-  EXPECT_FALSE(status.ok());
-  ReadRows("\"" + std::string(CsvRows::kRowBytesMax + 1, 'x'), 1 << 20, &status);
-  EXPECT_FALSE(status.ok());
-  ReadRows(std::string(CsvRows::kColumnsMax + 2, ','), 1 << 20, &status);
-  EXPECT_FALSE(status.ok());
-}
-
-// The points of `loss` in a CSV file, or what is wrong with it.
-std::string LossOf(const std::string& text) {
-  const WantedMetrics wanted{.keys = {"loss", "Value"}};
-  PointBudget budget;
+TEST(ComparedRunTest, PointsThatAreReplacedGiveTheirRoomBack) {
+  const WantedMetrics wanted{.keys = {"loss"}};
+  PointBudget budget(4, "name fewer");
   RunBuilder builder(wanted, &budget);
-  std::optional<CsvMetrics> csv;
-  CsvRows rows([&](const std::vector<std::string>& fields, size_t) -> absl::Status {
-    if (csv) return csv->AddRow(fields, wanted, &builder);
-    absl::StatusOr<CsvMetrics> header = CsvMetrics::FromHeader(fields);
-    if (header.ok()) csv = *header;
-    return header.status();
-  });
-  absl::Status status = rows.Feed(text);
-  status.Update(rows.Finish());
-  if (!status.ok()) return std::string(status.message());
-  const ComparedRun run = builder.Finish("x");
-  std::string out;
-  for (const auto& [name, series] : run.series) {
-    for (const Point& point : series.points()) {
-      common::StrAppend(&out, name, "@", point.step, "=", ExactNumber(point.value), " ");
-    }
-  }
-  return out;
+  for (const int64_t step : {1, 2, 3}) ASSERT_TRUE(builder.Add("loss", 1, step, 1.0).ok());
+  for (const int64_t step : {1, 2, 2, 2}) ASSERT_TRUE(builder.Add("loss", 0, step, 2.0).ok());
+  builder.ReplaceFrom("loss", 2);
+  for (const int64_t step : {3, 3, 4}) ASSERT_TRUE(builder.Add("loss", 0, step, 2.0).ok());
+  const absl::Status full = builder.Add("loss", 0, 5, 2.0);
+  EXPECT_EQ(common::CodeOf(full), "JC1544");
+  EXPECT_EQ(common::ProblemOf(full).fix, "name fewer");
+  EXPECT_EQ(builder.Finish("x").Find("loss")->points().size(), 3u);
 }
 
-TEST(CsvMetricsTest, TheColumnsMayBeMetricsOrNameAndValue) {
-  EXPECT_EQ(LossOf("step,loss,acc\n1,0.5,x\n2,,\n3,NaN,1\n"), "loss@1=0.5 loss@3=NaN ");
-  EXPECT_EQ(LossOf("name,step,value\nloss,1,0.5\nacc,1,2\nloss,2,-inf\n"),
-            "loss@1=0.5 loss@2=-Infinity ");
-  EXPECT_EQ(LossOf("Wall time,Step,Value\n1.5,10.0,3\n"), "Value@10=3 ") << "TensorBoard's own";
-  EXPECT_EQ(LossOf("epoch,loss\n1,3\n2,4\n"), "loss@1=3 loss@2=4 ");
-  EXPECT_EQ(LossOf("step,loss,epoch\n1,3,0.5\n"), "epoch@1=0.5 loss@1=3 ");
-  EXPECT_EQ(
-      LossOf("job,attempt,rank,step,time_ms,name,value\nx,0,1,1,5,loss,7\nx,0,0,1,5,loss,8\n"),
-      "loss@1=8 ")
-      << "what export writes";
-}
-
-TEST(CsvMetricsTest, WhatIsNotMetricsIsAnError) {
-  EXPECT_NE(LossOf("loss,acc\n1,2\n").find("no column \"step\""), std::string::npos);
-  EXPECT_NE(LossOf("step,loss\n1.5,2\n").find("not a whole number"), std::string::npos);
-  EXPECT_NE(LossOf("step,loss\n1,abc\n").find("not a number"), std::string::npos);
-  EXPECT_NE(LossOf("step,name,value\n1\n").find("no name or no value"), std::string::npos);
-  const auto two = CsvMetrics::FromHeader({"job", "step", "loss"});
-  EXPECT_EQ(two->JobOf({"lr-low-1", "1", "2"}), "lr-low-1");
-  EXPECT_TRUE(two->metrics()[0].empty()) << "a job is no metric";
-}
-
-TEST(JUnitTest, TextIsEscapedForXml) {
-  EXPECT_EQ(XmlText("a<b>&\"c\"\n\x01\xff"), "a&lt;b&gt;&amp;&quot;c&quot;&#10;\\x01\\xff");
-  EXPECT_EQ(XmlText("\xEF\xBF\xBE").find("\xEF\xBF\xBE"), std::string::npos) << "not in XML";
-}
-
-TEST(JUnitTest, EachEpochIsACaseAndManyStepsShareOne) {
+std::vector<int64_t> ShownOf(int64_t rows, const std::map<int64_t, double>& other) {
   std::vector<Point> a, b;
-  for (int64_t step = 1; step <= 1000; ++step) {
+  for (int64_t step = 0; step < rows; ++step) {
     a.push_back({step, 1});
-    b.push_back({step, step == 705 ? 2.0 : 1.0});
+    b.push_back({step, other.contains(step) ? other.at(step) : 1});
   }
-  const ComparedRun first = RunOf("a", {{"loss", a}});
-  const ComparedRun second = RunOf("b\"<", {{"loss", b}});
+  const ComparedRun first = RunOf("a", {{"loss", a}}), second = RunOf("b", {{"loss", b}});
   const ComparisonSetup setup{.limit = {.given = true, .rtol = 0.1}};
-  const std::vector<Comparison> pairs = {*CompareRuns("loss", first, second, setup)};
-  const std::string report = JUnitReport(pairs, setup);
-  EXPECT_TRUE(report.starts_with(kJUnitHead));
-  EXPECT_NE(report.find("tests=\"100\" failures=\"1\""), std::string::npos) << report;
-  EXPECT_NE(report.find("name=\"loss steps 701 to 710\""), std::string::npos);
-  EXPECT_NE(report.find("step 705: relative difference 100% is past the limit"), std::string::npos);
-  EXPECT_EQ(report.find("b\"<"), std::string::npos);
+  std::vector<int64_t> shown;
+  const auto pair = CompareRuns("loss", first, second, setup);
+  for (const Row& row : ShownRows(*pair, setup.limit)) shown.push_back(row.at);
+  return shown;
 }
 
-TEST(ExactNumberTest, ReadsBackAsTheSameDouble) {
-  for (const double value : {0.1, 1e-300, 1.0 / 3, 0.43124997615814209, -0.0, 5e-324}) {
-    EXPECT_EQ(strtod(ExactNumber(value).c_str(), nullptr), value);
+TEST(WordsTest, OfManyRowsThoseThatMatterAreShown) {
+  EXPECT_EQ(ShownOf(3, {}), (std::vector<int64_t>{0, 1, 2}));
+  const std::vector<int64_t> shown = ShownOf(1'000, {{333, 2}, {777, 9}});
+  EXPECT_EQ(shown.size(), 43u);
+  for (const int64_t step : {0, 25, 333, 777, 999}) {
+    EXPECT_EQ(std::count(shown.begin(), shown.end(), step), 1) << step;
   }
-  EXPECT_EQ(ExactNumber(0.1), "0.1");
-  EXPECT_EQ(ExactJson(kNan), "\"NaN\"");
-  EXPECT_EQ(ExactJson(-kInfinity), "\"-Infinity\"");
 }
 
-TEST(ReportTest, DigitsSufficeForSmallDifferences) {
+TEST(WordsTest, ASummarySaysAllThatMattersOnce) {
+  const ComparedRun a = RunOf("a", {{"loss", {{1, 1}, {2, 0}, {3, 2}, {4, kNan}, {5, 1}}}});
+  const ComparedRun b = RunOf("b", {{"loss", {{1, 1}, {2, 1}, {3, 3}, {4, 1}, {6, 1}, {7, 1}}}});
+  const ComparisonSetup setup{.limit = {.given = true, .rtol = 0.1}};
+  const auto pair = CompareRuns("loss", a, b, setup);
+  EXPECT_EQ(VerdictOf(*pair, setup.limit), "FAIL");
+  EXPECT_EQ(HeadOf(*pair, setup.by), "loss of b against a: 4 steps, 3 past the limit");
+  EXPECT_EQ(
+      SummaryOf(*pair, setup),
+      (std::vector<std::string>{
+          "mean  abs 0.666667  rel 25%", "max   rel 50% at step 3  abs 1 at step 2",
+          "limit |a-b| <= 10% of |baseline|", "first past the limit: step 2 (0 and 1, rel inf%)",
+          "1 step with NaN or infinity", "1 step with a baseline of 0: no relative difference",
+          "left out: 1 step that only a has, 2 steps that only b has"}));
+  const auto same = CompareRuns("loss", b, b, {});
+  EXPECT_EQ(VerdictOf(*same, {}), "not judged");
+  EXPECT_EQ(VerdictOf(*same, setup.limit), "PASS");
+}
+
+TEST(WordsTest, DigitsSufficeForSmallDifferences) {
   EXPECT_EQ(PeoplePercent(0.000483), "0.0483%");
   EXPECT_EQ(PeoplePercent(0.00048347), "0.04835%");
   EXPECT_EQ(LimitText({.given = true, .rtol = 0.000483, .atol = 1e-8}),
@@ -372,4 +295,4 @@ TEST(ReportTest, DigitsSufficeForSmallDifferences) {
 }
 
 }  // namespace
-}  // namespace muster::client
+}  // namespace muster::compare

@@ -50,6 +50,7 @@ enum class Cost {
   kStream,   // 1 MiB: a stream of data, a piece ahead of its reader
   kSearch,   // 10 MiB: the same, searched for lines
   kSubmits,  // 16 MiB: a stream of submits
+  kCompare,  // 96 MiB: the points that are compared
   kUpload,  // 12 MiB: a stream into a store: what is on its way there, and what its sender has not read
   kControl,  // 64 MiB: what a worker has not read of its orders
 };
@@ -99,6 +100,7 @@ const Call* FindCall(std::string_view service, std::string_view name);
   STREAM(QueryMetrics, QueryMetricsRequest, MetricBatch, kRead, kMetric, kStream)                \
   ONE(SummarizeMetrics, JobReference, MetricSummaries, kRead, kMetric, kAnswer)                  \
   ONE(QueryCurves, QueryCurvesRequest, QueryCurvesResponse, kRead, kMetric, kAnswer)             \
+  ONE(CompareJobs, CompareJobsRequest, CompareJobsResponse, kRead, kMetric, kCompare)            \
   STREAM(QuerySamples, QuerySamplesRequest, SampleBucket, kRead, kSample, kStream)               \
   STREAM(ListCheckpointFiles, CheckpointReference, CheckpointFiles, kRead, kCheckpoint, kStream) \
   ONE(VerifyCheckpoint, CheckpointReference, VerifyCheckpointResponse, kControl, kCheckpoint,    \

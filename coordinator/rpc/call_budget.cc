@@ -35,6 +35,8 @@ size_t BytesOf(Cost cost) {
       return 10 << 20;
     case Cost::kSubmits:
       return 16 << 20;
+    case Cost::kCompare:
+      return 96 << 20;
     case Cost::kUpload:
       return 12 << 20;
     case Cost::kControl:

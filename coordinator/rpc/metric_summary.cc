@@ -11,7 +11,7 @@
 
 #include "common/limits.h"
 #include "coordinator/descriptors.h"
-#include "coordinator/rpc/followed_line.h"
+#include "coordinator/rpc/followed_reader.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
 #include "coordinator/rpc/metric_series.h"
@@ -32,7 +32,7 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
         job_(job),
         owner_(std::move(owner)),
         answer_(std::move(answer)),
-        reader_(stores.metrics.Read(job)) {}
+        reader_(stores.metrics, job) {}
 
   void Go(std::chrono::milliseconds after = std::chrono::milliseconds(0)) {
     process_.reads.PostAfter(
@@ -40,25 +40,14 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
   }
 
  private:
-  // Two passes: first which steps were replaced, then the values.
   void Turn() {
     v1::MetricBatch batch;
     for (size_t bytes = 0; bytes < kSummaryBytesPerTurn; bytes += batch.ByteSizeLong()) {
-      const absl::StatusOr<bool> found = reader_->Next(batch);
-      if (absl::IsUnavailable(found.status())) return Go(kShortageRetry);
-      if (!found.ok()) return answer_(found.status());
-      const bool is_known = line_known_ || reader_->Attempts() < 2;
-      if (*found && is_known) {
-        Add(batch);
-      } else if (*found) {
-        line_.Learn(batch);
-      } else if (is_known) {
-        return answer_(Summaries());
-      } else {
-        line_.Seal();
-        line_known_ = true;
-        reader_ = stores_.metrics.Read(job_);
-      }
+      const absl::StatusOr<FollowedReader::Read> read = reader_.Next(batch);
+      if (absl::IsUnavailable(read.status())) return Go(kShortageRetry);
+      if (!read.ok()) return answer_(read.status());
+      if (*read == FollowedReader::Read::kEnd) return answer_(Summaries());
+      if (*read == FollowedReader::Read::kPoints) Add(batch);
     }
     Go();
   }
@@ -67,7 +56,7 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
     uint64_t& lost = dropped_[{batch.attempt(), batch.rank()}];
     lost = std::max(lost, batch.dropped());
     for (const v1::MetricPoint& point : batch.points()) {
-      if (line_.IsReplaced(batch.attempt(), point.step())) continue;
+      if (reader_.IsReplaced(batch, point)) continue;
       series_[{point.name(), batch.rank()}].Add(point);
       if (series_.size() > kSeriesMax) series_.erase(std::prev(series_.end()));
     }
@@ -89,7 +78,7 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
       lost += std::min(count, std::numeric_limits<uint64_t>::max() - lost);
     }
     summaries.set_dropped(lost);
-    summaries.set_damaged_bytes(reader_->DamagedBytes());
+    summaries.set_damaged_bytes(reader_.DamagedBytes());
     summaries.set_over_quota(stores_.metrics.IsFull(job_));
     return summaries;
   }
@@ -99,9 +88,7 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
   const uint64_t job_;
   const std::string owner_;  // whose turns on the pool it takes
   const Answer<v1::MetricSummaries> answer_;
-  std::unique_ptr<MetricReader> reader_;
-  FollowedLine line_;
-  bool line_known_ = false;
+  FollowedReader reader_;
   std::map<std::pair<std::string, uint32_t>, MetricSeries> series_;  // by name and rank
   // By attempt and rank: the batches of all sources tell the rank's total.
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> dropped_;

@@ -3,15 +3,14 @@
  */
 import { call } from "../base/api.js";
 import { h, replace } from "../base/dom.js";
-import { grouped, isOver, printable, shellQuote, stateName } from "../base/format.js";
+import { isOver, printable, shellQuote, stateName } from "../base/format.js";
 import { MOST_COMPARED, setQuery } from "../base/route.js";
 import { commandBox, emptyState, errorState, loadingState } from "../base/states.js";
 import { Chart } from "../charts/chart.js";
 import { configurationOf, differencesOf } from "../job/configuration.js";
 import { differenceTable } from "../job/config.js";
-import { compareRuns, knowEpochs, parseTolerance } from "./comparison.js";
 import { pairSection } from "./pair.js";
-import { commonNames, keyAtFirst, readJob, readRun } from "./runs.js";
+import { commonNames, compareJobs, keyAtFirst, readCurve, readJob } from "./runs.js";
 
 const READ_EVERY_MS = 5000;
 const SOON_MS = 2000;
@@ -146,10 +145,12 @@ class CompareView {
       const jobs = await Promise.all(this.words.map((word) => readJob(word, signal)));
       const names = commonNames(jobs);
       const key = names.includes(this.wantedKey) ? this.wantedKey : keyAtFirst(names);
-      const [nodes, ...runs] = await Promise.all([call("ListNodes", {}, { signal }), ...jobs.map((job) => this.readRun(job, key))]);
+      const setup = this.setup();
+      const [nodes, said, ...runs] = await Promise.all([
+        call("ListNodes", {}, { signal }), compareJobs(jobs, key, setup, signal), ...jobs.map((job) => this.readCurve(job, key))]);
       if (this.closed || turn !== this.turn) return;
       this.jobs = jobs;
-      this.draw({ names, key, nodes, runs });
+      this.draw({ names, key, nodes, runs, said, setup });
       if (jobs.some((job) => !isOver(job.record.state))) this.readLater(Math.max(READ_EVERY_MS, 10 * (performance.now() - begunMs)));
     } catch (error) {
       if (this.closed || turn !== this.turn || error.name === "AbortError") return;
@@ -160,9 +161,9 @@ class CompareView {
   }
 
   // What a job has logged that is over does not change.
-  async readRun(job, key) {
+  async readCurve(job, key) {
     const id = `${job.record.id} ${key}`;
-    const run = this.finished.get(id) ?? (await readRun(job, key, this.stopping.signal));
+    const run = this.finished.get(id) ?? (await readCurve(job, key, this.stopping.signal));
     if (isOver(job.record.state)) this.finished.set(id, run);
     return run;
   }
@@ -178,17 +179,19 @@ class CompareView {
     this.chart = null;
   }
 
-  limit() {
-    const [rtol, atol] = [this.rtol, this.atol].map((field) => {
-      const value = field.value.trim() === "" ? 0 : parseTolerance(field.value);
-      field.setAttribute("aria-invalid", String(Number.isNaN(value)));
-      return Number.isNaN(value) ? 0 : value;
-    });
-    const isGiven = (field) => field.value.trim() !== "" && field.getAttribute("aria-invalid") === "false";
-    return { given: isGiven(this.rtol) || isGiven(this.atol), rtol, atol };
+  setup() {
+    const [by, rtol, atol] = [this.by, this.rtol, this.atol].map((field) => field.value.trim());
+    return { by, rtol, atol, isLimited: rtol !== "" || atol !== "" };
   }
 
-  /** The command that compares all points. */
+  // The coordinator names the limit that it does not understand.
+  markLimits(error) {
+    for (const field of [this.rtol, this.atol]) {
+      field.setAttribute("aria-invalid", String(error?.what.startsWith(`${field.name} takes`) ?? false));
+    }
+  }
+
+  /** The command that says the same. */
   commandText(key) {
     const parts = [`jobctl compare ${this.jobs.map((job) => shellQuote(job.name)).join(" ")}`];
     if (key && key !== "loss") parts.push(`--key ${shellQuote(key)}`);
@@ -201,7 +204,7 @@ class CompareView {
 
   // ---- drawing ----
 
-  draw({ names, key, nodes, runs }) {
+  draw({ names, key, nodes, runs, said, setup }) {
     if (names.join("\n") !== [...this.metric.options].map((option) => option.value).join("\n")) {
       replace(this.metric, names.map((name) => h("option", { value: name }, printable(name))));
     }
@@ -212,25 +215,20 @@ class CompareView {
       const none = emptyState("No metric in common", runs.map((run) => `${run.name}: ${run.names.slice(0, 8).join(", ") || "none"}`).map(printable).join("; "));
       return replace(this.result, none, this.configurations(runs, nodes));
     }
-    const setup = { by: this.by.value || (knowEpochs(key, runs) ? "epoch" : "step"), limit: this.limit() };
+    this.markLimits(said.error);
     if (!this.chart || this.chart.label !== printable(key)) {
       this.dropChart();
       this.chart = new Chart({ label: printable(key) });
     }
-    const pairs = runs.slice(1).map((run) => compareRuns(key, runs[0], run, setup));
     replace(this.result, h("figure", { class: "card curve", "data-metric": key }, h("figcaption", {}, h("h2", {}, printable(key))), this.chart.element),
-      this.remarks(runs), pairs.map((pair) => pairSection(pair, setup)), command, this.configurations(runs, nodes));
+      this.remarks(runs), said.error ? errorState(said.error) : said.pairs.map((pair) => pairSection(pair, { ...setup, by: said.by })), command, this.configurations(runs, nodes));
     this.chart.set({ curves: runs.filter((run) => run.curve).map((run) => ({ name: printable(run.name), xs: run.curve.steps, ys: run.curve.ys, lows: run.curve.lows, highs: run.curve.highs })) });
   }
 
   // What limits the comparison.
   remarks(runs) {
-    const lines = runs.filter((run) => !isOver(run.record.state)).map((run) => `${run.name} is ${stateName(run.record.state)}: comparing what it has logged so far`);
-    for (const { name, curve } of runs) {
-      if (!curve || curve.perBucket === 1) continue;
-      lines.push(`of ${name}, ${grouped(curve.steps.length)} of ${grouped(curve.total)} points are compared: the last of each ${curve.perBucket} steps; the command below compares all`);
-    }
-    return lines.map((line) => h("p", { class: "remark" }, printable(line)));
+    return runs.filter((run) => !isOver(run.record.state)).map((run) => `${run.name} is ${stateName(run.record.state)}: comparing what it has logged so far`)
+      .map((line) => h("p", { class: "remark" }, printable(line)));
   }
 
   configurations(runs, nodes) {

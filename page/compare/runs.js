@@ -1,8 +1,7 @@
-// What a comparison needs of each job.
+// What is asked about the jobs that are compared.
 import { call } from "../base/api.js";
 import { lossOf } from "../job/choose.js";
 import { metricNames, queryCurves } from "../job/curves.js";
-import { epochMetricOf } from "./epochs.js";
 
 const BUCKETS = 10_000;
 
@@ -18,10 +17,27 @@ export const commonNames = (jobs) => jobs[0].names.filter((name) => jobs.every((
 /** The metric to compare when nobody has chosen one. */
 export const keyAtFirst = (names) => lossOf(names) || names[0] || "";
 
-/** The points of a metric, and of the one that tells the epochs: a Run of comparison.js with its curves. */
-export async function readRun(job, key, signal) {
-  const epoch = epochMetricOf(key, job.names);
-  const curves = await queryCurves(job.record.id, [...new Set([key, epoch].filter(Boolean))], { buckets: BUCKETS }, signal);
-  const points = new Map(curves.map((curve) => [curve.name, curve.steps.map((step, i) => ({ step, value: curve.ys[i] }))]));
-  return { ...job, points, curve: curves.find((curve) => curve.name === key) ?? null };
+/** The job with the curve of a metric. */
+export async function readCurve(job, key, signal) {
+  const [curve = null] = key ? await queryCurves(job.record.id, [key], { buckets: BUCKETS }, signal) : [];
+  return { ...job, curve };
+}
+
+const UNITS = { step: "COMPARE_BY_STEP", epoch: "COMPARE_BY_EPOCH" };
+
+/**
+ * How the jobs differ from the first, as `jobctl compare` says it.
+ * @param setup {by: "step", "epoch" or "", rtol, atol: texts, "" for none}
+ * @returns {by: "step" | "epoch", pairs: JobComparison[]}; or {error} if they cannot be compared
+ */
+export async function compareJobs(jobs, key, { by, rtol, atol }, signal) {
+  if (!key) return { pairs: [] };
+  const request = { jobs: jobs.map((job) => job.record.id), metrics: [key], by: UNITS[by], rtol, atol };
+  try {
+    const answer = await call("CompareJobs", request, { signal });
+    return { by: answer.by === UNITS.epoch ? "epoch" : "step", pairs: answer.comparisons ?? [] };
+  } catch (error) {
+    if (error.name === "AbortError" || error.status === 0 || error.status === 401) throw error;
+    return { error, pairs: [] };
+  }
 }

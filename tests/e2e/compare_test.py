@@ -6,6 +6,7 @@ import importlib.util
 import io
 import json
 import os
+import shlex
 import shutil
 import ssl
 import subprocess
@@ -14,7 +15,8 @@ import threading
 import xml.etree.ElementTree as xml
 
 import harness
-from harness import OVER, SUCCEEDED, Case, main, need, python_line, wait_until
+from harness import OVER, RUNNING, SUCCEEDED, Case, main, need, python_line, wait_until
+from http_test import HttpCase
 
 
 sys.path.insert(0, harness.RANKS)
@@ -151,6 +153,98 @@ class Compare(CompareCase):
         names = os.listdir(self.path(directory))
         self.assertEqual(len(names), 1, names)
         return os.path.join(self.path(directory), names[0])
+
+
+class Call(HttpCase, CompareCase):
+    """What the call says of jobs, as the page shows it, beside what jobctl says of the same jobs."""
+
+    def setUp(self):
+        super(CompareCase, self).setUp()
+        self.muster = self.shared(devices="cpu:8")
+
+    def said(self, jobs, by="", **asked):
+        request = {"jobs": list(jobs), "by": f"COMPARE_BY_{by.upper()}" if by else "COMPARE_BY_UNSPECIFIED", **asked}
+        answer = self.post("CompareJobs", request)
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.json
+
+    def check(self, jobs, *args, code=0, **asked):
+        """Both say the same, to the last digit, and in the same words."""
+        said = self.said(jobs, **asked)
+        result = json.loads(self.compare(*jobs, *args, "-o", "json", code=code).stdout)
+        text = self.compare(*jobs, *args, code=code).stdout
+        unit = result["by"]
+        self.assertEqual(said["by"], f"COMPARE_BY_{unit.upper()}")
+        self.assertEqual(len(said["comparisons"]), len(result["comparisons"]))
+        for ours, theirs in zip(said["comparisons"], result["comparisons"]):
+            self.assertEqual((ours["metric"], ours["job"], ours["baseline"]),
+                             (theirs["metric"], theirs["run"], result["baseline"]))
+            for name, other in (("compared", "compared"), ("onlyBaseline", "left_out_of_baseline"), ("past", "past"),
+                                ("onlyJob", "left_out_of_run"), ("notFinite", "not_finite"), ("zeroBaseline", "zero_baseline")):
+                self.assertEqual(int(ours.get(name, 0)), theirs[other], name)
+            for name, other in (("meanAbs", "mean_abs"), ("meanRel", "mean_rel")):
+                self.assertEqual(ours.get(name, 0), theirs[other], name)
+            rows = {row[unit]: row for row in theirs["rows"]}
+            for name, other in (("largestAbs", "largest_abs"), ("largestRel", "largest_rel"), ("firstPast", "first_past")):
+                self.assert_row(ours.get(name), theirs[other], unit)
+            self.assert_row(ours.get("firstStepPast"), theirs["first_step_past"], "step")
+            for row in ours["rows"]:
+                self.assert_row(row, rows[int(row.get("at", 0))], unit)
+                self.assertIn("\t".join([row.get("at", "0"), *row["texts"]]), text)
+            self.assertEqual(len(ours["rows"]), len(rows) if len(rows) <= 40 else len(ours["rows"]))
+            summary = "\n  ".join([f"{ours['verdict']}  {ours['head']}", *ours["lines"]]) + "\n"
+            self.assertIn(summary, text)
+        return said
+
+    def assert_row(self, ours, theirs, unit):
+        if theirs is None:
+            return self.assertIsNone(ours)
+        self.assertEqual([int(ours.get("at", 0)), *(ours.get(name, 0) for name in ("baseline", "value", "abs", "rel"))],
+                         [theirs[name] for name in (unit, "baseline", "value", "abs", "rel")])
+        self.assertEqual(ours.get("past", False), theirs["past"])
+
+    def test_it_and_jobctl_say_the_same_of_the_same_jobs(self):
+        a, scaled, nan, sparse, again = self.finish(
+            self.job(60, "--steps-per-epoch", 20), self.job(60, "--steps-per-epoch", 20, "--scale", 1.01),
+            self.job(60, "--nan", 7), self.job(60, "--every", 7),
+            self.job(60, "--fail", 20, ranks=2, flags=("--restarts", "1")), points=9)
+        wait_until(lambda: len(self.muster.api.metrics(again)) >= 82, "all points are here")
+        said = self.check((a, scaled), "--rtol", "0.0483%", code=1, rtol="0.0483%")
+        self.assertEqual(self.get(f"/api/v1/CompareJobs?jobs={a}&jobs={scaled}&rtol=0.0483%25").json, said)
+        self.check((a, scaled), "--by", "step", "--atol", "1e-3", "--rtol", "1e-3", by="step", atol="1e-3", rtol="1e-3")
+        self.check((a, scaled), "--steps-per-epoch", "7", stepsPerEpoch="7")
+        self.check((a, scaled), "--key", "loss,epoch", "--rtol", "1e-6", code=1, metrics=["loss", "epoch"], rtol="1e-6")
+        self.check((a, scaled), "--key", "*", "--by", "epoch", by="epoch", metrics=["*"])
+        self.check((a, nan, sparse, again), "--rtol", "1e-6", code=1, rtol="1e-6")
+        self.check((again, again), "--rank", 1, rank=1)
+        self.check((nan, a), code=1)
+
+    def test_it_looks_at_all_points_of_a_long_run_and_at_a_running_job(self):
+        """More points than a chart has: what differs between two of those counts, too."""
+        a, b = self.finish(self.job(20_001), self.job(20_001, "--nan", 15_001), points=20_001)
+        said = self.check((a, b), code=1)["comparisons"][0]
+        self.assertEqual((said["compared"], said["firstPast"]["at"]), ("20001", "15001"))
+        losses = shlex.join(python_line("losses.py", "30")[1:])
+        live = self.muster.submit("--", "sh", "-c", f"{losses}; sleep 100", cwd=self.directory)
+        wait_until(lambda: len(self.muster.api.metrics(live)) >= 30, "its points")
+        self.muster.wait_for(live, RUNNING)
+        said = self.check((a, live), "--rtol", "0", rtol="0")["comparisons"][0]
+        self.assertEqual((said["compared"], said["onlyBaseline"], said["verdict"]), ("30", "19971", "PASS"))
+        self.muster.jobctl("cancel", live)
+
+    def test_its_errors_are_those_of_jobctl_and_tell_strangers_nothing(self):
+        a, other = self.finish(self.job(20), self.job(20, "--name", "accuracy"), points=20)
+        for jobs, asked, args, code in (((a, "no-such-job"), {}, (), 3), ((a, other), {}, (), 3),
+                                        ((a, a), {"metrics": ["los"]}, ("--key", "los"), 3)):
+            answer = self.post("CompareJobs", {"jobs": jobs, **asked})
+            self.assertEqual(answer.status, 404, answer.body)
+            self.assert_error(self.compare(*jobs, *args, code=code), answer.error["code"], answer.error["what"])
+        answer = self.said((a, a), by="epoch")["comparisons"][0]
+        self.assert_error(self.compare(a, a, "--by", "epoch", code=1), "JC1542", answer["problem"]["what"])
+        self.assertEqual(self.post("CompareJobs", {"jobs": [a, a], "rtol": "x"}).error["code"], "JC1004")
+        stranger = self.ask("POST", "/api/v1/CompareJobs", {"Content-Type": "application/json"}, {"jobs": [a, a]})
+        self.assertEqual(stranger.status, 401)
+        self.assertNotIn(a, stranger.body)
 
 
 class Files(Case):

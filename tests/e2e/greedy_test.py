@@ -12,7 +12,7 @@ import time
 
 import grpc
 import harness
-from harness import Case, free_port, wait_until
+from harness import Case, free_port, python_line, wait_until
 
 CALLS = 200
 # A caller's share is 512 MiB by its rows (common/calls.h). What gRPC and the allocator need besides is in it.
@@ -32,6 +32,8 @@ class Greedy(Case):
         self.loud = self.one.submit("-n", "1", "--", "sh", "-c",
                                     f"i=0; while [ $i -lt {LINES} ]; do echo line $i of what a job prints; i=$((i+1)); done")
         self.one.wait_over(self.loud)
+        self.curve = self.one.submit("-n", "1", *python_line("losses.py", 30_000))
+        self.one.wait_over(self.curve)
         self.spec = self.one.api.record(self.loud).spec
         self.queue_jobs()
         # Over TCP it is somebody else than on the socket.
@@ -76,6 +78,8 @@ class Greedy(Case):
             ("ListNodes", service.ListNodesRequest(), service.ListNodesResponse, False),
             ("SummarizeMetrics", service.JobReference(job=job), service.MetricSummaries, False),
             ("QueryCurves", service.QueryCurvesRequest(job=job), service.QueryCurvesResponse, False),
+            ("CompareJobs", service.CompareJobsRequest(jobs=[str(self.curve)] * 2, metrics=["*"]),
+             service.CompareJobsResponse, False),
             ("ListEvents", service.ListEventsRequest(limit=100_000), service.EventBatch, True),
             ("WatchJob", service.WatchJobRequest(job=str(self.queued[0])), service.JobUpdate, True),
             ("StreamLogs", service.StreamLogsRequest(job=job, attempt=-1, follow=True), service.LogRecord, True),

@@ -34,7 +34,7 @@ LAYERS = {
     "coordinator/findings": {"coordinator/findings", "coordinator/core", "common/job", "common", "proto"},
     "coordinator/segments": {"coordinator/segments", "common"},
     "coordinator": {"coordinator", "coordinator/core", "coordinator/findings", "coordinator/segments", "common/job", "common", "identity",
-                    "page", "proto", "tree"},
+                    "compare", "page", "proto", "tree"},
     "page": set(),
     "worker": {"worker", "worker/core", "common/job", "common", "identity", "proto", "tree"},
     "shim": {"shim", "common"},

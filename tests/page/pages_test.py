@@ -118,6 +118,42 @@ class Pages(PageCase):
         self.assertEqual(seen, {**table, "others": [], "first": "train_loss"})
         self.assert_quiet()
 
+    def test_compare_says_what_jobctl_says_of_all_points_of_long_runs_too(self):
+        private = self.up()
+        # More points than a chart gets, and what differs is between two that it gets.
+        jobs = [private.submit("--", sys.executable, harness.rank_script("losses.py"), "20001", "--nan", nan) for nan in ("-1", "15001")]
+        for job in jobs:
+            private.wait_for(job, SUCCEEDED)
+            harness.wait_until(lambda: len(private.api.metrics(job)) >= 20001, "its points")
+        page = self.open(private, f"/compare?jobs={','.join(jobs)}&rtol=2%25&atol=1e-6")
+        pair = page.locator("section.pair")
+        expect(pair).to_have_attribute("data-verdict", "FAIL")
+        said = private.jobctl("compare", *jobs, "--rtol", "2%", "--atol", "1e-6", check=False).stdout
+        head, *lines = said[said.index("FAIL  "):].split("configuration of")[0].rstrip("\n").split("\n")
+        expect(pair.locator("h2")).to_have_text(head.replace("FAIL  ", "✗ FAIL "))
+        # A browser joins spaces.
+        expect(pair.locator(".summary li")).to_have_text([" ".join(line.split()) for line in lines])
+        self.assertIn("first past the limit: step 15001", "\n".join(lines))
+        row = pair.locator("tr[data-at='15001']")
+        expect(row).to_have_attribute("data-past", "")
+        cells = [line for line in said.split("\n") if line.startswith("15001\t")][0].split("\t")
+        expect(row.locator("td")).to_have_text(cells)
+        expect(pair).to_contain_text("42 of 20,001 rows")
+        expect(page.locator("figure[data-metric=loss] canvas").first).to_be_visible()
+        self.shot(page, "compare-long")
+        # A limit that is none is marked, with the reason, and the curves stay.
+        page.get_by_label("Relative limit").fill("much")
+        page.get_by_label("Relative limit").press("Tab")
+        expect(page.locator(".comparison [role=alert]")).to_contain_text("not \"much\"")
+        expect(page.get_by_label("Relative limit")).to_have_attribute("aria-invalid", "true")
+        expect(page.get_by_label("Absolute limit")).to_have_attribute("aria-invalid", "false")
+        expect(page.locator("figure[data-metric=loss] canvas").first).to_be_visible()
+        page.get_by_label("Relative limit").fill("")
+        page.get_by_label("Relative limit").press("Tab")
+        expect(pair).to_have_attribute("data-verdict", "FAIL")
+        self.expects("400")
+        self.assert_quiet()
+
     def test_a_progress_bar_is_one_line_that_changes(self):
         private = self.up()
         # As the Hugging Face Trainer does: the bar on stderr, a logger's line after each few steps, a second bar.

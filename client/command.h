@@ -1,5 +1,5 @@
 // One command of jobctl as a row: parsing, help, completion and documentation all read it. A
-// command's row is defined in its file in client/commands/, whose commands.h lists them all.
+// command's row is defined in its file in client/commands/, where it is found (commands.h).
 // Immutable.
 #pragma once
 
@@ -32,6 +32,7 @@ struct Flag {
 
 struct Command {
   std::string_view name;       // "run", "ckpt ls"
+  int place = 0;               // on the help page, which is in ascending order
   std::string_view summary;    // one line
   std::string_view arguments;  // of the usage line: "JOB [STEP]"
   int least = 0;               // minimum number of words

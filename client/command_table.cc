@@ -1,15 +1,11 @@
 #include <algorithm>
-#include <iterator>
+#include <array>
 
 #include "client/command.h"
 #include "client/commands/commands.h"
 
 namespace muster::client {
 namespace {
-
-#define MUSTER_ROW(name) &k##name##Command,
-constexpr const Command* kCommands[] = {MUSTER_COMMANDS(MUSTER_ROW)};
-#undef MUSTER_ROW
 
 constexpr Flag kGlobalFlags[] = {
     {"server", 's', "HOST:PORT", "coordinator to use"},
@@ -36,7 +32,17 @@ constexpr Flag kListingFlags[] = {
 
 }  // namespace
 
-std::span<const Command* const> Commands() { return kCommands; }
+std::span<const Command* const> Commands() {
+  static const auto commands = [] {
+#define MUSTER_ROW(name) &k##name##Command,
+    std::array rows = {MUSTER_COMMANDS(MUSTER_ROW)};
+#undef MUSTER_ROW
+    std::sort(rows.begin(), rows.end(),
+              [](const Command* one, const Command* other) { return one->place < other->place; });
+    return rows;
+  }();
+  return commands;
+}
 std::span<const Flag> GlobalFlags() { return kGlobalFlags; }
 std::span<const Flag> ListingFlags() { return kListingFlags; }
 
@@ -53,13 +59,15 @@ std::vector<const Flag*> FlagsOf(const Command* command) {
 }
 
 const Command* FindCommand(std::string_view name) {
-  const auto found = std::find_if(std::begin(kCommands), std::end(kCommands),
+  const auto commands = Commands();
+  const auto found = std::find_if(commands.begin(), commands.end(),
                                   [name](const Command* command) { return command->name == name; });
-  return found == std::end(kCommands) ? nullptr : *found;
+  return found == commands.end() ? nullptr : *found;
 }
 
 bool IsCommandGroup(std::string_view word) {
-  return std::any_of(std::begin(kCommands), std::end(kCommands), [word](const Command* command) {
+  const auto commands = Commands();
+  return std::any_of(commands.begin(), commands.end(), [word](const Command* command) {
     return command->name.size() > word.size() && command->name.starts_with(word) &&
            command->name[word.size()] == ' ';
   });

@@ -12,24 +12,19 @@ import { listen, start } from "./base/events.js";
 import { printable } from "./base/format.js";
 import { address, navigate } from "./base/route.js";
 import { emptyState, errorState, signedOutState } from "./base/states.js";
-import * as jobs from "./jobs/jobs.js";
+import "./jobs/jobs.js";  // comes with the shell; other views when they are opened
 
 const main = /** @type {HTMLElement} */ (document.querySelector("main"));
 const notice = /** @type {HTMLElement} */ (document.getElementById("notice"));
 const alarm = /** @type {HTMLElement} */ (document.getElementById("alarm"));
 const live = /** @type {HTMLElement} */ (document.getElementById("live"));
 
-// The list comes with the shell; other views when they are opened.
-const VIEWS = {
-  jobs: { title: "Jobs", load: async () => jobs },
-  job: { title: "Job", load: () => import("./job/job.js") },
-  queue: { title: "Queue", load: () => import("./queue/queue.js") },
-  nodes: { title: "Nodes", load: () => import("./nodes/nodes.js") },
-  compare: { title: "Compare", load: () => import("./compare/compare.js") },
-};
+// The views, by their links (made by embed.py), and that of one job.
+const links = /** @type {HTMLAnchorElement[]} */ ([...document.querySelectorAll("nav a[data-view]")]);
+const titles = { job: "Job", ...Object.fromEntries(links.map((link) => [link.dataset.view, link.textContent])) };
 
 const KEYS = [
-  ["g then j, q, n, c", "open Jobs, Queue, Nodes, Compare"],
+  ["g then " + links.map((link) => link.dataset.view[0]).join(", "), "open " + links.map((link) => link.textContent).join(", ")],
   ["j k or ↓ ↑", "next and previous row"],
   ["Home End, PgUp PgDn", "first and last row; a screen up and down"],
   ["Enter", "open the row"],
@@ -46,7 +41,7 @@ let opened = 0;
 function nameOf(parts) {
   if (parts.length === 0 || (parts.length === 1 && parts[0] === "jobs")) return "jobs";
   if (parts.length === 2 && parts[0] === "jobs") return "job";
-  return parts.length === 1 && parts[0] !== "job" && Object.hasOwn(VIEWS, parts[0]) ? parts[0] : "";
+  return parts.length === 1 && parts[0] !== "job" && Object.hasOwn(titles, parts[0]) ? parts[0] : "";
 }
 
 async function route({ isNew = false } = {}) {
@@ -60,9 +55,9 @@ async function route({ isNew = false } = {}) {
   const name = nameOf(where.parts);
   markNavigation(name);
   if (!name) return void replace(main, emptyState("Page not found", "Check the address."));
-  document.title = `${where.parts[1] ? printable(where.parts[1]) : VIEWS[name].title} · Muster`;
+  document.title = `${where.parts[1] ? printable(where.parts[1]) : titles[name]} · Muster`;
   try {
-    const module = await VIEWS[name].load();
+    const module = await import(`./${name}/${name}.js`);
     if (mine !== opened) return;
     replace(main);
     current = { key, view: module.open(main, where) };
@@ -75,8 +70,8 @@ async function route({ isNew = false } = {}) {
 
 function markNavigation(name) {
   const active = name === "job" ? "jobs" : name;
-  for (const link of document.querySelectorAll("nav a[data-view]")) {
-    const is = /** @type {HTMLElement} */ (link).dataset.view === active;
+  for (const link of links) {
+    const is = link.dataset.view === active;
     if (is) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
@@ -101,15 +96,15 @@ document.querySelector(".skip")?.addEventListener("click", (event) => {
   main.focus();
 });
 
-// g then j, q, n or c opens a view, as the first letter of its name; ? lists the keys.
+// g, then the first letter of its name, opens a view; ? lists the keys.
 let lastKey = "";
 document.addEventListener("keydown", (event) => {
   if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  const target = { j: "/", q: "/queue", n: "/nodes", c: "/compare" }[event.key];
+  const target = links.find((link) => link.dataset.view[0] === event.key);
   if (lastKey === "g" && target) {
     event.preventDefault();
     event.stopImmediatePropagation();
-    navigate(target);
+    navigate(target.pathname);
   }
   lastKey = event.key;
   if (event.key === "?") showKeys();

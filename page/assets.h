@@ -17,5 +17,7 @@ struct Asset {
 // "/assets/HASH/": where the page finds its files. Another build with other files has another one.
 std::string_view AssetPrefix();
 std::span<const Asset> Assets();
+// The addresses of the views: "/", "/queue", …
+std::span<const std::string_view> Pages();
 
 }  // namespace muster::page

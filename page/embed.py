@@ -2,7 +2,9 @@
 """Writes the source that holds the page's files (assets.h):  embed.py OUTPUT NAME=PATH…
 
 Each file is compressed, its scripts without comments and indentation, and has an address under "/assets/HASH/",
-where HASH is that of all of them, so that a browser may keep it forever. In index.html, @ASSETS@ becomes "/assets/HASH".
+where HASH is that of all of them, so that a browser may keep it forever. In index.html, @ASSETS@ becomes "/assets/HASH",
+and @VIEWS@ the links to the views: NAME/NAME.js that says "@view PLACE TITLE" in its first comment has the address /NAME,
+the first one of all "/".
 """
 import gzip
 import hashlib
@@ -55,17 +57,39 @@ def read(name, path):
     return lean(content.decode()).encode()
 
 
+VIEW = re.compile(r"^/\*\*(?:(?!\*/).)*?@view (\d+) (\w+)", re.S)
+
+
+def views(named):
+    """(address, name, title) of each, in their order."""
+    found = []
+    for name, path in named:
+        folder, _, file = name.partition("/")
+        if file != f"{folder}.js":
+            continue
+        with open(path, encoding="utf-8") as script:
+            said = VIEW.match(script.read())
+        if said:
+            found.append((int(said.group(1)), folder, said.group(2)))
+    return [(f"/{name}" if at else "/", name, title) for at, (_, name, title) in enumerate(sorted(found))]
+
+
+def links(shown):
+    return "\n".join(f'    <a href="{address}" data-view="{name}">{title}</a>' for address, name, title in shown)
+
+
 def literal(data):
     return ",".join(map(str, data))
 
 
-def source(files):
+def source(files, shown):
     listed = hashlib.sha256(b"".join(name.encode() + b"\0" + hashlib.sha256(data).digest() for name, data in files))
     prefix = f"/assets/{listed.hexdigest()[:16]}"
     arrays, rows = [], []
+    pages = ", ".join(f'"{address}"' for address, _, _ in shown)
     for number, (name, data) in enumerate(files):
         if name == "index.html":
-            data = data.replace(b"@ASSETS@", prefix.encode())
+            data = data.replace(b"@ASSETS@", prefix.encode()).replace(b"@VIEWS@", links(shown).encode())
         compressed = gzip.compress(data, 9, mtime=0)
         arrays.append(f"constexpr unsigned char kBytes{number}[] = {{{literal(compressed)}}};\n")
         rows.append(f'    {{"{name}", kBytes{number}, {len(data)}}},\n')
@@ -78,11 +102,13 @@ namespace {{
 {"".join(arrays)}
 constexpr Asset kAssets[] = {{
 {"".join(rows)}}};
+constexpr std::string_view kPages[] = {{{pages}}};
 
 }}  // namespace
 
 std::string_view AssetPrefix() {{ return "{prefix}/"; }}
 std::span<const Asset> Assets() {{ return kAssets; }}
+std::span<const std::string_view> Pages() {{ return kPages; }}
 
 }}  // namespace muster::page
 """
@@ -90,9 +116,10 @@ std::span<const Asset> Assets() {{ return kAssets; }}
 
 def main():
     output, *named = sys.argv[1:]
-    files = [(name, read(name, path)) for name, path in (each.split("=", 1) for each in sorted(named))]
+    named = [each.split("=", 1) for each in sorted(named)]
+    files = [(name, read(name, path)) for name, path in named]
     with open(output, "w") as file:
-        file.write(source(files))
+        file.write(source(files, views(named)))
 
 
 if __name__ == "__main__":

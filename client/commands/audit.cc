@@ -138,6 +138,7 @@ absl::StatusOr<int> ShowAudit(Session& session, const Arguments& arguments) {
 
 const Command kAuditCommand = {
     .name = "audit",
+    .place = 600,
     .summary = "show who did what, and verify the record of it",
     .flags = kAuditFlags,
     .listing = true,

@@ -75,6 +75,7 @@ absl::StatusOr<int> RevokeCertificates(Session& session, const Arguments& argume
 
 const Command kCertLsCommand = {
     .name = "cert ls",
+    .place = 500,
     .summary = "list the certificates that the cluster issued",
     .arguments = "[SUBJECT]",
     .most = 1,
@@ -83,6 +84,7 @@ const Command kCertLsCommand = {
     .run = ListCertificates};
 const Command kCertRevokeCommand = {
     .name = "cert revoke",
+    .place = 510,
     .summary = "refuse certificates from now on, and cut their connections",
     .arguments = "SERIAL|SUBJECT…",
     .least = 1,

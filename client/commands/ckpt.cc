@@ -214,6 +214,7 @@ constexpr Flag kCkptRmFlags[] = {kBulkOutputFlag};
 }  // namespace
 
 const Command kCkptLsCommand = {.name = "ckpt ls",
+                                .place = 160,
                                 .summary = "list a job's checkpoints",
                                 .arguments = "JOB",
                                 .least = 1,
@@ -224,6 +225,7 @@ const Command kCkptLsCommand = {.name = "ckpt ls",
                                 .run = List};
 const Command kCkptShowCommand = {
     .name = "ckpt show",
+    .place = 170,
     .summary = "list the files of a checkpoint",
     .arguments = "JOB [STEP]",
     .least = 1,
@@ -233,6 +235,7 @@ const Command kCkptShowCommand = {
     .examples = "jobctl ckpt show calm-otter-3 120\tfiles, sizes, SHA-256",
     .run = ShowCheckpoint};
 const Command kCkptVerifyCommand = {.name = "ckpt verify",
+                                    .place = 180,
                                     .summary = "read a checkpoint and verify every SHA-256",
                                     .arguments = "JOB [STEP]",
                                     .least = 1,
@@ -243,6 +246,7 @@ const Command kCkptVerifyCommand = {.name = "ckpt verify",
                                     .run = Verify};
 const Command kCkptPullCommand = {
     .name = "ckpt pull",
+    .place = 190,
     .summary = "download a checkpoint; an interrupted download resumes",
     .arguments = "JOB [STEP]",
     .least = 1,
@@ -255,6 +259,7 @@ const Command kCkptPullCommand = {
     .run = Pull};
 const Command kCkptRmCommand = {
     .name = "ckpt rm",
+    .place = 200,
     .summary = "remove a checkpoint",
     .arguments = "JOB STEP",
     .least = 2,

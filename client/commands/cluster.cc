@@ -354,6 +354,7 @@ absl::StatusOr<int> ListClusters(Session& session, const Arguments& arguments) {
 
 const Command kClusterUpCommand = {
     .name = "cluster up",
+    .place = 640,
     .summary = "start a cluster over ssh or in an allocation of Slurm",
     .arguments = "[NAME]",
     .most = 1,
@@ -377,6 +378,7 @@ const Command kClusterUpCommand = {
     .run = ClusterUp};
 const Command kClusterDownCommand = {
     .name = "cluster down",
+    .place = 660,
     .summary = "stop a cluster and remove it from its nodes",
     .arguments = "[NAME]",
     .most = 1,
@@ -387,6 +389,7 @@ const Command kClusterDownCommand = {
         "jobctl cluster down lab --cancel-jobs --yes\tand cancel all jobs, without confirmation",
     .run = ClusterDown};
 const Command kClusterLsCommand = {.name = "cluster ls",
+                                   .place = 650,
                                    .summary = "list the clusters that this jobctl started",
                                    .listing = true,
                                    .examples = "jobctl cluster ls\tthe one in use has a star",

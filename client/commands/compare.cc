@@ -227,6 +227,7 @@ absl::StatusOr<int> CompareCommand(Session& session, const Arguments& arguments)
 
 const Command kCompareCommand = {
     .name = "compare",
+    .place = 120,
     .summary = "compare the metrics of runs, as a gate: exit 1 past a limit",
     .arguments = "RUN RUN…",
     .least = 1,

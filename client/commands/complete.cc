@@ -242,6 +242,7 @@ absl::StatusOr<int> Complete(Session& session, const Arguments& arguments) {
 }  // namespace
 
 const Command kCompleteCommand = {.name = "__complete",
+                                  .place = 760,
                                   .summary = "used by shell completion",
                                   .arguments = "-- WORDS…",
                                   .rest = true,

@@ -29,6 +29,7 @@ absl::StatusOr<int> View(Session& session, const Arguments& arguments) {
 
 const Command kConfigViewCommand = {
     .name = "config view",
+    .place = 740,
     .summary = "show every setting of jobctl",
     .flags = kConfigFlags,
     .listing = true,

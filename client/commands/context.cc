@@ -118,12 +118,14 @@ absl::StatusOr<int> ShowContext(Session& session, const Arguments& arguments) {
 }  // namespace
 
 const Command kContextLsCommand = {.name = "context ls",
+                                   .place = 690,
                                    .summary = "list the coordinators that jobctl knows",
                                    .listing = true,
                                    .examples = "jobctl context ls\tthe current one has a star",
                                    .run = ListContexts};
 const Command kContextUseCommand = {
     .name = "context use",
+    .place = 700,
     .summary = "use this coordinator from now on",
     .arguments = "NAME",
     .least = 1,
@@ -135,6 +137,7 @@ const Command kContextUseCommand = {
     .run = Use};
 const Command kContextAddCommand = {
     .name = "context add",
+    .place = 710,
     .summary = "add a coordinator under a name",
     .arguments = "NAME HOST:PORT",
     .least = 2,
@@ -144,6 +147,7 @@ const Command kContextAddCommand = {
         "jobctl context add lab other:7700 --yes\treplace the old address without confirmation",
     .run = Add};
 const Command kContextRmCommand = {.name = "context rm",
+                                   .place = 720,
                                    .summary = "remove a coordinator from the list",
                                    .arguments = "NAME",
                                    .least = 1,
@@ -152,6 +156,7 @@ const Command kContextRmCommand = {.name = "context rm",
                                    .examples = "jobctl context rm lab\tits jobs are not affected",
                                    .run = RemoveContext};
 const Command kContextShowCommand = {.name = "context show",
+                                     .place = 730,
                                      .summary = "show the context in use",
                                      .flags = kContextShowFlags,
                                      .examples = "jobctl context show\tname and address",

@@ -216,6 +216,7 @@ constexpr Flag kCpFlags[] = {
 
 const Command kCpCommand = {
     .name = "cp",
+    .place = 220,
     .summary = "copy a job's files to this machine, or files to a running job",
     .arguments = "JOB[@ATTEMPT]:PATH… DEST | FILE… JOB:PATH",
     .least = 2,
@@ -238,6 +239,7 @@ const Command kCpCommand = {
         "working directory is a running rank's; only its owner may.",
     .run = Copy};
 const Command kOutputsCommand = {.name = "outputs",
+                                 .place = 210,
                                  .summary = "list the files that a job brought back",
                                  .arguments = "JOB[@ATTEMPT]",
                                  .least = 1,

@@ -109,6 +109,7 @@ absl::StatusOr<int> Diagnose(Session& session, const Arguments& arguments) {
 
 const Command kDiagnoseCommand = {
     .name = "diagnose",
+    .place = 290,
     .summary = "explain why a job failed or hangs, and what to do about it",
     .arguments = "JOB",
     .least = 1,

@@ -145,6 +145,7 @@ absl::StatusOr<int> Diff(Session& session, const Arguments& arguments) {
 
 const Command kDiffCommand = {
     .name = "diff",
+    .place = 130,
     .summary = "show how the configurations of two jobs differ",
     .arguments = "JOB JOB",
     .least = 2,

@@ -133,6 +133,7 @@ absl::StatusOr<int> AllReduceRank(Session&, const Arguments&) { return doctor::R
 
 const Command kDoctorCommand = {
     .name = "doctor",
+    .place = 390,
     .summary = "check this machine or a cluster: what is wrong, and its fix",
     .flags = kDoctorFlags,
     .examples =
@@ -145,7 +146,9 @@ const Command kDoctorCommand = {
     .run = Examine};
 
 // Hidden: the program of the tiny job's ranks.
-const Command kAllReduceCommand = {
-    .name = "__all_reduce", .summary = "a rank of doctor's tiny job", .run = AllReduceRank};
+const Command kAllReduceCommand = {.name = "__all_reduce",
+                                   .place = 400,
+                                   .summary = "a rank of doctor's tiny job",
+                                   .run = AllReduceRank};
 
 }  // namespace muster::client

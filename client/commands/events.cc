@@ -122,6 +122,7 @@ absl::StatusOr<int> Events(Session& session, const Arguments& arguments) {
 }  // namespace
 
 const Command kEventsCommand = {.name = "events",
+                                .place = 100,
                                 .summary = "show what happened to a job or to all, and why",
                                 .arguments = "[JOB]",
                                 .least = 0,

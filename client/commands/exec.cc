@@ -145,6 +145,7 @@ absl::StatusOr<int> Attach(Session& session, const Arguments& arguments) {
 
 const Command kExecCommand = {
     .name = "exec",
+    .place = 300,
     .summary = "run a command in the place of a running rank",
     .arguments = "JOB -- CMD…",
     .least = 1,
@@ -165,6 +166,7 @@ const Command kExecCommand = {
 
 const Command kAttachCommand = {
     .name = "attach",
+    .place = 310,
     .summary = "follow a job's output until its end, as jobctl run does",
     .arguments = "JOB",
     .least = 1,

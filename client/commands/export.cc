@@ -241,6 +241,7 @@ absl::StatusOr<int> Export(Session& session, const Arguments& arguments) {
 
 const Command kExportCommand = {
     .name = "export",
+    .place = 140,
     .summary = "write metrics for other programs, or a trace of the jobs",
     .arguments = "JOB…",
     .least = 1,

@@ -61,6 +61,7 @@ absl::StatusOr<int> Completion(Session& session, const Arguments& arguments) {
 }  // namespace
 
 const Command kHelpCommand = {.name = "help",
+                              .place = 790,
                               .summary = "show this page, a command's, exit-codes, or jobfile",
                               .arguments = "[COMMAND]",
                               .least = 0,
@@ -75,6 +76,7 @@ const Command kHelpCommand = {.name = "help",
                               .run = Help};
 const Command kCompletionCommand = {
     .name = "completion",
+    .place = 750,
     .summary = "print a completion script for bash, zsh or fish",
     .arguments = "bash|zsh|fish",
     .least = 1,

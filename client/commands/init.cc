@@ -299,6 +299,7 @@ absl::StatusOr<int> Init(Session& session, const Arguments& arguments) {
 
 const Command kInitCommand = {
     .name = "init",
+    .place = 40,
     .summary = "write a job file: from a few answers or another launcher's file",
     .arguments = "[FILE] | -- CMD…",
     .least = 0,

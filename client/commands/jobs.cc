@@ -73,6 +73,7 @@ absl::StatusOr<int> RemoveJobs(Session& session, const Arguments& arguments) {
 
 const Command kCancelCommand = {
     .name = "cancel",
+    .place = 240,
     .summary = "stop jobs: SIGTERM, grace, SIGKILL",
     .arguments = "JOB…",
     .least = 1,
@@ -86,6 +87,7 @@ const Command kCancelCommand = {
 
 const Command kSignalCommand = {
     .name = "signal",
+    .place = 250,
     .summary = "send a signal to every rank of a job",
     .arguments = "JOB SIGNAL",
     .least = 2,
@@ -97,6 +99,7 @@ const Command kSignalCommand = {
 
 const Command kReleaseCommand = {
     .name = "release",
+    .place = 260,
     .summary = "allow held jobs to start again",
     .arguments = "JOB…",
     .least = 1,
@@ -107,6 +110,7 @@ const Command kReleaseCommand = {
     .run = Release};
 
 const Command kRmCommand = {.name = "rm",
+                            .place = 320,
                             .summary = "remove finished jobs and everything stored for them",
                             .arguments = "JOB…",
                             .least = 1,

@@ -148,6 +148,7 @@ absl::StatusOr<int> Logout(Session& session, const Arguments& arguments) {
 
 const Command kLoginCommand = {
     .name = "login",
+    .place = 670,
     .summary = "sign in to a cluster with a token, or at its identity provider",
     .arguments = "HOST:PORT",
     .least = 1,
@@ -168,6 +169,7 @@ const Command kLoginCommand = {
     .run = Login};
 const Command kLogoutCommand = {
     .name = "logout",
+    .place = 680,
     .summary = "end the certificate for a cluster, and forget it",
     .arguments = "[CONTEXT]",
     .most = 1,

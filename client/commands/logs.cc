@@ -235,6 +235,7 @@ absl::StatusOr<int> Logs(Session& session, const Arguments& arguments) {
 
 const Command kLogsCommand = {
     .name = "logs",
+    .place = 90,
     .summary = "show the ranks' output, merged in time order",
     .arguments = "JOB",
     .least = 1,

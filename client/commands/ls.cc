@@ -125,6 +125,7 @@ absl::StatusOr<int> ListJobs(Session& session, const Arguments& arguments) {
 
 const Command kLsCommand = {
     .name = "ls",
+    .place = 60,
     .summary = "list jobs",
     .arguments = "",
     .least = 0,

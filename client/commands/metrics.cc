@@ -238,6 +238,7 @@ absl::StatusOr<int> Metrics(Session& session, const Arguments& arguments) {
 
 const Command kMetricsCommand = {
     .name = "metrics",
+    .place = 110,
     .summary = "summarize a job's metrics: first, last, min, max",
     .arguments = "JOB",
     .least = 1,

@@ -253,12 +253,14 @@ absl::StatusOr<int> RemoveNode(Session& session, const Arguments& arguments) {
 }  // namespace
 
 const Command kNodesLsCommand = {.name = "nodes ls",
+                                 .place = 330,
                                  .summary = "list nodes",
                                  .listing = true,
                                  .examples = "jobctl nodes ls\tstate, devices, jobs",
                                  .run = ListNodes};
 const Command kNodesShowCommand = {
     .name = "nodes show",
+    .place = 340,
     .summary = "show everything about one node",
     .arguments = "NODE",
     .least = 1,
@@ -269,6 +271,7 @@ const Command kNodesShowCommand = {
     .run = ShowNode};
 const Command kNodesDrainCommand = {
     .name = "nodes drain",
+    .place = 350,
     .summary = "give nodes no new jobs; running ones continue",
     .arguments = "NODE…",
     .least = 1,
@@ -278,6 +281,7 @@ const Command kNodesDrainCommand = {
     .examples = "jobctl nodes drain node2 --reason 'new disk'\tbefore maintenance",
     .run = Drain};
 const Command kNodesUndrainCommand = {.name = "nodes undrain",
+                                      .place = 360,
                                       .summary = "let nodes accept jobs again",
                                       .arguments = "NODE…",
                                       .least = 1,
@@ -288,6 +292,7 @@ const Command kNodesUndrainCommand = {.name = "nodes undrain",
                                       .run = Undrain};
 const Command kNodesDeclareDeadCommand = {
     .name = "nodes declare-dead",
+    .place = 370,
     .summary = "declare a lost node off: its jobs restart elsewhere",
     .arguments = "NODE",
     .least = 1,
@@ -297,6 +302,7 @@ const Command kNodesDeclareDeadCommand = {
     .examples = "jobctl nodes declare-dead node2\tafter checking that it is off",
     .run = DeclareDead};
 const Command kNodesRmCommand = {.name = "nodes rm",
+                                 .place = 380,
                                  .summary = "remove nodes that are gone for good",
                                  .arguments = "NODE…",
                                  .least = 1,

@@ -158,6 +158,7 @@ absl::StatusOr<int> Plan(Session& session, const Arguments& arguments) {
 
 const Command kPlanCommand = {
     .name = "plan",
+    .place = 30,
     .summary = "whether a job would start now, later or never, and where",
     .arguments = "FILE | SCRIPT [ARG…] | -- CMD…",
     .least = 0,

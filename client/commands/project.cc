@@ -103,12 +103,14 @@ absl::StatusOr<int> RemoveProjects(Session& session, const Arguments& arguments)
 }  // namespace
 
 const Command kProjectLsCommand = {.name = "project ls",
+                                   .place = 520,
                                    .summary = "list projects",
                                    .listing = true,
                                    .examples = "jobctl project ls\twhich exist, and for whom",
                                    .run = ListProjects};
 const Command kProjectCreateCommand = {
     .name = "project create",
+    .place = 530,
     .summary = "create a project, or change its description",
     .arguments = "NAME",
     .least = 1,
@@ -120,6 +122,7 @@ const Command kProjectCreateCommand = {
     .run = CreateProject};
 const Command kProjectAddCommand = {
     .name = "project add",
+    .place = 540,
     .summary = "let users submit to a project",
     .arguments = "NAME USER…",
     .least = 2,
@@ -129,6 +132,7 @@ const Command kProjectAddCommand = {
     .run = AddMembers};
 const Command kProjectRemoveCommand = {
     .name = "project remove",
+    .place = 550,
     .summary = "no longer let users submit to a project",
     .arguments = "NAME USER…",
     .least = 2,
@@ -136,6 +140,7 @@ const Command kProjectRemoveCommand = {
     .examples = "jobctl project remove vision bob\this jobs in it stay",
     .run = RemoveMembers};
 const Command kProjectRmCommand = {.name = "project rm",
+                                   .place = 560,
                                    .summary = "remove projects; their jobs stay",
                                    .arguments = "NAME…",
                                    .least = 1,

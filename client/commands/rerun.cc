@@ -95,6 +95,7 @@ absl::StatusOr<int> Rerun(Session& session, const Arguments& arguments) {
 
 const Command kRerunCommand = {
     .name = "rerun",
+    .place = 280,
     .summary = "start a new job with the spec of an old one",
     .arguments = "JOB",
     .least = 1,

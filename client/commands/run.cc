@@ -98,6 +98,7 @@ absl::StatusOr<int> Run(Session& session, const Arguments& arguments) {
 
 const Command kRunCommand = {
     .name = "run",
+    .place = 10,
     .summary = "run a command as N ranks and show their output",
     .arguments = "-- CMD…",
     .least = 0,

@@ -88,6 +88,7 @@ absl::StatusOr<int> RemoveSecrets(Session& session, const Arguments& arguments) 
 
 const Command kSecretSetCommand = {
     .name = "secret set",
+    .place = 570,
     .summary = "keep a value that only your jobs get, as a file",
     .arguments = "NAME",
     .least = 1,
@@ -101,11 +102,13 @@ const Command kSecretSetCommand = {
         "is dropped. It is kept encrypted; a job of yours gets it with --secret NAME.",
     .run = SetSecret};
 const Command kSecretLsCommand = {.name = "secret ls",
+                                  .place = 580,
                                   .summary = "list your secrets, without values",
                                   .listing = true,
                                   .examples = "jobctl secret ls\tnames and sizes",
                                   .run = ListSecrets};
 const Command kSecretRmCommand = {.name = "secret rm",
+                                  .place = 590,
                                   .summary = "remove secrets of yours",
                                   .arguments = "NAME…",
                                   .least = 1,

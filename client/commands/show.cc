@@ -79,6 +79,7 @@ absl::StatusOr<int> Why(Session& session, const Arguments& arguments) {
 }  // namespace
 
 const Command kShowCommand = {.name = "show",
+                              .place = 70,
                               .summary = "show everything about one job",
                               .arguments = "JOB",
                               .least = 1,
@@ -93,6 +94,7 @@ const Command kShowCommand = {.name = "show",
 
 const Command kWhyCommand = {
     .name = "why",
+    .place = 80,
     .summary = "explain a job's state: what it is waiting for, or how it ended",
     .arguments = "JOB",
     .least = 1,

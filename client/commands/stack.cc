@@ -186,6 +186,7 @@ absl::StatusOr<int> Stack(Session& session, const Arguments& arguments) {
 
 const Command kStackCommand = {
     .name = "stack",
+    .place = 270,
     .summary = "show what every rank is doing, and which one the others wait for",
     .arguments = "[JOB]",
     .least = 0,

@@ -207,6 +207,7 @@ absl::StatusOr<int> Validate(Session& session, const Arguments& arguments) {
 
 const Command kSubmitCommand = {
     .name = "submit",
+    .place = 20,
     .summary = "queue a job file, an sbatch script or a command and exit",
     .arguments = "FILE | SCRIPT [ARG…] | -- CMD…",
     .least = 0,
@@ -226,6 +227,7 @@ const Command kSubmitCommand = {
 
 const Command kValidateCommand = {
     .name = "validate",
+    .place = 50,
     .summary = "check a job file: report all errors at once",
     .arguments = "FILE | SCRIPT [ARG…]",
     .least = 1,

@@ -134,6 +134,7 @@ absl::StatusOr<int> RevokeTokens(Session& session, const Arguments& arguments) {
 
 const Command kTokenCreateCommand = {
     .name = "token create",
+    .place = 470,
     .summary = "create what a worker joins or a person signs in with",
     .arguments = "worker [NODE] | person USER",
     .least = 1,
@@ -149,12 +150,14 @@ const Command kTokenCreateCommand = {
         "has the hash of the cluster's authority in it, which whoever uses it verifies.",
     .run = CreateToken};
 const Command kTokenLsCommand = {.name = "token ls",
+                                 .place = 480,
                                  .summary = "list tokens, also those used within a day",
                                  .listing = true,
                                  .examples = "jobctl token ls\twhich can still be used",
                                  .run = ListTokens};
 const Command kTokenRevokeCommand = {
     .name = "token revoke",
+    .place = 490,
     .summary = "make tokens useless",
     .arguments = "ID…",
     .least = 1,

@@ -264,6 +264,7 @@ absl::StatusOr<int> RunTop(Session& session, const Arguments& arguments) {
 
 const Command kTopCommand = {
     .name = "top",
+    .place = 150,
     .summary = "watch what ranks, devices and nodes are doing",
     .arguments = "[JOB]",
     .least = 0,

@@ -105,6 +105,7 @@ constexpr Flag kUiFlags[] = {
 
 const Command kUiCommand = {
     .name = "ui",
+    .place = 610,
     .summary = "open the page in a browser: jobs, curves, logs, nodes",
     .arguments = "[JOB]",
     .most = 1,

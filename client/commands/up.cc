@@ -118,11 +118,13 @@ absl::StatusOr<int> Down(Session& session, const Arguments& arguments) {
 
 const Command kUpCommand = {
     .name = "up",
+    .place = 620,
     .summary = "start the private coordinator and worker and keep them running",
     .examples = "jobctl up\tuntil `jobctl down`",
     .run = Up};
 const Command kDownCommand = {
     .name = "down",
+    .place = 630,
     .summary = "stop the private coordinator and worker; the records are kept",
     .flags = kDownFlags,
     .examples =

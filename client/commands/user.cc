@@ -146,6 +146,7 @@ absl::StatusOr<int> RemoveUsers(Session& session, const Arguments& arguments) {
 }  // namespace
 
 const Command kUserLsCommand = {.name = "user ls",
+                                .place = 420,
                                 .summary = "list users and their roles",
                                 .flags = kUserLsFlags,
                                 .listing = true,
@@ -156,6 +157,7 @@ const Command kUserLsCommand = {.name = "user ls",
                                 .run = ListUsers};
 const Command kUserSetCommand = {
     .name = "user set",
+    .place = 430,
     .summary = "add a user or change one",
     .arguments = "NAME",
     .least = 1,
@@ -167,6 +169,7 @@ const Command kUserSetCommand = {
     .notes = "What is not given stays as it is. A user whose role changes connects again.",
     .run = SetUser};
 const Command kUserDisableCommand = {.name = "user disable",
+                                     .place = 440,
                                      .summary = "let users do nothing for now",
                                      .arguments = "NAME…",
                                      .least = 1,
@@ -174,6 +177,7 @@ const Command kUserDisableCommand = {.name = "user disable",
                                      .examples = "jobctl user disable alice\tcuts its connections",
                                      .run = Disable};
 const Command kUserEnableCommand = {.name = "user enable",
+                                    .place = 450,
                                     .summary = "let disabled users continue",
                                     .arguments = "NAME…",
                                     .least = 1,
@@ -181,6 +185,7 @@ const Command kUserEnableCommand = {.name = "user enable",
                                     .examples = "jobctl user enable alice\twith its old role",
                                     .run = Enable};
 const Command kUserRmCommand = {.name = "user rm",
+                                .place = 460,
                                 .summary = "remove users, their certificates, tokens and secrets",
                                 .arguments = "NAME…",
                                 .least = 1,

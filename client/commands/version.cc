@@ -100,6 +100,7 @@ absl::StatusOr<int> Explain(Session& session, const Arguments& arguments) {
 
 const Command kVersionCommand = {
     .name = "version",
+    .place = 780,
     .summary = "show the versions of jobctl and of the coordinator",
     .flags = kVersionFlags,
     .needs_none_with = "client",
@@ -112,6 +113,7 @@ const Command kVersionCommand = {
         "many, or with --key if a package is not signed with that.",
     .run = Version};
 const Command kExplainCommand = {.name = "explain",
+                                 .place = 770,
                                  .summary = "explain an error code",
                                  .arguments = "CODE",
                                  .least = 1,

@@ -179,6 +179,7 @@ absl::StatusOr<int> Wait(Session& session, const Arguments& arguments) {
 
 const Command kWaitCommand = {
     .name = "wait",
+    .place = 230,
     .summary = "wait until jobs are over, are running, or have a checkpoint",
     .arguments = "JOB…",
     .least = 1,

@@ -67,6 +67,7 @@ absl::StatusOr<int> ShowCaller(Session& session, const Arguments& arguments) {
 }  // namespace
 
 const Command kWhoAmICommand = {.name = "whoami",
+                                .place = 410,
                                 .summary = "show who you are to the coordinator, and your role",
                                 .flags = kWhoAmIFlags,
                                 .examples = "jobctl whoami\twho owns what you submit",

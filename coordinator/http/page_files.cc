@@ -3,7 +3,7 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <iterator>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -25,7 +25,6 @@ constexpr std::string_view kDocument = "index.html";
 constexpr std::string_view kStyle = "style.css";
 constexpr std::string_view kIcon = "icon.svg";
 constexpr std::string_view kAssets = "/assets/";
-constexpr std::string_view kPages[] = {"/", "/queue", "/nodes", "/compare"};
 // What browsers ask for where a document names no icon: the sign-in's.
 constexpr std::string_view kFavicon = "/favicon.ico";
 constexpr std::string_view kJobPages = "/jobs/";
@@ -137,8 +136,8 @@ std::string Alert(std::string_view text) {
 }  // namespace
 
 bool IsPage(std::string_view path) {
-  return path.starts_with(kJobPages) ||
-         std::find(std::begin(kPages), std::end(kPages), path) != std::end(kPages);
+  const std::span<const std::string_view> pages = page::Pages();
+  return path.starts_with(kJobPages) || std::find(pages.begin(), pages.end(), path) != pages.end();
 }
 
 bool IsAsset(std::string_view path) { return path.starts_with(kAssets) || path == kFavicon; }

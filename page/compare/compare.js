@@ -1,5 +1,6 @@
 /**
  * The Compare page: the curves of two to five jobs over each other, how they differ, and what was configured differently.
+ * @view 4 Compare
  */
 import { call } from "../base/api.js";
 import { h, replace } from "../base/dom.js";

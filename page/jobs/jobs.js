@@ -1,6 +1,7 @@
 /**
  * The list of jobs. Rows are windowed, filters run on the coordinator, and what is in sight is kept right: by events, and
  * every two seconds where a job runs (steps and losses are no events).
+ * @view 1 Jobs
  */
 // @ts-check
 import { h, onKeys, replace } from "../base/dom.js";

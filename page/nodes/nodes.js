@@ -1,4 +1,7 @@
-/** The nodes: health, devices over time, drain state; what can be done about them. */
+/**
+ * The nodes: health, devices over time, drain state; what can be done about them.
+ * @view 3 Nodes
+ */
 // @ts-check
 import { call } from "../base/api.js";
 import { h, keyed, onKeys, replace } from "../base/dom.js";

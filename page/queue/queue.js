@@ -1,6 +1,7 @@
 /**
  * The queue: jobs that wait, in the order in which they go (priority, then number), and why the chosen one waits.
  * Held jobs wait for a person: they are last.
+ * @view 2 Queue
  */
 // @ts-check
 import { call, int } from "../base/api.js";

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -39,6 +40,21 @@ TEST(HelpTest, EveryPageFitsEightyColumnsAndBeginsWithExamples) {
   for (const std::string& line :
        LinesOf(OverviewHelp() + ExitCodeHelp() + GroupHelp("nodes") + JobFileHelp())) {
     EXPECT_LE(DisplayWidth(line), 80u) << line;
+  }
+}
+
+TEST(HelpTest, EveryCommandOfTheFolderIsFoundAndHasAPlaceOfItsOwn) {
+  size_t defined = 0;
+  for (const auto& file : std::filesystem::directory_iterator(TestSource("client/commands"))) {
+    std::ifstream source(file.path());
+    for (std::string line; std::getline(source, line);)
+      defined += line.starts_with("const Command k") ? 1 : 0;
+  }
+  EXPECT_EQ(Commands().size(), defined);
+  std::set<int> places;
+  for (const Command* command : Commands()) {
+    EXPECT_GT(command->place, places.empty() ? 0 : *places.rbegin()) << command->name;
+    EXPECT_TRUE(places.insert(command->place).second) << command->name;
   }
 }
 

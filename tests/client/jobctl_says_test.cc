@@ -575,6 +575,21 @@ TEST_F(JobctlContextTest, TheVersionIsToldAnywhereAndAsksNobody) {
   }
 }
 
+TEST_F(JobctlContextTest, WhatHelpsWithWrongSettingsNeedsNone) {
+  std::ofstream(File()) << "contexts: [\n";
+  for (const std::vector<std::string>& line : std::vector<std::vector<std::string>>{
+           {"help"}, {"explain", "JC1004"}, {"completion", "bash"}, {"version", "--client"}}) {
+    const Ended ended = Run(line);
+    EXPECT_EQ(ended.code, 0) << line[0] << ": " << ended.err;
+    EXPECT_FALSE(ended.out.empty()) << line[0];
+  }
+  for (const char* word : {"ls", "version"}) {
+    const Ended ended = Run({word});
+    EXPECT_NE(ended.code, 0) << word;
+    EXPECT_TRUE(Holds(ended.err, "config.yaml")) << ended.err;
+  }
+}
+
 TEST(JobctlCompletionTest, ValuesAndTheRightObjectsAreOffered) {
   FakeCoordinator fake;
   fake.record = Record(v1::JOB_STATE_RUNNING);

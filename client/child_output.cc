@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +13,8 @@
 #include <utility>
 
 #include "common/files.h"
-#include "common/spawn_attributes.h"
+#include "common/pipe_signal.h"
+#include "common/process_start.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -27,17 +27,6 @@ using std::chrono::steady_clock;
 
 constexpr size_t kErrorBytesMax = 4 * 1024;
 constexpr int kReadsAtEnd = 20;  // of kErrorBytesMax: more than the 64 KiB of a pipe
-
-struct Pipe {
-  common::UniqueFd from;
-  common::UniqueFd to;
-};
-
-absl::StatusOr<Pipe> MakePipe() {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return common::ErrnoStatus("cannot make a pipe");
-  return Pipe{common::UniqueFd(ends[0]), common::UniqueFd(ends[1])};
-}
 
 // This process's ends of the three streams; each is closed when it is over.
 struct Streams {
@@ -95,32 +84,6 @@ bool Converse(Streams* streams, steady_clock::time_point deadline, const ChildCo
   return true;
 }
 
-// SIGPIPE of a child that does not read its input must not end jobctl.
-class WithoutSigpipe {
- public:
-  WithoutSigpipe() {
-    sigset_t pipe;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe, &before_);
-  }
-  ~WithoutSigpipe() {
-    // One that is pending would end jobctl as soon as it is allowed again.
-    if (sigismember(&before_, SIGPIPE) == 0) {
-      sigset_t pipe;
-      sigemptyset(&pipe);
-      sigaddset(&pipe, SIGPIPE);
-      const timespec now{};
-      while (sigtimedwait(&pipe, nullptr, &now) > 0) {
-      }
-    }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-
- private:
-  sigset_t before_;
-};
-
 // False: it was killed at the deadline, with its group: a script's real program, too.
 bool Reap(pid_t pid, steady_clock::time_point deadline, int* status) {
   bool killed = false;
@@ -134,32 +97,24 @@ bool Reap(pid_t pid, steady_clock::time_point deadline, int* status) {
   return !killed;
 }
 
-std::vector<char*> Pointers(const std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 }  // namespace
 
 absl::StatusOr<ChildOutput> OutputOfChild(const ChildCommand& command) {
-  ASSIGN_OR_RETURN(Pipe input, MakePipe());
-  ASSIGN_OR_RETURN(Pipe text, MakePipe());
-  ASSIGN_OR_RETURN(Pipe errors, MakePipe());
+  common::Pipe input, text, errors;
+  if (!input.Open() || !text.Open() || !errors.Open())
+    return common::ErrnoStatus("cannot make a pipe");
   fcntl(input.to.get(), F_SETFL, O_NONBLOCK);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, input.from.get(), STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&files, text.to.get(), STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&files, errors.to.get(), STDERR_FILENO);
-  const common::SpawnAttributes attributes(POSIX_SPAWN_SETPGROUP);
-  const WithoutSigpipe without_sigpipe;
-  pid_t pid = 0;
-  errno = posix_spawn(&pid, command.argv[0].c_str(), &files, attributes.get(),
-                      Pointers(command.argv).data(), Pointers(command.environment).data());
-  posix_spawn_file_actions_destroy(&files);
-  if (errno != 0) return common::ErrnoStatus("cannot be started");
+  // A child that does not read its input must not end jobctl.
+  const common::PipeSignalHeld held;
+  const pid_t pid = common::StartProcess({.program = command.argv[0],
+                                          .argv = command.argv,
+                                          .env = command.environment,
+                                          .fds = {{.as = STDIN_FILENO, .ours = input.from.get()},
+                                                  {.as = STDOUT_FILENO, .ours = text.to.get()},
+                                                  {.as = STDERR_FILENO, .ours = errors.to.get()}},
+                                          .apart = common::ChildSetup::Apart::kGroup});
+  errno = -pid;
+  if (pid < 0) return common::ErrnoStatus("cannot be started");
   for (common::UniqueFd* end : {&input.from, &text.to, &errors.to}) end->Reset();
   Streams streams{std::move(input.to), std::move(text.from), std::move(errors.from)};
   if (command.input.empty()) streams.input.Reset();

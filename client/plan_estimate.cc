@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,7 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "client/doctor/machine.h"
 #include "common/device_kinds.h"
-#include "common/files.h"
+#include "common/process_start.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
@@ -31,13 +30,6 @@ using std::chrono::steady_clock;
 constexpr size_t kPrintedBytesMax = 1 << 20;
 constexpr size_t kEstimateLineBytesMax = 64 * 1024;
 constexpr uint64_t kEstimateMost = uint64_t{1} << 50;  // 1 PiB
-
-std::vector<char*> WordsFor(const std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
 
 std::vector<std::string> EnvironmentFor(const v1::JobSpec& spec, uint32_t world_size) {
   std::map<std::string, std::string> env(spec.env().begin(), spec.env().end());
@@ -58,22 +50,12 @@ std::string ProgramOf(const v1::JobSpec& spec) {
 
 // The child's pid, or minus an errno. Its errors go to this terminal.
 pid_t StartEstimate(const v1::JobSpec& spec, uint32_t world_size, int output) {
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
-  if (!spec.workdir().empty()) posix_spawn_file_actions_addchdir_np(&files, spec.workdir().c_str());
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  const std::vector<std::string> command(spec.command().begin(), spec.command().end());
-  const std::vector<std::string> env = EnvironmentFor(spec, world_size);
-  pid_t pid = -1;
-  const int error = posix_spawn(&pid, ProgramOf(spec).c_str(), &files, &attributes,
-                                WordsFor(command).data(), WordsFor(env).data());
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  return error == 0 ? pid : -error;
+  return common::StartProcess({.program = ProgramOf(spec),
+                               .argv = {spec.command().begin(), spec.command().end()},
+                               .env = EnvironmentFor(spec, world_size),
+                               .directory = spec.workdir(),
+                               .fds = {common::NoInput(), {.as = STDOUT_FILENO, .ours = output}},
+                               .apart = common::ChildSetup::Apart::kGroup});
 }
 
 // Until the line is there, the output ends, or the time is up.
@@ -132,18 +114,16 @@ std::optional<uint64_t> FindEstimate(std::string_view output) {
 
 absl::StatusOr<uint64_t> AskTrainer(const v1::JobSpec& spec, uint32_t world_size,
                                     std::chrono::milliseconds limit) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return absl::UnavailableError(std::strerror(errno));
-  const common::UniqueFd from(ends[0]);
-  common::UniqueFd to(ends[1]);
-  const pid_t pid = StartEstimate(spec, world_size, to.get());
+  common::Pipe output;
+  if (!output.Open()) return absl::UnavailableError(std::strerror(errno));
+  const pid_t pid = StartEstimate(spec, world_size, output.to.get());
   if (pid < 0) {
     return absl::UnavailableError(
         StrCat(spec.command(0), " cannot be started here: ", std::strerror(-pid)));
   }
-  to.Reset();
+  output.to.Reset();
   const auto deadline = steady_clock::now() + limit;
-  const std::optional<uint64_t> found = ReadEstimate(from.get(), deadline);
+  const std::optional<uint64_t> found = ReadEstimate(output.from.get(), deadline);
   const bool is_late = steady_clock::now() >= deadline;
   // Its answer is all that is wanted of it.
   kill(-pid, SIGKILL);

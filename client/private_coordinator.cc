@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -23,12 +22,10 @@
 #include "client/errors.h"
 #include "client/socket_trust.h"
 #include "common/problem.h"
-#include "common/spawn_attributes.h"
+#include "common/process_start.h"
 #include "common/status.h"
 #include "common/status_wire.h"
 #include "common/strings.h"
-
-extern char** environ;
 
 namespace muster::client {
 namespace {
@@ -170,31 +167,20 @@ absl::StatusOr<int> PrivateCoordinator::Spawn(common::UniqueFd* report) const {
                                           data_dir_ + "/worker",
                                           "--report-fd",
                                           std::to_string(kReportFd)};
-  std::vector<char*> argv;
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return common::ErrnoStatus("cannot make a pipe");
-  *report = common::UniqueFd(ends[0]);
-  const common::UniqueFd for_child(ends[1]);
-
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log_path().c_str(),
-                                   O_WRONLY | O_CREAT | O_APPEND, 0600);
-  posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
-  posix_spawn_file_actions_adddup2(&files, for_child.get(), kReportFd);
-  posix_spawn_file_actions_addclosefrom_np(&files, kReportFd + 1);
+  common::Pipe pipe;
+  if (!pipe.Open(O_NONBLOCK)) return common::ErrnoStatus("cannot make a pipe");
+  *report = std::move(pipe.from);
   // Its working directory must not keep a file system busy.
-  posix_spawn_file_actions_addchdir_np(&files, data_dir_.c_str());
-  const common::SpawnAttributes attributes(POSIX_SPAWN_SETSID);
-  pid_t pid = 0;
-  const int error =
-      posix_spawn(&pid, program.c_str(), &files, attributes.get(), argv.data(), environ);
-  posix_spawn_file_actions_destroy(&files);
-  if (error != 0) return StartFailed(StrCat("could not be started: ", strerror(error)), log_path());
+  const pid_t pid = common::StartProcess(
+      {.program = program,
+       .argv = words,
+       .directory = data_dir_,
+       .fds = {common::NoInput(),
+               {.as = STDOUT_FILENO, .file = log_path(), .flags = O_WRONLY | O_CREAT | O_APPEND},
+               {.as = STDERR_FILENO, .same_as = STDOUT_FILENO},
+               {.as = kReportFd, .ours = pipe.to.get()}},
+       .closes_rest = true});
+  if (pid < 0) return StartFailed(StrCat("could not be started: ", strerror(-pid)), log_path());
   return pid;
 }
 

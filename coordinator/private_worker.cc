@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,11 +13,9 @@
 
 #include "common/files.h"
 #include "common/log.h"
-#include "common/spawn_attributes.h"
+#include "common/process_start.h"
 #include "common/strings.h"
 #include "coordinator/data_lock.h"
-
-extern char** environ;
 
 namespace muster::coordinator {
 namespace {
@@ -86,22 +83,13 @@ void PrivateWorker::Run() {
 
 absl::Status PrivateWorker::Spawn() {
   const std::string program = WorkerProgram();
-  std::vector<std::string> words = {
-      program,    "--private",   "--coordinator", "unix:" + socket_, "--name",
-      HostName(), "--state-dir", state_dir_,      "--log-file",      state_dir_ + "/worker.log"};
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  const common::SpawnAttributes attributes(POSIX_SPAWN_SETSID);
-  pid_t pid = 0;
-  const int error =
-      posix_spawn(&pid, program.c_str(), &actions, attributes.get(), argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) {
-    errno = error;
+  const pid_t pid = common::StartProcess(
+      {.program = program,
+       .argv = {program, "--private", "--coordinator", "unix:" + socket_, "--name", HostName(),
+                "--state-dir", state_dir_, "--log-file", state_dir_ + "/worker.log"},
+       .fds = {common::NoInput()}});
+  if (pid < 0) {
+    errno = -pid;
     return common::ErrnoStatus(StrCat("cannot start ", program));
   }
   pid_ = pid;

@@ -1,10 +1,8 @@
-// bounded_command: posix_spawn, two pipes, poll, SIGKILL.
+// bounded_command: two pipes, poll, SIGKILL.
 #include "worker/bounded_command.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,56 +13,30 @@
 #include <cstring>
 
 #include "common/clock.h"
-#include "common/files.h"
-#include "common/spawn_attributes.h"
+#include "common/process_start.h"
 #include "common/strings.h"
 
 namespace muster::worker {
 namespace {
 
+using common::Pipe;
+
 constexpr int64_t kSliceMs = 100;    // how soon a stop is noticed
 constexpr int64_t kDrainMs = 1'000;  // for what it printed last, once it has ended
 
-struct OutputPipe {
-  common::UniqueFd read_end;
-  common::UniqueFd write_end;
-  bool Open() {
-    int fds[2];
-    if (pipe2(fds, O_CLOEXEC) != 0) return false;
-    read_end = common::UniqueFd(fds[0]);
-    write_end = common::UniqueFd(fds[1]);
-    return true;
-  }
-};
-
-// For posix_spawn; the strings stay the vector's.
-std::vector<char*> Pointers(const std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 // The child's pid, or minus an errno.
-pid_t SpawnWithPipes(const BoundedCommand& command, const OutputPipe& out, const OutputPipe& err) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, out.write_end.get(), STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, err.write_end.get(), STDERR_FILENO);
-  int first_closed = STDERR_FILENO + 1;
-  if (command.passed_fd >= 0) {
-    posix_spawn_file_actions_adddup2(&actions, command.passed_fd, first_closed++);
-  }
-  posix_spawn_file_actions_addclosefrom_np(&actions, first_closed);
-  if (!command.workdir.empty())
-    posix_spawn_file_actions_addchdir_np(&actions, command.workdir.c_str());
-  const common::SpawnAttributes attributes(POSIX_SPAWN_SETSID);
-  pid_t pid = -1;
-  const int error = posix_spawn(&pid, command.program.c_str(), &actions, attributes.get(),
-                                Pointers(command.argv).data(), Pointers(command.env).data());
-  posix_spawn_file_actions_destroy(&actions);
-  return error == 0 ? pid : -error;
+pid_t StartWithPipes(const BoundedCommand& command, const Pipe& out, const Pipe& err) {
+  common::ChildSetup start{.program = command.program,
+                           .argv = command.argv,
+                           .env = command.env,
+                           .directory = command.workdir,
+                           .fds = {common::NoInput(),
+                                   {.as = STDOUT_FILENO, .ours = out.to.get()},
+                                   {.as = STDERR_FILENO, .ours = err.to.get()}},
+                           .closes_rest = true};
+  if (command.passed_fd >= 0)
+    start.fds.push_back({.as = STDERR_FILENO + 1, .ours = command.passed_fd});
+  return common::StartProcess(start);
 }
 
 // False: the stream has ended.
@@ -107,11 +79,11 @@ class RanTime {
 bool IsStopped(const BoundedCommand& command) { return command.stop != nullptr && *command.stop; }
 
 // True if both streams ended in time, or are not waited for any longer.
-bool ReadBoth(const BoundedCommand& command, pid_t pid, const OutputPipe& out,
-              const OutputPipe& err, CommandOutput* output) {
+bool ReadBoth(const BoundedCommand& command, pid_t pid, const Pipe& out, const Pipe& err,
+              CommandOutput* output) {
   RanTime ran;
   int64_t drained_ms = INT64_MAX;
-  pollfd fds[2] = {{out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}};
+  pollfd fds[2] = {{out.from.get(), POLLIN, 0}, {err.from.get(), POLLIN, 0}};
   std::string* const texts[2] = {&output->out, &output->err};
   while (fds[0].fd >= 0 || fds[1].fd >= 0) {
     const int64_t left = command.timeout_ms - ran.Ms();
@@ -143,18 +115,18 @@ std::string HowItEnded(int status) {
 
 CommandOutput RunBounded(const BoundedCommand& command) {
   CommandOutput output;
-  OutputPipe out, err;
+  Pipe out, err;
   if (!out.Open() || !err.Open()) {
     output.problem = "no descriptor is free";
     return output;
   }
-  const pid_t pid = SpawnWithPipes(command, out, err);
+  const pid_t pid = StartWithPipes(command, out, err);
   if (pid < 0) {
     output.problem = common::StrCat("it cannot be started: ", std::strerror(-pid));
     return output;
   }
-  out.write_end.Reset();
-  err.write_end.Reset();
+  out.to.Reset();
+  err.to.Reset();
   bool in_time = ReadBoth(command, pid, out, err, &output);
   // Also when its output has ended: what closes its streams and stays must not hold us up. It is
   // not reaped before its group is killed, so that the number is still its own.

@@ -1,7 +1,6 @@
 #include "worker/exec_command.h"
 
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
@@ -17,8 +16,8 @@
 #include <vector>
 
 #include "common/crc32c.h"
+#include "common/process_start.h"
 #include "common/shim_protocol.h"
-#include "common/spawn_attributes.h"
 #include "common/strings.h"
 #include "worker/confined_command.h"
 #include "worker/containers/find_in_image.h"
@@ -92,10 +91,10 @@ struct ChildEnds {
 };
 
 bool OpenPipe(common::UniqueFd* read_end, common::UniqueFd* write_end) {
-  int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) return false;
-  *read_end = common::UniqueFd(fds[0]);
-  *write_end = common::UniqueFd(fds[1]);
+  common::Pipe pipe;
+  if (!pipe.Open()) return false;
+  *read_end = std::move(pipe.from);
+  *write_end = std::move(pipe.to);
   return true;
 }
 
@@ -125,13 +124,6 @@ bool OpenTerminal(const v1::ExecOrder& order, const common::LaunchAccount& accou
   return process->in.valid();
 }
 
-std::vector<char*> WordsOf(std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 // The process that becomes the command; minus an errno. Where that cannot be, `shim` has told why on the
 // command's stderr, and its own end is the command's.
 pid_t AwaitNumber(int pid_fd, pid_t shim) {
@@ -143,35 +135,33 @@ pid_t AwaitNumber(int pid_fd, pid_t shim) {
   return pid;
 }
 
-pid_t SpawnJoined(const std::string& shim, const ChildEnds& child, int launch_fd) {
-  common::UniqueFd pid_end, shims_end;
-  if (!OpenPipe(&pid_end, &shims_end)) return -errno;
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
+std::vector<common::ChildFd> StreamsOf(const ChildEnds& child) {
   if (child.terminal.empty()) {
-    posix_spawn_file_actions_adddup2(&actions, child.in.get(), STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, child.out.get(), STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, child.err.get(), STDERR_FILENO);
-  } else {
-    // The first terminal that a session's leader opens is its own.
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, child.terminal.c_str(), O_RDWR, 0);
-    posix_spawn_file_actions_adddup2(&actions, STDIN_FILENO, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, STDIN_FILENO, STDERR_FILENO);
+    return {{.as = STDIN_FILENO, .ours = child.in.get()},
+            {.as = STDOUT_FILENO, .ours = child.out.get()},
+            {.as = STDERR_FILENO, .ours = child.err.get()}};
   }
-  posix_spawn_file_actions_adddup2(&actions, launch_fd, common::kConfinedFd);
-  posix_spawn_file_actions_adddup2(&actions, shims_end.get(), common::kJoinedPidFd);
-  posix_spawn_file_actions_addclosefrom_np(&actions, common::kJoinedPidFd + 1);
-  posix_spawn_file_actions_addchdir_np(&actions, "/");
-  const common::SpawnAttributes attributes(POSIX_SPAWN_SETSID);
-  std::vector<std::string> argv = {shim, common::kJoinArgument};
-  std::vector<std::string> env;
-  pid_t pid = -1;
-  const int error = posix_spawn(&pid, shim.c_str(), &actions, attributes.get(),
-                                WordsOf(argv).data(), WordsOf(env).data());
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return -error;
-  shims_end.Reset();
-  return AwaitNumber(pid_end.get(), pid);
+  // The first terminal that a session's leader opens is its own.
+  return {{.as = STDIN_FILENO, .file = child.terminal, .flags = O_RDWR},
+          {.as = STDOUT_FILENO, .same_as = STDIN_FILENO},
+          {.as = STDERR_FILENO, .same_as = STDIN_FILENO}};
+}
+
+pid_t StartJoined(const std::string& shim, const ChildEnds& child, int launch_fd) {
+  common::Pipe number;
+  if (!number.Open()) return -errno;
+  common::ChildSetup start{.program = shim,
+                           .argv = {shim, common::kJoinArgument},
+                           .env = std::vector<std::string>(),
+                           .directory = "/",
+                           .fds = StreamsOf(child),
+                           .closes_rest = true};
+  start.fds.push_back({.as = common::kConfinedFd, .ours = launch_fd});
+  start.fds.push_back({.as = common::kJoinedPidFd, .ours = number.to.get()});
+  const pid_t pid = common::StartProcess(start);
+  if (pid < 0) return pid;
+  number.to.Reset();
+  return AwaitNumber(number.from.get(), pid);
 }
 
 void DoNotBlock(const common::UniqueFd& fd) {
@@ -233,7 +223,7 @@ bool StartInRank(const ExecSetup& setup, const v1::ExecOrder& order, ExecProcess
                              " has no terminal or no descriptor for it: ", std::strerror(errno)),
                       ended);
   }
-  process->pid = SpawnJoined(setup.shim_binary, child, launch.get());
+  process->pid = StartJoined(setup.shim_binary, child, launch.get());
   if (process->pid < 0) {
     return NotStarted(
         kNotStarted,

@@ -1,7 +1,6 @@
 #include "worker/init_command.h"
 
 #include <poll.h>
-#include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -19,7 +18,7 @@
 #include "common/clock.h"
 #include "common/files.h"
 #include "common/log.h"
-#include "common/spawn_attributes.h"
+#include "common/process_start.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "worker/config.h"
@@ -53,15 +52,9 @@ std::string EndText(int status) {
 
 // Its own process group: Ctrl-C reaches init alone, which forwards it. Returns the pid, or minus an
 // errno.
-pid_t Spawn(const std::string& binary, const std::vector<std::string>& line) {
-  std::vector<char*> argv;
-  for (const std::string& word : line) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  const common::SpawnAttributes attributes(POSIX_SPAWN_SETPGROUP);
-  pid_t pid = -1;
-  const int error =
-      posix_spawn(&pid, binary.c_str(), nullptr, attributes.get(), argv.data(), environ);
-  return error == 0 ? pid : -error;
+pid_t StartChild(const std::string& binary, const std::vector<std::string>& line) {
+  return common::StartProcess(
+      {.program = binary, .argv = line, .apart = common::ChildSetup::Apart::kGroup});
 }
 
 class Init {
@@ -128,7 +121,7 @@ void Init::Start() {
            !common::Exists(Paths(options_.config.state_dir, "").Credentials());
   const std::vector<std::string> line = Line();
   started_ms_ = common::MonotonicMs();
-  const pid_t pid = Spawn(binary_, line);
+  const pid_t pid = StartChild(binary_, line);
   if (pid < 0) {
     LogWarning(StrCat("cannot start ", binary_, ": ", std::strerror(-pid)));
     start_at_ms_ = started_ms_ + pause_.After(0);

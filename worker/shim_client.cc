@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -17,7 +16,7 @@
 #include <utility>
 
 #include "common/process.h"
-#include "common/spawn_attributes.h"
+#include "common/process_start.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -55,37 +54,22 @@ absl::StatusOr<UniqueFd> WriteLaunchFile(const ShimLaunch& launch) {
   return file;
 }
 
-// File actions for posix_spawn, freed on scope exit.
-struct FileActions {
-  posix_spawn_file_actions_t actions;
-  FileActions() { posix_spawn_file_actions_init(&actions); }
-  ~FileActions() { posix_spawn_file_actions_destroy(&actions); }
-};
-
 // `fds` go to 3, 4, 5, … in the shim. Returns the pid, or minus an errno.
-pid_t SpawnShim(const std::string& binary, const ShimLaunch& launch, const std::vector<int>& fds) {
-  FileActions files;
-  const std::string log = common::StrCat(launch.attempt_dir, "/", common::kShimLogName);
-  posix_spawn_file_actions_addopen(&files.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files.actions, STDOUT_FILENO, log.c_str(),
-                                   O_WRONLY | O_CREAT | O_APPEND, 0600);
-  posix_spawn_file_actions_adddup2(&files.actions, STDOUT_FILENO, STDERR_FILENO);
-  for (size_t i = 0; i < fds.size(); ++i) {
-    posix_spawn_file_actions_adddup2(&files.actions, fds[i],
-                                     common::kWorkerConnectionFd + static_cast<int>(i));
-  }
-  posix_spawn_file_actions_addclosefrom_np(
-      &files.actions, common::kWorkerConnectionFd + static_cast<int>(fds.size()));
-  const common::SpawnAttributes attributes(POSIX_SPAWN_SETSID);
-  const std::string name = common::StrCat(launch.job, ".", launch.attempt);
-  const char* argv[] = {"muster-shim", name.c_str(), launch.attempt_dir.c_str(), nullptr};
-  // The mark makes it findable before it has written its state.
-  const std::string mark = common::StrCat(common::kMarkVariable, "=", launch.mark);
-  const char* env[] = {mark.c_str(), nullptr};
-  pid_t pid = -1;
-  const int error = posix_spawn(&pid, binary.c_str(), &files.actions, attributes.get(),
-                                const_cast<char**>(argv), const_cast<char**>(env));
-  return error == 0 ? pid : -error;
+pid_t StartShim(const std::string& binary, const ShimLaunch& launch, const std::vector<int>& fds) {
+  common::ChildSetup start{
+      .program = binary,
+      .argv = {"muster-shim", common::StrCat(launch.job, ".", launch.attempt), launch.attempt_dir},
+      // The mark makes it findable before it has written its state.
+      .env = std::vector{common::StrCat(common::kMarkVariable, "=", launch.mark)},
+      .fds = {common::NoInput(),
+              {.as = STDOUT_FILENO,
+               .file = common::StrCat(launch.attempt_dir, "/", common::kShimLogName),
+               .flags = O_WRONLY | O_CREAT | O_APPEND},
+              {.as = STDERR_FILENO, .same_as = STDOUT_FILENO}},
+      .closes_rest = true};
+  for (size_t i = 0; i < fds.size(); ++i)
+    start.fds.push_back({.as = common::kWorkerConnectionFd + static_cast<int>(i), .ours = fds[i]});
+  return common::StartProcess(start);
 }
 
 absl::StatusOr<UniqueFd> Connect(const std::string& path) {
@@ -179,7 +163,7 @@ absl::StatusOr<std::unique_ptr<ShimClient>> ShimClient::Spawn(
     if (!spare.back().valid()) return ErrnoStatus("cannot duplicate a descriptor for the shim");
     fd = spare.back().get();
   }
-  const pid_t pid = SpawnShim(shim_binary, launch, fds);
+  const pid_t pid = StartShim(shim_binary, launch, fds);
   if (pid < 0) {
     unlink(LaunchPath(launch.attempt_dir).c_str());  // nothing was started, so it may be retried
     errno = -pid;

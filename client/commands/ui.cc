@@ -1,6 +1,5 @@
 // jobctl ui: a link that signs a browser in to the coordinator's pages.
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -13,12 +12,11 @@
 #include "client/errors.h"
 #include "client/session.h"
 #include "common/files.h"
+#include "common/process_start.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "identity/answer_checks.h"
 #include "muster/v1/job_service.pb.h"
-
-extern char** environ;
 
 namespace muster::client {
 namespace {
@@ -52,21 +50,12 @@ absl::StatusOr<std::string> WriteLeadingPage(const std::string& link) {
 bool OpenInBrowser(const std::string& link) {
   absl::StatusOr<std::string> page = WriteLeadingPage(link);
   if (!page.ok()) return false;
-  char program[] = "xdg-open";
-  char* const argv[] = {program, page->data(), nullptr};
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
+  common::ChildSetup start{.program = "xdg-open", .argv = {"xdg-open", *page}, .is_searched = true};
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    posix_spawn_file_actions_addopen(&files, fd, "/dev/null", O_RDWR, 0);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
-  pid_t pid = 0;
-  const int error = posix_spawnp(&pid, program, &files, &attributes, argv, environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  if (error != 0) unlink(page->c_str());
-  return error == 0;
+    start.fds.push_back({.as = fd, .file = "/dev/null", .flags = O_RDWR});
+  const bool is_started = common::StartProcess(start) > 0;
+  if (!is_started) unlink(page->c_str());
+  return is_started;
 }
 
 // The link must lead to something that is still there when the browser follows it.

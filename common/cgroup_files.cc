@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "common/process.h"
+#include "common/plain_files.h"
 
 namespace muster::common {
 namespace {

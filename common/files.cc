@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "common/plain_files.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -141,38 +142,45 @@ absl::Status WriteAll(int fd, std::string_view data) {
 
 namespace {
 
-// As rename(2), but fails where the new name is taken.
-int RenameToNew(const char* from, const char* to) {
-  return link(from, to) != 0 ? -1 : unlink(from);
+std::string_view WordsFor(ReplaceStep step) {
+  switch (step) {
+    case ReplaceStep::kWrite:
+      return "cannot write";
+    case ReplaceStep::kSync:
+      return "cannot fsync";
+    default:
+      return "cannot move into place";
+  }
 }
 
-// `place` renames the file once it is written.
-absl::Status WriteThenPlace(const std::string& path, std::string_view content, int mode,
-                            int (*place)(const char*, const char*)) {
-  const std::string temporary = StrCat(path, ".tmp.", getpid());
-  unlink(temporary.c_str());  // left by an earlier process with this pid, or another user's FIFO
-  UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
-  if (!fd.valid()) return ErrnoStatus(StrCat("cannot create ", temporary));
-  absl::Status written = WriteAll(fd.get(), content);
-  if (written.ok() && fsync(fd.get()) != 0) written = ErrnoStatus("cannot fsync");
-  if (written.ok() && place(temporary.c_str(), path.c_str()) != 0) {
-    written = ErrnoStatus("cannot move into place");
+absl::Status Replace(const std::string& path, std::string_view content, const Replacing& how) {
+  const ReplaceStep step = ReplaceFile(path, content, how);
+  if (step == ReplaceStep::kDone) return absl::OkStatus();
+  if (step == ReplaceStep::kCreate) return ErrnoStatus(StrCat("cannot create ", how.temporary));
+  if (step == ReplaceStep::kSyncDirectory) {
+    return ErrnoStatus(StrCat("cannot fsync ", fs::path(path).parent_path().string()));
   }
-  if (!written.ok()) {
-    unlink(temporary.c_str());
-    return absl::Status(written.code(), StrCat(path, ": ", written.message()));
-  }
-  return SyncDirectory(fs::path(path).parent_path().string());
+  return ErrnoStatus(StrCat(path, ": ", WordsFor(step)));
 }
+
+// Of this process alone: two may write the same file at once.
+std::string TemporaryFor(const std::string& path) { return StrCat(path, ".tmp.", getpid()); }
 
 }  // namespace
 
 absl::Status WriteFileDurably(const std::string& path, std::string_view content, int mode) {
-  return WriteThenPlace(path, content, mode, rename);
+  return Replace(path, content,
+                 {.temporary = TemporaryFor(path), .mode = static_cast<unsigned>(mode)});
 }
 
 absl::Status CreateFileDurably(const std::string& path, std::string_view content, int mode) {
-  return WriteThenPlace(path, content, mode, RenameToNew);
+  return Replace(
+      path, content,
+      {.temporary = TemporaryFor(path), .mode = static_cast<unsigned>(mode), .must_be_new = true});
+}
+
+absl::Status WriteFileAtomically(const std::string& path, std::string_view content) {
+  return Replace(path, content, {.temporary = path + ".tmp", .is_durable = false});
 }
 
 absl::Status MakeDirectories(const std::string& path, int mode) {

@@ -56,6 +56,10 @@ absl::Status WriteFileDurably(const std::string& path, std::string_view content,
 // The same for a file that must be new: ALREADY_EXISTS if there is one, which stays as it is.
 absl::Status CreateFileDurably(const std::string& path, std::string_view content, int mode = 0600);
 
+// The same, but not synced: the file outlives this process, not the machine, and a control loop may
+// write it. For what is worth nothing after a power failure.
+absl::Status WriteFileAtomically(const std::string& path, std::string_view content);
+
 // Reads `size` bytes from `offset`, fewer only at the end of the file. `name` is for the error.
 absl::StatusOr<std::string> ReadAt(int fd, uint64_t offset, size_t size, std::string_view name);
 // Writes all of `data`, however little each write(2) takes.

@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "common/cgroup_files.h"
+#include "common/plain_files.h"
 #include "common/process.h"
 #include "common/shim_protocol.h"
 

@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,38 +11,17 @@
 #include <cstring>
 #include <ctime>
 
+#include "common/plain_files.h"
+
 namespace muster::common {
 namespace {
 
 constexpr unsigned kExiting = 4;  // PF_EXITING in linux/sched.h
 
-// Closes on scope exit and preserves errno.
-struct ScopedFd {
-  int fd;
-  ~ScopedFd() {
-    const int saved = errno;
-    if (fd >= 0) close(fd);
-    errno = saved;
-  }
-};
-
 int64_t Micros(clockid_t clock) {
   timespec now{};
   clock_gettime(clock, &now);
   return now.tv_sec * 1'000'000 + now.tv_nsec / 1000;
-}
-
-// Creates a file of ours for writing. Ranks can write to its directory, so a FIFO or link in its
-// place is removed first.
-int OpenBeside(const std::string& path) {
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC;
-  const int fd = open(path.c_str(), kFlags, 0600);
-  struct stat info {};
-  if (fd < 0 && errno != ENXIO && errno != ELOOP) return fd;
-  if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return fd;
-  if (fd >= 0) close(fd);
-  unlink(path.c_str());
-  return open(path.c_str(), kFlags | O_EXCL, 0600);
 }
 
 }  // namespace
@@ -53,10 +31,11 @@ bool NoDescriptor() { return errno == EMFILE || errno == ENFILE || errno == ENOM
 bool ReadProcessStat(pid_t pid, ProcessStat* stat) {
   char path[40];
   std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
-  ScopedFd file{open(path, O_RDONLY | O_CLOEXEC)};
-  if (file.fd < 0) return false;
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
   char buffer[1024];
-  const ssize_t count = read(file.fd, buffer, sizeof buffer - 1);
+  const ssize_t count = read(file, buffer, sizeof buffer - 1);
+  close(file);
   if (count <= 0) return false;
   buffer[count] = '\0';
   // The name in parentheses may itself contain spaces and parentheses: fields start after the last
@@ -142,65 +121,6 @@ std::string EnvironValue(pid_t pid, std::string_view name, bool* whole) {
     at = end + 1;
   }
   return {};
-}
-
-bool ReadSmallFile(const std::string& path, std::string* content, size_t max_bytes) {
-  content->clear();
-  // Some of these paths are where ranks can create a FIFO.
-  ScopedFd file{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)};
-  return file.fd >= 0 && ReadAllFd(file.fd, content, max_bytes);
-}
-
-bool ReadAllFd(int fd, std::string* content, size_t max_bytes) {
-  char buffer[16 * 1024];
-  while (true) {
-    const ssize_t count = read(fd, buffer, sizeof buffer);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return false;
-    if (count == 0) return true;
-    if (content->size() + static_cast<size_t>(count) > max_bytes) {
-      errno = EFBIG;
-      return false;
-    }
-    content->append(buffer, static_cast<size_t>(count));
-  }
-}
-
-bool WriteAllFd(int fd, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t count = write(fd, content.data(), content.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return false;
-    content.remove_prefix(static_cast<size_t>(count));
-  }
-  return true;
-}
-
-bool WriteControlFile(const std::string& path, std::string_view content) {
-  ScopedFd file{open(path.c_str(), O_WRONLY | O_CLOEXEC)};
-  return file.fd >= 0 && WriteAllFd(file.fd, content);
-}
-
-bool ReplaceFile(const std::string& path, std::string_view content, bool durable) {
-  const std::string beside = path + ".tmp";
-  {
-    // Not O_TRUNC: this must reuse the blocks that ReserveFile allocated.
-    ScopedFd file{OpenBeside(beside)};
-    if (file.fd < 0 || !WriteAllFd(file.fd, content)) return false;
-    if (ftruncate(file.fd, static_cast<off_t>(content.size())) != 0) return false;
-    if (durable && fsync(file.fd) != 0) return false;
-  }
-  if (rename(beside.c_str(), path.c_str()) != 0) return false;
-  if (!durable) return true;
-  const std::string parent = path.substr(0, path.rfind('/') + 1);
-  ScopedFd directory{
-      open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  return directory.fd >= 0 && fsync(directory.fd) == 0;
-}
-
-void ReserveFile(const std::string& path, int64_t bytes) {
-  ScopedFd file{OpenBeside(path)};
-  if (file.fd >= 0) fallocate(file.fd, 0, 0, bytes);
 }
 
 int64_t MonotonicMicros() { return Micros(CLOCK_BOOTTIME); }

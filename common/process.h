@@ -1,5 +1,5 @@
-// Facts about processes from /proc, and the few file operations that the shim needs without abseil.
-// Any thread; pid facts are snapshots. Errors are errno values or empty results, never messages.
+// Facts about processes from /proc, and the clocks, for the shim too: no abseil. Any thread; pid facts
+// are snapshots. Errors are errno values or empty results, never messages.
 #pragma once
 
 #include <sys/types.h>
@@ -39,20 +39,6 @@ std::string EnvironValue(pid_t pid, std::string_view name, bool* whole = nullptr
 
 // After a failed call: errno means that no descriptor or no memory was free.
 bool NoDescriptor();
-
-// Reads a whole file. False with errno set; an unreadable file leaves `content` empty.
-bool ReadSmallFile(const std::string& path, std::string* content, size_t max_bytes = 64 << 20);
-bool ReadAllFd(int fd, std::string* content, size_t max_bytes);
-bool WriteAllFd(int fd, std::string_view content);
-// One open and one write, for control files in /sys and /proc. False with errno set.
-bool WriteControlFile(const std::string& path, std::string_view content);
-// Writes a temporary file and renames it; if `durable`, also fsyncs file and directory. False with
-// errno set.
-bool ReplaceFile(const std::string& path, std::string_view content, bool durable);
-
-// Creates `path` with room for `bytes`, so that a later ReplaceFile does not fail on a full disk.
-// ReplaceFile writes to "<final name>.tmp", so that is what to reserve. Best effort.
-void ReserveFile(const std::string& path, int64_t bytes);
 
 int64_t MonotonicMicros();  // CLOCK_BOOTTIME
 int64_t WallMicros();

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "common/plain_files.h"
 #include "common/process.h"
 #include "common/shim_protocol.h"
 #include "shim/container_mounts.h"

@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "common/process.h"
+#include "common/plain_files.h"
 #include "common/shim_protocol.h"
 #include "shim/commands.h"
 #include "shim/meet.h"

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/plain_files.h"
 #include "common/process.h"
 #include "shim/call_filter.h"
 #include "shim/rank_account.h"

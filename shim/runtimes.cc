@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "common/plain_files.h"
 #include "common/process.h"
 #include "shim/supervisor.h"
 

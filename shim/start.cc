@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "common/cgroup_files.h"
+#include "common/plain_files.h"
 #include "common/process.h"
 #include "shim/container_mounts.h"
 #include "shim/process_domain.h"

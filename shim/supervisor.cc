@@ -12,6 +12,7 @@
 
 #include "common/cgroup_files.h"
 #include "common/kill_ladder.h"
+#include "common/plain_files.h"
 #include "common/process.h"
 #include "shim/secrets.h"
 

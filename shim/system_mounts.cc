@@ -8,7 +8,7 @@
 
 #include "common/closed_to_ranks.h"
 #include "common/mount_info.h"
-#include "common/process.h"
+#include "common/plain_files.h"
 
 namespace muster::shim {
 namespace {

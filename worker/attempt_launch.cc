@@ -1,6 +1,5 @@
 // From an order to a running shim: ports, directories, the check of the program, and the start. Part
 // of AttemptProcesses (attempt_processes.h).
-#include <fcntl.h>
 #include <poll.h>
 
 #include <cerrno>
@@ -51,20 +50,7 @@ AttemptEndedInput NeverLaunched(const AttemptKey& key, const std::string& failur
 // Not synced: after a power failure the boot id already shows that the attempt is dead. Read back
 // by ReadLaunchRecord.
 absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launch) {
-  const std::string temporary = path + ".tmp";
-  {
-    ASSIGN_OR_RETURN(const common::UniqueFd fd,
-                     common::OpenRegular(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
-    if (absl::Status written = common::WriteAll(fd.get(), EncodeLaunchRecord(launch));
-        !written.ok()) {
-      return absl::Status(written.code(),
-                          common::StrCat(temporary, ": ", common::MessageOf(written)));
-    }
-  }
-  if (rename(temporary.c_str(), path.c_str()) != 0) {
-    return common::ErrnoStatus(common::StrCat("cannot rename ", temporary));
-  }
-  return absl::OkStatus();
+  return common::WriteFileAtomically(path, EncodeLaunchRecord(launch));
 }
 
 // As it is written: values of secrets are on no disk.

@@ -1,7 +1,5 @@
 #include "worker/audit_heads.h"
 
-#include <fcntl.h>
-
 #include <cstdio>
 #include <string_view>
 #include <utility>
@@ -65,13 +63,8 @@ void AuditHeads::Write() const {
     common::StrAppend(&text, kept.wall_ms, " ", common::HeadText(kept.head), "\n");
   }
   // Not synced, as this is the control loop: a power failure may cost the newest lines.
-  const std::string temporary = path_ + ".tmp";
-  const auto file =
-      common::OpenRegular(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
-  if (!file.ok() || !common::WriteAll(file->get(), text).ok() ||
-      std::rename(temporary.c_str(), path_.c_str()) != 0) {
+  if (!common::WriteFileAtomically(path_, text).ok())
     warn_(common::StrCat("hashes of the audit are not kept path=", path_));
-  }
 }
 
 std::optional<int> RunAuditHeadsCommand(int argc, char** argv) {

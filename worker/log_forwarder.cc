@@ -1,10 +1,7 @@
 // log_forwarder: one cursor per stream, shared credits.
 #include "worker/log_forwarder.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <sstream>
 #include <utility>
 
@@ -347,13 +344,7 @@ void LogForwarder::SaveAcked(const AttemptKey& key) {
   // Replaced, not synced: it only has to survive the worker, and a power failure ends the attempt
   // anyway. If the disk is full the previous file stays: the coordinator recognizes what is then
   // sent twice.
-  const std::string path = paths_.SpoolAcked(key);
-  const std::string temporary = path + ".tmp";
-  const absl::StatusOr<common::UniqueFd> file =
-      common::OpenRegular(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
-  if (file.ok() && common::WriteAll(file->get(), text).ok()) {
-    std::rename(temporary.c_str(), path.c_str());
-  }
+  common::WriteFileAtomically(paths_.SpoolAcked(key), text).IgnoreError();
 }
 
 std::map<std::pair<uint32_t, uint32_t>, uint64_t> LogForwarder::LoadAcked(const AttemptKey& key) {

@@ -24,17 +24,6 @@ constexpr uint64_t kFileBytesMax = 256 << 20;  // undelivered; at the limit the 
 constexpr size_t kInFlightMax = 1'000;
 constexpr size_t kAckedStepBytes = 512;
 
-absl::Status Replace(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".tmp";
-  ASSIGN_OR_RETURN(const common::UniqueFd file,
-                   common::OpenRegular(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
-  absl::Status written = common::WriteAll(file.get(), text);
-  if (written.ok() && rename(temporary.c_str(), path.c_str()) != 0)
-    written = common::ErrnoStatus(common::StrCat("cannot rename ", temporary));
-  if (!written.ok()) unlink(temporary.c_str());
-  return written;
-}
-
 // In one call: a process that is killed has written it or has not.
 bool Overwrite(const std::string& path, const std::string& text) {
   const absl::StatusOr<common::UniqueFd> file = common::OpenRegular(path, O_WRONLY | O_NOFOLLOW);
@@ -210,7 +199,7 @@ absl::Status MetricSpool::SaveAcked() {
   // Never shorter than before: numbers grow, and sources are added.
   text.append(kAckedStepBytes - 1 - text.size() % kAckedStepBytes, ' ').append("\n");
   const std::string path = path_ + ".acked";
-  const absl::Status replaced = Replace(path, text);
+  const absl::Status replaced = common::WriteFileAtomically(path, text);
   if (!replaced.ok() && !Overwrite(path, text)) return replaced;
   acked_changed_ = false;
   has_acked_file_ = true;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "common/clock.h"
 #include "common/limits.h"
+#include "common/plain_files.h"
 #include "common/process.h"
 #include "common/strings.h"
 #include "common/text.h"

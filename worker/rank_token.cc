@@ -9,7 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/string_view.h"
 #include "common/files.h"
-#include "common/process.h"
+#include "common/plain_files.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "common/strings.h"

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "common/process.h"
+#include "common/plain_files.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "worker/shim_client.h"

@@ -1,11 +1,6 @@
 // bundle: texts are redacted whole, messages field by field, so that JSON stays JSON.
 #include "client/diagnosis/bundle.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "client/diagnosis/report.h"
@@ -81,36 +76,13 @@ absl::StatusOr<std::vector<ArchiveFile>> BundleFiles(const CaseFile& file, Bundl
 }
 
 absl::Status WriteBundle(const std::string& path, const std::string& bytes, bool replace) {
-  const std::string temporary = StrCat(path, ".", getpid(), ".tmp");
-  {
-    const int fd =
-        open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return common::ErrnoStatus(StrCat("cannot create ", temporary));
-    const common::UniqueFd file(fd);
-    absl::Status written = common::WriteAll(fd, bytes);
-    if (written.ok() && fsync(fd) != 0) written = common::ErrnoStatus("fsync");
-    if (!written.ok()) {
-      unlink(temporary.c_str());
-      return absl::Status(written.code(), StrCat(temporary, ": ", common::MessageOf(written)));
-    }
-  }
-  // Some file systems lack RENAME_NOREPLACE; link also refuses an existing path.
-  bool placed = renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(),
-                          replace ? 0 : RENAME_NOREPLACE) == 0;
-  if (!placed && errno == EINVAL && !replace) {
-    placed = link(temporary.c_str(), path.c_str()) == 0;
-  }
-  const int error = errno;
-  unlink(temporary.c_str());
-  if (placed) return absl::OkStatus();
-  if (error == EEXIST) {
-    return common::MakeProblem(absl::StatusCode::kAlreadyExists,
-                               {.code = "JC1213",
-                                .what = StrCat(path, " exists"),
-                                .fix = "choose another name, or add --force"});
-  }
-  errno = error;
-  return common::ErrnoStatus(StrCat("cannot create ", path));
+  const absl::Status written =
+      replace ? common::WriteFileDurably(path, bytes) : common::CreateFileDurably(path, bytes);
+  if (!absl::IsAlreadyExists(written)) return written;
+  return common::MakeProblem(absl::StatusCode::kAlreadyExists,
+                             {.code = "JC1213",
+                              .what = StrCat(path, " exists"),
+                              .fix = "choose another name, or add --force"});
 }
 
 }  // namespace muster::client

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "common/plain_files.h"
 #include "common/private_directory.h"
 #include "gtest/gtest.h"
 
@@ -49,6 +50,29 @@ TEST_F(Files, OfTwoThatCreateAFileOneDoesAndItsContentStays) {
   EXPECT_TRUE(absl::IsAlreadyExists(CreateFileDurably(Path("record"), "second")));
   EXPECT_EQ(ReadFile(Path("record")).value(), "first");
   EXPECT_EQ(ListDirectory(directory_).value(), std::vector<std::string>{"record"});
+}
+
+TEST_F(Files, AnAtomicWriteReplacesTheOldContentAndIsNotHeldByAFifoBesideIt) {
+  ASSERT_TRUE(WriteFileAtomically(Path("a"), "a longer content").ok());
+  ASSERT_EQ(mkfifo(Path("a.tmp").c_str(), 0600), 0);
+  ASSERT_TRUE(WriteFileAtomically(Path("a"), "short").ok());
+  EXPECT_EQ(*ReadFile(Path("a")), "short");
+  EXPECT_EQ(*ListDirectory(directory_), std::vector<std::string>{"a"});
+  const absl::Status failed = WriteFileAtomically(Path("no/a"), "x");
+  EXPECT_TRUE(absl::IsNotFound(failed)) << failed;
+  EXPECT_NE(failed.message().find("no/a"), absl::string_view::npos) << failed;
+}
+
+TEST_F(Files, AReplaceWithReservedRoomNeedsNoMoreOfTheDisk) {
+  ReserveFile(Path("a.tmp"), 4096);
+  struct stat reserved {};
+  ASSERT_EQ(stat(Path("a.tmp").c_str(), &reserved), 0);
+  ASSERT_TRUE(ReplaceFile(Path("a"), "x", true));
+  struct stat placed {};
+  ASSERT_EQ(stat(Path("a").c_str(), &placed), 0);
+  EXPECT_EQ(placed.st_ino, reserved.st_ino);
+  EXPECT_EQ(placed.st_size, 1);
+  EXPECT_FALSE(Exists(Path("a.tmp")));
 }
 
 TEST_F(Files, OfAPrivateDirectoryTheWayToItStaysOpenWhateverTheUmask) {

@@ -1,6 +1,7 @@
 // Limits of ranks, by the kernel's own cgroups. Skipped where none may be made.
 #include <algorithm>
 
+#include "common/plain_files.h"
 #include "shim_fixture.h"
 #include "worker/leftovers.h"
 #include "worker/limits/limit_host.h"

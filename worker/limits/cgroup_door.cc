@@ -7,7 +7,7 @@
 
 #include "common/cgroup_files.h"
 #include "common/files.h"
-#include "common/process.h"
+#include "common/plain_files.h"
 #include "common/strings.h"
 
 namespace muster::worker {

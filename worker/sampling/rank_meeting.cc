@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "common/process.h"
+#include "common/plain_files.h"
 #include "common/strings.h"
 #include "worker/sampling/descriptors.h"
 

@@ -132,15 +132,31 @@ std::string sha256_of_file(const std::string& path) {
   return hash.hex_digest();
 }
 
-void write_file_durably(const std::string& path, std::string_view content) {
+namespace {
+
+void write_and_move(const std::string& path, std::string_view content, bool is_synced) {
   const std::string temporary = path + ".tmp";
   {
     const FileDescriptor fd = open_or_throw(temporary, O_WRONLY | O_CREAT | O_TRUNC, "create");
     write_all(fd.get(), content.data(), content.size(), temporary);
-    if (::fsync(fd.get()) != 0) throw_errno("fsync", temporary);
+    if (is_synced && ::fsync(fd.get()) != 0) throw_errno("fsync", temporary);
   }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) throw_errno("rename", temporary);
+  move_into_place(temporary, path);
+}
+
+}  // namespace
+
+void write_file_durably(const std::string& path, std::string_view content) {
+  write_and_move(path, content, true);
   fsync_directory(parent_of(path));
+}
+
+void write_file_atomically(const std::string& path, std::string_view content) {
+  write_and_move(path, content, false);
+}
+
+void move_into_place(const std::string& temporary, const std::string& path) {
+  if (::rename(temporary.c_str(), path.c_str()) != 0) throw_errno("rename", temporary);
 }
 
 void fsync_directory(const std::string& path) {

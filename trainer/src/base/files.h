@@ -66,6 +66,10 @@ std::string sha256_of_file(const std::string& path);
 // directory. At every moment, and after a power loss, the path holds either the old or the new
 // content.
 void write_file_durably(const std::string& path, std::string_view content);
+// The same, but not synced: whole after the end of the process, not of the machine.
+void write_file_atomically(const std::string& path, std::string_view content);
+// Gives a finished temporary file of the same directory its name, in place of what had it.
+void move_into_place(const std::string& temporary, const std::string& path);
 
 void fsync_directory(const std::string& path);
 

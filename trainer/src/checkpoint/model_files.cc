@@ -77,8 +77,7 @@ class PendingFiles {
     return temporary(name);
   }
   void publish(const std::string& name) {
-    const std::string path = directory_ + "/" + name;
-    if (::rename(temporary(name).c_str(), path.c_str()) != 0) throw_errno("rename", path);
+    move_into_place(temporary(name), directory_ + "/" + name);
     std::erase(pending_, name);
   }
 

@@ -159,7 +159,7 @@ SavedFile save_safetensors(const std::string& path, const TensorMap& tensors,
                            const StringMap& metadata) {
   const std::string temporary = path + ".tmp";
   const SavedFile saved = write_safetensors(temporary, tensors, metadata);
-  if (::rename(temporary.c_str(), path.c_str()) != 0) throw_errno("rename", temporary);
+  move_into_place(temporary, path);
   fsync_directory(parent_of(path));
   return saved;
 }

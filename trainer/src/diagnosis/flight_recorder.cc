@@ -11,7 +11,6 @@
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <mutex>
 #include <optional>
 #include <semaphore>
@@ -34,18 +33,6 @@ std::string directory_of(const FlightRecorderOptions& options) {
   if (!options.directory.empty()) return options.directory;
   const char* named = std::getenv("MUSTER_DIAGNOSTICS_DIR");
   return named != nullptr && *named != '\0' ? named : "diagnostics";
-}
-
-// Not synced: after a machine crash, the record is of no use.
-void write_file(const std::string& path, const std::string& content) {
-  const std::string temporary = path + ".tmp";
-  {
-    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    file << content;
-    file.close();
-    if (!file) throw_errno("write", temporary);
-  }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) throw_errno("rename", temporary);
 }
 
 }  // namespace
@@ -191,8 +178,8 @@ struct FlightRecorder::Watch {
       std::snprintf(name, sizeof(name), "rank-%05d", options.rank);
       make_directories(directory);
       const std::string path = directory + "/flight-" + name + ".json";
-      write_file(directory + "/stacks-" + name + ".txt", stacks_text(record));
-      write_file(path, full_json(record));
+      write_file_atomically(directory + "/stacks-" + name + ".txt", stacks_text(record));
+      write_file_atomically(path, full_json(record));
       std::fprintf(stderr, "muster: %s (%s; %s)\n", sentence(record).c_str(), reason.c_str(),
                    path.c_str());
     } catch (const std::exception& error) {

@@ -149,9 +149,7 @@ struct Profiler::Recording {
     done.trace_file = options.directory + "/trace" + name;
     const std::string temporary = done.trace_file + ".tmp";
     result->save(temporary);
-    if (std::rename(temporary.c_str(), done.trace_file.c_str()) != 0) {
-      throw_errno("write", done.trace_file);
-    }
+    move_into_place(temporary, done.trace_file);
     write_file_durably(options.directory + "/summary" + name, done.json());
     summaries.push_back(std::move(done));
     if (options.on_trace_ready) options.on_trace_ready(summaries.back());

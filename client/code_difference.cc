@@ -1,6 +1,6 @@
 #include "client/code_difference.h"
 
-#include "client/json_quote.h"
+#include "common/json_text.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
@@ -30,12 +30,14 @@ std::string ChangeText(const tree::Entry& a, const tree::Entry& b) {
   return text;
 }
 
-std::string EntryJson(const tree::Entry* entry) {
-  if (entry == nullptr) return "null";
-  if (entry->kind == tree::Kind::kLink) return StrCat("{\"link\": ", JsonQuote(entry->target), "}");
-  return StrCat("{\"size\": ", entry->size, ", \"sha256\": \"", tree::Hex(entry->content),
-                "\", \"executable\": ", entry->kind == tree::Kind::kExecutable ? "true" : "false",
-                "}");
+common::JsonText EntryJson(const tree::Entry* entry) {
+  if (entry == nullptr) return common::JsonNull();
+  common::JsonObject json;
+  if (entry->kind == tree::Kind::kLink) return json.Add("link", entry->target).Done();
+  return json.Add("size", entry->size)
+      .Add("sha256", tree::Hex(entry->content))
+      .Add("executable", entry->kind == tree::Kind::kExecutable)
+      .Done();
 }
 
 }  // namespace
@@ -80,17 +82,19 @@ std::string DifferenceText(const std::vector<FileDifference>& differences) {
   return text;
 }
 
-std::string DifferenceJson(const std::vector<FileDifference>& differences) {
-  std::string out = "[";
+common::JsonText DifferenceJson(const std::vector<FileDifference>& differences) {
+  common::JsonArray list("\n  ");
   for (const auto& [path, a, b] : differences) {
-    StrAppend(&out, out.size() > 1 ? ",\n  " : "\n  ", "{\"path\": ", JsonQuote(path),
-              ", \"change\": \"",
-              a == nullptr   ? "added"
-              : b == nullptr ? "removed"
-                             : "changed",
-              "\", \"a\": ", EntryJson(a), ", \"b\": ", EntryJson(b), "}");
+    list.Add(common::JsonObject()
+                 .Add("path", path)
+                 .Add("change", a == nullptr   ? "added"
+                                : b == nullptr ? "removed"
+                                               : "changed")
+                 .Add("a", EntryJson(a))
+                 .Add("b", EntryJson(b))
+                 .Done());
   }
-  return out + (differences.empty() ? "]" : "\n ]");
+  return list.Done("\n ");
 }
 
 }  // namespace muster::client

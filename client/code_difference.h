@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/json_text.h"
 #include "tree/manifest.h"
 
 namespace muster::client {
@@ -23,6 +24,6 @@ std::vector<FileDifference> DifferencesOf(const tree::Manifest& a, const tree::M
 inline constexpr size_t kDifferencesShown = 50;
 std::string DifferenceText(const std::vector<FileDifference>& differences);
 // A list of objects, indented by a space.
-std::string DifferenceJson(const std::vector<FileDifference>& differences);
+common::JsonText DifferenceJson(const std::vector<FileDifference>& differences);
 
 }  // namespace muster::client

@@ -5,9 +5,9 @@
 
 #include "client/errors.h"
 #include "client/job_file.h"
-#include "client/json_quote.h"
 #include "common/job/shape.h"
 #include "common/job/validate.h"
+#include "common/json_text.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -36,7 +36,7 @@ std::string YamlWord(const std::string& text) {
   });
   const bool special =
       std::find(std::begin(kSpecial), std::end(kSpecial), lower) != std::end(kSpecial);
-  return begins && plain && !special ? text : JsonQuote(text);
+  return begins && plain && !special ? text : common::JsonQuote(text);
 }
 
 std::string Milliseconds(uint64_t ms) {
@@ -82,7 +82,7 @@ void WriteResources(const JobDraft& draft, Writer& out) {
   const uint32_t most = std::max(draft.max_nodes, draft.min_nodes);
   if (draft.min_nodes > 0) {
     const bool fixed = most == draft.min_nodes;
-    out.Key("  nodes", fixed ? StrCat(most) : JsonQuote(StrCat(draft.min_nodes, ":", most)),
+    out.Key("  nodes", fixed ? StrCat(most) : common::JsonQuote(StrCat(draft.min_nodes, ":", most)),
             fixed ? "exactly as many" : "decided at each start");
   }
   if (!draft.cpus.empty()) out.Key("  cpus", draft.cpus, "each rank at most");
@@ -108,7 +108,7 @@ void WriteSettings(const JobDraft& draft, Writer& out) {
   if (draft.env.empty()) return;
   out.Section("env");
   for (const auto& [name, value] : draft.env)
-    out.Key(StrCat("  ", YamlWord(name)), JsonQuote(value));
+    out.Key(StrCat("  ", YamlWord(name)), common::JsonQuote(value));
 }
 
 // What `submit` would say to this file, and whether it means what the draft does.

@@ -279,11 +279,7 @@ absl::StatusOr<std::string> RecordJson(const v1::JobRecord& record,
   json = WithKind("Job", json);
   if (assessment.job() == 0) return json;
   ASSIGN_OR_RETURN(std::string judged, MessageJson(assessment));
-  // Both are objects that end with "}\n", the record's never an empty one.
-  json.erase(json.rfind('}'));
-  while (!json.empty() && json.back() == '\n') json.pop_back();
-  judged.erase(judged.rfind('}') + 1);
-  return StrCat(json, ",\n \"assessment\": ", judged, "\n}\n");
+  return WithMember(std::move(json), "assessment", std::move(judged));
 }
 
 absl::StatusOr<std::string> RecordYaml(const v1::JobRecord& record,

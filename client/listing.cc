@@ -12,8 +12,8 @@
 #include "absl/strings/str_format.h"
 #include "client/arguments.h"
 #include "client/errors.h"
-#include "client/exact_number.h"
 #include "client/table.h"
+#include "common/exact_number.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -38,7 +38,7 @@ std::string Plain(const Value& value) {
   }
   if (std::holds_alternative<std::monostate>(value)) return "";
   if (const auto* real = std::get_if<double>(&value); real != nullptr && !std::isfinite(*real))
-    return ExactNumber(*real);
+    return common::ExactNumber(*real);
   return JsonValue(value);
 }
 
@@ -166,14 +166,13 @@ std::string CsvLine(const std::vector<std::string>& cells) {
   return line;
 }
 
-std::string JsonObject(const Listing& listing, const std::vector<Cell>& row,
-                       const std::vector<size_t>& chosen) {
-  std::string out = "{";
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    StrAppend(&out, i == 0 ? "" : ", ", JsonQuote(ValueName(listing.columns[chosen[i]])), ": ",
-              JsonValue(row[chosen[i]].value));
+std::string RowJson(const Listing& listing, const std::vector<Cell>& row,
+                    const std::vector<size_t>& chosen) {
+  common::JsonObject json;
+  for (const size_t column : chosen) {
+    json.Add(ValueName(listing.columns[column]), common::JsonText{JsonValue(row[column].value)});
   }
-  return out + "}";
+  return json.Text();
 }
 
 std::string YamlItem(const Listing& listing, const std::vector<Cell>& row,
@@ -192,7 +191,7 @@ std::string YamlItem(const Listing& listing, const std::vector<Cell>& row,
 std::string Head(const Listing& listing, const std::vector<size_t>& chosen,
                  const ListingOptions& options) {
   if (options.output == "json")
-    return StrCat("{\"version\": 1, \"kind\": ", JsonQuote(listing.kind), ", \"items\": [");
+    return common::JsonObject::OfKind(listing.kind).OpenAt("items") + "[";
   if (options.output == "yaml") return StrCat("version: 1\nkind: ", listing.kind, "\nitems:");
   if (!options.headers || options.output == "jsonl" || options.output == "name") return "";
   std::vector<std::string> titles;
@@ -205,8 +204,8 @@ std::string Head(const Listing& listing, const std::vector<size_t>& chosen,
 
 std::string RowText(const Listing& listing, const std::vector<Cell>& row,
                     const std::vector<size_t>& chosen, const std::string& output, bool first) {
-  if (output == "json") return StrCat(first ? "\n  " : ",\n  ", JsonObject(listing, row, chosen));
-  if (output == "jsonl") return JsonObject(listing, row, chosen) + "\n";
+  if (output == "json") return StrCat(first ? "\n  " : ",\n  ", RowJson(listing, row, chosen));
+  if (output == "jsonl") return RowJson(listing, row, chosen) + "\n";
   if (output == "yaml") return StrCat(first ? "\n" : "", YamlItem(listing, row, chosen));
   if (output == "name") return Plain(row[listing.name_column].value) + "\n";
   std::vector<std::string> cells;
@@ -227,14 +226,13 @@ Cell::Cell(const char* human) : Cell(std::string(human)) {}
 Cell::Cell(int64_t number) : value(number), text(std::to_string(number)) {}
 
 std::string JsonValue(const Value& value) {
-  if (const auto* text = std::get_if<std::string>(&value)) return JsonQuote(*text);
+  if (const auto* text = std::get_if<std::string>(&value)) return common::JsonQuote(*text);
   if (const auto* integer = std::get_if<int64_t>(&value)) return std::to_string(*integer);
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
   if (const auto* pairs = std::get_if<Pairs>(&value)) {
-    std::string out = "{";
-    for (const auto& [key, each] : *pairs)
-      StrAppend(&out, out.size() == 1 ? "" : ", ", JsonQuote(key), ": ", JsonQuote(each));
-    return out + "}";
+    common::JsonObject json;
+    for (const auto& [key, each] : *pairs) json.Add(key, each);
+    return json.Text();
   }
   if (const auto* real = std::get_if<double>(&value)) {
     if (std::isnan(*real)) return "\"NaN\"";
@@ -256,7 +254,7 @@ std::string YamlQuote(std::string_view text) {
         return absl::EqualsIgnoreCase(common::ToAbsl(each), common::ToAbsl(text));
       });
   if (word && !ambiguous && absl::ascii_isalpha(text[0])) return std::string(text);
-  return JsonQuote(text);
+  return common::JsonQuote(text);
 }
 
 absl::StatusOr<ListingOptions> ListingOptions::From(const Arguments& arguments,

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/json_quote.h"
 #include "client/terminal.h"
+#include "common/json_text.h"
 
 namespace muster::client {
 

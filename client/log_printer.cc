@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <utility>
 
-#include "client/json_quote.h"
 #include "client/record_text.h"
 #include "common/clock.h"
+#include "common/json_text.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -18,6 +18,7 @@ using common::StrCat;
 
 // A longer line is printed in pieces, so that a rank that prints no newlines cannot fill the
 // memory.
+constexpr std::string_view kLineMember = ", \"line\": ";  // of a stream's JSON, after its prefix
 constexpr size_t kPartialBytesMax = 256 * 1024;
 constexpr int64_t kBarInPipeUs = 60'000'000;
 constexpr int64_t kBarsEveryMs = 100;
@@ -77,10 +78,13 @@ LogPrinter::Stream& LogPrinter::Of(const v1::LogRecord& record) {
     stream.node = common::Printable(record.node());
     stream.to_stderr = options_.split_streams && record.stream() == v1::LOG_STREAM_STDERR;
     if (options_.json_lines) {
-      stream.prefix = StrCat("{\"attempt\": ", record.attempt(), ", \"rank\": ", record.rank(),
-                             ", \"node\": ", JsonQuote(record.node()), ", \"stream\": \"",
-                             record.stream() == v1::LOG_STREAM_STDERR ? "stderr" : "stdout",
-                             "\", \"time_us\": ");
+      stream.prefix =
+          common::JsonObject()
+              .Add("attempt", record.attempt())
+              .Add("rank", record.rank())
+              .Add("node", record.node())
+              .Add("stream", record.stream() == v1::LOG_STREAM_STDERR ? "stderr" : "stdout")
+              .OpenAt("time_us");
       return stream;
     }
     const bool color = stream.to_stderr ? terminal_.color_err : terminal_.color_out;
@@ -277,8 +281,8 @@ void LogPrinter::Print(const std::vector<FoldedLine>& lines) {
     // On one terminal, lines of both streams keep their order.
     if (!(folded.to_stderr ? out_ : err_).empty()) WriteOut();
     if (options_.json_lines) {
-      common::StrAppend(&target, folded.prefix, folded.time_us,
-                        ", \"line\": ", JsonQuote(folded.text), "}\n");
+      common::StrAppend(&target, folded.prefix, folded.time_us, kLineMember,
+                        common::JsonQuote(folded.text), "}\n");
       continue;
     }
     if (options_.timestamps) common::StrAppend(&target, ClockTime(folded.time_us / 1000), " ");

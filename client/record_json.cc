@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "client/json_quote.h"
+#include "common/json_text.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -54,8 +54,16 @@ absl::StatusOr<std::string> YamlOfJson(const std::string& json) {
 }
 
 std::string WithKind(std::string_view kind, std::string_view json) {
-  return StrCat("{\n \"version\": 1,\n \"kind\": ", JsonQuote(kind), ",\n",
+  return StrCat("{\n \"version\": 1,\n \"kind\": ", common::JsonQuote(kind), ",\n",
                 json.substr(json.find('\n') + 1));
+}
+
+std::string WithMember(std::string json, std::string_view name, std::string member) {
+  // Both end with "}\n".
+  json.erase(json.rfind('}'));
+  while (!json.empty() && json.back() == '\n') json.pop_back();
+  member.erase(member.rfind('}') + 1);
+  return StrCat(json, ",\n ", common::JsonQuote(name), ": ", member, "\n}\n");
 }
 
 absl::StatusOr<std::string> MessageJson(const google::protobuf::Message& message) {
@@ -66,7 +74,7 @@ absl::StatusOr<std::string> MessageJson(const google::protobuf::Message& message
   std::string json;
   const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
   if (!status.ok()) return absl::InternalError("the record cannot be written as JSON");
-  return EscapeHiddenJson(json);
+  return common::EscapeHiddenJson(json);
 }
 
 RecordFields& RecordFields::Add(std::string_view name, const Value& value) {
@@ -76,7 +84,7 @@ RecordFields& RecordFields::Add(std::string_view name, const Value& value) {
 
 RecordFields& RecordFields::AddTexts(std::string_view name, const std::vector<std::string>& texts) {
   Field field{.name = std::string(name), .is_list = true};
-  for (const std::string& text : texts) field.scalars.push_back(JsonQuote(text));
+  for (const std::string& text : texts) field.scalars.push_back(common::JsonQuote(text));
   fields_.push_back(std::move(field));
   return *this;
 }
@@ -114,8 +122,8 @@ std::string RecordFields::ValueOf(const Field& field, size_t depth) {
 std::string RecordFields::Json(size_t depth) const {
   std::string out;
   for (const Field& field : fields_) {
-    StrAppend(&out, out.empty() ? "" : ",\n", std::string(depth + 1, ' '), JsonQuote(field.name),
-              ": ", ValueOf(field, depth + 1));
+    StrAppend(&out, out.empty() ? "" : ",\n", std::string(depth + 1, ' '),
+              common::JsonQuote(field.name), ": ", ValueOf(field, depth + 1));
   }
   return StrCat("{\n", out, "\n", std::string(depth, ' '), "}");
 }

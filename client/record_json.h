@@ -53,6 +53,8 @@ absl::StatusOr<std::string> MessageText(std::string_view kind,
 
 // The same without version and kind, with a newline at the end.
 absl::StatusOr<std::string> MessageJson(const google::protobuf::Message& message);
+// An object that is not empty with another object as one more member; both as above.
+std::string WithMember(std::string json, std::string_view name, std::string member);
 // A JSON object that starts with "{\n", with version and kind in front of its fields.
 std::string WithKind(std::string_view kind, std::string_view json);
 absl::StatusOr<std::string> YamlOfJson(const std::string& json);

@@ -7,9 +7,9 @@
 #include "client/configuration.h"
 #include "client/connection.h"
 #include "client/errors.h"
-#include "client/json_quote.h"
 #include "client/session.h"
 #include "client/text_diff.h"
+#include "common/json_text.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -96,20 +96,15 @@ absl::StatusOr<std::string> LinesOfCode(Connection& connection, const v1::JobRec
 
 std::string DiffJson(const std::vector<ConfigurationDifference>& differences,
                      const CodeComparison& code, const std::string& a, const std::string& b) {
-  const auto value = [](const std::optional<std::string>& text) {
-    return text ? JsonQuote(*text) : std::string("null");
-  };
-  std::string out = StrCat("{\"version\": 1, \"kind\": \"JobDifference\", \"a\": ", JsonQuote(a),
-                           ", \"b\": ", JsonQuote(b), ", \"differences\": [");
-  bool first = true;
+  common::JsonArray list("\n  ");
   for (const ConfigurationDifference& each : differences) {
-    StrAppend(&out, first ? "\n  " : ",\n  ", "{\"field\": ", JsonQuote(each.field),
-              ", \"a\": ", value(each.a), ", \"b\": ", value(each.b), "}");
-    first = false;
+    list.Add(
+        common::JsonObject().Add("field", each.field).Add("a", each.a).Add("b", each.b).Done());
   }
-  out += first ? "]" : "\n]";
-  if (code.is_known) StrAppend(&out, ",\n \"files\": ", DifferenceJson(code.files));
-  return out + "}\n";
+  common::JsonObject json = common::JsonObject::OfKind("JobDifference");
+  json.Add("a", a).Add("b", b).Add("differences", list.Done("\n"));
+  if (code.is_known) json.AddLine("files", DifferenceJson(code.files));
+  return json.Line();
 }
 
 absl::StatusOr<int> Diff(Session& session, const Arguments& arguments) {

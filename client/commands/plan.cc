@@ -13,6 +13,7 @@
 #include "client/session.h"
 #include "client/spec.h"
 #include "common/job/shape.h"
+#include "common/json_text.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -21,6 +22,9 @@
 namespace muster::client {
 namespace {
 
+using common::JsonArray;
+using common::JsonObject;
+using common::JsonText;
 using common::StrAppend;
 using common::StrCat;
 
@@ -99,28 +103,34 @@ absl::StatusOr<Memory> Estimate(Connection& connection, const v1::JobSpec& spec,
   return memory;
 }
 
+JsonText PartJson(const v1::NodePart& part) {
+  JsonArray devices;
+  for (const uint32_t index : part.device_indexes()) devices.Add(index);
+  return JsonObject()
+      .Add("node", part.node())
+      .Add("first_rank", part.first_rank())
+      .Add("ranks", part.local_world_size())
+      .Add("device_kind", part.device_kind())
+      .Add("devices", devices.Done())
+      .Done();
+}
+
 std::string PlanJson(const v1::PlanJobResponse& plan, const Memory& memory) {
   constexpr std::string_view kOutcomes[] = {"unknown", "now", "later", "never"};
-  std::string parts, details;
-  for (const v1::NodePart& part : plan.attempt().parts()) {
-    StrAppend(&parts, parts.empty() ? "" : ", ", "{\"node\": ", JsonQuote(part.node()),
-              ", \"first_rank\": ", part.first_rank(), ", \"ranks\": ", part.local_world_size(),
-              ", \"device_kind\": ", JsonQuote(part.device_kind()), ", \"devices\": [",
-              absl::StrJoin(part.device_indexes(), ", "), "]}");
-  }
-  for (const std::string& detail : plan.details())
-    StrAppend(&details, details.empty() ? "" : ", ", JsonQuote(detail));
   const auto outcome = static_cast<size_t>(plan.outcome());
-  return StrCat("{\"version\": 1, \"kind\": \"Plan\", \"outcome\": \"",
-                kOutcomes[outcome < std::size(kOutcomes) ? outcome : 0],
-                "\", \"reason\": ", JsonQuote(plan.reason()), ", \"details\": [", details,
-                "], \"smaller\": ", JsonQuote(plan.smaller()),
-                ", \"world_size\": ", plan.attempt().world_size(), ", \"nodes\": [", parts, "]",
-                memory.bytes == 0
-                    ? ""
-                    : StrCat(", \"bytes_per_rank\": ", memory.bytes,
-                             ", \"memory_fits\": ", memory.verdict.fits ? "true" : "false"),
-                "}\n");
+  JsonArray details, parts;
+  for (const std::string& detail : plan.details()) details.Add(detail);
+  for (const v1::NodePart& part : plan.attempt().parts()) parts.Add(PartJson(part));
+  JsonObject json = JsonObject::OfKind("Plan");
+  json.Add("outcome", kOutcomes[outcome < std::size(kOutcomes) ? outcome : 0])
+      .Add("reason", plan.reason())
+      .Add("details", details.Done())
+      .Add("smaller", plan.smaller())
+      .Add("world_size", plan.attempt().world_size())
+      .Add("nodes", parts.Done());
+  if (memory.bytes != 0)
+    json.Add("bytes_per_rank", memory.bytes).Add("memory_fits", memory.verdict.fits);
+  return json.Line();
 }
 
 absl::StatusOr<int> Plan(Session& session, const Arguments& arguments) {

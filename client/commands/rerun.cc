@@ -4,10 +4,10 @@
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/follow.h"
-#include "client/json_quote.h"
 #include "client/refusal.h"
 #include "client/session.h"
 #include "common/job/labels.h"
+#include "common/json_text.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/units.h"
@@ -75,9 +75,11 @@ absl::StatusOr<int> Rerun(Session& session, const Arguments& arguments) {
   if (arguments.Get("output") == "name") {
     session.Print(response.name() + "\n");
   } else if (arguments.Get("output") == "json") {
-    session.Print(StrCat("{\"version\": 1, \"kind\": \"SubmittedJob\", \"job\": ", response.job(),
-                         ", \"name\": ", JsonQuote(response.name()),
-                         ", \"rerun_of\": ", old.record().id(), "}\n"));
+    session.Print(common::JsonObject::OfKind("SubmittedJob")
+                      .Add("job", response.job())
+                      .Add("name", response.name())
+                      .Add("rerun_of", old.record().id())
+                      .Line());
   } else {
     const std::string from = arguments.Get("from");
     session.Print(StrCat(response.name(), " repeats ", old.record().name(),

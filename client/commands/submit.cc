@@ -14,6 +14,7 @@
 #include "client/signals.h"
 #include "client/spec.h"
 #include "common/job/shape.h"
+#include "common/json_text.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -84,10 +85,12 @@ absl::StatusOr<int> DryRun(Session& session, Connection& connection,
   const std::string layout =
       response.layout().empty() ? job::DescribeShape(request.spec().shape()) : response.layout();
   if (output == "json") {
-    session.Print(StrCat(
-        "{\"version\": 1, \"kind\": \"DryRun\", \"dry_run\": true, \"layout\": ", JsonQuote(layout),
-        ", \"starts_now\": ", response.reason().empty() ? "true" : "false",
-        ", \"reason\": ", JsonQuote(response.reason()), "}\n"));
+    session.Print(common::JsonObject::OfKind("DryRun")
+                      .Add("dry_run", true)
+                      .Add("layout", layout)
+                      .Add("starts_now", response.reason().empty())
+                      .Add("reason", response.reason())
+                      .Line());
     return kExitOk;
   }
   std::string text = StrCat(response.layout().empty() ? "requests: " : "fits: ", layout, "\n");
@@ -104,11 +107,13 @@ void Report(Session& session, const Arguments& arguments, const v1::SubmitRespon
     return;
   }
   if (output == "json") {
-    session.Print(StrCat("{\"version\": 1, \"kind\": \"SubmittedJob\", \"job\": ", response.job(),
-                         ", \"name\": ", JsonQuote(response.name()),
-                         ", \"existed\": ", response.existed() ? "true" : "false",
-                         ", \"queue_position\": ", response.queue_position(),
-                         ", \"reason\": ", JsonQuote(response.reason()), "}\n"));
+    session.Print(common::JsonObject::OfKind("SubmittedJob")
+                      .Add("job", response.job())
+                      .Add("name", response.name())
+                      .Add("existed", response.existed())
+                      .Add("queue_position", response.queue_position())
+                      .Add("reason", response.reason())
+                      .Line());
     return;
   }
   std::string detail;

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "client/compare/csv_rows.h"
-#include "client/exact_number.h"
-#include "client/json_quote.h"
 #include "client/listing.h"
+#include "common/exact_number.h"
+#include "common/json_text.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -14,8 +14,11 @@
 namespace muster::client {
 namespace {
 
+using common::JsonObject;
+using common::JsonText;
 using common::StrAppend;
 using common::StrCat;
+using common::ToJson;
 using compare::By;
 using compare::Compare;
 using compare::Comparison;
@@ -33,34 +36,45 @@ constexpr size_t kValueShown = 60;
 
 Cell Exact(double value) { return Cell(Value(value), compare::RowNumber(value)); }
 
-std::string JsonRow(const Row& row, By by) {
-  return StrCat("{\"", NameOf(by), "\": ", row.at, ", \"baseline\": ", ExactJson(row.baseline),
-                ", \"value\": ", ExactJson(row.value), ", \"abs\": ", ExactJson(row.abs),
-                ", \"rel\": ", ExactJson(row.rel), ", \"past\": ", row.past ? "true" : "false",
-                "}");
+JsonObject& AddRow(JsonObject& json, const Row& row, By by) {
+  return json.Add(NameOf(by), row.at)
+      .Add("baseline", row.baseline)
+      .Add("value", row.value)
+      .Add("abs", row.abs)
+      .Add("rel", row.rel)
+      .Add("past", row.past);
 }
 
-std::string JsonRowOrNull(const std::optional<Row>& row, By by) {
-  return row ? JsonRow(*row, by) : "null";
+JsonText JsonRow(const Row& row, By by) {
+  JsonObject json;
+  return AddRow(json, row, by).Done();
 }
 
-std::string JsonSummary(const Comparison& pair, const ComparisonSetup& setup) {
+JsonText JsonRowOrNull(const std::optional<Row>& row, By by) {
+  return row ? JsonRow(*row, by) : common::JsonNull();
+}
+
+JsonText JsonVerdict(bool passes, const ComparisonSetup& setup) {
+  if (!passes) return ToJson("fail");
+  return setup.limit.given ? ToJson("pass") : common::JsonNull();
+}
+
+void AddSummary(JsonObject& json, const Comparison& pair, const ComparisonSetup& setup) {
   const Differences& all = pair.differences;
-  const bool passes = all.past == 0;
-  return StrCat(
-      "\"compared\": ", all.compared, ", \"left_out_of_baseline\": ", all.only_baseline,
-      ", \"left_out_of_run\": ", all.only_run, ", \"not_finite\": ", all.not_finite,
-      ", \"zero_baseline\": ", all.zero_baseline, ", \"past\": ", all.past,
-      ", \"mean_abs\": ", ExactJson(all.mean_abs), ", \"mean_rel\": ", ExactJson(all.mean_rel),
-      ", \"largest_abs\": ", JsonRowOrNull(all.largest_abs, setup.by),
-      ", \"largest_rel\": ", JsonRowOrNull(all.largest_rel, setup.by),
-      ", \"first_past\": ", JsonRowOrNull(all.first_past, setup.by), ", \"first_step_past\": ",
-      setup.by == By::kStep ? JsonRowOrNull(all.first_past, By::kStep)
-                            : JsonRowOrNull(pair.first_step_past, By::kStep),
-      ", \"verdict\": ",
-      !passes             ? "\"fail\""
-      : setup.limit.given ? "\"pass\""
-                          : "null");
+  json.Add("compared", all.compared)
+      .Add("left_out_of_baseline", all.only_baseline)
+      .Add("left_out_of_run", all.only_run)
+      .Add("not_finite", all.not_finite)
+      .Add("zero_baseline", all.zero_baseline)
+      .Add("past", all.past)
+      .Add("mean_abs", all.mean_abs)
+      .Add("mean_rel", all.mean_rel)
+      .Add("largest_abs", JsonRowOrNull(all.largest_abs, setup.by))
+      .Add("largest_rel", JsonRowOrNull(all.largest_rel, setup.by))
+      .Add("first_past", JsonRowOrNull(all.first_past, setup.by))
+      .Add("first_step_past",
+           JsonRowOrNull(setup.by == By::kStep ? all.first_past : pair.first_step_past, By::kStep))
+      .Add("verdict", JsonVerdict(all.past == 0, setup));
 }
 
 // How many bytes both begin with.
@@ -77,10 +91,6 @@ std::string ShownValue(const std::optional<std::string>& value, size_t alike) {
   while ((static_cast<unsigned char>((*value)[begin]) & 0xC0) == 0x80) --begin;
   const std::string shown = StrCat("…", common::Printable(value->substr(begin)));
   return DisplayWidth(*value) <= kValueShown ? *value : Shorten(shown, kValueShown);
-}
-
-std::string OptionalJson(const std::optional<std::string>& text) {
-  return text ? JsonQuote(*text) : "null";
 }
 
 }  // namespace
@@ -185,23 +195,22 @@ void ComparisonReport::PrintConfigurations(std::span<const RunDifference> config
 void ComparisonReport::PrintJson(std::span<const Comparison> comparisons,
                                  std::span<const RunDifference> configurations) {
   bool passes = true;
-  std::string out =
-      StrCat("{\"version\": 1, \"kind\": \"Comparison\", \"by\": \"", NameOf(setup_.by),
-             "\", \"baseline\": ", JsonQuote(comparisons[0].baseline_name), ", \"limit\": ");
-  StrAppend(&out,
-            setup_.limit.given ? StrCat("{\"rtol\": ", ExactJson(setup_.limit.rtol),
-                                        ", \"atol\": ", ExactJson(setup_.limit.atol), "}")
-                               : std::string("null"),
-            ", \"comparisons\": [");
+  JsonText limit = common::JsonNull();
+  if (setup_.limit.given) {
+    limit = JsonObject().Add("rtol", setup_.limit.rtol).Add("atol", setup_.limit.atol).Done();
+  }
+  JsonObject head = JsonObject::OfKind("Comparison");
+  head.Add("by", NameOf(setup_.by)).Add("baseline", comparisons[0].baseline_name);
+  std::string out = head.Add("limit", limit).OpenAt("comparisons") + "[";
   for (size_t i = 0; i < comparisons.size(); ++i) {
     const Comparison& pair = comparisons[i];
     passes = passes && pair.differences.past == 0;
-    StrAppend(&out, i == 0 ? "\n " : ",\n ", "{\"metric\": ", JsonQuote(pair.key),
-              ", \"run\": ", JsonQuote(pair.run_name), ", ", JsonSummary(pair, setup_),
-              ", \"rows\": [");
+    JsonObject of_pair;
+    AddSummary(of_pair.Add("metric", pair.key).Add("run", pair.run_name), pair, setup_);
+    StrAppend(&out, i == 0 ? "\n " : ",\n ", of_pair.OpenAt("rows"), "[");
     bool first = true;
     Compare(pair.baseline, pair.run, setup_.limit, [&](const Row& row) {
-      StrAppend(&out, first ? "\n  " : ",\n  ", JsonRow(row, setup_.by));
+      StrAppend(&out, first ? "\n  " : ",\n  ", JsonRow(row, setup_.by).text);
       first = false;
       if (out.size() < kPrintBytes) return;
       output_.print(out);
@@ -209,30 +218,30 @@ void ComparisonReport::PrintJson(std::span<const Comparison> comparisons,
     });
     out += "]}";
   }
-  out += "],\n \"configuration\": [";
-  bool first = true;
+  common::JsonArray fields("\n  ");
   for (const RunDifference& each : configurations) {
     for (const ConfigurationDifference& field : each.fields) {
-      StrAppend(&out, first ? "\n  " : ",\n  ", "{\"run\": ", JsonQuote(each.run),
-                ", \"field\": ", JsonQuote(field.field), ", \"baseline\": ", OptionalJson(field.a),
-                ", \"value\": ", OptionalJson(field.b), "}");
-      first = false;
+      fields.Add(JsonObject()
+                     .Add("run", each.run)
+                     .Add("field", field.field)
+                     .Add("baseline", field.a)
+                     .Add("value", field.b)
+                     .Done());
     }
   }
-  StrAppend(&out, "],\n \"verdict\": ",
-            !passes              ? "\"fail\""
-            : setup_.limit.given ? "\"pass\""
-                                 : "null",
-            "}\n");
+  JsonObject tail;
+  tail.Add("configuration", fields.Done()).AddLine("verdict", JsonVerdict(passes, setup_));
+  StrAppend(&out, "],\n ", tail.Line().substr(1));
   output_.print(out);
 }
 
 void ComparisonReport::PrintJsonLines(const Comparison& pair) {
-  const std::string head =
-      StrCat("{\"metric\": ", JsonQuote(pair.key), ", \"run\": ", JsonQuote(pair.run_name), ", ");
+  JsonObject head;
+  head.Add("metric", pair.key).Add("run", pair.run_name);
   std::string out;
   Compare(pair.baseline, pair.run, setup_.limit, [&](const Row& row) {
-    StrAppend(&out, head, JsonRow(row, setup_.by).substr(1), "\n");
+    JsonObject line(head);
+    out += AddRow(line, row, setup_.by).Line();
     if (out.size() < kPrintBytes) return;
     output_.print(out);
     out.clear();
@@ -248,9 +257,9 @@ void ComparisonReport::PrintCsv(const Comparison& pair) {
   headers_printed_ = true;
   const std::string head = StrCat(CsvField(pair.key), ",", CsvField(pair.run_name), ",");
   Compare(pair.baseline, pair.run, setup_.limit, [&](const Row& row) {
-    StrAppend(&out, head, row.at, ",", ExactNumber(row.baseline), ",", ExactNumber(row.value), ",",
-              ExactNumber(row.abs), ",", ExactNumber(row.rel), ",",
-              row.past ? "true\n" : "false\n");
+    StrAppend(&out, head, row.at, ",", common::ExactNumber(row.baseline), ",",
+              common::ExactNumber(row.value), ",", common::ExactNumber(row.abs), ",",
+              common::ExactNumber(row.rel), ",", row.past ? "true\n" : "false\n");
     if (out.size() < kPrintBytes) return;
     output_.print(out);
     out.clear();

@@ -8,9 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "client/json_quote.h"
 #include "client/record_text.h"
 #include "client/version_text.h"
+#include "common/json_text.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
@@ -322,7 +322,8 @@ std::string DiagnosisJson(const CaseFile& file, const FirstCause& cause) {
       {"muster", file.server.version()},
       {"jobctl", file.client_version},
       {"gaps", file.gaps}};
-  return EscapeHiddenJson(report.dump(2, ' ', false, json::error_handler_t::replace)) + "\n";
+  return common::EscapeHiddenJson(report.dump(2, ' ', false, json::error_handler_t::replace)) +
+         "\n";
 }
 
 }  // namespace muster::client

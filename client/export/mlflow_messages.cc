@@ -3,14 +3,17 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
-#include "client/exact_number.h"
-#include "client/json_quote.h"
 #include "client/record_text.h"
+#include "common/exact_number.h"
+#include "common/json_text.h"
 #include "common/strings.h"
 
 namespace muster::client {
 namespace {
 
+using common::JsonArray;
+using common::JsonObject;
+using common::JsonText;
 using common::StrAppend;
 using common::StrCat;
 
@@ -31,8 +34,8 @@ std::string_view MlflowStatus(v1::JobState state) {
   }
 }
 
-std::string Tag(std::string_view key, std::string_view value) {
-  return StrCat("{\"key\": ", JsonQuote(key), ", \"value\": ", JsonQuote(value), "}");
+JsonText Tag(std::string_view key, std::string_view value) {
+  return JsonObject().Add("key", key).Add("value", value).Done();
 }
 
 // At most `most` bytes, not cut inside a character.
@@ -64,46 +67,54 @@ std::string MlflowName(std::string_view name) {
 }
 
 std::string CreateExperimentBody(const std::string& name) {
-  return StrCat("{\"name\": ", JsonQuote(name), "}");
+  return JsonObject().Add("name", name).Text();
 }
 
 std::string CreateRunBody(const std::string& experiment_id, const v1::JobRecord& record) {
-  return StrCat("{\"experiment_id\": ", JsonQuote(experiment_id),
-                ", \"run_name\": ", JsonQuote(record.name()), ", \"start_time\": ",
-                record.first_running_ms() > 0 ? record.first_running_ms() : record.submitted_ms(),
-                ", \"tags\": [", Tag("mlflow.runName", record.name()), ", ",
-                Tag("mlflow.user", record.owner()), ", ",
-                Tag("muster.job", std::to_string(record.id())), ", ",
-                Tag("muster.state", StateName(record.state())), "]}");
+  const JsonText tags = JsonArray()
+                            .Add(Tag("mlflow.runName", record.name()))
+                            .Add(Tag("mlflow.user", record.owner()))
+                            .Add(Tag("muster.job", std::to_string(record.id())))
+                            .Add(Tag("muster.state", StateName(record.state())))
+                            .Done();
+  return JsonObject()
+      .Add("experiment_id", experiment_id)
+      .Add("run_name", record.name())
+      .Add("start_time",
+           record.first_running_ms() > 0 ? record.first_running_ms() : record.submitted_ms())
+      .Add("tags", tags)
+      .Text();
 }
 
 std::string ParamsBody(const std::string& run_id,
                        const std::vector<std::pair<std::string, std::string>>& params) {
-  std::string list;
-  for (size_t i = 0; i < params.size() && i < kMlflowParamsMax; ++i) {
-    StrAppend(&list, i == 0 ? "" : ", ",
-              Tag(MlflowName(params[i].first), CutText(params[i].second, kMlflowParamBytesMax)));
-  }
-  return StrCat("{\"run_id\": ", JsonQuote(run_id), ", \"params\": [", list, "]}");
+  JsonArray list;
+  for (size_t i = 0; i < params.size() && i < kMlflowParamsMax; ++i)
+    list.Add(Tag(MlflowName(params[i].first), CutText(params[i].second, kMlflowParamBytesMax)));
+  return JsonObject().Add("run_id", run_id).Add("params", list.Done()).Text();
 }
 
 std::string UpdateRunBody(const std::string& run_id, const v1::JobRecord& record) {
-  return StrCat(
-      "{\"run_id\": ", JsonQuote(run_id), ", \"status\": \"", MlflowStatus(record.state()), "\"",
-      record.finished_ms() > 0 ? StrCat(", \"end_time\": ", record.finished_ms()) : std::string(),
-      "}");
+  JsonObject body;
+  body.Add("run_id", run_id).Add("status", MlflowStatus(record.state()));
+  if (record.finished_ms() > 0) body.Add("end_time", record.finished_ms());
+  return body.Text();
 }
 
 std::string DeleteRunBody(const std::string& run_id) {
-  return StrCat("{\"run_id\": ", JsonQuote(run_id), "}");
+  return JsonObject().Add("run_id", run_id).Text();
 }
 
 void MlflowBatch::Add(const ExportedPoint& point, uint32_t first_rank) {
   const std::string name = point.rank == first_rank ? std::string(point.name)
                                                     : StrCat("rank-", point.rank, "/", point.name);
-  StrAppend(&metrics_, count_ == 0 ? "" : ", ", "{\"key\": ", JsonQuote(MlflowName(name)),
-            ", \"value\": ", ExactJson(point.value), ", \"timestamp\": ", point.time_ms,
-            ", \"step\": ", point.step, "}");
+  StrAppend(&metrics_, count_ == 0 ? "" : ", ",
+            JsonObject()
+                .Add("key", MlflowName(name))
+                .Add("value", point.value)
+                .Add("timestamp", point.time_ms)
+                .Add("step", point.step)
+                .Text());
   ++count_;
 }
 
@@ -113,8 +124,8 @@ bool MlflowBatch::full() const {
 }
 
 std::string MlflowBatch::Take() {
-  std::string body =
-      StrCat("{\"run_id\": ", JsonQuote(run_id_), ", \"metrics\": [", metrics_, "]}");
+  const JsonText metrics{StrCat("[", metrics_, "]")};
+  std::string body = JsonObject().Add("run_id", run_id_).Add("metrics", metrics).Text();
   metrics_.clear();
   count_ = 0;
   return body;

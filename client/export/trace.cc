@@ -4,14 +4,15 @@
 #include <map>
 #include <set>
 
-#include "client/json_quote.h"
 #include "client/record_text.h"
+#include "common/json_text.h"
 #include "common/outputs.h"
 #include "common/strings.h"
 
 namespace muster::client {
 namespace {
 
+using common::JsonObject;
 using common::StrAppend;
 using common::StrCat;
 
@@ -30,16 +31,13 @@ class TraceText {
 
   void Slice(const TracePlace& place, std::string_view name, int64_t from_ms, int64_t to_ms,
              std::string_view detail) {
-    Begin('X', place, name);
-    StrAppend(&out_, ", \"ts\": ", Micros(from_ms),
-              ", \"dur\": ", std::max<int64_t>(to_ms - from_ms, 0) * 1000);
-    End(detail);
+    JsonObject slice = Begin('X', place, name);
+    slice.Add("ts", Micros(from_ms)).Add("dur", std::max<int64_t>(to_ms - from_ms, 0) * 1000);
+    End(std::move(slice), detail);
   }
   void Instant(const TracePlace& place, std::string_view name, int64_t at_ms,
                std::string_view detail) {
-    Begin('i', place, name);
-    StrAppend(&out_, ", \"s\": \"t\", \"ts\": ", Micros(at_ms));
-    End(detail);
+    End(Begin('i', place, name).Add("s", "t").Add("ts", Micros(at_ms)), detail);
   }
   void NameProcess(int process, std::string_view name) { Name("process_name", {process, 0}, name); }
   void NameThread(const TracePlace& place, std::string_view name) {
@@ -47,23 +45,25 @@ class TraceText {
   }
 
   std::string Take() {
-    return StrCat("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [", out_, "\n]}\n");
+    return JsonObject()
+        .Add("displayTimeUnit", "ms")
+        .Add("traceEvents", common::JsonText{StrCat("[", out_, "\n]")})
+        .Line();
   }
 
  private:
   int64_t Micros(int64_t at_ms) const { return std::max<int64_t>(at_ms - base_ms_, 0) * 1000; }
-  void Begin(char phase, const TracePlace& place, std::string_view name) {
-    StrAppend(&out_, out_.empty() ? "\n" : ",\n", "{\"ph\": \"", std::string(1, phase),
-              "\", \"pid\": ", place.process, ", \"tid\": ", place.thread,
-              ", \"name\": ", JsonQuote(name));
+  static JsonObject Begin(char phase, const TracePlace& place, std::string_view name) {
+    JsonObject event;
+    event.Add("ph", std::string(1, phase)).Add("pid", place.process).Add("tid", place.thread);
+    return std::move(event.Add("name", name));
   }
-  void End(std::string_view detail) {
-    if (!detail.empty()) StrAppend(&out_, ", \"args\": {\"detail\": ", JsonQuote(detail), "}");
-    out_ += "}";
+  void End(JsonObject event, std::string_view detail) {
+    if (!detail.empty()) event.Add("args", JsonObject().Add("detail", detail).Done());
+    StrAppend(&out_, out_.empty() ? "\n" : ",\n", event.Text());
   }
   void Name(std::string_view what, const TracePlace& place, std::string_view name) {
-    Begin('M', place, what);
-    StrAppend(&out_, ", \"args\": {\"name\": ", JsonQuote(name), "}}");
+    End(Begin('M', place, what).Add("args", JsonObject().Add("name", name).Done()), "");
   }
 
   const int64_t base_ms_;

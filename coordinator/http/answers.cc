@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/error_codes.h"
+#include "common/json_text.h"
 #include "common/problem.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -96,13 +97,15 @@ Response ErrorResponse(const absl::Status& status, unsigned http_status) {
   std::string json;
   // Its texts are UTF-8, so this cannot fail.
   if (!google::protobuf::util::MessageToJsonString(detail, &json).ok()) json = "{}";
-  json.pop_back();  // the closing brace
-  common::StrAppend(&json, json.size() > 1 ? "," : "", "\"status\":", http_status,
-                    ",\"grpcStatus\":\"", absl::StatusCodeToString(status.code()), "\"}");
-  return {.status = http_status,
-          .content_type = "application/json",
-          .body = StrCat("{\"error\":", json, "}\n"),
-          .fields = {}};
+  const common::JsonText error = common::JsonObject::Extending(std::move(json))
+                                     .Add("status", http_status)
+                                     .Add("grpcStatus", absl::StatusCodeToString(status.code()))
+                                     .Done();
+  return {
+      .status = http_status,
+      .content_type = "application/json",
+      .body = common::JsonObject(common::JsonObject::Style::kCompact).Add("error", error).Line(),
+      .fields = {}};
 }
 
 Response Refusal(unsigned http_status, std::string what, std::string fix) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/json_text.h"
 #include "common/strings.h"
 #include "coordinator/rpc/daemon.h"
 
@@ -12,7 +13,10 @@ namespace {
 constexpr std::chrono::milliseconds kPulse{250};
 
 std::string StoredEvent(std::string_view what, uint64_t job) {
-  return common::StrCat("event: ", what, "\ndata: {\"job\":\"", job, "\"}\n\n");
+  const common::JsonText data = common::JsonObject(common::JsonObject::Style::kCompact)
+                                    .Add("job", std::to_string(job))
+                                    .Done();
+  return common::StrCat("event: ", what, "\ndata: ", data.text, "\n\n");
 }
 
 }  // namespace

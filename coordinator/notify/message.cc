@@ -3,39 +3,35 @@
 #include <algorithm>
 
 #include "common/hmac.h"
+#include "common/json_text.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/core/state.h"
-#include "google/protobuf/struct.pb.h"
-#include "google/protobuf/util/json_util.h"
 
 namespace muster::coordinator {
 namespace {
 
+using common::JsonObject;
 using common::StrCat;
 
 constexpr int64_t kPauseMaxMs = 5 * 60'000;
 
-std::string Quoted(const std::string& text) {
-  google::protobuf::Value value;
-  value.set_string_value(text);
-  std::string json;
-  return google::protobuf::util::MessageToJsonString(value, &json).ok() ? json : "\"\"";
+// What both kinds of messages begin with. The same bytes at every try: members in this order.
+JsonObject HeadOf(const v1::JobRecord& job, std::string_view event, const std::string& name) {
+  JsonObject head(JsonObject::Style::kCompact);
+  head.Add("version", 1).Add("event", event).Add("delivery", name);
+  return std::move(head.Add("job", job.id()).Add("name", job.name()).Add("owner", job.owner()));
 }
 
-// What both kinds of messages begin with.
-std::string HeadOf(const v1::JobRecord& job, std::string_view event, const std::string& name) {
-  return StrCat("{\"version\":1,\"event\":\"", event, "\",\"delivery\":", Quoted(name),
-                ",\"job\":", job.id(), ",\"name\":", Quoted(job.name()),
-                ",\"owner\":", Quoted(job.owner()));
-}
-
-// The same bytes at every try: fields in this order.
 std::string EndBody(const v1::JobRecord& job, const std::string& name) {
-  return StrCat(HeadOf(job, "end", name), ",\"state\":", Quoted(StateName(job.state())),
-                ",\"reason\":", Quoted(job.reason()), ",\"exit_code\":", job.exit_code(),
-                ",\"attempts\":", job.next_attempt(), ",\"submitted_ms\":", job.submitted_ms(),
-                ",\"finished_ms\":", job.finished_ms(), "}");
+  return HeadOf(job, "end", name)
+      .Add("state", StateName(job.state()))
+      .Add("reason", job.reason())
+      .Add("exit_code", job.exit_code())
+      .Add("attempts", job.next_attempt())
+      .Add("submitted_ms", job.submitted_ms())
+      .Add("finished_ms", job.finished_ms())
+      .Text();
 }
 
 std::string SeverityName(v1::FindingSeverity severity) {
@@ -52,11 +48,14 @@ std::string SeverityName(v1::FindingSeverity severity) {
 // Nothing of the job's state, which may change between two tries.
 std::string FindingBody(const v1::JobRecord& job, const v1::Finding& finding,
                         const std::string& name) {
-  return StrCat(HeadOf(job, "finding", name), ",\"attempt\":", finding.attempt(),
-                ",\"finding\":", Quoted(finding.code()),
-                ",\"severity\":", Quoted(SeverityName(finding.severity())),
-                ",\"reason\":", Quoted(finding.sentence()), ",\"cause\":", Quoted(finding.cause()),
-                ",\"fix\":", Quoted(finding.fix()), "}");
+  return HeadOf(job, "finding", name)
+      .Add("attempt", finding.attempt())
+      .Add("finding", finding.code())
+      .Add("severity", SeverityName(finding.severity()))
+      .Add("reason", finding.sentence())
+      .Add("cause", finding.cause())
+      .Add("fix", finding.fix())
+      .Text();
 }
 
 // Null: the job has no such finding.

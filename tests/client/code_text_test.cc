@@ -85,7 +85,7 @@ TEST(CodeDifferenceTest, WhatWasAddedRemovedAndChanged) {
   EXPECT_EQ(DifferenceText(differences),
             "- d/old  3 B\n~ run.sh  2 B, now executable\n~ x  1.2 KB, was 1.1 KB\n+ y  0 B\n");
   EXPECT_TRUE(DifferencesOf(a, a).empty());
-  EXPECT_EQ(DifferenceJson({}), "[]");
+  EXPECT_EQ(DifferenceJson({}).text, "[]");
   // A file where a directory was.
   b.entries = {entry("d", kFile, 1, "d")};
   EXPECT_EQ(DifferencesOf(a, b).front().path, "d");

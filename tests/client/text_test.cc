@@ -5,13 +5,13 @@
 #include "client/errors.h"
 #include "client/job_list.h"
 #include "client/job_text.h"
-#include "client/json_quote.h"
 #include "client/record_json.h"
 #include "client/record_text.h"
 #include "client/refusal.h"
 #include "client/signals.h"
 #include "client/terminal.h"
 #include "client/version_text.h"
+#include "common/json_text.h"
 #include "common/problem.h"
 
 namespace muster::client {
@@ -77,9 +77,9 @@ TEST(VersionTextTest, NodesWithTheSameVersionsShareALine) {
 }
 
 TEST(JsonTest, HiddenCharactersAreEscapedAndStayWhatTheyAre) {
-  EXPECT_EQ(JsonQuote("a\u202Eb\U000E0001"), "\"a\\u202eb\\udb40\\udc01\"");
-  EXPECT_EQ(JsonQuote("grün\xff"), "\"grün\xEF\xBF\xBD\"");
-  EXPECT_EQ(EscapeHiddenJson("{\"a\": \"\u2066ü\"}"), "{\"a\": \"\\u2066ü\"}");
+  EXPECT_EQ(common::JsonQuote("a\u202Eb\U000E0001"), "\"a\\u202eb\\udb40\\udc01\"");
+  EXPECT_EQ(common::JsonQuote("grün\xff"), "\"grün\xEF\xBF\xBD\"");
+  EXPECT_EQ(common::EscapeHiddenJson("{\"a\": \"\u2066ü\"}"), "{\"a\": \"\\u2066ü\"}");
 }
 
 TEST(SignalsTest, NamesAndNumbersGoBothWays) {

@@ -1,9 +1,9 @@
-#include "client/exact_number.h"
+#include "common/exact_number.h"
 
 #include <charconv>
 #include <cmath>
 
-namespace muster::client {
+namespace muster::common {
 
 std::string ExactNumber(double value) {
   if (std::isnan(value)) return "NaN";
@@ -17,4 +17,4 @@ std::string ExactJson(double value) {
   return std::isfinite(value) ? ExactNumber(value) : "\"" + ExactNumber(value) + "\"";
 }
 
-}  // namespace muster::client
+}  // namespace muster::common

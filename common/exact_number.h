@@ -3,11 +3,11 @@
 
 #include <string>
 
-namespace muster::client {
+namespace muster::common {
 
 // "0.1", "NaN", "Infinity", "-Infinity".
 std::string ExactNumber(double value);
 // The same; what JSON has no number for is a string, as in docs/protocol.md.
 std::string ExactJson(double value);
 
-}  // namespace muster::client
+}  // namespace muster::common

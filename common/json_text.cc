@@ -1,11 +1,13 @@
-#include "client/json_quote.h"
+#include "common/json_text.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "common/exact_number.h"
+#include "common/strings.h"
 #include "common/text.h"
 
-namespace muster::client {
+namespace muster::common {
 namespace {
 
 // Invisible characters as \uXXXX: the value is unchanged.
@@ -17,6 +19,12 @@ std::string Escape(std::string_view sequence) {
   if (point < 0x10000) return absl::StrFormat("\\u%04x", point);
   point -= 0x10000;
   return absl::StrFormat("\\u%04x\\u%04x", 0xD800 + (point >> 10), 0xDC00 + (point & 0x3FF));
+}
+
+// Nothing of it needs to be escaped.
+bool IsPlain(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return c >= ' ' && c < 0x7F && c != '"' && c != '\\'; });
 }
 
 }  // namespace
@@ -49,10 +57,10 @@ std::string JsonQuote(std::string_view text) {
           size_t length = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : 2;
           length = std::min(length, text.size() - i);
           const std::string_view sequence = text.substr(i, length);
-          if (common::IsCleanUtf8(sequence)) {
+          if (IsCleanUtf8(sequence)) {
             out += sequence;
             i += length - 1;
-          } else if (common::IsUtf8Text(sequence)) {
+          } else if (IsUtf8Text(sequence)) {
             out += Escape(sequence);
             i += length - 1;
           } else {
@@ -65,6 +73,33 @@ std::string JsonQuote(std::string_view text) {
   return out + "\"";
 }
 
+JsonText ToJson(double number) { return {ExactJson(number)}; }
+
+JsonText ToJson(const std::optional<std::string>& text) {
+  return text ? ToJson(*text) : JsonNull();
+}
+
+JsonObject& JsonObject::AddText(std::string_view name, std::string_view json,
+                                std::string_view between) {
+  if (text_.size() > 1) text_ += between;
+  if (IsPlain(name)) {
+    text_.append("\"").append(name).append("\"");
+  } else {
+    text_ += JsonQuote(name);
+  }
+  text_.append(is_compact_ ? ":" : ": ").append(json);
+  return *this;
+}
+
+JsonArray& JsonArray::AddText(std::string_view json) {
+  StrAppend(&text_,
+            text_.size() == 1 ? (line_.empty() ? "" : line_)
+            : line_.empty()   ? ", "
+                              : StrCat(",", line_),
+            json);
+  return *this;
+}
+
 std::string EscapeHiddenJson(std::string_view json) {
   std::string out;
   out.reserve(json.size());
@@ -75,7 +110,7 @@ std::string EscapeHiddenJson(std::string_view json) {
                                                         : c < 0xF0 ? 3
                                                                    : 4);
     const std::string_view sequence = json.substr(0, length);
-    if (length > 1 && !common::IsCleanUtf8(sequence) && common::IsUtf8Text(sequence)) {
+    if (length > 1 && !IsCleanUtf8(sequence) && IsUtf8Text(sequence)) {
       out += Escape(sequence);
     } else {
       out += sequence;
@@ -85,4 +120,4 @@ std::string EscapeHiddenJson(std::string_view json) {
   return out;
 }
 
-}  // namespace muster::client
+}  // namespace muster::common

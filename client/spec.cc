@@ -16,15 +16,13 @@
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/job_file.h"
+#include "client/job_flags.h"
 #include "client/session.h"
 #include "client/spec_environment.h"
 #include "common/device_kinds.h"
 #include "common/files.h"
-#include "common/job/labels.h"
-#include "common/job/rules.h"
 #include "common/job/shape.h"
 #include "common/job/validate.h"
-#include "common/limits.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -35,15 +33,32 @@ namespace {
 
 using common::StrCat;
 
-// A private worker registers a few milliseconds after its coordinator answers.
-absl::StatusOr<v1::ListNodesResponse> RegisteredNodes(Session& session) {
+// The nodes, once those of a private coordinator are `ready`: a private worker registers a few
+// milliseconds after its coordinator answers. As they are after 5 s.
+template <typename Ready>
+absl::StatusOr<v1::ListNodesResponse> NodesOnce(Session& session, Ready ready) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(v1::ListNodesResponse nodes, connection->ListNodes());
-  for (int i = 0; session.is_private() && nodes.nodes().empty() && i < 500; ++i) {
+  for (int i = 0; session.is_private() && !ready(nodes) && i < 500; ++i) {
     usleep(10'000);
     ASSIGN_OR_RETURN(nodes, connection->ListNodes());
   }
   return nodes;
+}
+
+absl::StatusOr<v1::ListNodesResponse> RegisteredNodes(Session& session) {
+  return NodesOnce(session,
+                   [](const v1::ListNodesResponse& nodes) { return !nodes.nodes().empty(); });
+}
+
+// How many devices of the kind the best node has.
+uint32_t MostDevices(const v1::ListNodesResponse& nodes, const std::string& kind) {
+  uint32_t most = 0;
+  for (const v1::NodeView& node : nodes.nodes()) {
+    for (const v1::DeviceUse& use : node.uses())
+      if (use.kind() == kind) most = std::max(most, use.total());
+  }
+  return most;
 }
 
 // The kinds that `wanted` may stand for, best first.
@@ -63,17 +78,11 @@ absl::StatusOr<uint32_t> DevicesOfANode(Session& session, const LaunchPlan& plan
   ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, RegisteredNodes(session));
   const std::string wanted =
       plan.per_node_of == "auto" && !plan.device_kind.empty() ? plan.device_kind : plan.per_node_of;
-  uint32_t most = 0;
   for (const std::string& kind : KindsFor(wanted)) {
     const bool is_host = common::IsHostKind(kind);
-    for (const v1::NodeView& node : nodes.nodes()) {
-      for (const v1::DeviceUse& use : node.uses()) {
-        if (use.kind() == kind) most = std::max(most, use.total());
-      }
-      if (is_host && node.record().facts().cores() > 0) {
-        most = std::max(most, node.record().facts().cores());
-      }
-    }
+    uint32_t most = MostDevices(nodes, kind);
+    for (const v1::NodeView& node : nodes.nodes())
+      if (is_host) most = std::max(most, node.record().facts().cores());
     if (most == 0) continue;
     // Without an accelerator, accelerate starts one process; torchrun's auto uses the cpu count.
     if (is_host && plan.launcher.starts_with("accelerate")) most = 1;
@@ -143,79 +152,6 @@ absl::Status ApplyCommand(Session& session, const Arguments& arguments, v1::JobS
   RETURN_IF_ERROR(CheckIsNoJobFile(arguments.rest()));
   spec->mutable_command()->Assign(arguments.rest().begin(), arguments.rest().end());
   return absl::OkStatus();
-}
-
-// -n, --nodes, --devices, --cpus, --memory take precedence over the launcher's command line and the
-// job file.
-absl::Status ApplyShapeFlags(Session& session, const Arguments& arguments, v1::JobSpec* spec,
-                             uint32_t* device_total) {
-  v1::Shape* shape = spec->mutable_shape();
-  if (arguments.Has("processes")) {
-    ASSIGN_OR_RETURN(const int64_t processes,
-                     arguments.Number("processes", 1, common::kRanksMax, 1));
-    const uint32_t on_line = shape->per_node() > 0 && shape->min_nodes() == shape->max_nodes()
-                                 ? shape->per_node() * std::max<uint32_t>(1, shape->min_nodes())
-                                 : shape->processes();
-    if (arguments.has_rest() && on_line > 1 && on_line != processes) {
-      session.Note(StrCat("note: -n ", processes, " overrides the ", on_line,
-                          " ranks of the launcher's command line"));
-    }
-    shape->set_processes(static_cast<uint32_t>(processes));
-    shape->set_per_node(0);
-    // MIN:MAX nodes go with per_node; a total is a total.
-    if (shape->min_nodes() != shape->max_nodes()) {
-      shape->set_min_nodes(0);
-      shape->set_max_nodes(0);
-    }
-  }
-  if (arguments.Has("nodes")) {
-    ASSIGN_OR_RETURN(const int64_t nodes, arguments.Number("nodes", 1, common::kNodesMax, 1));
-    shape->set_min_nodes(static_cast<uint32_t>(nodes));
-    shape->set_max_nodes(static_cast<uint32_t>(nodes));
-  }
-  if (arguments.Has("devices")) {
-    shape->clear_device();
-    RETURN_IF_ERROR(
-        job::ParseDevices(arguments.Get("devices"), shape->mutable_device(), device_total));
-  }
-  if (arguments.Has("cpus"))
-    RETURN_IF_ERROR(job::ParseCpus(arguments.Get("cpus"), shape->mutable_limits()));
-  if (arguments.Has("memory"))
-    RETURN_IF_ERROR(job::ParseRankMemory(arguments.Get("memory"), shape->mutable_limits()));
-  return absl::OkStatus();
-}
-
-absl::Status ApplyOtherFlags(const Arguments& arguments, v1::JobSpec* spec) {
-  if (arguments.Has("name")) spec->set_name(arguments.Get("name"));
-  for (const std::string& text : arguments.All("label")) {
-    ASSIGN_OR_RETURN(auto label, job::ParseLabel(text));
-    (*spec->mutable_labels())[std::move(label.first)] = std::move(label.second);
-  }
-  if (arguments.Has("project")) spec->set_project(arguments.Get("project"));
-  for (const std::string& secret : arguments.All("secret")) spec->add_secrets(secret);
-  ASSIGN_OR_RETURN(const int64_t restarts, arguments.Number("restarts", job::kRestarts.least,
-                                                            job::kRestarts.most, spec->restarts()));
-  spec->set_restarts(static_cast<uint32_t>(restarts));
-  ASSIGN_OR_RETURN(const int64_t grace_ms, arguments.DurationMs("grace", spec->grace_ms()));
-  spec->set_grace_ms(static_cast<uint32_t>(std::min<int64_t>(grace_ms, UINT32_MAX)));
-  if (arguments.Has("grace") && grace_ms == 0) spec->set_grace_ms(1);
-  ASSIGN_OR_RETURN(const int64_t time_ms,
-                   arguments.DurationMs("time", static_cast<int64_t>(spec->max_duration_ms())));
-  spec->set_max_duration_ms(static_cast<uint64_t>(time_ms));
-  if (arguments.Has("priority")) {
-    ASSIGN_OR_RETURN(const int64_t priority,
-                     arguments.Number("priority", job::kPriority.least, job::kPriority.most, 0));
-    spec->set_priority(static_cast<int32_t>(priority));
-  }
-  for (const std::string& directory : arguments.All("tb-dir"))
-    spec->add_tensorboard_dirs(directory);
-  if (arguments.Has("setup")) {
-    const std::vector<std::string> setup = ScriptCommand(arguments.Get("setup"));
-    spec->mutable_setup()->Assign(setup.begin(), setup.end());
-  }
-  for (const std::string& path : arguments.All("outputs")) spec->add_outputs(path);
-  if (arguments.Has("image")) spec->mutable_container()->set_image(arguments.Get("image"));
-  return AddVariables(arguments.All("env"), spec);
 }
 
 // The next word of `--sync .` would be a job file or a command, and not a good one.
@@ -322,15 +258,8 @@ absl::Status CheckEnforced(const Connection& connection) {
 uint32_t MostOnANode(Session& session, const std::string& wanted) {
   const absl::StatusOr<v1::ListNodesResponse> nodes = RegisteredNodes(session);
   if (!nodes.ok()) return 1;
-  for (const std::string& kind : KindsFor(wanted)) {
-    uint32_t most = 0;
-    for (const v1::NodeView& node : nodes->nodes()) {
-      for (const v1::DeviceUse& use : node.uses()) {
-        if (use.kind() == kind) most = std::max(most, use.total());
-      }
-    }
-    if (most > 0) return most;
-  }
+  for (const std::string& kind : KindsFor(wanted))
+    if (const uint32_t most = MostDevices(*nodes, kind); most > 0) return most;
   return 1;
 }
 
@@ -390,9 +319,10 @@ absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, b
     left_out = AddEnvironment(SentWith(arguments, file, session), session, &spec);
   spec.MergeFrom(from_file);
   if (arguments.has_rest() && !is_script) RETURN_IF_ERROR(ApplyCommand(session, arguments, &spec));
-  RETURN_IF_ERROR(ApplyShapeFlags(session, arguments, &spec, &device_total));
+  // Flags take precedence over the launcher's command line and the job file.
+  RETURN_IF_ERROR(
+      EnterJobFlags(arguments, {.session = session, .spec = spec, .device_total = device_total}));
   RETURN_IF_ERROR(job::Complete(device_total, spec.mutable_shape()));
-  RETURN_IF_ERROR(ApplyOtherFlags(arguments, &spec));
   ASSIGN_OR_RETURN(const CodeWishes wishes, WishesOf(arguments, spec, file.sync));
   ASSIGN_OR_RETURN(result.code, ChooseFor(session, wishes, asks_context));
   if (asks_context && result.code.is_far) RETURN_IF_ERROR(AskWhetherToSend(session, result.code));
@@ -432,18 +362,16 @@ absl::Status AwaitJudges(Session& session, const v1::JobSpec& spec) {
 }
 
 absl::Status AwaitNodes(Session& session) {
-  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
-  for (int i = 0; session.is_private() && i < 500; ++i) {
-    ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, connection->ListNodes());
-    const bool ready =
-        !nodes.nodes().empty() &&
-        std::none_of(nodes.nodes().begin(), nodes.nodes().end(), [](const v1::NodeView& node) {
-          return node.clearing() || !node.record().connected();
-        });
-    if (ready) break;
-    usleep(10'000);
-  }
-  return absl::OkStatus();
+  if (!session.is_private()) return absl::OkStatus();
+  const auto takes_jobs = [](const v1::NodeView& node) {
+    return !node.clearing() && node.record().connected();
+  };
+  return NodesOnce(session,
+                   [&](const v1::ListNodesResponse& nodes) {
+                     return !nodes.nodes().empty() &&
+                            std::all_of(nodes.nodes().begin(), nodes.nodes().end(), takes_jobs);
+                   })
+      .status();
 }
 
 }  // namespace muster::client

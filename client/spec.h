@@ -28,10 +28,9 @@ absl::StatusOr<Submission> BuildSubmission(Session& session, const Arguments& ar
 // The same for commands that start nothing: no code has to be sent.
 absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& arguments);
 
-// JC1413, JC1715: the coordinator would ignore a part of the spec.
-// Call before such a spec is sent to a private coordinator that may just have started: without a
-// registered worker it refuses nothing, and a job that its one node can never hold would wait
-// forever.
+// Call before a spec is sent. Errors: JC1413, JC1715: the coordinator would ignore a part of it. Of a
+// private coordinator that may just have started it waits for the node: without a registered worker
+// it refuses nothing, and a job that its one node can never hold would wait forever.
 absl::Status AwaitJudges(Session& session, const v1::JobSpec& spec);
 // The same whatever is asked for, until the node of a private coordinator takes jobs: a plan names
 // nodes.

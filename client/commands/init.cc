@@ -9,10 +9,10 @@
 #include "absl/strings/ascii.h"
 #include "client/arguments.h"
 #include "client/commands/commands.h"
-#include "client/commands/job_flags.h"
 #include "client/doctor/machine.h"
 #include "client/errors.h"
 #include "client/job_draft.h"
+#include "client/job_flags.h"
 #include "client/launch_script.h"
 #include "client/session.h"
 #include "client/settings.h"
@@ -34,21 +34,13 @@ namespace {
 
 using common::StrCat;
 
-constexpr Flag kInitFlags[] = {
+constexpr auto kInitFlags = WithJobFlags<kForInit>({
     {"from", 0, "WHAT", "take over a file of accelerate, torchrun (a script) or sbatch",
      "accelerate|torchrun|sbatch"},
     {"output", 'o', "FILE", "where to write it (train.yaml); -: stdout", {}, "file"},
     {"force", 0, "", "overwrite the file if it exists"},
-    {"processes", 'n', "N", "ranks in total"},
-    {"nodes", 0, "K", "use exactly K nodes"},
-    {"devices", 0, "KIND", "a kind like gpu, a model like h100", {}, "device"},
-    {"name", 0, "NAME", "name of the job; the coordinator appends its number"},
-    {"sync", 0, "", "send the job file's directory with the job"},
-    kImageFlag,
     {"mixed-precision", 0, "TYPE", "for scripts that use accelerate", "no|fp16|bf16|fp8"},
-    {"restarts", 0, "R", "restart the gang up to R times when a rank fails"},
-    {"time", 0, "TIME", "stop the job as failed once it has run this long"},
-};
+});
 
 uint32_t DevicesHere(const std::string& kind) {
   const doctor::DeviceFacts facts = doctor::ReadDevices("", "");

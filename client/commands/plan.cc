@@ -5,9 +5,9 @@
 #include "absl/strings/str_join.h"
 #include "client/arguments.h"
 #include "client/commands/commands.h"
-#include "client/commands/job_flags.h"
 #include "client/connection.h"
 #include "client/errors.h"
+#include "client/job_flags.h"
 #include "client/listing.h"
 #include "client/plan_estimate.h"
 #include "client/session.h"
@@ -28,21 +28,10 @@ using common::JsonText;
 using common::StrAppend;
 using common::StrCat;
 
-constexpr Flag kPlanFlags[] = {
-    {"processes", 'n', "N", "ranks in total"},
-    {"nodes", 0, "K", "use exactly K nodes"},
-    {"devices", 0, "KIND", "a kind like gpu, a model like h100, gpu:8 for a total", {}, "device"},
-    {"cpus", 0, "N", "processors that each rank may use at most"},
-    {"memory", 0, "SIZE", "memory that each rank may use at most"},
-    kImageFlag,
-    {"priority", 0, "P", "higher goes first"},
-    {"accelerate-config", 0, "FILE",
-     "take shape and settings from accelerate's default_config.yaml"},
-    kIgnoreFlag,
-    {"set", 0, "KEY=VALUE", "override a key of the job file; may be repeated"},
+constexpr auto kPlanFlags = WithJobFlags<kForPlan>({
     {"estimate", 0, "", "run the program here for its estimate of memory per rank (at most 60 s)"},
     {"output", 'o', "FORMAT", "json", "json"},
-};
+});
 
 struct Memory {
   uint64_t bytes = 0;  // per rank; 0: not known

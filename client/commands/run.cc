@@ -2,10 +2,10 @@
 #include "client/arguments.h"
 #include "client/code_sync.h"
 #include "client/commands/commands.h"
-#include "client/commands/job_flags.h"
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/follow.h"
+#include "client/job_flags.h"
 #include "client/record_text.h"
 #include "client/refusal.h"
 #include "client/session.h"
@@ -18,47 +18,11 @@
 namespace muster::client {
 namespace {
 
-constexpr Flag kRunFlags[] = {
-    {"processes", 'n', "N", "ranks in total (default 1)"},
-    {"nodes", 0, "K", "use exactly K nodes (default: any number)"},
-    {"devices",
-     0,
-     "KIND",
-     "a kind like gpu, a model like h100, gpu:8 for a total (default: an accelerator if there is "
-     "one, otherwise cpu)",
-     {},
-     "device"},
-    {"cpus", 0, "N",
-     "processors that each rank may use at most, e.g. 2 or 0.5; refused where a node cannot "
-     "enforce it"},
-    {"memory", 0, "SIZE",
-     "memory that each rank may use at most, e.g. 512MiB or 4GB; it is killed beyond that"},
-    {"env", 'e', "NAME[=VALUE]",
-     "set a variable for the ranks, without a value to the one here; may be repeated"},
-    {"name", 0, "NAME", "name of the job; the coordinator appends its number"},
-    {"label", 'l', "K=V", "a label of the job, for ls -l; may be repeated"},
-    {"project", 0, "NAME", "project that the job belongs to (default)"},
-    {"secret", 0, "NAME", "a secret of yours that the ranks get as a file; may be repeated"},
-    {"restarts", 0, "R", "restart the gang up to R times when a rank fails"},
-    {"time", 0, "TIME", "stop the job as failed once it has run this long, over all attempts"},
-    {"grace", 0, "TIME", "between SIGTERM and SIGKILL when the job is stopped (30s)"},
-    {"workdir", 0, "DIR", "working directory of the ranks (default: the current one)"},
-    kSyncFlag,
-    kNoSyncFlag,
-    kSetupFlag,
-    kOutputsFlag,
-    kImageFlag,
-    kEnvFromFlag,
-    {"clean-env", 0, "",
-     "do not send the current environment, only PATH, HOME and the like, and -e"},
-    {"accelerate-config", 0, "FILE",
-     "take shape and settings from accelerate's default_config.yaml"},
-    {"tb-dir", 0, "DIR", "also read TensorBoard event files here as metrics; may be repeated"},
+constexpr auto kRunFlags = WithJobFlags<kForRun>({
     {"detach", 0, "", "print the job's name and exit; the job keeps running"},
     {"raw", 0, "", "the ranks' exact bytes, without a prefix"},
     {"no-fold", 0, "", "on a terminal, show equal lines of several ranks one by one, as in a pipe"},
-    {"queue-anyway", 0, "", "accept a shape that no registered nodes could hold"},
-};
+});
 
 absl::StatusOr<int> Detach(Session& session, const v1::SubmitRequest& request) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());

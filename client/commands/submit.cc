@@ -2,10 +2,10 @@
 #include "client/arguments.h"
 #include "client/code_sync.h"
 #include "client/commands/commands.h"
-#include "client/commands/job_flags.h"
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/follow.h"
+#include "client/job_flags.h"
 #include "client/listing.h"
 #include "client/record_json.h"
 #include "client/record_text.h"
@@ -25,57 +25,18 @@ namespace {
 
 using common::StrCat;
 
-constexpr Flag kSubmitFlags[] = {
-    {"from", 0, "WHAT",
-     "what FILE is if no job file: an sbatch script (one with #! and #SBATCH lines is known "
-     "without)",
-     "sbatch"},
-    kIgnoreFlag,
-    {"processes", 'n', "N", "ranks in total"},
-    {"nodes", 0, "K", "use exactly K nodes"},
-    {"devices", 0, "KIND", "a kind like gpu, a model like h100, gpu:8 for a total", {}, "device"},
-    {"cpus", 0, "N",
-     "processors that each rank may use at most, e.g. 2 or 0.5; refused where a node cannot "
-     "enforce it"},
-    {"memory", 0, "SIZE",
-     "memory that each rank may use at most, e.g. 512MiB or 4GB; it is killed beyond that"},
-    {"env", 'e', "NAME[=VALUE]",
-     "set a variable for the ranks, without a value to the one here; may be repeated"},
-    {"name", 0, "NAME", "name of the job; the coordinator appends its number"},
-    {"label", 'l', "K=V", "a label of the job, for ls -l; may be repeated"},
-    {"project", 0, "NAME", "project that the job belongs to (default)"},
-    {"secret", 0, "NAME", "a secret of yours that the ranks get as a file; may be repeated"},
-    {"restarts", 0, "R", "restart the gang up to R times when a rank fails"},
-    {"priority", 0, "P", "higher goes first"},
-    {"time", 0, "TIME", "stop the job as failed once it has run this long, over all attempts"},
-    {"grace", 0, "TIME", "between SIGTERM and SIGKILL when the job is stopped (30s)"},
-    {"workdir", 0, "DIR", "working directory of the ranks"},
-    kSyncFlag,
-    kNoSyncFlag,
-    kSetupFlag,
-    kOutputsFlag,
-    kImageFlag,
-    kEnvFromFlag,
-    {"clean-env", 0, "", "do not send the current environment"},
-    {"accelerate-config", 0, "FILE",
-     "take shape and settings from accelerate's default_config.yaml"},
-    {"tb-dir", 0, "DIR", "also read TensorBoard event files here as metrics"},
-    {"set", 0, "KEY=VALUE",
-     "override a key of the job file: --set resources.processes=4; may be repeated"},
+constexpr auto kSubmitFlags = WithJobFlags<kForSubmit>({
     {"dry-run", 0, "", "validate and place the job, but change nothing"},
     {"wait", 0, "", "wait until the job is over: 0 succeeded, 100 failed, 103 cancelled"},
     {"follow", 'f', "", "show the output until the job is over; Ctrl-C detaches"},
     {"no-fold", 0, "", "with --follow on a terminal: show equal lines of several ranks one by one"},
     {"propagate", 0, "", "with --wait or --follow: return the failing rank's code"},
     {"idempotency-key", 0, "KEY", "submit at most once under this key"},
-    {"queue-anyway", 0, "", "accept a shape that no registered nodes could hold"},
     {"output", 'o', "FORMAT", "name: only the name; json", "name|json"},
-};
-constexpr Flag kValidateFlags[] = {
-    kIgnoreFlag,
-    {"set", 0, "KEY=VALUE", "override a key of the job file; may be repeated"},
+});
+constexpr auto kValidateFlags = WithJobFlags<kForValidate>({
     kRecordOutputFlag,
-};
+});
 
 absl::StatusOr<int> DryRun(Session& session, Connection& connection,
                            const v1::SubmitRequest& request, const std::string& output) {

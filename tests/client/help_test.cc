@@ -12,6 +12,7 @@
 #include "client/arguments.h"
 #include "client/errors.h"
 #include "client/job_file.h"
+#include "client/job_flags.h"
 #include "client/terminal.h"
 #include "common/error_codes.h"
 #include "common/problem.h"
@@ -118,6 +119,26 @@ TEST(HelpTest, WhatCompletionOffersExists) {
     check(command->completes, command->name);
     for (const Flag* flag : FlagsOf(command)) check(flag->completes, flag->name);
   }
+}
+
+TEST(HelpTest, AFlagOfAJobHasTheSameWordsInEachCommandThatStartsOne) {
+  const auto flag_of = [](std::string_view command, std::string_view name) -> const Flag* {
+    for (const Flag& flag : FindCommand(command)->flags)
+      if (flag.name == name) return &flag;
+    return nullptr;
+  };
+  size_t shared = 0;
+  for (const JobFlag& each : kJobFlags) {
+    if ((each.commands & kStarting) != kStarting) continue;
+    ++shared;
+    for (const std::string_view command : {"run", "submit", "plan"}) {
+      const Flag* flag = flag_of(command, each.flag.name);
+      ASSERT_NE(flag, nullptr) << command << " --" << each.flag.name;
+      EXPECT_EQ(flag->help, each.flag.help) << command << " --" << each.flag.name;
+      EXPECT_EQ(flag->letter, each.flag.letter);
+    }
+  }
+  EXPECT_GE(shared, 22u);
 }
 
 TEST(HelpTest, TheDocumentIsUpToDate) {

@@ -77,6 +77,34 @@ TEST_F(SpecTest, FlagsWinOverTheJobFile) {
   EXPECT_EQ(Build({"submit", file})->env().at("A"), "file");
 }
 
+TEST_F(SpecTest, AFlagMeansTheSameOnRunSubmitAndPlan) {
+  const std::vector<std::vector<std::string>> flags = {
+      {"-n", "3"},          {"--nodes", "2"},       {"--devices", "cpu"},
+      {"--cpus", "0.5"},    {"--memory", "1GB"},    {"-e", "A=b"},
+      {"--name", "n"},      {"--label", "k=v"},     {"--project", "p"},
+      {"--secret", "s"},    {"--restarts", "2"},    {"--priority", "7"},
+      {"--time", "3s"},     {"--grace", "1s"},      {"--workdir", "/usr"},
+      {"--setup", "true"},  {"--outputs", "out"},   {"--image", "docker.io/a/b:1"},
+      {"--tb-dir", "/tmp"}, {"--env-from", "shell"}};
+  const auto bare = Build({"run", "--clean-env", "--", "true"});
+  ASSERT_TRUE(bare.ok()) << bare.status();
+  for (const auto& flag : flags) {
+    std::vector<std::string> specs;
+    for (const char* command : {"run", "submit", "plan"}) {
+      std::vector<std::string> line = {command};
+      if (flag[0] != "--env-from") line.push_back("--clean-env");
+      line.insert(line.end(), flag.begin(), flag.end());
+      line.insert(line.end(), {"--", "true"});
+      const auto spec = Build(line);
+      ASSERT_TRUE(spec.ok()) << command << " " << flag[0] << ": " << spec.status();
+      specs.push_back(spec->DebugString());
+    }
+    EXPECT_EQ(specs[0], specs[1]) << flag[0];
+    EXPECT_EQ(specs[0], specs[2]) << flag[0];
+    EXPECT_NE(specs[0], bare->DebugString()) << flag[0] << " enters nothing";
+  }
+}
+
 TEST_F(SpecTest, ATimeLimitIsAFlagAndAKeyOfTheJobFile) {
   const std::string file = File("command: [train]\nmax_duration: 1h\n");
   EXPECT_EQ(Build({"run", "--time", "2h", "train"})->max_duration_ms(), 7'200'000u);

@@ -15,6 +15,7 @@ import explained_checks
 import local_names
 import named_tests
 import one_list
+import one_mechanism
 import sdk_layers
 import standard_headers
 
@@ -70,9 +71,9 @@ CLI_FILES = re.compile(r"^(client/flag_reader|(coordinator|worker)/flags|coordin
 # Banned calls: (pattern, files it concerns, files excepted, what to do instead).
 BANNED = [
     (r"(?<![\w:>.])(::)?system\s*\(|(?<![\w:>.])popen\s*\(", r"\.(cc|h)$", r"^$",
-     "no shell: posix_spawn the program itself"),
+     "no shell: start the program itself (common/process_start.h)"),
     (r"(?<![\w:>.])(::)?v?fork\s*\(\)", r"\.(cc|h)$", r"^(shim/|tests/|bench/)",
-     "only the shim forks; posix_spawn elsewhere (gRPC does not survive a fork)"),
+     "only the shim forks; common/process_start.h elsewhere (gRPC does not survive a fork)"),
     (r"\bstd::(jthread|thread|async)\b(?!::)", r"\.(cc|h)$", 
      r"^((coordinator|worker)/(?!core/|findings/)|trainer/|client/|tests/|bench/|examples/)",
      "threads are listed in ARCHITECTURE.md; the cores, common and the shim have none"),
@@ -230,7 +231,8 @@ class Lint:
 
     def check_across_files(self, sources):
         for path, line, text in (*explained_checks.findings(sources), *local_names.findings(sources),
-                                 *one_list.findings(sources), *standard_headers.findings(sources)):
+                                 *one_list.findings(sources), *standard_headers.findings(sources),
+                                 *one_mechanism.findings(sources), *one_mechanism.stale(sources)):
             self.report(path, line, text)
 
     def check_pages(self, pages, tests):

@@ -8,7 +8,7 @@
 #include "client/compare/csv_rows.h"
 #include "client/compare/junit.h"
 #include "client/compare/read_run.h"
-#include "client/exact_number.h"
+#include "common/exact_number.h"
 #include "common/strings.h"
 
 namespace muster::client {
@@ -107,7 +107,7 @@ std::string LossOf(const std::string& text) {
   std::string out;
   for (const auto& [name, series] : run.series) {
     for (const Point& point : series.points()) {
-      common::StrAppend(&out, name, "@", point.step, "=", ExactNumber(point.value), " ");
+      common::StrAppend(&out, name, "@", point.step, "=", common::ExactNumber(point.value), " ");
     }
   }
   return out;
@@ -161,11 +161,11 @@ TEST(JUnitTest, EachEpochIsACaseAndManyStepsShareOne) {
 
 TEST(ExactNumberTest, ReadsBackAsTheSameDouble) {
   for (const double value : {0.1, 1e-300, 1.0 / 3, 0.43124997615814209, -0.0, 5e-324}) {
-    EXPECT_EQ(strtod(ExactNumber(value).c_str(), nullptr), value);
+    EXPECT_EQ(strtod(common::ExactNumber(value).c_str(), nullptr), value);
   }
-  EXPECT_EQ(ExactNumber(0.1), "0.1");
-  EXPECT_EQ(ExactJson(kNan), "\"NaN\"");
-  EXPECT_EQ(ExactJson(-kInfinity), "\"-Infinity\"");
+  EXPECT_EQ(common::ExactNumber(0.1), "0.1");
+  EXPECT_EQ(common::ExactJson(kNan), "\"NaN\"");
+  EXPECT_EQ(common::ExactJson(-kInfinity), "\"-Infinity\"");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "client/connection.h"
@@ -25,15 +26,17 @@ constexpr int64_t LimitMs(std::string_view call) {
   return call == "VerifyCheckpoint" ? 3'600'000 : 60'000;
 }
 
-template <typename Request>
-concept NamesJobs = requires(const Request& request) {
+// Each job has its own result: they may be asked for separately.
+template <typename Request, typename Answer>
+concept IsBulk = std::is_same_v<Answer, absl::StatusOr<v1::BulkResponse>> &&
+    requires(const Request& request) {
   request.jobs_size();
 };
 
 // send(request), or the same for some of its jobs at a time: each answer has to fit into a message.
 template <typename Request, typename Send>
 auto InBatches(const Request& request, const Send& send) -> decltype(send(request)) {
-  if constexpr (!NamesJobs<Request>) {
+  if constexpr (!IsBulk<Request, decltype(send(request))>) {
     return send(request);
   } else {
     constexpr int kBatch = 1'000;

@@ -40,17 +40,13 @@ ControlLoop::ControlLoop(Journal& journal, const common::Clock& clock, Settings 
 
 ControlLoop::~ControlLoop() { Stop(); }
 
-absl::Status ControlLoop::Recover() {
+absl::Status ControlLoop::Recover(JobIndex* finished) {
   const Now now = clock_.Read();
-  std::set<uint64_t> removed;
   ReplayCallbacks sink;
   sink.snapshot = [&](const v1::Snapshot& snapshot) {
     return ReplaySnapshot(state_, snapshot, now);
   };
-  sink.key = [&](const std::string& owner, const std::string& key, uint64_t job,
-                 uint64_t spec_hash) { RestoreKey(state_, owner, key, job, spec_hash); };
   sink.event = [&](const v1::Event& event) {
-    if (event.has_job_removed()) removed.insert(event.job());
     ++events_since_snapshot_;
     return ReplayEvent(state_, event, now);
   };
@@ -63,20 +59,19 @@ absl::Status ControlLoop::Recover() {
          .why = common::MessageOf(sound),
          .fix = "restore the data directory from a backup"});
   }
+  // The index has them, and knows which of them were removed or recorded again since.
+  TakeFinished(state_);
+  if (finished != nullptr) {
+    RETURN_IF_ERROR(finished->Keys(
+        [&](const std::string& owner, const std::string& key, uint64_t job, uint64_t spec_hash) {
+          RestoreKey(state_, owner, key, job, spec_hash);
+        }));
+  }
   for (const auto& [id, job] : state_.jobs) {
     live_names_[job.name()] = id;
     names_of_live_[id] = job.name();
   }
-  Turn turn = ResumeAfterReplay(state_, now);
-  // A job that finished and was removed since the snapshot is over; its rows must not be written
-  // again.
-  std::erase_if(turn.finished,
-                [&](const v1::JobRecord& job) { return removed.contains(job.id()); });
-  for (const uint64_t id : removed) {
-    live_names_.erase(names_of_live_[id]);
-    names_of_live_.erase(id);
-  }
-  Finish(std::move(turn), nullptr, now);
+  Finish(ResumeAfterReplay(state_, now), nullptr, now);
   return absl::OkStatus();
 }
 
@@ -155,11 +150,9 @@ void ControlLoop::RewriteFinished(std::shared_ptr<const v1::JobRecord> record,
 }
 
 void ControlLoop::RewriteRow(Rewrite rewrite) {
+  TurnFacts facts{.finished = {RowOf(rewrite.record)}, .lived_ms = clock_.Read().lived_ms};
   JournalRecord record;
-  FinishedJob row{rewrite.record, Summarize(*rewrite.record)};
-  if (callbacks_.decorate) callbacks_.decorate(row.summary);
-  record.finished.push_back(std::move(row));
-  record.lived_ms = clock_.Read().lived_ms;
+  record.facts = std::make_shared<const TurnFacts>(std::move(facts));
   last_appended_ = record.turn = next_turn_++;
   journal_.Append(std::move(record));
   Release release;
@@ -296,10 +289,8 @@ void ControlLoop::Finish(Turn turn, std::vector<Entry>* entries, Now now) {
     for (const Denial& denial : turn.denials) callbacks_.denied(denial);
   }
   Release release;
-  JournalRecord record = RecordOf(turn);
-  record.lived_ms = now.lived_ms;
-  const bool has_facts =
-      !record.events->empty() || !record.finished.empty() || !record.removed_jobs.empty();
+  JournalRecord record = RecordOf(turn, now);
+  const bool has_facts = !record.events->empty() || record.facts != nullptr;
   if (entries != nullptr) QueueReplies(turn, *entries, release);
   QueueCommands(turn, release);
   QueueWatches(turn, record, release);
@@ -326,7 +317,13 @@ void ControlLoop::SayAlarm() {
   alarm_ = std::move(alarm);
 }
 
-JournalRecord ControlLoop::RecordOf(Turn& turn) {
+FinishedJob ControlLoop::RowOf(std::shared_ptr<const v1::JobRecord> record) const {
+  FinishedJob row{record, Summarize(*record)};
+  if (callbacks_.decorate) callbacks_.decorate(row.summary);
+  return row;
+}
+
+JournalRecord ControlLoop::RecordOf(Turn& turn, Now now) {
   for (const uint64_t id : turn.changed_jobs) {
     const auto job = state_.jobs.find(id);
     if (job == state_.jobs.end() || names_of_live_.contains(id)) continue;
@@ -336,15 +333,14 @@ JournalRecord ControlLoop::RecordOf(Turn& turn) {
   JournalRecord record;
   std::erase_if(turn.events, [](const v1::Event& event) { return !IsJournaled(event); });
   record.events = std::make_shared<const std::vector<v1::Event>>(std::move(turn.events));
+  if (turn.finished.empty() && turn.removed_jobs.empty()) return record;
+  TurnFacts facts{.lived_ms = now.lived_ms, .removed_jobs = std::move(turn.removed_jobs)};
   for (v1::JobRecord& job : turn.finished) {
     live_names_.erase(job.name());
     names_of_live_.erase(job.id());
-    auto shared = std::make_shared<const v1::JobRecord>(std::move(job));
-    FinishedJob row{shared, Summarize(*shared)};
-    if (callbacks_.decorate) callbacks_.decorate(row.summary);
-    record.finished.push_back(std::move(row));
+    facts.finished.push_back(RowOf(std::make_shared<const v1::JobRecord>(std::move(job))));
   }
-  record.removed_jobs = turn.removed_jobs;
+  record.facts = std::make_shared<const TurnFacts>(std::move(facts));
   return record;
 }
 
@@ -397,8 +393,10 @@ void ControlLoop::QueueWatches(const Turn& turn, const JournalRecord& record, Re
     WatchHub::JobWatchers watchers = watches_.WatchersOf(id);
     if (watchers.empty()) continue;
     JobChange change;
-    for (const FinishedJob& job : record.finished) {
-      if (job.record->id() == id) change.record = job.record;
+    if (record.facts != nullptr) {
+      for (const FinishedJob& job : record.facts->finished) {
+        if (job.record->id() == id) change.record = job.record;
+      }
     }
     const auto live = state_.jobs.find(id);
     if (change.record == nullptr && live != state_.jobs.end()) {

@@ -27,7 +27,9 @@
 #include "coordinator/core/state.h"
 #include "coordinator/core/turn.h"
 #include "coordinator/fair_share.h"
+#include "coordinator/stores/job_index.h"
 #include "coordinator/stores/journal.h"
+#include "coordinator/stores/projection.h"
 #include "coordinator/turn_queue.h"
 #include "coordinator/watch_hub.h"
 
@@ -77,8 +79,9 @@ class ControlLoop {
   ControlLoop(Journal& journal, const common::Clock& clock, Settings settings);
   ~ControlLoop();
 
-  // Replays the journal and takes the first turn. Before Start.
-  absl::Status Recover();
+  // Replays the journal and takes the first turn. `finished` has the jobs that are over; null: there
+  // are none. Before Start.
+  absl::Status Recover(JobIndex* finished = nullptr);
   void Start(LoopCallbacks callbacks);
   // Waits until everything taken is durable, writes a snapshot, ends the thread.
   void Stop();
@@ -144,7 +147,8 @@ class ControlLoop {
   void Finish(Turn turn, std::vector<Entry>* entries, common::Now now);
   // Logs once when a problem with the whole cluster begins, and once when it ends.
   void SayAlarm();
-  JournalRecord RecordOf(Turn& turn);
+  JournalRecord RecordOf(Turn& turn, common::Now now);
+  FinishedJob RowOf(std::shared_ptr<const v1::JobRecord> record) const;
   void QueueReplies(Turn& turn, std::vector<Entry>& entries, Release& release);
   void QueueCommands(Turn& turn, Release& release);
   void QueueWatches(const Turn& turn, const JournalRecord& record, Release& release);

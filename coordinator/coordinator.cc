@@ -99,7 +99,8 @@ struct Coordinator::Parts {
         cluster(std::move(of)),
         stop(std::move(on_stop)),
         paths(settings.data_dir),
-        clock(paths.Lived()),
+        notes(OpenNotes(settings)),
+        clock(*notes),
         pool(kPoolThreads),
         reads(kReadThreads),
         files(kFileThreads),
@@ -132,6 +133,7 @@ struct Coordinator::Parts {
   const std::unique_ptr<Cluster> cluster;  // null: there are no identities
   const std::function<void(const absl::Status&)> stop;
   const Paths paths;
+  const std::unique_ptr<NoteStore> notes;
   LivedClock clock;
   common::UniqueFd lock;
   WorkPool pool;
@@ -169,7 +171,7 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   rules.cluster_id = stores.journal->ClusterId();
   rules.job_outputs_bytes_max = config.job_outputs.Of(stores.disk_bytes);
   loop = std::make_unique<ControlLoop>(*stores.journal, clock, rules);
-  RETURN_IF_ERROR(loop->Recover());
+  RETURN_IF_ERROR(loop->Recover(stores.index.get()));
   stores.stream_failures->OnFirst([this](const StreamFailures::Failure& failure) {
     StreamFailedInput input{.job = failure.job, .attempt = failure.attempt};
     common::CopyDetail(common::MakeProblem(absl::StatusCode::kUnavailable, failure.problem),
@@ -180,17 +182,16 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   assessor = std::make_unique<Assessor>(*stores.metrics, *stores.samples, config.findings_floor_ms);
   notifier = std::make_unique<Notifier>(
       Notifier::Options{
-          .path = paths.Notify(),
           .cluster_id = rules.cluster_id,
           .allowed = MayBeNotified(config),
           .first_pause_ms = config.settings.backoff_first_ms,
           .denied = [this](const Denial& denial) { TellDenied(daemon->traffic, denial); },
           .open_environment =
               [this](v1::JobSpec& spec) { return OpenEnvironment(cluster.get(), &spec); }},
-      *stores.index, clock);
+      *notes, *stores.index, clock);
   directory = std::make_unique<Directory>(*stores.identities, clock);
   RETURN_IF_ERROR(directory->Load());
-  audit = std::make_unique<Audit>(config.is_private ? "" : paths.AuditRoot(), clock);
+  audit = std::make_unique<Audit>(config.is_private ? nullptr : OpenAuditStore(config), clock);
   RETURN_IF_ERROR(audit->Open());
   admission = std::make_unique<Admission>(
       Admission::Options{.is_private = config.is_private,

@@ -115,7 +115,8 @@ absl::StatusOr<Founded> FoundCluster(InitArguments& arguments) {
   ASSIGN_OR_RETURN(const common::UniqueFd lock,
                    LockDataDirectory(paths.Lock(), std::chrono::milliseconds(0)));
   RETURN_IF_ERROR(identity::CheckName("an administrator", arguments.admin));
-  LivedClock clock(paths.Lived());
+  const std::unique_ptr<NoteStore> notes = OpenNotes(ConfigOf(arguments.data_dir));
+  LivedClock clock(*notes);
   ASSIGN_OR_RETURN(const BrowserCertificate for_browsers,
                    CheckForBrowsers(arguments, clock.Read().wall_ms));
   if (arguments.hosts.empty()) arguments.hosts.push_back(ThisMachine());
@@ -126,7 +127,8 @@ absl::StatusOr<Founded> FoundCluster(InitArguments& arguments) {
                                                     .host_names = arguments.hosts},
                                                    clock.Read().wall_ms));
   RETURN_IF_ERROR(KeepForBrowsers(for_browsers, founded.cluster->keys_dir()));
-  ASSIGN_OR_RETURN(const std::unique_ptr<IdentityStore> store, OpenIdentities(paths, clock));
+  ASSIGN_OR_RETURN(const std::unique_ptr<IdentityStore> store,
+                   OpenIdentities(ConfigOf(arguments.data_dir), clock));
   Directory directory(*store, clock);
   RETURN_IF_ERROR(directory.Load());
   v1::CreateTokenRequest person;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "common/log.h"
@@ -20,8 +20,8 @@ int64_t MonotonicMs() {
 
 }  // namespace
 
-LivedClock::LivedClock(std::string path) : path_(std::move(path)), began_ms_(MonotonicMs()) {
-  const std::vector<int64_t> kept = ReadNumbers(path_, 1);
+LivedClock::LivedClock(NoteStore& notes) : notes_(notes), began_ms_(MonotonicMs()) {
+  const std::vector<int64_t> kept = ParseNumbers(notes_.Read(Note::kLived).value_or(""), 1);
   if (!kept.empty()) before_ms_ = std::max<int64_t>(0, kept[0]);
 }
 
@@ -34,7 +34,7 @@ common::Now LivedClock::Read() const {
 void LivedClock::RaiseTo(int64_t lived_ms) { before_ms_ = std::max(before_ms_, lived_ms); }
 
 void LivedClock::Keep() {
-  const absl::Status kept = WriteNumbers(path_, {Read().lived_ms});
+  const absl::Status kept = notes_.WriteSoon(Note::kLived, NumbersText({Read().lived_ms}));
   if (!kept.ok() && !failed_) common::LogWarning(std::string(kept.message()));
   failed_ = !kept.ok();
 }

@@ -4,29 +4,29 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "common/clock.h"
+#include "coordinator/stores/note_store.h"
 
 namespace muster::coordinator {
 
 class LivedClock final : public common::Clock {
  public:
-  // Continues from the value in `path`; a missing or damaged file means 0, and RaiseTo corrects it.
-  explicit LivedClock(std::string path);
+  // Continues from the note kLived; a missing or damaged one means 0, and RaiseTo corrects it.
+  explicit LivedClock(NoteStore& notes);
 
   // Any thread.
   common::Now Read() const override;
   // Never behind a time that was already recorded. Call before any other thread reads the clock.
   void RaiseTo(int64_t lived_ms);
-  // Writes the file. Uptime since the last write does not count if the coordinator is killed.
+  // Writes the note. Uptime since the last write does not count if the coordinator is killed.
   void Keep();
 
  private:
-  const std::string path_;
+  NoteStore& notes_;
   const int64_t began_ms_;  // CLOCK_MONOTONIC
   int64_t before_ms_ = 0;   // uptime of earlier runs
-  bool failed_ = false;     // the file could not be written last time
+  bool failed_ = false;     // the note could not be written last time
 };
 
 }  // namespace muster::coordinator

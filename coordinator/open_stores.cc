@@ -2,19 +2,24 @@
 
 #include <sys/statvfs.h>
 
+#include <utility>
+
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/local/audit_store.h"
 #include "coordinator/local/blob_store.h"
 #include "coordinator/local/format.h"
 #include "coordinator/local/log_store.h"
 #include "coordinator/local/metric_store.h"
+#include "coordinator/local/note_store.h"
 #include "coordinator/local/sample_store.h"
 #include "coordinator/paths.h"
 #include "coordinator/sqlite/code_store.h"
 #include "coordinator/sqlite/identity_store.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
+#include "coordinator/sqlite/state_care.h"
 
 namespace muster::coordinator {
 
@@ -41,10 +46,11 @@ absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& sha
       paths, DiskUse{shares.metric_segments, config.job_metrics.Of(stores.disk_bytes),
                      stores.gate.get(), stores.stream_failures.get()});
   stores.samples = std::make_unique<LocalSampleStore>(paths);
-  ASSIGN_OR_RETURN(stores.blobs, LocalBlobStore::Open(paths, stores.gate.get()));
+  ASSIGN_OR_RETURN(std::unique_ptr<BlobStore> blobs, LocalBlobStore::Open(paths));
+  ASSIGN_OR_RETURN(stores.blobs, Blobs::Open(std::move(blobs), paths, stores.gate.get()));
   const auto turns = std::make_shared<WriteTurns>();
   ASSIGN_OR_RETURN(stores.journal, OpenSqliteJournal(paths, &clock, turns));
-  ASSIGN_OR_RETURN(stores.index, SqliteJobIndex::Open(paths));
+  ASSIGN_OR_RETURN(stores.index, SqliteJobIndex::Open(paths.Database()));
   ASSIGN_OR_RETURN(stores.identities, SqliteIdentityStore::Open(paths, turns));
   ASSIGN_OR_RETURN(stores.code, SqliteCodeStore::Open(paths, turns));
   return stores;
@@ -64,11 +70,24 @@ absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& 
        .fix = "check the disk, and that its files are the coordinator's own; then start it again"});
 }
 
-absl::StatusOr<std::unique_ptr<IdentityStore>> OpenIdentities(const Paths& paths,
+std::unique_ptr<NoteStore> OpenNotes(const Config& config) {
+  return std::make_unique<LocalNoteStore>(Paths(config.data_dir));
+}
+
+std::unique_ptr<AuditStore> OpenAuditStore(const Config& config) {
+  return std::make_unique<LocalAuditStore>(Paths(config.data_dir).AuditRoot());
+}
+
+absl::StatusOr<std::unique_ptr<IdentityStore>> OpenIdentities(const Config& config,
                                                               LivedClock& clock) {
+  const Paths paths(config.data_dir);
   // Its tables are in the journal's file.
   RETURN_IF_ERROR(OpenSqliteJournal(paths, &clock).status());
   return SqliteIdentityStore::Open(paths, std::make_shared<WriteTurns>());
+}
+
+std::unique_ptr<StateCare> OpenStateCare(const Config& config) {
+  return std::make_unique<SqliteStateCare>(Paths(config.data_dir));
 }
 
 }  // namespace muster::coordinator

@@ -4,14 +4,15 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/config.h"
 #include "coordinator/descriptors.h"
 #include "coordinator/lived_clock.h"
-#include "coordinator/paths.h"
-#include "coordinator/stores/blob_store.h"
+#include "coordinator/stores/audit_store.h"
+#include "coordinator/stores/blobs.h"
 #include "coordinator/stores/code_store.h"
 #include "coordinator/stores/disk_gate.h"
 #include "coordinator/stores/identity_store.h"
@@ -19,7 +20,9 @@
 #include "coordinator/stores/journal.h"
 #include "coordinator/stores/log_store.h"
 #include "coordinator/stores/metric_store.h"
+#include "coordinator/stores/note_store.h"
 #include "coordinator/stores/sample_store.h"
+#include "coordinator/stores/state_care.h"
 #include "coordinator/stores/stream_failures.h"
 
 namespace muster::coordinator {
@@ -32,7 +35,7 @@ struct Stores {
   std::unique_ptr<LogStore> logs;
   std::unique_ptr<MetricStore> metrics;
   std::unique_ptr<SampleStore> samples;
-  std::unique_ptr<BlobStore> blobs;
+  std::unique_ptr<Blobs> blobs;
   std::unique_ptr<Journal> journal;
   std::unique_ptr<JobIndex> index;
   std::unique_ptr<IdentityStore> identities;
@@ -43,8 +46,23 @@ struct Stores {
 absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
                                   LivedClock& clock);
 
-// Only who is who, of a data directory that no coordinator serves; makes its database if there is none.
-absl::StatusOr<std::unique_ptr<IdentityStore>> OpenIdentities(const Paths& paths,
+// Before all others: clocks go on from what is in it.
+std::unique_ptr<NoteStore> OpenNotes(const Config& config);
+
+std::unique_ptr<AuditStore> OpenAuditStore(const Config& config);
+
+// Only who is who, of a state that no coordinator serves; makes it if there is none.
+absl::StatusOr<std::unique_ptr<IdentityStore>> OpenIdentities(const Config& config,
                                                               LivedClock& clock);
+
+// What says where the state is, for commands that do not serve.
+inline Config ConfigOf(const std::string& data_dir) {
+  Config config;
+  config.data_dir = data_dir;
+  return config;
+}
+
+// For those who care for the state (check, repair, backup, restore).
+std::unique_ptr<StateCare> OpenStateCare(const Config& config);
 
 }  // namespace muster::coordinator

@@ -58,7 +58,7 @@ class Paths {
   std::string BlobFile(const std::string& sha256) const;
   std::string UploadRoot() const { return root_ + "/uploads"; }
   std::string ProofRoot() const { return UploadRoot() + "/proven"; }
-  // Of an owner's upload (stores/blob_store.h).
+  // Of an owner's upload (stores/upload_area.h).
   std::string UploadFile(const std::string& sha256, const std::string& owner) const;
   // Checkpoint files that `muster-coordinator repair` found damaged.
   std::string DamagedRoot() const { return root_ + "/damaged"; }

@@ -26,7 +26,7 @@ absl::Status DecodeMetricBatch(v1::MetricBatch& batch);
 // source, 0 if none.
 absl::Status CheckMetricSeq(const v1::MetricBatch& batch, uint64_t newest);
 
-// Who owns what arrives of a checkpoint file (stores/blob_store.h): the attempt's part on that node.
+// Who owns what arrives of a checkpoint file (stores/upload_area.h): the attempt's part on that node.
 // Not the name of a project.
 std::string UploadOwner(const Caller& caller, uint64_t job, uint32_t attempt);
 

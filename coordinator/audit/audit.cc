@@ -1,11 +1,6 @@
 #include "coordinator/audit/audit.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "common/audit_chain.h"
@@ -14,14 +9,12 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
-#include "coordinator/audit/audit_files.h"
 
 namespace muster::coordinator {
 namespace {
 
 using common::StrCat;
 
-constexpr uint64_t kRoomBytes = 256 << 10;
 constexpr std::chrono::milliseconds kRetry{250};
 
 std::string Bounded(const std::string& text) {
@@ -62,23 +55,17 @@ absl::Status NotRecorded(const v1::AuditEntry& entry, const absl::Status& why) {
 
 }  // namespace
 
-Audit::Audit(std::string directory, const common::Clock& clock, size_t queue_max)
-    : directory_(std::move(directory)), clock_(clock), queue_max_(queue_max) {}
+Audit::Audit(std::unique_ptr<AuditStore> store, const common::Clock& clock, size_t queue_max)
+    : store_(std::move(store)), clock_(clock), queue_max_(queue_max) {}
 
 absl::Status Audit::Open() {
   if (!IsKept()) return absl::OkStatus();
-  RETURN_IF_ERROR(common::MakeDirectories(directory_));
-  ASSIGN_OR_RETURN(const AuditEnd end, RecoverAudit(directory_));
+  ASSIGN_OR_RETURN(const AuditStore::End end, store_->Recover());
   if (end.cut_bytes > 0) {
-    common::LogWarning(
-        StrCat("the audit's unfinished end was cut bytes=", end.cut_bytes, " file=", end.path));
+    common::LogWarning(StrCat("the audit's unfinished end was cut bytes=", end.cut_bytes,
+                              " file=", store_->Place()));
   }
   last_ = head_ = end.head;
-  path_ = end.path;
-  size_ = end.size;
-  if (!path_.empty()) {
-    ASSIGN_OR_RETURN(file_, common::OpenRegular(path_, O_WRONLY | O_APPEND | O_CLOEXEC));
-  }
   said_ = last_.number();
   said_at_ = std::chrono::steady_clock::now();
   thread_ = std::thread([this] { Run(); });
@@ -213,91 +200,37 @@ void Audit::Answer(std::vector<Item>& batch, const absl::Status& written) {
   }
 }
 
-absl::Status Audit::OpenNext(uint64_t first) {
-  const std::string path = AuditFilePath(directory_, first);
-  ASSIGN_OR_RETURN(common::UniqueFd file,
-                   common::OpenRegular(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC));
-  RETURN_IF_ERROR(common::SyncDirectory(directory_));
-  file_ = std::move(file);
-  path_ = path;
-  size_ = room_until_ = 0;
-  KeepRoom();
-  return absl::OkStatus();
-}
-
-absl::Status Audit::CutRest() {
-  if (!has_rest_) return absl::OkStatus();
-  if (ftruncate(file_.get(), static_cast<off_t>(size_)) != 0) {
-    return common::ErrnoStatus(StrCat("cannot cut ", path_, " to ", size_, " bytes"));
-  }
-  has_rest_ = false;
-  room_until_ = 0;  // the space behind its end is free again
-  return absl::OkStatus();
-}
-
-// Best effort: not every file system can.
-void Audit::KeepRoom() {
-  if (size_ + kRoomBytes / 2 < room_until_) return;
-  const auto bytes = static_cast<off_t>(kRoomBytes);
-  if (fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(size_), bytes) == 0)
-    room_until_ = size_ + kRoomBytes;
-}
-
-bool Audit::IsTouched() const {
-  struct stat own {
-  }, there{};
-  if (!file_.valid() || fstat(file_.get(), &own) != 0) return false;
-  if (lstat(path_.c_str(), &there) != 0) return errno == ENOENT;
-  return own.st_dev != there.st_dev || own.st_ino != there.st_ino ||
-         static_cast<uint64_t>(own.st_size) != size_;
-}
-
-absl::Status Audit::LeaveTouched(std::vector<Item>& batch) {
-  common::Problem touched{
+// What somebody has done to what is kept becomes an entry, and is said in the log.
+void Audit::TellTouched(std::string what, std::vector<Item>& batch) {
+  const common::Problem touched{
       .code = "JC1337",
-      .what = StrCat("the audit's file ", path_, " was removed, replaced or changed"),
+      .what = what,
       .fix = "jobctl audit --verify, with a head that was kept elsewhere"};
-  RETURN_IF_ERROR(OpenNext(last_.number() + 1));
-  common::LogError(StrCat(common::Readable(touched), "; the audit goes on in ", path_));
+  common::LogError(StrCat(common::Readable(touched), "; the audit goes on in ", store_->Place()));
   v1::AuditEntry entry;
   entry.set_who("coordinator");
   entry.set_what("audit");
-  entry.set_result(std::move(touched.what));
+  entry.set_result(std::move(what));
   batch.insert(batch.begin(), {std::move(entry), nullptr, nullptr});
-  return absl::OkStatus();
 }
 
 absl::Status Audit::Write(std::vector<Item>& batch) {
-  RETURN_IF_ERROR(CutRest());
-  if (IsTouched()) RETURN_IF_ERROR(LeaveTouched(batch));
-  if (!file_.valid() || size_ >= kAuditFileBytes) {
-    RETURN_IF_ERROR(OpenNext(last_.number() + 1));
-  }
+  ASSIGN_OR_RETURN(std::string touched, store_->LeaveTouched(last_.number() + 1));
+  if (!touched.empty()) TellTouched(std::move(touched), batch);
   v1::AuditHead last = last_;
   const int64_t now_ms = clock_.Read().wall_ms;
-  std::string lines;
+  std::vector<const v1::AuditEntry*> entries;
   for (Item& item : batch) {
     v1::AuditEntry& entry = item.entry;
     entry.set_number(last.number() + 1);
     if (entry.at_ms() == 0) entry.set_at_ms(now_ms);
     entry.set_previous(last.hash());
     entry.set_hash(common::AuditHash(entry));
-    lines += AuditLine(entry);
+    entries.push_back(&entry);
     last.set_number(entry.number());
     last.set_hash(entry.hash());
   }
-  absl::Status written = common::WriteAll(file_.get(), lines);
-  if (written.ok() && fdatasync(file_.get()) != 0) {
-    written = common::ErrnoStatus(StrCat("cannot sync ", path_));
-  }
-  if (!written.ok()) {
-    // The next try begins where this one did.
-    has_rest_ = true;
-    if (const absl::Status cut = CutRest(); !cut.ok()) common::LogError(common::MessageOf(cut));
-    return written;
-  }
-  size_ += lines.size();
-  KeepRoom();
+  RETURN_IF_ERROR(store_->Append(entries));
   last_ = last;
   std::lock_guard lock(mutex_);
   head_ = std::move(last);

@@ -1,5 +1,5 @@
 // Who did what: every change, and every refusal, appended to a chain (common/audit_chain.h) by a
-// thread of its own, which syncs many entries at once. A change whose entry finds no place in the
+// thread of its own, which makes many entries durable at once. A change whose entry finds no place in the
 // queue is refused, so that nothing happens unrecorded; so is every change while the disk takes no
 // entries. Those of changes that were under way are kept and written as soon as it does.
 #pragma once
@@ -19,9 +19,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
-#include "common/files.h"
 #include "coordinator/audit/refusal_budget.h"
 #include "coordinator/said_rarely.h"
+#include "coordinator/stores/audit_store.h"
 #include "muster/v1/identity.pb.h"
 
 namespace muster::coordinator {
@@ -36,13 +36,15 @@ class Audit {
   static constexpr uint64_t kHeadEvery = 1'000;
   static constexpr std::chrono::hours kHeadAfter{1};
 
-  // An empty directory: nothing is recorded (a private coordinator has one user).
-  Audit(std::string directory, const common::Clock& clock, size_t queue_max = kQueueMax);
+  // No store: nothing is recorded (a private coordinator has one user).
+  Audit(std::unique_ptr<AuditStore> store, const common::Clock& clock,
+        size_t queue_max = kQueueMax);
   ~Audit() { Stop(); }
   // Continues where the last run ended, and starts the thread.
   absl::Status Open();
-  bool IsKept() const { return !directory_.empty(); }
-  const std::string& directory() const { return directory_; }
+  bool IsKept() const { return store_ != nullptr; }
+  // To read from.
+  const AuditStore& store() const { return *store_; }
 
   // A place in the queue, taken before a change is made; given back with its last copy.
   // RESOURCE_EXHAUSTED (JC1336): there is none, or the disk takes no entries. Any thread; never
@@ -78,30 +80,15 @@ class Audit {
   // False: stop.
   bool Next(std::vector<Item>& batch);
   absl::Status Write(std::vector<Item>& batch);
-  // Whether somebody has removed, replaced or changed the newest file: what is written into that now,
-  // nobody finds.
-  bool IsTouched() const;
-  // Goes on in a new file, and says so in an entry and in the log.
-  absl::Status LeaveTouched(std::vector<Item>& batch);
-  absl::Status OpenNext(uint64_t first);
-  // Cuts what a write that failed has left behind the last entry.
-  absl::Status CutRest();
-  // Keeps disk space for the next entries, so that a full disk can be freed by those who must be
-  // recorded.
-  void KeepRoom();
+  void TellTouched(std::string what, std::vector<Item>& batch);
   void SayHead();
 
-  const std::string directory_;
+  const std::unique_ptr<AuditStore> store_;  // written on the audit's thread
   const common::Clock& clock_;
   const size_t queue_max_;
   const std::shared_ptr<std::atomic<size_t>> taken_ = std::make_shared<std::atomic<size_t>>(0);
 
   // The audit's thread; before it starts, Open.
-  common::UniqueFd file_;
-  std::string path_;
-  uint64_t size_ = 0;
-  uint64_t room_until_ = 0;  // space is kept up to here
-  bool has_rest_ = false;    // behind size_
   v1::AuditHead last_;
   uint64_t said_ = 0;
   std::chrono::steady_clock::time_point said_at_;

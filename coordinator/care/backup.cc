@@ -19,8 +19,6 @@
 #include "coordinator/care/backup_target.h"
 #include "coordinator/file_tree.h"
 #include "coordinator/paths.h"
-#include "coordinator/sqlite/lost_database.h"
-#include "coordinator/sqlite/offline.h"
 
 namespace muster::coordinator {
 namespace {
@@ -35,9 +33,13 @@ constexpr int kTries = 3;
 
 class Backup {
  public:
-  Backup(const BackupRequest& request, BackupTarget& target, const Found& found,
-         const CopyProgress& progress)
-      : paths_(request.data_dir), target_(target), found_(found), progress_(progress) {}
+  Backup(const BackupRequest& request, const StateCare& state, BackupTarget& target,
+         const Found& found, const CopyProgress& progress)
+      : paths_(request.data_dir),
+        state_(state),
+        target_(target),
+        found_(found),
+        progress_(progress) {}
 
   absl::StatusOr<BackupTotals> Run();
 
@@ -48,7 +50,6 @@ class Backup {
   absl::Status CopyBlobs();
   absl::Status CopyBlob(const TreeFile& file);
   absl::Status CopyDatabaseFile();
-  absl::Status Unusable(const absl::Status& why) const;
   // Checkpoint files that the copied database refers to but the backup does not contain.
   std::vector<std::string> Missing();
   // Runs after the database copy, so the output that the database knows of is there, maybe more.
@@ -63,11 +64,12 @@ class Backup {
   BackupTotals Totals() const;
 
   const Paths paths_;
+  const StateCare& state_;
   BackupTarget& target_;
   const Found& found_;
   const CopyProgress& progress_;
 
-  DatabaseContents contents_;
+  StateContents contents_;
   int64_t made_ms_ = 0;
   std::map<std::string, SavedFile> files_;  // by path
   std::set<std::string> damaged_;
@@ -143,11 +145,7 @@ absl::Status Backup::CopyDatabaseFile() {
   RETURN_IF_ERROR(common::MakeDirectories(StrCat(target_.Root(), "/", target_.Number())));
   unlink(path.c_str());
   made_ms_ = common::SystemClock().Read().wall_ms;
-  RETURN_IF_ERROR(CopyDatabase(paths_.Database(), path));
-  // Reads the whole copy: one that a coordinator cannot start on would be useless for a restore.
-  absl::StatusOr<DatabaseContents> contents = ReadContents(path);
-  if (!contents.ok()) return Unusable(contents.status());
-  contents_ = *std::move(contents);
+  ASSIGN_OR_RETURN(contents_, state_.Save(path));
   ASSIGN_OR_RETURN(const CopiedFile copied, HashFile({target_.Root(), stored}, progress_));
   if (!files_.contains(kSavedDatabase)) ++copied_files_;
   Keep({kSavedDatabase, stored, copied.size, copied.sha256, copied.modified_ns});
@@ -161,15 +159,6 @@ absl::Status Backup::CopyDatabaseFile() {
                       .why = StrCat("that one belongs to cluster ", target_.Cluster(), ", ",
                                     paths_.Root(), " is ", contents_.cluster_id),
                       .fix = "name another directory"});
-}
-
-absl::Status Backup::Unusable(const absl::Status& why) const {
-  common::Problem problem = common::ProblemOf(why);
-  if (problem.code.empty()) return why;
-  return MakeProblem(why.code(), {.code = problem.code,
-                                  .what = StrCat(paths_.Database(), " cannot be backed up"),
-                                  .why = problem.why.empty() ? problem.what : problem.why,
-                                  .fix = problem.fix});
 }
 
 std::vector<std::string> Backup::Missing() {
@@ -264,26 +253,24 @@ BackupTotals Backup::Totals() const {
 }
 
 // A directory that has lost its database must not replace the backup that could restore it.
-absl::Status CheckSource(const BackupRequest& request) {
-  const Paths paths(request.data_dir);
-  RETURN_IF_ERROR(RefuseLostDatabase(paths));
-  struct stat info {};
-  if (stat(paths.Database().c_str(), &info) == 0 && info.st_size > 0) return absl::OkStatus();
+absl::Status CheckSource(const BackupRequest& request, const StateCare& state) {
+  RETURN_IF_ERROR(state.RefuseLost());
+  if (!state.IsEmpty()) return absl::OkStatus();
   return MakeProblem(absl::StatusCode::kFailedPrecondition,
                      {.code = "JC1608",
                       .what = StrCat(request.data_dir, " is not a coordinator's data directory"),
-                      .why = "muster.db is missing, empty or cannot be read",
+                      .why = StrCat(state.Name(), " is missing, empty or cannot be read"),
                       .fix = "name the coordinator's --data-dir"});
 }
 
 }  // namespace
 
-absl::StatusOr<BackupTotals> MakeBackup(const BackupRequest& request, const Found& found,
-                                        const CopyProgress& progress) {
-  RETURN_IF_ERROR(CheckSource(request));
+absl::StatusOr<BackupTotals> MakeBackup(const BackupRequest& request, const StateCare& state,
+                                        const Found& found, const CopyProgress& progress) {
+  RETURN_IF_ERROR(CheckSource(request, state));
   ASSIGN_OR_RETURN(const std::unique_ptr<BackupTarget> target,
                    BackupTarget::Open(request.to, request.data_dir));
-  absl::StatusOr<BackupTotals> made = Backup(request, *target, found, progress).Run();
+  absl::StatusOr<BackupTotals> made = Backup(request, state, *target, found, progress).Run();
   if (absl::IsResourceExhausted(made.status()) && common::CodeOf(made.status()).empty()) {
     return MakeProblem(absl::StatusCode::kResourceExhausted,
                        {.code = "JC1605",

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/care/copy_file.h"
 #include "coordinator/finding.h"
+#include "coordinator/stores/state_care.h"
 
 namespace muster::coordinator {
 
@@ -30,7 +31,7 @@ struct BackupTotals {
 // Calls `found` for each file that could not be saved because it is damaged or missing in the data
 // directory; the backup is complete except for these. After an error, the last complete backup in
 // the target is unchanged.
-absl::StatusOr<BackupTotals> MakeBackup(const BackupRequest& request, const Found& found,
-                                        const CopyProgress& progress);
+absl::StatusOr<BackupTotals> MakeBackup(const BackupRequest& request, const StateCare& state,
+                                        const Found& found, const CopyProgress& progress);
 
 }  // namespace muster::coordinator

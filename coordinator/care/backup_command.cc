@@ -6,6 +6,7 @@
 #include "coordinator/care/backup.h"
 #include "coordinator/care/commands.h"
 #include "coordinator/care/report.h"
+#include "coordinator/open_stores.h"
 
 namespace muster::coordinator {
 
@@ -15,8 +16,9 @@ using common::HumanBytes;
 int RunBackup(const CareArguments& arguments) {
   Progress progress("copied");
   PrintedFindings findings(progress);
-  const auto made = MakeBackup({arguments.data_dir, arguments.to}, findings.Printer(),
-                               [&progress](uint64_t bytes) { progress.Add(bytes); });
+  const auto made =
+      MakeBackup({arguments.data_dir, arguments.to}, *OpenStateCare(ConfigOf(arguments.data_dir)),
+                 findings.Printer(), [&progress](uint64_t bytes) { progress.Add(bytes); });
   progress.Clear();
   if (!made.ok()) return FailedExit(made.status());
   absl::PrintF("backup %d: %s, %s; copied %s, %s\n", made->number, Counted(made->files, "file"),

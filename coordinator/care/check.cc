@@ -4,15 +4,13 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <optional>
+#include <utility>
 
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
-#include "coordinator/audit/audit_files.h"
 #include "coordinator/data_lock.h"
-#include "coordinator/sqlite/lost_database.h"
-#include "coordinator/sqlite/replay.h"
+#include "coordinator/local/audit_files.h"
 
 namespace muster::coordinator {
 namespace {
@@ -35,7 +33,7 @@ absl::Status NotADataDirectory(const Paths& paths, const std::string& why) {
 }
 
 // A file that root creates there cannot be opened by the coordinator.
-absl::Status RefuseUnusable(const Paths& paths) {
+absl::Status RefuseUnusable(const Paths& paths, const StateCare& state) {
   struct stat info {};
   if (stat(paths.Root().c_str(), &info) != 0) {
     return NotADataDirectory(paths,
@@ -43,8 +41,8 @@ absl::Status RefuseUnusable(const Paths& paths) {
   }
   if (!S_ISDIR(info.st_mode)) return NotADataDirectory(paths, "it is not a directory");
   // Taking the lock would create LOCK, which must not happen where no coordinator has run.
-  if (!common::Exists(paths.Lock()) && !common::Exists(paths.Database())) {
-    return NotADataDirectory(paths, "it has neither LOCK nor muster.db");
+  if (!common::Exists(paths.Lock()) && !state.Exists()) {
+    return NotADataDirectory(paths, StrCat("it has neither LOCK nor ", state.Name()));
   }
   if (info.st_uid == geteuid()) return absl::OkStatus();
   return MakeProblem(absl::StatusCode::kFailedPrecondition,
@@ -54,42 +52,16 @@ absl::Status RefuseUnusable(const Paths& paths) {
                       .fix = "run the command as that user (sudo -u)"});
 }
 
-void CheckHighWaterFile(const Paths& paths, uint64_t last_event, const Found& found,
+absl::Status CheckState(const Paths& paths, const StateCare& state, bool quick, const Found& found,
                         CheckTotals* totals) {
-  const absl::StatusOr<std::optional<uint64_t>> read = ReadHighWater(paths);
-  if (!read.ok()) {
-    totals->high_water_is_behind = true;
-    return found(FindingOf("HIGHWATER", read.status()));
-  }
-  const absl::Status ahead = CheckHighWater(paths, last_event);
-  if (!ahead.ok()) return found(FindingOf("HIGHWATER", ahead));
-  const std::optional<uint64_t> mark = *read;
-  // A killed coordinator leaves it a little behind; it then detects less, but is not damaged.
-  totals->high_water_is_behind = mark.value_or(0) < last_event;
-  if (mark.has_value() || last_event == 0) return;
-  found({"HIGHWATER", "is missing or empty; a truncated database would go unnoticed",
-         "muster-coordinator repair rewrites it"});
-}
-
-absl::Status CheckDatabase(const Paths& paths, bool quick, const Found& found,
-                           CheckTotals* totals) {
-  if (const absl::Status lost = RefuseLostDatabase(paths); !lost.ok()) {
-    found(FindingOf("muster.db", lost));
+  if (const absl::Status lost = state.RefuseLost(); !lost.ok()) {
+    found(FindingOf(state.Name(), lost));
     return absl::OkStatus();
   }
-  if (!common::Exists(paths.Database())) return NotADataDirectory(paths, "it has no muster.db");
-  const uint64_t before = totals->findings;
-  RETURN_IF_ERROR(CheckPages(paths.Database(), quick, found));
-  if (totals->findings != before) return absl::OkStatus();
-  absl::StatusOr<DatabaseContents> contents = ReadContents(paths.Database());
-  if (!contents.ok()) {
-    if (common::CodeOf(contents.status()).empty()) return contents.status();
-    found(FindingOf("muster.db", contents.status()));
-    return absl::OkStatus();
-  }
-  totals->contents = *std::move(contents);
-  totals->has_contents = true;
-  CheckHighWaterFile(paths, totals->contents.last_event, found, totals);
+  if (!state.Exists()) return NotADataDirectory(paths, StrCat("it has no ", state.Name()));
+  ASSIGN_OR_RETURN(StateCare::Checked checked, state.Check(quick, found));
+  totals->state = std::move(checked.contents);
+  totals->can_mend_state = checked.can_mend;
   return absl::OkStatus();
 }
 
@@ -107,8 +79,8 @@ Finding FindingOf(const SegmentFinding& segment) {
 
 }  // namespace
 
-absl::StatusOr<common::UniqueFd> LockForCare(const Paths& paths) {
-  RETURN_IF_ERROR(RefuseUnusable(paths));
+absl::StatusOr<common::UniqueFd> LockForCare(const Paths& paths, const StateCare& state) {
+  RETURN_IF_ERROR(RefuseUnusable(paths, state));
   absl::StatusOr<common::UniqueFd> lock =
       LockDataDirectory(paths.Lock(), std::chrono::milliseconds(0));
   if (common::CodeOf(lock.status()) != "JC1604") return lock;
@@ -122,13 +94,15 @@ absl::StatusOr<common::UniqueFd> LockForCare(const Paths& paths) {
        .fix = "stop it first: check and repair need a stopped coordinator (backup does not)"});
 }
 
-absl::Status CheckData(const Paths& paths, bool quick, const Found& found, CheckTotals* totals) {
+absl::Status CheckData(const Paths& paths, const StateCare& state, bool quick, const Found& found,
+                       CheckTotals* totals) {
   const Found counted = [&](const Finding& finding) {
     ++totals->findings;
     found(finding);
   };
-  RETURN_IF_ERROR(CheckDatabase(paths, quick, counted, totals));
-  RETURN_IF_ERROR(CheckBlobs(paths, totals->contents.blobs, quick, counted, &totals->blobs));
+  RETURN_IF_ERROR(CheckState(paths, state, quick, counted, totals));
+  const BlobUses uses = totals->state.has_value() ? totals->state->blobs : BlobUses();
+  RETURN_IF_ERROR(CheckBlobs(paths, uses, quick, counted, &totals->blobs));
   RETURN_IF_ERROR(CheckSegments(
       paths, [&](const SegmentFinding& segment) { counted(FindingOf(segment)); },
       &totals->segments));
@@ -143,8 +117,8 @@ absl::Status CheckData(const Paths& paths, bool quick, const Found& found, Check
   return CheckSamples(paths, &totals->samples);
 }
 
-absl::Status RepairData(const Paths& paths, const CheckTotals& totals, int64_t wall_ms,
-                        const Changed& changed) {
+absl::Status RepairData(const Paths& paths, const StateCare& state, const CheckTotals& totals,
+                        int64_t wall_ms, const Changed& changed) {
   SegmentTotals ignored;
   RETURN_IF_ERROR(RepairSegments(
       paths,
@@ -160,10 +134,9 @@ absl::Status RepairData(const Paths& paths, const CheckTotals& totals, int64_t w
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> stale, RemoveStaleUploads(paths, wall_ms));
   for (const std::string& path : stale) changed(path, "unfinished for over a day, removed");
-  if (totals.has_contents && totals.high_water_is_behind) {
-    RETURN_IF_ERROR(
-        common::WriteFileDurably(paths.HighWater(), HighWaterText(totals.contents.last_event)));
-    changed("HIGHWATER", StrCat("rewritten: event ", totals.contents.last_event));
+  if (totals.state.has_value() && totals.can_mend_state) {
+    ASSIGN_OR_RETURN(const Finding mended, state.Mend(*totals.state));
+    changed(mended.path, mended.what);
   }
   return absl::OkStatus();
 }

@@ -4,9 +4,10 @@
 namespace muster::coordinator {
 
 int RunCheck(const CareArguments& arguments) {
-  return WithDataLocked(arguments, [&](const Paths& paths, CheckTotals* totals) {
-    return CheckAndPrint(paths, arguments.quick, totals);
-  });
+  return WithDataLocked(arguments,
+                        [&](const Paths& paths, const StateCare& state, CheckTotals* totals) {
+                          return CheckAndPrint(paths, state, arguments.quick, totals);
+                        });
 }
 
 }  // namespace muster::coordinator

@@ -6,6 +6,7 @@
 #include "common/text.h"
 #include "common/units.h"
 #include "coordinator/care/report.h"
+#include "coordinator/open_stores.h"
 
 namespace muster::coordinator {
 namespace {
@@ -14,8 +15,8 @@ using common::Counted;
 using common::HumanBytes;
 
 void PrintTotals(const CheckTotals& totals, bool quick) {
-  const DatabaseContents& contents = totals.contents;
-  if (totals.has_contents) {
+  if (totals.state.has_value()) {
+    const StateContents& contents = *totals.state;
     absl::PrintF("database  event %d, %d live and %d finished jobs\n", contents.last_event,
                  contents.live_jobs, contents.finished_jobs);
   } else {
@@ -51,21 +52,22 @@ void PrintTotals(const CheckTotals& totals, bool quick) {
 
 }  // namespace
 
-absl::Status CheckAndPrint(const Paths& paths, bool quick, CheckTotals* totals) {
+absl::Status CheckAndPrint(const Paths& paths, const StateCare& state, bool quick,
+                           CheckTotals* totals) {
   const Found print = [](const Finding& finding) { Print(FindingText(finding)); };
-  RETURN_IF_ERROR(CheckData(paths, quick, print, totals));
+  RETURN_IF_ERROR(CheckData(paths, state, quick, print, totals));
   PrintTotals(*totals, quick);
   Print(totals->findings == 0 ? "no damage found" : Counted(totals->findings, "finding"));
   return absl::OkStatus();
 }
 
-int WithDataLocked(const CareArguments& arguments,
-                   const std::function<absl::Status(const Paths&, CheckTotals*)>& act) {
+int WithDataLocked(const CareArguments& arguments, const Care& act) {
   const Paths paths(arguments.data_dir);
-  const auto lock = LockForCare(paths);
+  const std::unique_ptr<StateCare> state = OpenStateCare(ConfigOf(arguments.data_dir));
+  const auto lock = LockForCare(paths, *state);
   if (!lock.ok()) return FailedExit(lock.status());
   CheckTotals totals;
-  if (const absl::Status done = act(paths, &totals); !done.ok()) return FailedExit(done);
+  if (const absl::Status done = act(paths, *state, &totals); !done.ok()) return FailedExit(done);
   return totals.findings == 0 ? kCleanExit : kFindingsExit;
 }
 

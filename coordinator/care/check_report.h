@@ -10,10 +10,11 @@
 namespace muster::coordinator {
 
 // Runs CheckData and prints each finding as it is found, then the totals.
-absl::Status CheckAndPrint(const Paths& paths, bool quick, CheckTotals* totals);
+absl::Status CheckAndPrint(const Paths& paths, const StateCare& state, bool quick,
+                           CheckTotals* totals);
 
 // Runs `act` while holding LOCK and returns the exit status.
-int WithDataLocked(const CareArguments& arguments,
-                   const std::function<absl::Status(const Paths&, CheckTotals*)>& act);
+using Care = std::function<absl::Status(const Paths&, const StateCare&, CheckTotals*)>;
+int WithDataLocked(const CareArguments& arguments, const Care& act);
 
 }  // namespace muster::coordinator

@@ -1,23 +1,25 @@
 // muster-coordinator repair
 #include "common/clock.h"
 #include "common/status.h"
+#include "common/strings.h"
 #include "coordinator/care/check_report.h"
 #include "coordinator/care/report.h"
 
 namespace muster::coordinator {
 namespace {
 
-absl::Status RepairAndPrint(const Paths& paths, const CheckTotals& totals) {
+absl::Status RepairAndPrint(const Paths& paths, const StateCare& state, const CheckTotals& totals) {
   Print("\nrepair:");
   uint64_t changes = 0;
-  RETURN_IF_ERROR(RepairData(paths, totals, common::SystemClock().Read().wall_ms,
+  RETURN_IF_ERROR(RepairData(paths, state, totals, common::SystemClock().Read().wall_ms,
                              [&changes](const std::string& path, const std::string& what) {
                                ++changes;
                                Print(FindingText({path, what, ""}));
                              }));
   if (changes == 0) Print("nothing to change");
-  if (!totals.has_contents) {
-    Print(Wrap("muster.db is damaged and was left unchanged: only a backup can restore it"));
+  if (!totals.state.has_value()) {
+    Print(Wrap(common::StrCat(state.Name(),
+                              " is damaged and was left unchanged: only a backup can restore it")));
   }
   return absl::OkStatus();
 }
@@ -25,10 +27,11 @@ absl::Status RepairAndPrint(const Paths& paths, const CheckTotals& totals) {
 }  // namespace
 
 int RunRepair(const CareArguments& arguments) {
-  return WithDataLocked(arguments, [](const Paths& paths, CheckTotals* totals) {
-    const absl::Status checked = CheckAndPrint(paths, /*quick=*/false, totals);
-    return checked.ok() ? RepairAndPrint(paths, *totals) : checked;
-  });
+  return WithDataLocked(
+      arguments, [](const Paths& paths, const StateCare& state, CheckTotals* totals) {
+        const absl::Status checked = CheckAndPrint(paths, state, /*quick=*/false, totals);
+        return checked.ok() ? RepairAndPrint(paths, state, *totals) : checked;
+      });
 }
 
 }  // namespace muster::coordinator

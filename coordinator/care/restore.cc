@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 #include <vector>
 
@@ -18,7 +17,6 @@
 #include "coordinator/data_lock.h"
 #include "coordinator/file_tree.h"
 #include "coordinator/paths.h"
-#include "coordinator/sqlite/offline.h"
 
 namespace muster::coordinator {
 namespace {
@@ -80,21 +78,21 @@ Advance AdvanceFor(const Manifest& manifest, int64_t wall_ms) {
 
 class Restore {
  public:
-  Restore(const RestoreRequest& request, const Manifest& manifest, const Found& found,
-          const CopyProgress& progress)
-      : request_(request), manifest_(manifest), found_(found), progress_(progress) {}
+  Restore(const RestoreRequest& request, const StateCare& state, const Manifest& manifest,
+          const Found& found, const CopyProgress& progress)
+      : request_(request), state_(state), manifest_(manifest), found_(found), progress_(progress) {}
 
   absl::StatusOr<RestoreTotals> Run() {
     RETURN_IF_ERROR(CopyDatabase());
     for (const SavedFile& file : manifest_.files) {
       if (file.path != kSavedDatabase) RETURN_IF_ERROR(CopyOther(file));
     }
-    RETURN_IF_ERROR(AdvanceNumbers(StagePaths(), AdvanceFor(manifest_, request_.wall_ms)));
-    ASSIGN_OR_RETURN(const DatabaseContents contents, ReadContents(StagePaths().Database()));
+    ASSIGN_OR_RETURN(const StateContents contents,
+                     state_.Load(Stage(), AdvanceFor(manifest_, request_.wall_ms)));
     totals_.live_jobs = contents.live_jobs;
     totals_.finished_jobs = contents.finished_jobs;
     totals_.next_job = contents.next_job;
-    RETURN_IF_ERROR(PutDatabaseIntoPlace());
+    RETURN_IF_ERROR(PutStateIntoPlace());
     totals_.made_ms = manifest_.made_ms;
     totals_.last_event = manifest_.last_event;
     totals_.newer_was_interrupted = common::Exists(StrCat(request_.from, "/UNFINISHED"));
@@ -102,7 +100,7 @@ class Restore {
   }
 
  private:
-  Paths StagePaths() const { return Paths(StrCat(request_.data_dir, "/", kStage)); }
+  std::string Stage() const { return StrCat(request_.data_dir, "/", kStage); }
 
   // Into a separate directory: it is moved into place once everything else is there.
   absl::Status CopyDatabase() {
@@ -151,20 +149,15 @@ class Restore {
     return "";
   }
 
-  absl::Status PutDatabaseIntoPlace() const {
-    const Paths stage = StagePaths(), paths(request_.data_dir);
+  absl::Status PutStateIntoPlace() const {
     RETURN_IF_ERROR(SyncFileSystem(request_.data_dir));
-    for (const auto& [from, to] : {std::pair(stage.HighWater(), paths.HighWater()),
-                                   std::pair(stage.Database(), paths.Database())}) {
-      if (rename(from.c_str(), to.c_str()) != 0) {
-        return common::ErrnoStatus(StrCat("cannot put ", to, " into place"));
-      }
-    }
-    RETURN_IF_ERROR(common::RemoveTree(stage.Root()));
+    RETURN_IF_ERROR(state_.Adopt(Stage()));
+    RETURN_IF_ERROR(common::RemoveTree(Stage()));
     return common::SyncDirectory(request_.data_dir);
   }
 
   const RestoreRequest& request_;
+  const StateCare& state_;
   const Manifest& manifest_;
   const Found& found_;
   const CopyProgress& progress_;
@@ -174,14 +167,14 @@ class Restore {
 
 }  // namespace
 
-absl::StatusOr<RestoreTotals> RestoreBackup(const RestoreRequest& request, const Found& found,
-                                            const CopyProgress& progress) {
+absl::StatusOr<RestoreTotals> RestoreBackup(const RestoreRequest& request, const StateCare& state,
+                                            const Found& found, const CopyProgress& progress) {
   ASSIGN_OR_RETURN(const Manifest manifest, ReadBackup(request.from));
   RETURN_IF_ERROR(common::MakePrivateDirectory(request.data_dir));
   RETURN_IF_ERROR(RefuseUsed(request.data_dir));
   ASSIGN_OR_RETURN(const common::UniqueFd lock,
                    LockDataDirectory(Paths(request.data_dir).Lock(), std::chrono::milliseconds(0)));
-  absl::StatusOr<RestoreTotals> restored = Restore(request, manifest, found, progress).Run();
+  absl::StatusOr<RestoreTotals> restored = Restore(request, state, manifest, found, progress).Run();
   if (absl::IsResourceExhausted(restored.status())) {
     return MakeProblem(
         absl::StatusCode::kResourceExhausted,

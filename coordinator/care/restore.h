@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/care/copy_file.h"
 #include "coordinator/finding.h"
+#include "coordinator/stores/state_care.h"
 
 namespace muster::coordinator {
 
@@ -36,7 +37,7 @@ struct RestoreTotals {
 // Calls `found` for each log, metric or checkpoint file that the backup has lost; everything else
 // is restored. A lost database is an error. The database is put in place last: a coordinator
 // refuses to start on a directory whose restore was interrupted.
-absl::StatusOr<RestoreTotals> RestoreBackup(const RestoreRequest& request, const Found& found,
-                                            const CopyProgress& progress);
+absl::StatusOr<RestoreTotals> RestoreBackup(const RestoreRequest& request, const StateCare& state,
+                                            const Found& found, const CopyProgress& progress);
 
 }  // namespace muster::coordinator

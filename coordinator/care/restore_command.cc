@@ -10,6 +10,7 @@
 #include "coordinator/care/commands.h"
 #include "coordinator/care/report.h"
 #include "coordinator/care/restore.h"
+#include "coordinator/open_stores.h"
 
 namespace muster::coordinator {
 namespace {
@@ -44,9 +45,9 @@ int RunRestore(const CareArguments& arguments) {
   Progress progress("restored");
   PrintedFindings findings(progress);
   const int64_t wall_ms = common::SystemClock().Read().wall_ms;
-  const auto restored =
-      RestoreBackup({arguments.from, arguments.data_dir, wall_ms}, findings.Printer(),
-                    [&progress](uint64_t bytes) { progress.Add(bytes); });
+  const auto restored = RestoreBackup(
+      {arguments.from, arguments.data_dir, wall_ms}, *OpenStateCare(ConfigOf(arguments.data_dir)),
+      findings.Printer(), [&progress](uint64_t bytes) { progress.Add(bytes); });
   progress.Clear();
   if (!restored.ok()) return FailedExit(restored.status());
   PrintRestored(*restored, wall_ms);

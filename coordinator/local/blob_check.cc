@@ -14,6 +14,7 @@
 #include "common/strings.h"
 #include "coordinator/file_tree.h"
 #include "coordinator/stores/blob_store.h"
+#include "coordinator/stores/file_age.h"
 
 namespace muster::coordinator {
 namespace {
@@ -136,7 +137,7 @@ absl::Status SetBlobAside(const Paths& paths, const std::string& sha256) {
 }
 
 absl::StatusOr<std::vector<std::string>> RemoveStaleUploads(const Paths& paths, int64_t wall_ms) {
-  const int64_t kept_ns = std::chrono::nanoseconds(BlobStore::kUnusedKept).count();
+  const int64_t kept_ns = std::chrono::nanoseconds(kUnusedKept).count();
   std::vector<std::string> removed;
   RETURN_IF_ERROR(WalkFiles(paths.Root(), kUploads,
                             {.file =

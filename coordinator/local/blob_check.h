@@ -31,7 +31,7 @@ absl::Status CheckBlobs(const Paths& paths, const BlobUses& uses, bool quick, co
 // place, the coordinator answers uploads with "have it".
 absl::Status SetBlobAside(const Paths& paths, const std::string& sha256);
 
-// Removes unfinished uploads that have not grown for BlobStore::kUnusedKept; returns their names.
+// Removes unfinished uploads that have not grown for kUnusedKept; returns their names.
 absl::StatusOr<std::vector<std::string>> RemoveStaleUploads(const Paths& paths, int64_t wall_ms);
 
 }  // namespace muster::coordinator

@@ -1,4 +1,4 @@
-// Reads the log files below a data directory. Keeps no file open between calls.
+// Finds the segments of logs below a data directory.
 #pragma once
 
 #include <memory>
@@ -7,26 +7,22 @@
 #include <vector>
 
 #include "coordinator/paths.h"
-#include "coordinator/stores/log_store.h"
+#include "coordinator/stores/segment_logs.h"
 
 namespace muster::coordinator {
 
 // "rank-3.stderr" → (3, stderr).
 bool ParseStreamName(std::string_view name, LogKey* key);
 
-class LocalLogReader final : public LogReader {
+class LocalLogReader final : public SegmentLogReader {
  public:
   explicit LocalLogReader(const Paths& paths) : paths_(paths) {}
 
   absl::StatusOr<std::vector<LogKey>> Streams(uint64_t job,
                                               std::optional<uint32_t> attempt) const override;
-  std::unique_ptr<LogCursor> Open(const LogKey& key, uint64_t offset,
-                                  size_t ahead = 0) const override;
-  std::unique_ptr<LogBackwards> OpenAtEnd(const LogKey& key) const override;
-  absl::StatusOr<uint64_t> OffsetSince(const LogKey& key, int64_t time_us) const override;
-  absl::StatusOr<uint64_t> OffsetOfLastLines(const LogKey& key, uint64_t lines) const override;
 
  private:
+  std::shared_ptr<const StreamSegments> SegmentsOf(const LogKey& key) const override;
   absl::Status AddStreamsOf(uint64_t job, uint32_t attempt, std::vector<LogKey>& keys) const;
 
   const Paths paths_;

@@ -7,6 +7,7 @@
 #include "common/files.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/segments/files.h"
 
 namespace muster::coordinator {
 
@@ -33,7 +34,8 @@ absl::Status LocalMetricReader::FindStreams() {
   for (const std::string& name : *names) {
     uint32_t attempt = 0;
     if (!absl::SimpleAtoi(common::ToAbsl(SegmentBase(name)), &attempt)) continue;
-    streams_.try_emplace(attempt, SegmentFiles(paths_.MetricStream(job_, attempt)));
+    streams_.try_emplace(attempt,
+                         std::make_shared<const SegmentFiles>(paths_.MetricStream(job_, attempt)));
   }
   return absl::OkStatus();
 }

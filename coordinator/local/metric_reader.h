@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "coordinator/paths.h"
@@ -15,8 +17,8 @@ namespace muster::coordinator {
 // Reads the metrics of one attempt.
 class MetricStreamReader {
  public:
-  explicit MetricStreamReader(SegmentFiles files)
-      : records_(std::move(files), 0, SegmentCursor::Appetite::kAll) {}
+  explicit MetricStreamReader(std::shared_ptr<const StreamSegments> segments)
+      : records_(std::move(segments), 0, SegmentCursor::Appetite::kAll) {}
 
   // As in MetricReader.
   absl::StatusOr<bool> Next(v1::MetricBatch& batch);

@@ -22,7 +22,7 @@ absl::StatusOr<MetricStreamFile> MetricStreamFile::Open(const Paths& paths, uint
       SegmentWriter writer,
       SegmentWriter::Open(files, {.kind = SegmentKind::kMetrics, .job = job, .attempt = attempt}));
   MetricStreamFile file(std::move(writer));
-  MetricStreamReader reader(files);
+  MetricStreamReader reader(std::make_shared<const SegmentFiles>(files));
   v1::MetricBatch batch;
   while (true) {
     ASSIGN_OR_RETURN(const bool found, reader.Next(batch));

@@ -63,7 +63,9 @@ std::optional<SegmentPath> ParseSegmentPath(const std::string& path) {
 class FileCheck {
  public:
   FileCheck(const Paths& paths, std::string path, const SegmentFound& found)
-      : path_(std::move(path)), scan_(paths.Root() + "/" + path_, kWindowBytes), found_(found) {}
+      : path_(std::move(path)),
+        scan_(OpenSegmentFile(paths.Root() + "/" + path_), kWindowBytes),
+        found_(found) {}
 
   absl::Status Run(const SegmentId& id);
   bool IsSound() const { return is_sound_; }
@@ -83,11 +85,11 @@ class FileCheck {
 absl::Status FileCheck::Run(const SegmentId& id) {
   ASSIGN_OR_RETURN(const auto head, scan_.Head());
   if (!head.has_value()) {
-    Say(0, scan_.FileBytes(), "is not a segment, or its head is damaged: none of it can be read");
+    Say(0, scan_.TotalBytes(), "is not a segment, or its head is damaged: none of it can be read");
     return absl::OkStatus();
   }
   if (head->id != id) {
-    Say(0, scan_.FileBytes(), "belongs to another stream");
+    Say(0, scan_.TotalBytes(), "belongs to another stream");
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const auto trailer, scan_.Trailer());

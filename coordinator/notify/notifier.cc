@@ -7,7 +7,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "common/files.h"
 #include "common/log.h"
 #include "common/problem.h"
 #include "common/status.h"
@@ -44,8 +43,8 @@ bool IsEnd(const v1::Event& event) {
 
 }  // namespace
 
-Notifier::Notifier(Options options, JobIndex& index, const common::Clock& clock)
-    : options_(std::move(options)), index_(index), clock_(clock) {}
+Notifier::Notifier(Options options, NoteStore& notes, JobIndex& index, const common::Clock& clock)
+    : options_(std::move(options)), notes_(notes), index_(index), clock_(clock) {}
 
 absl::Status Notifier::Start(ControlLoop& loop) {
   loop_ = &loop;
@@ -80,9 +79,10 @@ void Notifier::Stop() {
 
 // "cursor 1234", then a line for each delivery.
 absl::Status Notifier::Load() {
-  if (!common::Exists(options_.path)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::string text, common::ReadFile(options_.path));
-  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+  const absl::StatusOr<std::string> text = notes_.Read(Note::kNotify);
+  if (absl::IsNotFound(text.status())) return absl::OkStatus();
+  RETURN_IF_ERROR(text.status());
+  for (const absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
     const auto known = ParseLine(common::FromAbsl(line));
     if (words.size() == 2 && words[0] == "cursor" && absl::SimpleAtoi(words[1], &cursor_)) {
@@ -90,7 +90,8 @@ absl::Status Notifier::Load() {
     } else if (known.has_value()) {
       if (pending_.Add(known->first, "", known->second)) left_.push_back(known->first);
     } else {
-      common::LogWarning(StrCat("a line of ", options_.path, " is not understood and skipped"));
+      common::LogWarning(
+          StrCat("a line of ", notes_.Place(Note::kNotify), " is not understood and skipped"));
     }
   }
   untried_ = left_.size();
@@ -101,7 +102,7 @@ void Notifier::Save() {
   std::string text = StrCat("cursor ", cursor_, "\n");
   for (const auto& [delivery, pending] : pending_.all())
     StrAppend(&text, LineOf(delivery, pending.since_ms), "\n");
-  const absl::Status saved = common::WriteFileDurably(options_.path, text);
+  const absl::Status saved = notes_.Write(Note::kNotify, text);
   // What was delivered since the last save is delivered again after a crash: at least once.
   if (!saved.ok()) common::LogWarning(std::string(saved.message()));
 }

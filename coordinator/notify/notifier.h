@@ -2,7 +2,7 @@
 // coordinator is killed meanwhile.
 //
 // It follows the events of the journal. What is still to be delivered, and up to which event it has
-// looked, is in one small file; after a restart it continues from there. Commands run on a worker;
+// looked, is in one note (stores/note_store.h); after a restart it continues from there. Commands run on a worker;
 // how they ended, and which webhooks were given up, becomes an event of the job, and only that event
 // ends the delivery. One thread keeps that state, others wait for receivers, which owners share; the
 // control loop only enqueues.
@@ -24,6 +24,7 @@
 #include "coordinator/notify/delivery.h"
 #include "coordinator/notify/post_turns.h"
 #include "coordinator/stores/job_index.h"
+#include "coordinator/stores/note_store.h"
 #include "coordinator/work_pool.h"
 #include "muster/v1/worker_service.pb.h"
 
@@ -35,7 +36,6 @@ class Notifier {
   static constexpr int64_t kGiveUpAfterMs = 24 * 3'600'000;
 
   struct Options {
-    std::string path;              // its file
     std::string cluster_id;        // part of every delivery's name
     std::vector<Network> allowed;  // besides public addresses
     int64_t first_pause_ms = 1'000;
@@ -43,7 +43,7 @@ class Notifier {
     // Opens the environment of the job's spec; null: it is in clear.
     std::function<absl::Status(v1::JobSpec&)> open_environment = nullptr;
   };
-  Notifier(Options options, JobIndex& index, const common::Clock& clock);
+  Notifier(Options options, NoteStore& notes, JobIndex& index, const common::Clock& clock);
   ~Notifier() { Stop(); }
 
   // Continues where the last one stopped; a first one starts with what happens from now on.
@@ -94,6 +94,7 @@ class Notifier {
   void Forget(const Delivery& delivery);
 
   const Options options_;
+  NoteStore& notes_;
   JobIndex& index_;
   const common::Clock& clock_;
   ControlLoop* loop_ = nullptr;  // set by Start

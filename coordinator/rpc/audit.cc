@@ -8,7 +8,6 @@
 #include "common/limits.h"
 #include "common/problem.h"
 #include "coordinator/audit/audit.h"
-#include "coordinator/audit/audit_files.h"
 #include "coordinator/rpc/handlers.h"
 
 namespace muster::coordinator {
@@ -70,13 +69,14 @@ class AuditReading : public std::enable_shared_from_this<AuditReading> {
 void AuditReading::Step() {
   std::lock_guard lock(mutex_);
   if (over_ || sink_->Gone()) return;
-  const absl::StatusOr<std::vector<AuditFile>> files = ListAuditFiles(access_.audit.directory());
-  if (!files.ok()) return End(files.status());
-  for (size_t i = 0; i < files->size() && next_ <= to_; ++i) {
-    const bool is_passed = i + 1 < files->size() && (*files)[i + 1].first <= next_;
-    if (is_passed || (*files)[i].first > to_) continue;
+  const AuditStore& store = access_.audit.store();
+  const absl::StatusOr<std::vector<uint64_t>> parts = store.Parts();
+  if (!parts.ok()) return End(parts.status());
+  for (size_t i = 0; i < parts->size() && next_ <= to_; ++i) {
+    const bool is_passed = i + 1 < parts->size() && (*parts)[i + 1] <= next_;
+    if (is_passed || (*parts)[i] > to_) continue;
     if (sink_->QueuedBytes() >= AuditSink::kFullBytes) return;
-    const absl::StatusOr<AuditPart> read = ReadAuditFile((*files)[i]);
+    const absl::StatusOr<AuditPart> read = store.Read((*parts)[i]);
     if (!read.ok()) return End(read.status());
     v1::AuditEntries part;
     size_t bytes = 0;
@@ -89,7 +89,7 @@ void AuditReading::Step() {
       Send(part);
     }
     if (part.entries_size() > 0) Send(part);
-    next_ = i + 1 < files->size() ? std::max(next_, (*files)[i + 1].first) : to_ + 1;
+    next_ = i + 1 < parts->size() ? std::max(next_, (*parts)[i + 1]) : to_ + 1;
   }
   v1::AuditEntries end;
   *end.mutable_head() = head_;

@@ -58,7 +58,7 @@ absl::StatusOr<v1::PrepareObjectsResponse> Prepare(JobStores& stores, JobCode& j
   ASSIGN_OR_RETURN(const std::vector<bool> here,
                    CodeIsHere(stores, job_code, process, project, objects));
   std::map<std::string, uint64_t> arrived;
-  for (const BlobStore::Partial& partial : stores.blobs.Partials(project))
+  for (const Blobs::Partial& partial : stores.blobs.Partials(project))
     arrived[partial.sha256] = partial.bytes;
   std::set<std::string> missing;
   uint64_t needed = 0;

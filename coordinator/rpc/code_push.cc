@@ -69,7 +69,7 @@ absl::StatusOr<uint64_t> CodeBytesUsed(JobStores& stores, JobCode& job_code,
   for (const auto& [sha256, size] : under_way) {
     if (!except(sha256)) used += CodeStore::Charge(size);
   }
-  for (const BlobStore::Partial& partial : stores.blobs.Partials(project)) {
+  for (const Blobs::Partial& partial : stores.blobs.Partials(project)) {
     if (!except(partial.sha256) && !under_way.contains(partial.sha256))
       used += CodeStore::Charge(partial.bytes);
   }

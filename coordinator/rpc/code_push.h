@@ -45,7 +45,7 @@ class CodePush : public std::enable_shared_from_this<CodePush> {
     uint64_t size = 0;
     uint64_t position = 0;  // of the next byte
     // Null: the project has the object already, and what arrives of it is dropped.
-    std::unique_ptr<BlobStore::Upload> upload;
+    std::unique_ptr<Blobs::Upload> upload;
   };
   using Chunk = std::shared_ptr<const v1::ObjectChunk>;
 

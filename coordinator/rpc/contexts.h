@@ -31,7 +31,7 @@
 #include "coordinator/rpc/resume_gate.h"
 #include "coordinator/rpc/sample_gate.h"
 #include "coordinator/said_rarely.h"
-#include "coordinator/stores/blob_store.h"
+#include "coordinator/stores/blobs.h"
 #include "coordinator/stores/code_store.h"
 #include "coordinator/stores/job_index.h"
 #include "coordinator/stores/log_store.h"
@@ -68,7 +68,7 @@ struct JobStores {
   LogStore& logs;
   MetricStore& metrics;
   SampleStore& samples;
-  BlobStore& blobs;
+  Blobs& blobs;
   CurveShelf& curves;
   LogUsage& log_usage;
   StreamFailures& stream_failures;

@@ -16,7 +16,7 @@ constexpr size_t kShownPathBytesMax = 200;
 
 }  // namespace
 
-absl::Status CheckPartBytes(BlobStore& blobs, const std::string& owner,
+absl::Status CheckPartBytes(Blobs& blobs, const std::string& owner,
                             const v1::CheckpointPartReady& part) {
   // The core refuses such a list.
   if (part.files_size() > static_cast<int>(common::kPartFilesMax)) return absl::OkStatus();

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "coordinator/stores/blob_store.h"
+#include "coordinator/stores/blobs.h"
 #include "muster/v1/worker_service.pb.h"
 
 namespace muster::coordinator {
@@ -10,7 +10,7 @@ namespace muster::coordinator {
 // OK: every file is in the store with its size (the store checks the hash before it takes a file),
 // and none of them is collected as garbage in the next minutes. FAILED_PRECONDITION (JC1508): one
 // is not; one of shortage.h: no verdict. Reads directories, so not on the control loop.
-absl::Status CheckPartBytes(BlobStore& blobs, const std::string& owner,
+absl::Status CheckPartBytes(Blobs& blobs, const std::string& owner,
                             const v1::CheckpointPartReady& part);
 
 }  // namespace muster::coordinator

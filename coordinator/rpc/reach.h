@@ -27,7 +27,7 @@ struct NodeIdentity {
 
 // By the caller's certificate. One that is not a worker's is no node, and may reach nothing.
 NodeIdentity NodeOf(const Caller& caller);
-// Who must have shown the files of a checkpoint that it reports (BlobStore::Prove): the attempt's part
+// Who must have shown the files of a checkpoint that it reports (Blobs::Prove): the attempt's part
 // on that node. Empty without a certificate: such a worker may say that it is any node.
 std::string ProofOwner(const NodeIdentity& sender, uint64_t job, uint32_t attempt);
 // "node n1", or "an unnamed worker".

@@ -28,8 +28,7 @@ bool HasParts(const v1::WorkerMessage& message) {
 }
 
 // Why each part of the message cannot count, in order; empty texts: it may. An error: no verdict.
-absl::StatusOr<std::vector<std::string>> ProblemsOfParts(BlobStore& blobs,
-                                                         const NodeIdentity& sender,
+absl::StatusOr<std::vector<std::string>> ProblemsOfParts(Blobs& blobs, const NodeIdentity& sender,
                                                          const v1::WorkerMessage& message) {
   std::vector<std::string> problems;
   const auto look = [&](const v1::CheckpointPartReady& part) -> absl::Status {

@@ -14,11 +14,11 @@ constexpr uint64_t kFirstStepBytes = 8 << 10;
 
 absl::StatusOr<bool> SegmentBackwards::OpenPrevious() {
   if (!listed_) {
-    ASSIGN_OR_RETURN(segments_, files_.List());
+    ASSIGN_OR_RETURN(segments_, stream_->List());
     listed_ = true;
   }
   if (segments_.empty()) return false;
-  scan_ = std::make_unique<SegmentScan>(files_.At(segments_.back()), kFirstStepBytes);
+  scan_ = std::make_unique<SegmentScan>(stream_->Open(segments_.back()), kFirstStepBytes);
   segments_.pop_back();
   RETURN_IF_ERROR(scan_->Trailer().status());
   end_ = scan_->RecordsEnd();

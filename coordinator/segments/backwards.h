@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/segments/files.h"
 #include "coordinator/segments/scan.h"
+#include "coordinator/segments/window.h"
 
 namespace muster::coordinator {
 
@@ -19,7 +20,8 @@ struct CountedRecord : ScannedRecord {
 
 class SegmentBackwards {
  public:
-  explicit SegmentBackwards(SegmentFiles files) : files_(std::move(files)) {}
+  explicit SegmentBackwards(std::shared_ptr<const StreamSegments> stream)
+      : stream_(std::move(stream)) {}
 
   // The record before the one returned last, the stream's last one first; nullopt: no more.
   absl::StatusOr<std::optional<CountedRecord>> Previous();
@@ -31,7 +33,7 @@ class SegmentBackwards {
   absl::Status ReadBlock();
   absl::StatusOr<uint64_t> LinesAtTheEnd(const ScannedRecord& last);
 
-  const SegmentFiles files_;
+  const std::shared_ptr<const StreamSegments> stream_;
   bool listed_ = false;
   std::vector<uint64_t> segments_;  // not yet opened
   std::unique_ptr<SegmentScan> scan_;

@@ -13,9 +13,9 @@ constexpr size_t kSmallWindowBytes = 8 << 10;
 
 }  // namespace
 
-SegmentCursor::SegmentCursor(SegmentFiles files, uint64_t offset, Appetite appetite,
-                             size_t window_bytes)
-    : files_(std::move(files)),
+SegmentCursor::SegmentCursor(std::shared_ptr<const StreamSegments> segments, uint64_t offset,
+                             Appetite appetite, size_t window_bytes)
+    : segments_(std::move(segments)),
       appetite_(appetite),
       window_bytes_(appetite == Appetite::kAll ? window_bytes : kSmallWindowBytes),
       from_(offset),
@@ -37,12 +37,12 @@ bool SegmentCursor::StartOverOnce() {
 
 // Shorter than what was read of it, or with an end that is no record.
 bool SegmentCursor::IsDoubtful() const {
-  return scan_->FileBytes() < scan_->Position() || scan_->UnreadableBytes() > 0;
+  return scan_->TotalBytes() < scan_->Position() || scan_->UnreadableBytes() > 0;
 }
 
 bool SegmentCursor::IsRewritten() {
   const auto known = scan_->Head();
-  SegmentScan again(files_.At(segment_), kSmallWindowBytes);
+  SegmentScan again(segments_->Open(segment_), kSmallWindowBytes);
   const auto head = again.Head();
   if (!known.ok() || !head.ok() || !known->has_value()) return false;
   return !head->has_value() || (*head)->salt != (*known)->salt;
@@ -51,18 +51,18 @@ bool SegmentCursor::IsRewritten() {
 absl::Status SegmentCursor::Open(uint64_t segment) {
   segment_ = segment;
   has_next_ = false;
-  scan_ = std::make_unique<SegmentScan>(files_.At(segment), window_bytes_);
-  inode_ = 0;  // not known yet
+  scan_ = std::make_unique<SegmentScan>(segments_->Open(segment), window_bytes_);
+  identity_ = 0;  // not known yet
   if (from_ <= segment) return absl::OkStatus();
   // A record without bytes at the wanted offset may carry the end of the stream.
   RETURN_IF_ERROR(
       scan_->SeekBefore([this](const IndexEntry& entry) { return entry.offset < from_; }));
-  inode_ = scan_->Inode();
+  identity_ = scan_->Identity();
   return absl::OkStatus();
 }
 
 absl::StatusOr<bool> SegmentCursor::OpenFirst() {
-  ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, files_.List());
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, segments_->List());
   if (segments.empty()) return false;
   const auto behind = std::upper_bound(segments.begin(), segments.end(), from_);
   const absl::Status opened = Open(behind == segments.begin() ? *behind : *std::prev(behind));
@@ -73,7 +73,7 @@ absl::StatusOr<bool> SegmentCursor::OpenFirst() {
 
 absl::StatusOr<bool> SegmentCursor::PassOn() {
   if (scan_->MayGrow()) return false;
-  ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, files_.List());
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, segments_->List());
   const auto next = std::upper_bound(segments.begin(), segments.end(), segment_);
   if (next == segments.end()) return false;
   // First reads what was written here before the next segment was started.
@@ -118,7 +118,7 @@ absl::StatusOr<bool> SegmentCursor::FillFromSegment() {
       return true;
     }
     if (!record.has_value() && IsDoubtful() && IsRewritten() && StartOverOnce()) return true;
-    inode_ = scan_->Inode();
+    identity_ = scan_->Identity();
     if (!record.has_value()) {
       if (scan_->SeenTrailer().has_value()) TakeLostEnd(*scan_->SeenTrailer());
       return !ready_.empty();

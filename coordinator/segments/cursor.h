@@ -1,8 +1,6 @@
-// Reads one stream, segment by segment, while it may still grow. Keeps no descriptor between calls.
+// Reads one stream, segment by segment, while it may still grow. Keeps nothing open between calls.
 // One thread at a time.
 #pragma once
-
-#include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -13,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/segments/files.h"
 #include "coordinator/segments/scan.h"
+#include "coordinator/segments/window.h"
 
 namespace muster::coordinator {
 
@@ -30,7 +28,7 @@ class SegmentCursor {
   static constexpr size_t kLargeWindowBytes = 256 << 10;
 
   // From the stream's `offset` on. `window_bytes`: how far kAll reads ahead.
-  SegmentCursor(SegmentFiles files, uint64_t offset, Appetite appetite,
+  SegmentCursor(std::shared_ptr<const StreamSegments> segments, uint64_t offset, Appetite appetite,
                 size_t window_bytes = kLargeWindowBytes);
 
   // The next record that ends after the requested offset or carries the end of the stream; null:
@@ -61,24 +59,24 @@ class SegmentCursor {
   // Reports what a finished segment lost at its end.
   void TakeLostEnd(const SegmentTrailer& trailer);
   // The segment was rewritten with what it had lost (writer.h): the records have moved.
-  bool WasReplaced() const { return inode_ != 0 && scan_->Inode() != inode_; }
+  bool WasReplaced() const { return identity_ != 0 && scan_->Identity() != identity_; }
   void StartOver();
   // Where something is not as it was: a quota may have removed what is read (trim.h), and a file may
-  // have the inode of an older one. False: that was tried from here already.
+  // have the identity of an older one. False: that was tried from here already.
   bool StartOverOnce();
 
-  // The file is another segment now, or gone. Reads it: only where something is wrong anyway.
+  // It is another segment now, or gone. Reads it: only where something is wrong anyway.
   bool IsRewritten();
   bool IsDoubtful() const;
 
-  const SegmentFiles files_;
+  const std::shared_ptr<const StreamSegments> segments_;
   const Appetite appetite_;
   const size_t window_bytes_;
   uint64_t from_;      // everything before it was taken
   uint64_t expected_;  // where the next record begins if nothing is missing
   std::unique_ptr<SegmentScan> scan_;
   uint64_t segment_ = 0;  // where it begins
-  ino_t inode_ = 0;
+  uint64_t identity_ = 0;
   std::optional<uint64_t> started_over_at_;
   bool has_next_ = false;  // a segment after this one was seen
   bool has_end_ = false;   // a record taken so far carries the stream's end

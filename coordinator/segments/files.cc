@@ -1,6 +1,8 @@
 #include "coordinator/segments/files.h"
 
+#include <fcntl.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -17,7 +19,39 @@ namespace {
 constexpr absl::string_view kSuffix = ".seg";
 constexpr absl::string_view kOthers = ".d";
 
+class FileBytes final : public SegmentBytes {
+ public:
+  explicit FileBytes(std::string path) : path_(std::move(path)) {}
+
+  absl::StatusOr<Piece> Read(uint64_t position, size_t size) override {
+    const auto fd = common::OpenRegular(path_, O_RDONLY | O_NOFOLLOW);
+    if (absl::IsNotFound(fd.status())) return Piece();
+    RETURN_IF_ERROR(fd.status());
+    struct stat info {};
+    if (fstat(fd->get(), &info) != 0)
+      return common::ErrnoStatus(common::StrCat("cannot use ", path_));
+    Piece piece;
+    ASSIGN_OR_RETURN(piece.bytes, common::ReadAt(fd->get(), position, size, path_));
+    // It may have grown since.
+    piece.total = std::max<uint64_t>(info.st_size, position + piece.bytes.size());
+    piece.identity = info.st_ino;
+    return piece;
+  }
+  std::string Name() const override { return path_; }
+
+ private:
+  const std::string path_;
+};
+
 }  // namespace
+
+std::unique_ptr<SegmentBytes> OpenSegmentFile(std::string path) {
+  return std::make_unique<FileBytes>(std::move(path));
+}
+
+std::unique_ptr<SegmentBytes> SegmentFiles::Open(uint64_t first_offset) const {
+  return OpenSegmentFile(At(first_offset));
+}
 
 std::string SegmentFiles::At(uint64_t first_offset) const {
   if (first_offset == 0) return base_ + ".seg";

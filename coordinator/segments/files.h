@@ -3,27 +3,32 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/segments/window.h"
 
 namespace muster::coordinator {
 
-class SegmentFiles {
+class SegmentFiles final : public StreamSegments {
  public:
   explicit SegmentFiles(std::string base) : base_(std::move(base)) {}
 
   const std::string& Base() const { return base_; }
   std::string At(uint64_t first_offset) const;
   std::string DirectoryOfOthers() const { return base_ + ".d"; }
-  // The offsets where the existing segments begin, in order.
-  absl::StatusOr<std::vector<uint64_t>> List() const;
+  absl::StatusOr<std::vector<uint64_t>> List() const override;
+  std::unique_ptr<SegmentBytes> Open(uint64_t first_offset) const override;
 
  private:
   std::string base_;
 };
+
+std::unique_ptr<SegmentBytes> OpenSegmentFile(std::string path);
 
 // For SegmentHead::salt.
 absl::StatusOr<uint64_t> RandomSalt();

@@ -37,9 +37,10 @@ absl::StatusOr<std::optional<ScannedRecord>> LastWithBytes(SegmentScan& scan) {
   }
 }
 
-absl::StatusOr<StreamEnd> EndOf(const SegmentFiles& files, const std::vector<uint64_t>& segments) {
+absl::StatusOr<StreamEnd> EndOf(const StreamSegments& stream,
+                                const std::vector<uint64_t>& segments) {
   for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
-    SegmentScan scan(files.At(*segment), kWindowBytes);
+    SegmentScan scan(stream.Open(*segment), kWindowBytes);
     ASSIGN_OR_RETURN(const auto last, LastWithBytes(scan));
     if (!last.has_value()) continue;
     const absl::StatusOr<std::string> body = scan.Body(*last);
@@ -67,15 +68,15 @@ absl::StatusOr<std::optional<ScannedRecord>> RecordWith(SegmentScan& scan, uint6
 
 }  // namespace
 
-absl::StatusOr<uint64_t> OffsetOfLastLines(const SegmentFiles& files, uint64_t lines) {
-  ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, files.List());
-  ASSIGN_OR_RETURN(const StreamEnd end, EndOf(files, segments));
+absl::StatusOr<uint64_t> OffsetOfLastLines(const StreamSegments& stream, uint64_t lines) {
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, stream.List());
+  ASSIGN_OR_RETURN(const StreamEnd end, EndOf(stream, segments));
   // The first requested line begins after `newlines` newlines.
   const uint64_t all = end.newlines + (end.has_open_line ? 1 : 0);
   if (all <= lines) return 0;
   const uint64_t newlines = all - lines;
   for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
-    SegmentScan scan(files.At(*segment), kWindowBytes);
+    SegmentScan scan(stream.Open(*segment), kWindowBytes);
     ASSIGN_OR_RETURN(const auto record, RecordWith(scan, newlines));
     if (!record.has_value()) continue;
     const absl::StatusOr<std::string> body = scan.Body(*record);

@@ -1,12 +1,8 @@
 #include "coordinator/segments/scan.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 
 #include "common/crc32c.h"
-#include "common/files.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -20,42 +16,17 @@ constexpr size_t kSearchBytesMax = 256 << 10;
 
 }  // namespace
 
-absl::StatusOr<std::string_view> FileWindow::At(uint64_t position, size_t size) {
-  was_known_ = position >= begin_ && position + size <= begin_ + window_.size();
-  if (!was_known_) {
-    window_.clear();
-    const auto fd = common::OpenRegular(path_, O_RDONLY | O_NOFOLLOW);
-    if (absl::IsNotFound(fd.status())) {
-      file_bytes_ = 0;
-      return std::string_view();
-    }
-    RETURN_IF_ERROR(fd.status());
-    struct stat info {};
-    if (fstat(fd->get(), &info) != 0) return common::ErrnoStatus(StrCat("cannot use ", path_));
-    ASSIGN_OR_RETURN(window_, common::ReadAt(fd->get(), position, std::max(size, bytes_), path_));
-    begin_ = position;
-    inode_ = info.st_ino;
-    file_bytes_ = std::max<uint64_t>(info.st_size, begin_ + window_.size());
-  }
-  return std::string_view(window_).substr(position - begin_, size);
-}
-
-void FileWindow::Forget() {
-  std::string().swap(window_);
-  begin_ = 0;
-}
-
 absl::StatusOr<std::optional<SegmentHead>> SegmentScan::Head() {
   if (head_.has_value()) return head_;
   for (size_t copy = 0; copy < kHeadCopies && !head_.has_value(); ++copy) {
     ASSIGN_OR_RETURN(const std::string_view bytes,
-                     file_.At(copy * kSegmentHeadBytes, kSegmentHeadBytes));
+                     window_.At(copy * kSegmentHeadBytes, kSegmentHeadBytes));
     head_ = DecodeSegmentHead(bytes);
   }
   if (head_.has_value()) return head_;
-  if (file_.FileBytes() >= kRecordsBegin + kSegmentTailBytes) {
+  if (window_.TotalBytes() >= kRecordsBegin + kSegmentTailBytes) {
     ASSIGN_OR_RETURN(const std::string_view bytes,
-                     file_.At(file_.FileBytes() - kSegmentHeadBytes, kSegmentHeadBytes));
+                     window_.At(window_.TotalBytes() - kSegmentHeadBytes, kSegmentHeadBytes));
     head_ = DecodeSegmentHead(bytes);
   }
   if (!head_.has_value()) Forget();
@@ -67,11 +38,11 @@ absl::StatusOr<std::optional<SegmentTrailer>> SegmentScan::Trailer() {
   ASSIGN_OR_RETURN(const auto head, Head());
   if (!head.has_value()) return std::nullopt;
   Forget();  // the file may have grown
-  RETURN_IF_ERROR(file_.At(0, 1).status());
-  const uint64_t size = file_.FileBytes();
+  RETURN_IF_ERROR(window_.At(0, 1).status());
+  const uint64_t size = window_.TotalBytes();
   if (size < kRecordsBegin + kSegmentTailBytes) return std::nullopt;
   ASSIGN_OR_RETURN(const std::string_view bytes,
-                   file_.At(size - kSegmentTailBytes, kSegmentTrailerBytes));
+                   window_.At(size - kSegmentTailBytes, kSegmentTrailerBytes));
   const auto trailer = DecodeSegmentTrailer(bytes, head->salt);
   // The index is just before the trailer.
   if (trailer.has_value() && trailer->index_position >= kRecordsBegin &&
@@ -85,7 +56,7 @@ absl::StatusOr<std::vector<IndexEntry>> SegmentScan::Index() {
   ASSIGN_OR_RETURN(const auto trailer, Trailer());
   if (!trailer.has_value()) return std::vector<IndexEntry>();
   ASSIGN_OR_RETURN(const std::string_view bytes,
-                   file_.At(trailer->index_position, trailer->entries * kIndexEntryBytes));
+                   window_.At(trailer->index_position, trailer->entries * kIndexEntryBytes));
   return DecodeIndex(bytes, *trailer).value_or(std::vector<IndexEntry>());
 }
 
@@ -96,7 +67,7 @@ absl::StatusOr<bool> SegmentScan::HasSoundIndex() {
 }
 
 uint64_t SegmentScan::RecordsEnd() const {
-  return trailer_.has_value() ? trailer_->index_position : file_.FileBytes();
+  return trailer_.has_value() ? trailer_->index_position : window_.TotalBytes();
 }
 
 uint64_t SegmentScan::UnreadableBytes() const {
@@ -113,14 +84,14 @@ std::optional<ScannedRecord> SegmentScan::Decoded(std::string_view bytes, uint64
 }
 
 absl::StatusOr<std::optional<ScannedRecord>> SegmentScan::At(uint64_t position) {
-  ASSIGN_OR_RETURN(const std::string_view bytes, file_.At(position, kRecordHeadBytes));
+  ASSIGN_OR_RETURN(const std::string_view bytes, window_.At(position, kRecordHeadBytes));
   return Decoded(bytes, position);
 }
 
 absl::StatusOr<std::optional<ScannedRecord>> SegmentScan::Search() {
-  const size_t step = std::clamp(file_.Bytes(), kSearchBytesMin, kSearchBytesMax);
+  const size_t step = std::clamp(window_.Bytes(), kSearchBytesMin, kSearchBytesMax);
   while (true) {
-    ASSIGN_OR_RETURN(const std::string_view ahead, file_.At(searched_, step));
+    ASSIGN_OR_RETURN(const std::string_view ahead, window_.At(searched_, step));
     size_t mark = FindRecordMark(ahead, 0);
     // Ranks may print as many marks as they like: each is tried without reading again.
     while (mark != std::string_view::npos && ahead.size() - mark >= kRecordHeadBytes) {
@@ -157,11 +128,11 @@ absl::StatusOr<std::optional<ScannedRecord>> SegmentScan::Next() {
   ASSIGN_OR_RETURN(const auto head, Head());
   if (!head.has_value()) return std::nullopt;
   ASSIGN_OR_RETURN(auto record, At(position_));
-  if (!record.has_value() && file_.WasKnown()) {
+  if (!record.has_value() && window_.WasKnown()) {
     Forget();  // the record may have been read while it was being written
     ASSIGN_OR_RETURN(record, At(position_));
   }
-  if (!record.has_value() && position_ < file_.FileBytes()) {
+  if (!record.has_value() && position_ < window_.TotalBytes()) {
     RETURN_IF_ERROR(Trailer().status());
     if (position_ >= RecordsEnd()) return std::nullopt;
     searched_ = std::max(searched_, position_ + 1);
@@ -172,10 +143,10 @@ absl::StatusOr<std::optional<ScannedRecord>> SegmentScan::Next() {
     return std::nullopt;
   }
   const uint64_t end = record->position + kRecordHeadBytes + record->length;
-  if (end > file_.FileBytes()) {
+  if (end > window_.TotalBytes()) {
     Forget();
-    RETURN_IF_ERROR(file_.At(record->position, 1).status());
-    if (end > file_.FileBytes()) return std::nullopt;  // its body is not written yet, or torn
+    RETURN_IF_ERROR(window_.At(record->position, 1).status());
+    if (end > window_.TotalBytes()) return std::nullopt;  // its body is not written yet, or torn
   }
   position_ = end;
   searched_ = 0;
@@ -196,10 +167,10 @@ absl::StatusOr<std::optional<std::pair<ScannedRecord, std::string>>> SegmentScan
 
 absl::StatusOr<std::string_view> SegmentScan::BodyView(const ScannedRecord& record) {
   ASSIGN_OR_RETURN(const std::string_view body,
-                   file_.At(record.position + kRecordHeadBytes, record.length));
+                   window_.At(record.position + kRecordHeadBytes, record.length));
   if (body.size() != record.length || common::Crc32c(body) != record.body_crc) {
     return absl::DataLossError(
-        StrCat(file_.Path(), ": the record at ", record.position, " is damaged"));
+        StrCat(window_.Name(), ": the record at ", record.position, " is damaged"));
   }
   return body;
 }

@@ -1,11 +1,10 @@
-// Reads one segment file record by record, while it may still grow. Damage costs only the records
-// it hits: reading continues at the next sound head. Keeps no descriptor between calls.
+// Reads one segment record by record, while it may still grow. Damage costs only the records
+// it hits: reading continues at the next sound head. Keeps nothing open between calls.
 // One thread at a time.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,37 +14,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/segments/format.h"
+#include "coordinator/segments/window.h"
 
 namespace muster::coordinator {
-
-// A file seen through a window of bytes, which is reread when it does not cover a request.
-class FileWindow {
- public:
-  // `bytes`: how much is read at a time, at least.
-  FileWindow(std::string path, size_t bytes) : path_(std::move(path)), bytes_(bytes) {}
-
-  // At most `size` bytes from `position` on, fewer at the end of the file or of what is known to
-  // be there; valid until the next call. A missing file is empty.
-  absl::StatusOr<std::string_view> At(uint64_t position, size_t size);
-  // What was read so far may have been only partly written.
-  void Forget();
-  // Whether the last answer came from the window, without reading the file.
-  bool WasKnown() const { return was_known_; }
-  // As of the last read.
-  uint64_t FileBytes() const { return file_bytes_; }
-  ino_t Inode() const { return inode_; }
-  const std::string& Path() const { return path_; }
-  size_t Bytes() const { return bytes_; }
-
- private:
-  std::string path_;
-  size_t bytes_;
-  std::string window_;
-  uint64_t begin_ = 0;
-  uint64_t file_bytes_ = 0;
-  ino_t inode_ = 0;
-  bool was_known_ = false;
-};
 
 struct ScannedRecord : RecordHead {
   uint64_t position = 0;  // of its head
@@ -53,9 +24,10 @@ struct ScannedRecord : RecordHead {
 
 class SegmentScan {
  public:
-  SegmentScan(std::string path, size_t window_bytes) : file_(std::move(path), window_bytes) {}
+  SegmentScan(std::unique_ptr<SegmentBytes> segment, size_t window_bytes)
+      : window_(std::move(segment), window_bytes) {}
 
-  // Which stream the segment belongs to. nullopt: the file is missing or empty, or all copies of
+  // Which stream the segment belongs to. nullopt: it is missing or empty, or all copies of
   // the head are damaged.
   absl::StatusOr<std::optional<SegmentHead>> Head();
   // nullopt: it may still grow, or its end is damaged.
@@ -67,7 +39,7 @@ class SegmentScan {
   // record up to 64 KiB before that place, found by bisection.
   template <typename IsBefore>
   absl::Status SeekBefore(const IsBefore& is_before);
-  // Continues at the first sound record that begins at or after this position of the file.
+  // Continues at the first sound record that begins at or after this position of the segment.
   absl::Status SeekTo(uint64_t position);
 
   // The next record with a sound head, skipping what is damaged. nullopt: nothing more for now.
@@ -82,18 +54,18 @@ class SegmentScan {
   uint64_t Position() const { return position_; }
   // Bytes after it, up to the end of the records, that contain no sound head.
   uint64_t UnreadableBytes() const;
-  // As far as is known: there is no trailer, and everything in the file could be read.
+  // As far as is known: there is no trailer, and everything in it could be read.
   bool MayGrow() const {
     return head_.has_value() && !trailer_.has_value() && UnreadableBytes() == 0;
   }
   // The one that was seen, if any.
   const std::optional<SegmentTrailer>& SeenTrailer() const { return trailer_; }
-  // Frees the window; the next call reads the file again.
-  void Forget() { file_.Forget(); }
+  // Frees the window; the next call reads again.
+  void Forget() { window_.Forget(); }
   // As of the last read.
-  ino_t Inode() const { return file_.Inode(); }
-  uint64_t FileBytes() const { return file_.FileBytes(); }
-  // Where the records end: at the index, or at the end of the file.
+  uint64_t Identity() const { return window_.Identity(); }
+  uint64_t TotalBytes() const { return window_.TotalBytes(); }
+  // Where the records end: at the index, or at the end of the segment.
   uint64_t RecordsEnd() const;
 
  private:
@@ -103,7 +75,7 @@ class SegmentScan {
   absl::StatusOr<std::optional<ScannedRecord>> Search();
   absl::StatusOr<std::vector<IndexEntry>> Index();
 
-  FileWindow file_;
+  ByteWindow window_;
   std::optional<SegmentHead> head_;
   std::optional<SegmentTrailer> trailer_;
   uint64_t position_ = kRecordsBegin;

@@ -52,14 +52,14 @@ absl::StatusOr<std::vector<FinishedSegment>> FinishedSegments(const SegmentFiles
   ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, files.List());
   std::vector<FinishedSegment> finished;
   for (const uint64_t first_offset : segments) {
-    SegmentScan scan(files.At(first_offset), kTailWindowBytes);
+    SegmentScan scan(files.Open(first_offset), kTailWindowBytes);
     ASSIGN_OR_RETURN(const auto trailer, scan.Trailer());
     if (!trailer.has_value()) break;
     const int64_t before_us = finished.empty() ? trailer->last_us : finished.back().last_us;
     finished.push_back({.first_offset = first_offset,
                         .end_offset = trailer->end_offset,
                         .end_count = trailer->end_count,
-                        .bytes = scan.FileBytes(),
+                        .bytes = scan.TotalBytes(),
                         .last_us = std::max(trailer->last_us, before_us),
                         .has_end = trailer->ended});
   }

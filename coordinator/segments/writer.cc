@@ -118,16 +118,16 @@ absl::Status SegmentWriter::Start(uint64_t first_offset) {
 
 absl::Status SegmentWriter::Recover(uint64_t first_offset) {
   head_.first_offset = first_offset;
-  SegmentScan scan(Path(), kRecoveryWindowBytes);
+  SegmentScan scan(OpenSegmentFile(Path()), kRecoveryWindowBytes);
   ASSIGN_OR_RETURN(const auto head, scan.Head());
   const bool is_ours = head.has_value() && head->id == head_.id &&
                        head->first_offset == first_offset &&
-                       scan.FileBytes() <= kSegmentFileBytesMax;
+                       scan.TotalBytes() <= kSegmentFileBytesMax;
   if (!is_ours) {
     ASSIGN_OR_RETURN(end_.end_count, CountBefore(first_offset));
     // None of it can be read. A file that is longer than a head is kept for inspection.
     const std::string aside = StrCat(Path(), ".damaged");
-    if (scan.FileBytes() > kRecordsBegin && std::rename(Path().c_str(), aside.c_str()) != 0) {
+    if (scan.TotalBytes() > kRecordsBegin && std::rename(Path().c_str(), aside.c_str()) != 0) {
       return common::ErrnoStatus(StrCat("cannot set ", Path(), " aside"));
     }
     return Start(first_offset);
@@ -170,7 +170,7 @@ absl::StatusOr<uint64_t> SegmentWriter::CountBefore(uint64_t first_offset) const
   ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, files_.List());
   const auto here = std::lower_bound(segments.begin(), segments.end(), first_offset);
   if (here == segments.begin()) return 0;
-  SegmentScan scan(files_.At(*std::prev(here)), kRecordHeadBytes);
+  SegmentScan scan(files_.Open(*std::prev(here)), kRecordHeadBytes);
   ASSIGN_OR_RETURN(const auto trailer, scan.Trailer());
   return trailer.has_value() ? trailer->end_count : 0;
 }
@@ -296,7 +296,7 @@ void SegmentWriter::GiveUp(uint64_t offset) {
 absl::StatusOr<SegmentWriter::Bodies> SegmentWriter::SoundRecords(
     const std::vector<NewRecord>& records) const {
   Bodies all;
-  SegmentScan scan(Path(), kRecoveryWindowBytes);
+  SegmentScan scan(OpenSegmentFile(Path()), kRecoveryWindowBytes);
   while (position_ > kRecordsBegin) {
     ASSIGN_OR_RETURN(const auto head, scan.Head());
     if (!head.has_value()) return absl::DataLossError(StrCat(Path(), " cannot be read any more"));

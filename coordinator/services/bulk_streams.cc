@@ -270,7 +270,7 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
     if (!is_here.ok()) return Close(is_here.status());
     if (*is_here) return Write();
     // Also if others have uploaded the same: whoever sends it shows that it has the bytes.
-    absl::StatusOr<std::unique_ptr<BlobStore::Upload>> opened =
+    absl::StatusOr<std::unique_ptr<Blobs::Upload>> opened =
         daemon_.stores.blobs.OpenUpload(file_);
     // What had arrived is gone since the worker asked: it asks again.
     if (absl::IsOutOfRange(opened.status()))
@@ -327,9 +327,9 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
   const CallBudget::Hold hold_;
   v1::UploadBlobResponse* const response_;
   v1::BlobChunk chunk_;
-  BlobStore::OpenedUpload file_;  // its offset: of the next byte
+  Blobs::OpenedUpload file_;  // its offset: of the next byte
   std::string proof_owner_;
-  std::unique_ptr<BlobStore::Upload>
+  std::unique_ptr<Blobs::Upload>
       upload_;  // null: the file is here already, and what arrives is dropped
 };
 

@@ -33,13 +33,25 @@ std::string AfterPrefix(std::string prefix) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<JobIndex>> SqliteJobIndex::Open(const Paths& paths) {
-  std::unique_ptr<SqliteJobIndex> index(new SqliteJobIndex(paths));
-  ASSIGN_OR_RETURN(index->database_, Database::Open(paths.Database(), Database::Mode::kReadOnly));
+absl::StatusOr<std::unique_ptr<JobIndex>> SqliteJobIndex::Open(const std::string& path) {
+  std::unique_ptr<SqliteJobIndex> index(new SqliteJobIndex(path));
+  ASSIGN_OR_RETURN(index->database_, Database::Open(path, Database::Mode::kReadOnly));
   RETURN_IF_ERROR(index->database_->Execute(
       "PRAGMA query_only=ON; PRAGMA wal_autocheckpoint=0; PRAGMA mmap_size=0;"
       "PRAGMA cache_size=-4096"));
   return index;
+}
+
+absl::Status SqliteJobIndex::Keys(const KeySink& sink) {
+  std::lock_guard lock(mutex_);
+  ASSIGN_OR_RETURN(Statement keys,
+                   database_->Prepare("SELECT owner, idempotency_key, id, spec_hash FROM jobs "
+                                      "WHERE idempotency_key != ''"));
+  return ForRows(keys, [&](Statement& row) {
+    sink(std::string(row.Bytes(0)), std::string(row.Bytes(1)),
+         static_cast<uint64_t>(row.Integer(2)), static_cast<uint64_t>(row.Integer(3)));
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<std::optional<v1::JobRecord>> SqliteJobIndex::Find(uint64_t id) {
@@ -50,7 +62,7 @@ absl::StatusOr<std::optional<v1::JobRecord>> SqliteJobIndex::Find(uint64_t id) {
   if (!row) return std::optional<v1::JobRecord>();
   v1::JobRecord record;
   if (!ParseRow(find.Bytes(0), &record)) {
-    return DamagedDatabase(paths_.Database(), StrCat("the record of job ", id, " cannot be read"));
+    return DamagedDatabase(path_, StrCat("the record of job ", id, " cannot be read"));
   }
   return std::optional<v1::JobRecord>(std::move(record));
 }
@@ -144,7 +156,7 @@ absl::StatusOr<std::vector<v1::JobSummary>> SqliteJobIndex::List(const Filter& f
     if (!row) break;
     v1::JobSummary summary;
     if (!ParseRow(list.Bytes(0), &summary)) {
-      return DamagedDatabase(paths_.Database(), "a job's summary cannot be read");
+      return DamagedDatabase(path_, "a job's summary cannot be read");
     }
     // Jobs of before there were projects carry none.
     if (summary.project().empty()) summary.set_project("default");
@@ -181,7 +193,7 @@ absl::StatusOr<std::vector<v1::Event>> SqliteJobIndex::Events(const EventRange& 
     if (!has_row) break;
     bytes += list.Bytes(0).size();
     if (!ParseRow(list.Bytes(0), &found.emplace_back())) {
-      return DamagedDatabase(paths_.Database(), "an event cannot be read");
+      return DamagedDatabase(path_, "an event cannot be read");
     }
   }
   if (!oldest) std::reverse(found.begin(), found.end());
@@ -271,10 +283,10 @@ bool SqliteJobIndex::NeedsWholeCheck() {
 absl::Status SqliteJobIndex::CheckWhole() {
   // A separate connection, so that queries are answered meanwhile.
   ASSIGN_OR_RETURN(std::unique_ptr<Database> database,
-                   Database::Open(paths_.Database(), Database::Mode::kReadOnly));
+                   Database::Open(path_, Database::Mode::kReadOnly));
   RETURN_IF_ERROR(database->Execute("PRAGMA wal_autocheckpoint=0"));
   ASSIGN_OR_RETURN(const std::string finding, database->Texts("PRAGMA quick_check(5)"));
-  if (finding != "ok") return DamagedDatabase(paths_.Database(), finding);
+  if (finding != "ok") return DamagedDatabase(path_, finding);
   return absl::OkStatus();
 }
 

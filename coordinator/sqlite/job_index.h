@@ -6,9 +6,9 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "coordinator/paths.h"
 #include "coordinator/sqlite/database.h"
 #include "coordinator/stores/job_index.h"
 
@@ -16,9 +16,10 @@ namespace muster::coordinator {
 
 class SqliteJobIndex final : public JobIndex {
  public:
-  // Call after the journal has created the tables.
-  static absl::StatusOr<std::unique_ptr<JobIndex>> Open(const Paths& paths);
+  // Call after the tables were created.
+  static absl::StatusOr<std::unique_ptr<JobIndex>> Open(const std::string& path);
 
+  absl::Status Keys(const KeySink& sink) override;
   absl::StatusOr<std::optional<v1::JobRecord>> Find(uint64_t id) override;
   absl::StatusOr<std::optional<uint64_t>> FindNamed(const std::string& name) override;
   absl::StatusOr<std::vector<uint64_t>> FindLabeled(const std::string& label) override;
@@ -40,12 +41,12 @@ class SqliteJobIndex final : public JobIndex {
   bool NeedsWholeCheck() override;
 
  private:
-  explicit SqliteJobIndex(const Paths& paths) : paths_(paths) {}
+  explicit SqliteJobIndex(std::string path) : path_(std::move(path)) {}
   // A query for columns of the range's events; `order` ends it, and ?5 in it is `newest`.
   absl::StatusOr<Statement> Ranged(const std::string& columns, const EventRange& range,
                                    const std::string& order);
 
-  const Paths paths_;
+  const std::string path_;
   std::mutex mutex_;  // guards the connection
   std::unique_ptr<Database> database_;
 };

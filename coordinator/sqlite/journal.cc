@@ -55,7 +55,7 @@ class SqliteJournal final : public Journal {
         last_headroom_(paths.LastHeadroom(), Headroom::kLastBytes) {}
   ~SqliteJournal() override { Stop().IgnoreError(); }
 
-  absl::Status Open(LivedClock* clock);
+  absl::Status Open(LivedClock* clock, Carried carried);
   uint64_t Epoch() const override { return epoch_; }
   std::string ClusterId() const override { return cluster_id_; }
   std::string Place() const override { return paths_.Root(); }
@@ -127,7 +127,7 @@ class SqliteJournal final : public Journal {
   std::thread thread_;
 };
 
-absl::Status SqliteJournal::Open(LivedClock* clock) {
+absl::Status SqliteJournal::Open(LivedClock* clock, Carried carried) {
   const std::string path = paths_.Database();
   RETURN_IF_ERROR(RefuseLostDatabase(paths_));
   absl::StatusOr<std::unique_ptr<Database>> opened =
@@ -156,7 +156,7 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
   }
   if (!status.ok() && common::CodeOf(status).empty()) return CannotRecord(status);
   RETURN_IF_ERROR(status);
-  ASSIGN_OR_RETURN(writer_, JournalWriter::Make(*database_, epoch_));
+  ASSIGN_OR_RETURN(writer_, JournalWriter::Make(*database_, epoch_, carried));
   ASSIGN_OR_RETURN(high_water_,
                    common::OpenRegular(paths_.HighWater(), O_RDWR | O_CREAT | O_NOFOLLOW));
   return absl::OkStatus();
@@ -394,9 +394,10 @@ void SqliteJournal::MaybeLeaveFullDisk() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Journal>> OpenSqliteJournal(const Paths& paths, LivedClock* clock,
-                                                           std::shared_ptr<WriteTurns> turns) {
+                                                           std::shared_ptr<WriteTurns> turns,
+                                                           Carried carried) {
   auto journal = std::make_unique<SqliteJournal>(paths, std::move(turns));
-  RETURN_IF_ERROR(journal->Open(clock));
+  RETURN_IF_ERROR(journal->Open(clock, carried));
   return journal;
 }
 

@@ -14,11 +14,15 @@
 
 namespace muster::coordinator {
 
+// Which projection is committed along with the log, in the same file.
+enum class Carried { kNothing, kJobs };
+
 // Opens or creates the file, checks it and raises the epoch, durably. `paths` is copied. `clock` is
 // raised to the time in the rows and is used only here; null: lived time is not tracked. `turns`: of
 // all that write into the file.
 absl::StatusOr<std::unique_ptr<Journal>> OpenSqliteJournal(
     const Paths& paths, LivedClock* clock = nullptr,
-    std::shared_ptr<WriteTurns> turns = std::make_shared<WriteTurns>());
+    std::shared_ptr<WriteTurns> turns = std::make_shared<WriteTurns>(),
+    Carried carried = Carried::kJobs);
 
 }  // namespace muster::coordinator

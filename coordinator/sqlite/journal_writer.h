@@ -1,4 +1,5 @@
-// One transaction of the journal: the rows of a group of turns. The journal's thread.
+// One transaction of the journal: the rows of a group of turns, and of the projection that it carries.
+// The journal's thread.
 #pragma once
 
 #include <memory>
@@ -7,6 +8,8 @@
 
 #include "absl/status/status.h"
 #include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/job_rows.h"
+#include "coordinator/sqlite/journal.h"
 #include "coordinator/stores/journal.h"
 
 namespace muster::coordinator {
@@ -14,7 +17,8 @@ namespace muster::coordinator {
 class JournalWriter {
  public:
   // The statements are prepared once. `epoch` guards each transaction.
-  static absl::StatusOr<std::unique_ptr<JournalWriter>> Make(Database& database, uint64_t epoch);
+  static absl::StatusOr<std::unique_ptr<JournalWriter>> Make(Database& database, uint64_t epoch,
+                                                             Carried carried);
   // In the journal's turn. All records or none. ABORTED: another coordinator has raised the epoch.
   absl::Status Commit(const std::vector<JournalRecord>& records);
 
@@ -23,18 +27,15 @@ class JournalWriter {
   absl::Status Prepare();
   absl::Status WriteAll(const std::vector<JournalRecord>& records);
   absl::Status WriteEvents(const std::vector<v1::Event>& events);
-  absl::Status WriteFinished(const FinishedJob& job, int64_t lived_ms);
-  absl::Status WriteCode(const v1::JobRecord& record);
-  absl::Status WriteRemoved(uint64_t job);
   absl::Status WriteSnapshot(const v1::Snapshot& snapshot);
 
   Database& database_;
   const uint64_t epoch_;
   struct Statements {
-    Statement guard, event, job, record, life, blob_ref, remove_job, remove_record, remove_life,
-        remove_refs, code, remove_code, remove_late, remove_events;
+    Statement guard, event, remove_late, forget_removed, remove_events;
   };
   std::optional<Statements> statements_;
+  std::unique_ptr<JobRows> jobs_;  // null: they follow the log
 };
 
 }  // namespace muster::coordinator

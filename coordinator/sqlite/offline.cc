@@ -36,8 +36,6 @@ ReplayCallbacks SinkInto(ClusterState& state) {
   return {
       .snapshot =
           [&state](const v1::Snapshot& snapshot) { return ReplaySnapshot(state, snapshot, Now{}); },
-      .key = [&state](const std::string& owner, const std::string& key, uint64_t job,
-                      uint64_t spec_hash) { RestoreKey(state, owner, key, job, spec_hash); },
       .event = [&state](const v1::Event& event) { return ReplayEvent(state, event, Now{}); }};
 }
 
@@ -50,7 +48,7 @@ void AddUses(const v1::JobRecord& record, BlobUses& uses) {
 }
 
 // Older coordinators have no such table.
-absl::Status ReadCode(Database& database, DatabaseContents* contents) {
+absl::Status ReadCode(Database& database, StateContents* contents) {
   ASSIGN_OR_RETURN(const int64_t tables,
                    database.Scalar("SELECT count(*) FROM sqlite_schema WHERE name = "
                                    "'code_objects'"));
@@ -66,7 +64,7 @@ absl::Status ReadCode(Database& database, DatabaseContents* contents) {
   }
 }
 
-absl::Status ReadFinished(Database& database, const std::string& path, DatabaseContents* contents) {
+absl::Status ReadFinished(Database& database, const std::string& path, StateContents* contents) {
   ASSIGN_OR_RETURN(
       Statement rows,
       database.Prepare("SELECT jobs.id, summary, record FROM jobs LEFT JOIN job_records "
@@ -87,7 +85,7 @@ absl::Status ReadFinished(Database& database, const std::string& path, DatabaseC
   }
 }
 
-void ReadLive(ClusterState& state, DatabaseContents* contents) {
+void ReadLive(ClusterState& state, StateContents* contents) {
   TakeFinished(state);  // their rows are in the table
   contents->next_job = state.next_job_id;
   contents->live_jobs = state.jobs.size();
@@ -97,12 +95,12 @@ void ReadLive(ClusterState& state, DatabaseContents* contents) {
 
 }  // namespace
 
-absl::StatusOr<DatabaseContents> ReadContents(const std::string& path) {
+absl::StatusOr<StateContents> ReadContents(const std::string& path) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Database> database, OpenToRead(path));
-  const auto read = [&]() -> absl::StatusOr<DatabaseContents> {
+  const auto read = [&]() -> absl::StatusOr<StateContents> {
     bool is_new = false;
     RETURN_IF_ERROR(CheckIdentity(*database, path, &is_new));
-    DatabaseContents contents;
+    StateContents contents;
     if (is_new) return contents;
     ASSIGN_OR_RETURN(const int64_t epoch,
                      database->Scalar("SELECT value FROM meta WHERE key = 'epoch'"));
@@ -118,7 +116,7 @@ absl::StatusOr<DatabaseContents> ReadContents(const std::string& path) {
     RETURN_IF_ERROR(ReadCode(*database, &contents));
     return contents;
   };
-  absl::StatusOr<DatabaseContents> contents = read();
+  absl::StatusOr<StateContents> contents = read();
   if (absl::IsDataLoss(contents.status()) && common::CodeOf(contents.status()).empty()) {
     return DamagedDatabase(path, std::string(contents.status().message()));
   }

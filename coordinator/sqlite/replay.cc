@@ -45,7 +45,6 @@ class Replayer {
 
   absl::StatusOr<uint64_t> Run() {
     ASSIGN_OR_RETURN(const uint64_t after, Snapshot());
-    RETURN_IF_ERROR(Keys());
     return Events(after);
   }
 
@@ -70,19 +69,6 @@ class Replayer {
       return Damaged(StrCat("the snapshot at event ", snapshot->seq(), " has no format"));
     RETURN_IF_ERROR(sink_.snapshot(*snapshot));
     return snapshot->seq();
-  }
-
-  absl::Status Keys() {
-    ASSIGN_OR_RETURN(
-        Statement keys,
-        database_.Prepare("SELECT owner, idempotency_key, id, spec_hash FROM jobs WHERE "
-                          "idempotency_key != ''"));
-    while (true) {
-      ASSIGN_OR_RETURN(const bool row, keys.Step());
-      if (!row) return absl::OkStatus();
-      sink_.key(std::string(keys.Bytes(0)), std::string(keys.Bytes(1)),
-                static_cast<uint64_t>(keys.Integer(2)), static_cast<uint64_t>(keys.Integer(3)));
-    }
   }
 
   absl::StatusOr<uint64_t> Events(uint64_t after) {

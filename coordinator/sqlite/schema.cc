@@ -1,10 +1,13 @@
 #include "coordinator/sqlite/schema.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/sqlite/parse_row.h"
+#include "muster/v1/event.pb.h"
 
 namespace muster::coordinator {
 namespace {
@@ -180,7 +183,15 @@ absl::Status MarkPeople(Database& database) {
 }
 
 absl::StatusOr<int64_t> NewestLife(Database& database) {
-  return database.Scalar("SELECT ifnull(max(lived_ms), 0) FROM job_lives");
+  ASSIGN_OR_RETURN(const int64_t of_jobs,
+                   database.Scalar("SELECT ifnull(max(lived_ms), 0) FROM job_lives"));
+  ASSIGN_OR_RETURN(Statement last,
+                   database.Prepare("SELECT event FROM events ORDER BY seq DESC LIMIT 1"));
+  ASSIGN_OR_RETURN(const bool row, last.Step());
+  v1::Event event;
+  // One that cannot be read is told by the replay.
+  if (!row || !ParseRow(last.Bytes(0), &event)) return of_jobs;
+  return std::max(of_jobs, event.lived_ms());
 }
 
 absl::Status BeginLives(Database& database, int64_t lived_ms) {

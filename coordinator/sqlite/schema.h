@@ -32,7 +32,7 @@ absl::Status CheckIdentity(Database& database, const std::string& path, bool* is
 // Older releases refuse the file from now on.
 absl::Status MarkPeople(Database& database);
 
-// The latest lived time that a finished job's row carries; 0: none does.
+// The latest lived time that the last event or a finished job's row carries; 0: none does.
 absl::StatusOr<int64_t> NewestLife(Database& database);
 // Finished jobs from a coordinator that did not track lived time start aging now; rows of jobs that
 // it removed are deleted.

@@ -1,5 +1,5 @@
 // Blobs whose checkpoint may be about to be recorded: an upload of them began or ended lately, so
-// none of them may be collected as garbage. Shared by the implementations of BlobStore. Any thread.
+// none of them may be collected as garbage. Any thread.
 #pragma once
 
 #include <algorithm>

@@ -26,14 +26,4 @@ absl::Status CheckBlob(const std::string& sha256, uint64_t size) {
        .fix = "look for a program that is not Muster's"});
 }
 
-absl::StatusOr<bool> KeepProven(BlobStore& blobs, const std::string& owner,
-                                const std::string& sha256, uint64_t size) {
-  RETURN_IF_ERROR(CheckBlob(sha256, size));
-  if (!owner.empty()) {
-    ASSIGN_OR_RETURN(const bool is_proven, blobs.HasProven(owner, sha256));
-    if (!is_proven) return false;
-  }
-  return blobs.Keep(sha256, size);
-}
-
 }  // namespace muster::coordinator

@@ -1,6 +1,6 @@
-// What is kept of finished jobs and past events, for those who ask. The journal writes it: a job or
-// an event is found here once the journal has said that its turn is durable, never before, and
-// what the journal removed is not found any more.
+// What is kept of finished jobs and past events, for those who ask: a projection of the journal
+// (projection.h). A job or an event is found here once the journal has said that its turn is
+// durable, never before, and what was removed is not found any more.
 //
 // Any thread. May be slow or remote: called on the work pool's threads, never on gRPC's or the
 // control loop's. An error is the store's (unreachable, damaged) and says so; "there is none" is
@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -52,6 +53,10 @@ class JobIndex {
     size_t bytes = 0;  // if set: the oldest of them instead, up to so many bytes and at least one
   };
 
+  // The idempotency keys of all finished jobs.
+  using KeySink = std::function<void(const std::string& owner_key, const std::string& key,
+                                     uint64_t job, uint64_t spec_hash)>;
+  virtual absl::Status Keys(const KeySink& sink) = 0;
   virtual absl::StatusOr<std::optional<v1::JobRecord>> Find(uint64_t id) = 0;
   virtual absl::StatusOr<std::optional<uint64_t>> FindNamed(const std::string& name) = 0;
   // At most two finished jobs that were submitted under this label: "train" of train-7.

@@ -1,4 +1,5 @@
-// The durable record of everything that happened: append-only events, snapshots, finished jobs.
+// The durable record of everything that happened: a log of events, and now and then a snapshot that
+// stands for those before it. What else is kept of it are projections (projection.h).
 //
 // The control loop appends and goes on; the journal groups what is queued into one commit on a
 // thread of its own and says which turn is durable. Nothing that was not committed may become
@@ -14,33 +15,27 @@
 
 #include "absl/status/status.h"
 #include "muster/v1/event.pb.h"
-#include "muster/v1/job_service.pb.h"
 
 namespace muster::coordinator {
 
-// What listing and lookup need of a finished job, and its whole record.
-struct FinishedJob {
-  std::shared_ptr<const v1::JobRecord> record;
-  v1::JobSummary summary;
-};
+struct TurnFacts;  // projection.h
 
-// One turn's facts. Turns are committed in order, each wholly or not at all.
+// One turn. Turns are committed in order, each wholly or not at all.
 struct JournalRecord {
   uint64_t turn = 0;
   std::shared_ptr<const std::vector<v1::Event>> events;
-  std::vector<FinishedJob> finished;
-  int64_t lived_ms = 0;  // Now::lived_ms of the turn: from then on a finished job grows old
-  std::vector<uint64_t> removed_jobs;
-  std::shared_ptr<const v1::Snapshot> snapshot;  // of the state after this record's events, or null
+  // Of the state after this record's events, or after an earlier one's; null: none. The journal may
+  // drop what replay does not need any more: events of jobs that were removed before it.
+  std::shared_ptr<const v1::Snapshot> snapshot;
+  // What projections keep of the turn; null: nothing. No part of the log: an engine that commits a
+  // projection along with the log hands it over, any other passes it by.
+  std::shared_ptr<const TurnFacts> facts;
 };
 
-// Where replay puts what it finds, in this order: snapshot, keys of finished jobs, later events. An
-// error ends the replay; DATA_LOSS says why what was found cannot be what was written.
+// Where replay puts what it finds, in this order: snapshot, later events. An error ends the replay;
+// DATA_LOSS says why what was found cannot be what was written.
 struct ReplayCallbacks {
   std::function<absl::Status(const v1::Snapshot&)> snapshot;
-  std::function<void(const std::string& owner, const std::string& key, uint64_t job,
-                     uint64_t spec_hash)>
-      key;
   std::function<absl::Status(const v1::Event&)> event;
 };
 
@@ -63,7 +58,7 @@ class Journal {
   virtual std::string ClusterId() const = 0;
   // What a person calls the place where it is kept: its directory.
   virtual std::string Place() const { return "its data directory"; }
-  // Before Start. DATA_LOSS names the file, the finding and the fix.
+  // Before Start; any number of times. DATA_LOSS names the file, the finding and the fix.
   virtual absl::Status Replay(const ReplayCallbacks& sink) = 0;
   virtual void Start(JournalCallbacks observer) = 0;
   // Any thread; never blocks.

@@ -14,7 +14,8 @@
 
 #include "common/audit_chain.h"
 #include "common/problem.h"
-#include "coordinator/audit/audit_files.h"
+#include "coordinator/local/audit_files.h"
+#include "coordinator/local/audit_store.h"
 #include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator {
@@ -33,7 +34,7 @@ class AuditTest : public testing::Test {
   void SetUp() override { Reopen(); }
   void Reopen(size_t queue_max = Audit::kQueueMax) {
     audit.reset();
-    audit = std::make_unique<Audit>(directory, clock, queue_max);
+    audit = std::make_unique<Audit>(std::make_unique<LocalAuditStore>(directory), clock, queue_max);
     ASSERT_TRUE(audit->Open().ok());
   }
   absl::Status RecordAndWait(const std::string& who) {
@@ -255,7 +256,7 @@ TEST_F(AuditTest, TextsCannotBreakALineOrFillTheDisk) {
 }
 
 TEST_F(AuditTest, APrivateCoordinatorKeepsNone) {
-  Audit none("", clock);
+  Audit none(nullptr, clock);
   ASSERT_TRUE(none.Open().ok());
   bool told = false;
   none.Record(EntryFor("uid:1000"), *none.Reserve(),

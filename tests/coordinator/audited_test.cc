@@ -9,7 +9,7 @@
 
 #include "common/files.h"
 #include "common/problem.h"
-#include "coordinator/audit/audit_files.h"
+#include "coordinator/local/audit_files.h"
 #include "muster/v1/job_service.pb.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/coordinator/workers_daemon.h"

@@ -28,7 +28,7 @@ class SlowJournal final : public Journal {
   void Start(JournalCallbacks) override {}
   void Append(JournalRecord record) override {
     if (record.events != nullptr) most_events_ = std::max(most_events_, record.events->size());
-    finished_ += record.finished.size();
+    if (record.facts != nullptr) finished_ += record.facts->finished.size();
     appended_ = record.turn;
   }
   size_t PendingBytes() const override { return 0; }

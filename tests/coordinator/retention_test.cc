@@ -6,8 +6,9 @@
 
 #include "common/files.h"
 #include "coordinator/lived_clock.h"
-#include "coordinator/local/file_age.h"
+#include "coordinator/local/note_store.h"
 #include "coordinator/number_file.h"
+#include "coordinator/stores/file_age.h"
 #include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator {
@@ -36,18 +37,20 @@ TEST(NumberFileTest, GivesBackWhatWasWrittenAndNothingOfADamagedFile) {
 
 TEST(LivedClockTest, GoesOnOverRestartsAndNeverFallsBehindWhatWasRecorded) {
   TempDir dir;
-  const std::string path = dir.path() + "/LIVED";
-  EXPECT_LT(LivedClock(path).Read().lived_ms, kDay);
+  const Paths paths(dir.path());
+  const std::string path = paths.Lived();
+  LocalNoteStore notes(paths);
+  EXPECT_LT(LivedClock(notes).Read().lived_ms, kDay);
   ASSERT_TRUE(WriteNumbers(path, {5 * kDay}).ok());
   {
-    LivedClock clock(path);
+    LivedClock clock(notes);
     EXPECT_GE(clock.Read().lived_ms, 5 * kDay);
     EXPECT_GT(clock.Read().wall_ms, 0);
     clock.Keep();
   }
-  EXPECT_GE(LivedClock(path).Read().lived_ms, 5 * kDay);
+  EXPECT_GE(LivedClock(notes).Read().lived_ms, 5 * kDay);
   ASSERT_TRUE(common::WriteFileDurably(path, "9999999999999999999 garbage\n").ok());
-  LivedClock damaged(path);
+  LivedClock damaged(notes);
   EXPECT_LT(damaged.Read().lived_ms, kDay);
   damaged.RaiseTo(7 * kDay);
   EXPECT_GE(damaged.Read().lived_ms, 7 * kDay);

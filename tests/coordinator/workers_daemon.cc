@@ -9,6 +9,7 @@
 #include "coordinator/identity/admission.h"
 #include "coordinator/identity/directory.h"
 #include "coordinator/lived_clock.h"
+#include "coordinator/local/audit_store.h"
 #include "coordinator/notify/notifier.h"
 #include "coordinator/open_stores.h"
 #include "coordinator/rpc/curve_shelf.h"
@@ -107,14 +108,18 @@ struct WorkersDaemon::Parts {
   Parts(const std::string& directory, const std::string& audit_directory)
       : config(ConfigIn(directory)),
         paths(config.data_dir),
-        clock(paths.Lived()),
-        audit(audit_directory, clock) {}
+        notes(OpenNotes(config)),
+        clock(*notes),
+        audit(
+            audit_directory.empty() ? nullptr : std::make_unique<LocalAuditStore>(audit_directory),
+            clock) {}
 
   void Open();
   void Serve(const std::string& address);
 
   const Config config;
   const Paths paths;
+  const std::unique_ptr<NoteStore> notes;
   LivedClock clock;
   WorkPool pool{WorkersDaemon::kThreads};
   WorkPool reads{WorkersDaemon::kThreads};
@@ -140,15 +145,15 @@ void WorkersDaemon::Parts::Open() {
   common::MakeDirectories(config.data_dir).IgnoreError();
   stores = *OpenStores(config, ShareDescriptors(), clock);
   loop = std::make_unique<ControlLoop>(*stores.journal, clock, config.settings);
-  CHECK(loop->Recover().ok());
+  CHECK(loop->Recover(stores.index.get()).ok());
   CHECK(audit.Open().ok());
   directory = std::make_unique<Directory>(*stores.identities, clock);
   CHECK(directory->Load().ok());
   curves = std::make_unique<CurveShelf>(*stores.metrics);
   assessor = std::make_unique<Assessor>(*stores.metrics, *stores.samples, config.findings_floor_ms);
   const auto denied = [this](const Denial& denial) { TellDenied(daemon->traffic, denial); };
-  notifier = std::make_unique<Notifier>(Notifier::Options{.path = paths.Notify(), .denied = denied},
-                                        *stores.index, clock);
+  notifier =
+      std::make_unique<Notifier>(Notifier::Options{.denied = denied}, *notes, *stores.index, clock);
   daemon.reset(
       new Daemon{.jobs = {.loop = *loop,
                           .index = *stores.index,

@@ -2,6 +2,7 @@
 // behind a sound head, and as pieces that become records with sound checksums.
 #include "common/crc32c.h"
 #include "coordinator/local/metric_reader.h"
+#include "coordinator/segments/files.h"
 #include "fuzz/harness.h"
 
 namespace muster::coordinator {
@@ -17,7 +18,7 @@ std::string Head() {
 
 void ReadAll(const testing::Directory& directory, std::string_view bytes) {
   directory.Write("0.seg", bytes);
-  MetricStreamReader reader(SegmentFiles(directory.Path("0")));
+  MetricStreamReader reader(std::make_shared<const SegmentFiles>(directory.Path("0")));
   v1::MetricBatch batch;
   for (size_t records = 0;; ++records) {
     const absl::StatusOr<bool> found = reader.Next(batch);

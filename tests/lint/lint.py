@@ -59,10 +59,11 @@ BELOW_CALLS = re.compile(r"^coordinator/(audit|care|core|findings|identity|local
 BOOST_FILES = ("coordinator/http/server.cc", "coordinator/http/connection.h", "coordinator/http/stream.h",
                "coordinator/http/wire_head.h")
 
-# An engine behind coordinator/stores/ is known to itself, to the one place that opens it, and to the commands that
-# care for the files that sqlite/ and local/ keep. Every folder of the coordinator but those listed here is an engine.
+# An engine behind coordinator/stores/ is known to itself and to the one place that opens it; the commands that care for
+# a data directory know local/ besides, whose files are below it. Every folder of the coordinator but those listed here is an engine.
 ENGINE = re.compile(r"coordinator/(?!(core|findings|stores|segments|rpc|services|http|care|notify|identity|oidc|audit)/)[a-z0-9_]+/")
-KNOWS_ENGINES = re.compile(r"coordinator/(open_stores\.cc$|care/)")
+KNOWS_ENGINES = re.compile(r"coordinator/open_stores\.cc$")
+KNOWS_LOCAL = re.compile(r"coordinator/care/")
 
 # spdlog and CLI11 each cost eight seconds to compile: once a program.
 LOG_FILE = "common/log.cc"
@@ -164,8 +165,10 @@ class Lint:
             if within_sdk:
                 self.report(path, number, within_sdk)
             engine = ENGINE.match(header)
-            if engine and not KNOWS_ENGINES.match(path) and not path.startswith(engine.group(0)):
-                self.report(path, number, f"{header}: engines are known in open_stores.cc and care/ only; "
+            is_known = engine and (KNOWS_ENGINES.match(path) or path.startswith(engine.group(0)) or
+                                   (engine.group(0) == "coordinator/local/" and KNOWS_LOCAL.match(path)))
+            if engine and not is_known:
+                self.report(path, number, f"{header}: engines are known in open_stores.cc only, and local/ in care/; "
                             "use coordinator/stores/")
             if (header.startswith("grpc") or header.endswith(".grpc.pb.h")) and not GRPC_FILES.match(path):
                 self.report(path, number, f"{header}: gRPC only in services, links and the client")

@@ -14,10 +14,10 @@ using BlobStoreContract = StoreContract;
 INSTANTIATE_TEST_SUITE_P(Engines, BlobStoreContract, testing::ValuesIn(EngineKinds()), NameOfKind);
 
 TEST_P(BlobStoreContract, AnUploadGoesOnWhereItBroke) {
-  const auto store = engine().OpenBlobStore();
+  const auto store = engine().OpenBlobs();
   const std::string bytes = "the bytes of a checkpoint";
   const std::string hash = common::Sha256Hex(bytes);
-  BlobStore::OpenedUpload upload{.owner = "a", .sha256 = hash, .size = bytes.size()};
+  Blobs::OpenedUpload upload{.owner = "a", .sha256 = hash, .size = bytes.size()};
   ASSERT_FALSE(*store->Keep(hash, bytes.size()));
   auto opened = *store->OpenUpload(upload);
   ASSERT_TRUE(opened->Append(bytes.substr(0, 10)).ok());
@@ -38,7 +38,7 @@ TEST_P(BlobStoreContract, AnUploadGoesOnWhereItBroke) {
 }
 
 TEST_P(BlobStoreContract, EqualFilesOfTwoJobsMayArriveAtOnce) {
-  const auto store = engine().OpenBlobStore();
+  const auto store = engine().OpenBlobs();
   for (int round = 0; round < 50; ++round) {
     const std::string bytes = "the configuration of run " + std::to_string(round);
     const std::string hash = common::Sha256Hex(bytes);
@@ -58,9 +58,9 @@ TEST_P(BlobStoreContract, EqualFilesOfTwoJobsMayArriveAtOnce) {
 }
 
 TEST_P(BlobStoreContract, AnOwnersUploadHasOneWriterAtATime) {
-  const auto store = engine().OpenBlobStore();
+  const auto store = engine().OpenBlobs();
   const std::string hash = common::Sha256Hex("good bytes");
-  BlobStore::OpenedUpload upload{.owner = "a", .sha256 = hash, .size = 10};
+  Blobs::OpenedUpload upload{.owner = "a", .sha256 = hash, .size = 10};
   auto first = *store->OpenUpload(upload);
   ASSERT_TRUE(first->Append("good").ok());
   EXPECT_EQ(store->OpenUpload(upload).status().code(), absl::StatusCode::kAborted);
@@ -76,7 +76,7 @@ TEST_P(BlobStoreContract, AnOwnersUploadHasOneWriterAtATime) {
 
 // What another writes behind the hash of an upload is in a file of its own.
 TEST_P(BlobStoreContract, OtherBytesAsTheSameFileSpoilNobodysUpload) {
-  const auto store = engine().OpenBlobStore();
+  const auto store = engine().OpenBlobs();
   const std::string hash = common::Sha256Hex("good bytes");
   auto good = *store->OpenUpload({.owner = "a", .sha256 = hash, .size = 10});
   auto evil = *store->OpenUpload({.owner = "b", .sha256 = hash, .size = 10});
@@ -91,23 +91,23 @@ TEST_P(BlobStoreContract, OtherBytesAsTheSameFileSpoilNobodysUpload) {
 }
 
 TEST_P(BlobStoreContract, AnOwnerLosesTheOldestOfTooManyUnfinishedUploads) {
-  const auto store = engine().OpenBlobStore();
+  const auto store = engine().OpenBlobs();
   const auto name = [](size_t i) { return common::Sha256Hex(std::to_string(i)); };
   const auto open = [&](size_t i) {
     return *store->OpenUpload({.owner = "a", .sha256 = name(i), .size = 10});
   };
   const auto kept = open(0);
-  for (size_t i = 1; i <= BlobStore::kPartialsMax; ++i) ASSERT_TRUE(open(i)->Append("x").ok());
-  EXPECT_EQ(store->Partials("a").size(), BlobStore::kPartialsMax + 1) << "one is being written";
+  for (size_t i = 1; i <= UploadArea::kPartialsMax; ++i) ASSERT_TRUE(open(i)->Append("x").ok());
+  EXPECT_EQ(store->Partials("a").size(), UploadArea::kPartialsMax + 1) << "one is being written";
   for (size_t i = 100; i < 103; ++i) ASSERT_TRUE(open(i)->Append("x").ok());
-  EXPECT_LE(store->Partials("a").size(), BlobStore::kPartialsMax + 1);
+  EXPECT_LE(store->Partials("a").size(), UploadArea::kPartialsMax + 1);
   EXPECT_EQ(store->Arrived("a", name(1)), 0u);
   EXPECT_EQ(store->Arrived("a", name(102)), 1u);
   EXPECT_TRUE(kept->Append("0123456789").ok());
 }
 
 TEST_P(BlobStoreContract, SizesAndOffsetsThatCannotBeAreRefused) {
-  const auto store = engine().OpenBlobStore();
+  const auto store = engine().OpenBlobs();
   const std::string hash = common::Sha256Hex("x");
   const uint64_t huge = uint64_t{1} << 63;
   const auto open = [&](uint64_t size, uint64_t offset) {
@@ -120,7 +120,7 @@ TEST_P(BlobStoreContract, SizesAndOffsetsThatCannotBeAreRefused) {
 }
 
 TEST_P(BlobStoreContract, BytesThatDoNotMatchTheirHashNeverAppear) {
-  const auto store = engine().OpenBlobStore();
+  const auto store = engine().OpenBlobs();
   const std::string hash = common::Sha256Hex("expected");
   const auto upload = *store->OpenUpload({.owner = "a", .sha256 = hash, .size = 8});
   ASSERT_TRUE(upload->Append("received").ok());
@@ -132,9 +132,9 @@ TEST_P(BlobStoreContract, BytesThatDoNotMatchTheirHashNeverAppear) {
 
 TEST_P(BlobStoreContract, AnUploadAndABlobOutliveAReopening) {
   const std::string hash = common::Sha256Hex("good bytes");
-  BlobStore::OpenedUpload upload{.owner = "a", .sha256 = hash, .size = 10};
-  ASSERT_TRUE((*engine().OpenBlobStore()->OpenUpload(upload))->Append("good").ok());
-  auto store = engine().OpenBlobStore();
+  Blobs::OpenedUpload upload{.owner = "a", .sha256 = hash, .size = 10};
+  ASSERT_TRUE((*engine().OpenBlobs()->OpenUpload(upload))->Append("good").ok());
+  auto store = engine().OpenBlobs();
   EXPECT_EQ(store->Arrived("a", hash), 4u);
   EXPECT_EQ(store->Read(hash, 0, 10).status().code(), absl::StatusCode::kNotFound);
   upload.offset = 4;
@@ -142,24 +142,24 @@ TEST_P(BlobStoreContract, AnUploadAndABlobOutliveAReopening) {
   ASSERT_TRUE(*again->CatchUp() && again->Append(" bytes").ok());
   ASSERT_TRUE(again->Commit().ok());
   again.reset();
-  store = engine().OpenBlobStore();
+  store = engine().OpenBlobs();
   EXPECT_EQ(*store->Size(hash), 10u);
   EXPECT_EQ(*store->Read(hash, 8, 100), "es") << "shorter only at the end";
   EXPECT_EQ(*store->Read(hash, 10, 100), "");
 }
 
 TEST_P(BlobStoreContract, APromisedBlobIsKeptAndAnotherGoes) {
-  auto store = engine().OpenBlobStore();
+  auto store = engine().OpenBlobs();
   const std::string hash = *PutBlob(*store, "x");
   EXPECT_FALSE(store->RemoveUnlessPromised(hash));
-  store = engine().OpenBlobStore();
+  store = engine().OpenBlobs();
   EXPECT_TRUE(store->RemoveUnlessPromised(hash));
   EXPECT_EQ(store->Verify(hash).code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(*store->Keep(hash, 1));
 }
 
 TEST_P(BlobStoreContract, OwnersUploadTheSameBytesWithoutKnowingOfEachOther) {
-  const auto store = engine().OpenBlobStore();
+  const auto store = engine().OpenBlobs();
   const std::string bytes = "the code of a job";
   const std::string hash = common::Sha256Hex(bytes);
   const auto open = [&](const std::string& owner, uint64_t offset) {
@@ -189,7 +189,7 @@ TEST_P(BlobStoreContract, OwnersUploadTheSameBytesWithoutKnowingOfEachOther) {
 }
 
 TEST_P(BlobStoreContract, WhatAnOwnerHasShownIsRememberedOfThatOwnerAlone) {
-  auto store = engine().OpenBlobStore();
+  auto store = engine().OpenBlobs();
   const std::string hash = *PutBlob(*store, "weights");
   EXPECT_FALSE(*store->HasProven("+7.0+any", hash)) << "that it is here is no proof";
   ASSERT_TRUE(store->Prove("+7.0+any", hash).ok());
@@ -204,17 +204,17 @@ TEST_P(BlobStoreContract, WhatAnOwnerHasShownIsRememberedOfThatOwnerAlone) {
             absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(*store->HasProven("+7.0+any", common::Sha256Hex("other")));
   store.reset();
-  store = engine().OpenBlobStore();
+  store = engine().OpenBlobs();
   EXPECT_TRUE(*store->HasProven("+7.0+any", hash)) << "after a restart";
 }
 
 TEST_P(BlobStoreContract, AnOwnersUploadGoesOnAndIsHashedFromItsBeginning) {
-  auto store = engine().OpenBlobStore();
+  auto store = engine().OpenBlobs();
   const std::string bytes(3'000'000, 'x');
-  BlobStore::OpenedUpload upload{
+  Blobs::OpenedUpload upload{
       .owner = "vision", .sha256 = common::Sha256Hex(bytes), .size = bytes.size()};
   ASSERT_TRUE((*store->OpenUpload(upload))->Append(bytes.substr(0, 2'500'000)).ok());
-  store = engine().OpenBlobStore();
+  store = engine().OpenBlobs();
   upload.offset = 2'000'000;  // less than arrived
   auto again = *store->OpenUpload(upload);
   while (!*again->CatchUp()) {
@@ -228,8 +228,8 @@ TEST_P(BlobStoreContract, AnOwnersUploadGoesOnAndIsHashedFromItsBeginning) {
 }
 
 TEST_P(BlobStoreContract, OtherBytesOfAnOwnerAreThrownAway) {
-  const auto store = engine().OpenBlobStore();
-  const BlobStore::OpenedUpload upload{
+  const auto store = engine().OpenBlobs();
+  const Blobs::OpenedUpload upload{
       .owner = "vision", .sha256 = common::Sha256Hex("expected"), .size = 8};
   auto opened = *store->OpenUpload(upload);
   ASSERT_TRUE(*opened->CatchUp() && opened->Append("received").ok());

@@ -12,6 +12,7 @@
 #include "common/sha256.h"
 #include "muster/v1/job.pb.h"
 #include "tests/stores/engines.h"
+#include "tests/stores/opened_journal.h"
 
 namespace muster::coordinator {
 namespace {
@@ -157,7 +158,7 @@ TEST_P(CodeStoreContract, TheIndexKnowsWhichCodeAFinishedJobHas) {
   auto other = std::make_shared<v1::JobRecord>();
   other->set_id(8);
   other->set_name("train-8");
-  journal->Append({.turn = 1, .finished = {{record, {}}, {other, {}}}});
+  journal->Append({.turn = 1, .facts = FactsOf({{record, {}}, {other, {}}})});
   journal->Append({.turn = 2});
   durable.get_future().get();
   const auto index = engine().OpenJobIndex();
@@ -165,7 +166,7 @@ TEST_P(CodeStoreContract, TheIndexKnowsWhichCodeAFinishedJobHas) {
   CodeName elsewhere = code;
   elsewhere.project = "speech";
   EXPECT_FALSE(*index->HasCode(elsewhere)) << "another project's use tells nothing";
-  journal->Append({.turn = 3, .removed_jobs = {7}});
+  journal->Append({.turn = 3, .facts = FactsOfRemoved({7})});
   EXPECT_TRUE(journal->Stop().ok());
   EXPECT_FALSE(*index->HasCode(code));
 }

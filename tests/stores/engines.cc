@@ -8,7 +8,9 @@
 #include "coordinator/sqlite/identity_store.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
+#include "coordinator/stores/followed_journal.h"
 #include "tests/coordinator/temp_dir.h"
+#include "tests/stores/following_index.h"
 #include "tests/stores/memory_blob_store.h"
 #include "tests/stores/memory_code_store.h"
 #include "tests/stores/memory_identity_store.h"
@@ -21,12 +23,14 @@ namespace muster::coordinator {
 namespace {
 
 // SQLite and files, as the coordinator runs by default.
-class LocalEngine final : public Engine {
+class LocalEngine : public Engine {
  public:
   std::unique_ptr<Journal> OpenJournal() override {
     return *OpenSqliteJournal(paths_, nullptr, turns_);
   }
-  std::unique_ptr<JobIndex> OpenJobIndex() override { return *SqliteJobIndex::Open(paths_); }
+  std::unique_ptr<JobIndex> OpenJobIndex() override {
+    return *SqliteJobIndex::Open(paths_.Database());
+  }
   std::unique_ptr<IdentityStore> OpenIdentityStore() override {
     return *SqliteIdentityStore::Open(paths_, turns_);
   }
@@ -42,12 +46,29 @@ class LocalEngine final : public Engine {
   std::unique_ptr<SampleStore> OpenSampleStore() override {
     return std::make_unique<LocalSampleStore>(paths_);
   }
-  std::unique_ptr<BlobStore> OpenBlobStore() override { return *LocalBlobStore::Open(paths_); }
+  std::unique_ptr<Blobs> OpenBlobs() override {
+    return *Blobs::Open(*LocalBlobStore::Open(paths_), paths_);
+  }
 
- private:
+ protected:
   const TempDir dir_;
   const Paths paths_{dir_.path()};
   const std::shared_ptr<WriteTurns> turns_ = std::make_shared<WriteTurns>();
+};
+
+// The same, but the log carries nothing: the index follows it in a file of its own.
+class FollowedEngine final : public LocalEngine {
+ public:
+  std::unique_ptr<Journal> OpenJournal() override {
+    indexes_.push_back(FollowingIndex::Open(Index()));
+    return *FollowJournal(*OpenSqliteJournal(paths_, nullptr, turns_, Carried::kNothing),
+                          {indexes_.back().get()});
+  }
+  std::unique_ptr<JobIndex> OpenJobIndex() override { return *SqliteJobIndex::Open(Index()); }
+
+ private:
+  std::string Index() const { return paths_.Root() + "/index.db"; }
+  std::vector<std::unique_ptr<FollowingIndex>> indexes_;  // outlive the journals
 };
 
 class MemoryEngine final : public Engine {
@@ -73,8 +94,8 @@ class MemoryEngine final : public Engine {
   std::unique_ptr<SampleStore> OpenSampleStore() override {
     return std::make_unique<MemorySampleStore>(samples_);
   }
-  std::unique_ptr<BlobStore> OpenBlobStore() override {
-    return std::make_unique<MemoryBlobStore>(blobs_);
+  std::unique_ptr<Blobs> OpenBlobs() override {
+    return *Blobs::Open(std::make_unique<MemoryBlobStore>(blobs_), uploads_);
   }
 
  private:
@@ -85,6 +106,8 @@ class MemoryEngine final : public Engine {
   const std::shared_ptr<MemoryMetrics> metrics_ = std::make_shared<MemoryMetrics>();
   const std::shared_ptr<MemorySamples> samples_ = std::make_shared<MemorySamples>();
   const std::shared_ptr<MemoryBlobs> blobs_ = std::make_shared<MemoryBlobs>();
+  const TempDir dir_;
+  const Paths uploads_{dir_.path()};
 };
 
 }  // namespace
@@ -92,6 +115,12 @@ class MemoryEngine final : public Engine {
 std::vector<EngineKind> EngineKinds() {
   return {{"Local", [] { return std::make_unique<LocalEngine>(); }},
           {"Memory", [] { return std::make_unique<MemoryEngine>(); }}};
+}
+
+std::vector<EngineKind> JournalKinds() {
+  std::vector<EngineKind> kinds = EngineKinds();
+  kinds.push_back({"Followed", [] { return std::make_unique<FollowedEngine>(); }});
+  return kinds;
 }
 
 std::string NameOfKind(const testing::TestParamInfo<EngineKind>& info) { return info.param.name; }

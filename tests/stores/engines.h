@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/stores/blob_store.h"
+#include "coordinator/stores/blobs.h"
 #include "coordinator/stores/code_store.h"
 #include "coordinator/stores/identity_store.h"
 #include "coordinator/stores/job_index.h"
@@ -33,7 +33,7 @@ class Engine {
   virtual std::unique_ptr<LogStore> OpenLogStore() = 0;
   virtual std::unique_ptr<MetricStore> OpenMetricStore() = 0;
   virtual std::unique_ptr<SampleStore> OpenSampleStore() = 0;
-  virtual std::unique_ptr<BlobStore> OpenBlobStore() = 0;
+  virtual std::unique_ptr<Blobs> OpenBlobs() = 0;
 };
 
 struct EngineKind {
@@ -41,6 +41,8 @@ struct EngineKind {
   std::function<std::unique_ptr<Engine>()> make;
 };
 std::vector<EngineKind> EngineKinds();
+// And those that only differ in how journal and index belong together.
+std::vector<EngineKind> JournalKinds();
 std::string NameOfKind(const testing::TestParamInfo<EngineKind>& info);
 
 class StoreContract : public testing::TestWithParam<EngineKind> {

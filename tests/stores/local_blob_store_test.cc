@@ -4,22 +4,28 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <memory>
 #include <string>
 
 #include "common/files.h"
 #include "common/sha256.h"
 #include "coordinator/local/blob_store.h"
-#include "coordinator/local/upload_proofs.h"
+#include "coordinator/stores/blobs.h"
+#include "coordinator/stores/upload_proofs.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/put_blob.h"
 
 namespace muster::coordinator {
 namespace {
 
+std::unique_ptr<Blobs> Open(const Paths& paths) {
+  return *Blobs::Open(*LocalBlobStore::Open(paths), paths);
+}
+
 TEST(LocalBlobStoreTest, ACorruptedBlobIsFound) {
   TempDir dir;
   const Paths paths(dir.path());
-  auto store = *LocalBlobStore::Open(paths);
+  auto store = Open(paths);
   const std::string hash = *PutBlob(*store, "good bytes");
   ASSERT_TRUE(common::WriteFileDurably(paths.BlobFile(hash), "evil bytes").ok());
   EXPECT_EQ(store->Verify(hash).code(), absl::StatusCode::kDataLoss);
@@ -29,12 +35,10 @@ TEST(LocalBlobStoreTest, AnUploadWithoutAnOwnerFromAnOlderVersionGoesAtTheStart)
   TempDir dir;
   const Paths paths(dir.path());
   const std::string hash = common::Sha256Hex("good bytes");
-  ASSERT_TRUE((*LocalBlobStore::Open(paths))
-                  ->OpenUpload({.owner = "vision", .sha256 = hash, .size = 10})
-                  .ok());
+  ASSERT_TRUE(Open(paths)->OpenUpload({.owner = "vision", .sha256 = hash, .size = 10}).ok());
   const std::string older = paths.UploadRoot() + "/" + hash + ".part";
   ASSERT_TRUE(common::WriteFileDurably(older, "good").ok());
-  auto store = *LocalBlobStore::Open(paths);
+  auto store = Open(paths);
   EXPECT_FALSE(common::Exists(older));
   EXPECT_EQ(store->Partials("vision").size(), 1u);
 }
@@ -69,12 +73,12 @@ TEST(LocalBlobStoreTest, WhatWasHashedIsNotReadAgainBeforeTheStoreIsOpenedAgain)
   TempDir dir;
   const Paths paths(dir.path());
   const std::string bytes = "good bytes";
-  const BlobStore::OpenedUpload whole{
+  const Blobs::OpenedUpload whole{
       .owner = "vision", .sha256 = common::Sha256Hex(bytes), .size = bytes.size()};
-  BlobStore::OpenedUpload rest = whole;
+  Blobs::OpenedUpload rest = whole;
   rest.offset = 4;
   const std::string file = paths.UploadFile(whole.sha256, whole.owner);
-  auto store = *LocalBlobStore::Open(paths);
+  auto store = Open(paths);
   ASSERT_TRUE((*store->OpenUpload(whole))->Append("good").ok());
   // A reader would see it.
   ASSERT_TRUE(common::WriteFileDurably(file, "evil").ok());
@@ -85,7 +89,7 @@ TEST(LocalBlobStoreTest, WhatWasHashedIsNotReadAgainBeforeTheStoreIsOpenedAgain)
 
   ASSERT_TRUE((*store->OpenUpload(whole))->Append("good").ok());
   ASSERT_TRUE(common::WriteFileDurably(file, "evil").ok());
-  store = *LocalBlobStore::Open(paths);
+  store = Open(paths);
   again = *store->OpenUpload(rest);
   ASSERT_TRUE(*again->CatchUp() && again->Append(" bytes").ok());
   EXPECT_EQ(again->Commit().code(), absl::StatusCode::kDataLoss);

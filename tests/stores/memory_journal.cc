@@ -1,6 +1,7 @@
 #include "tests/stores/memory_journal.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "common/status.h"
@@ -22,12 +23,6 @@ absl::Status MemoryJournal::Replay(const ReplayCallbacks& sink) {
   std::lock_guard lock(tables_->mutex);
   const uint64_t after = tables_->snapshot.has_value() ? tables_->snapshot->seq() : 0;
   if (tables_->snapshot.has_value()) RETURN_IF_ERROR(sink.snapshot(*tables_->snapshot));
-  for (const auto& [id, row] : tables_->jobs) {
-    const v1::JobRecord& job = row.record;
-    if (!job.idempotency_key().empty()) {
-      sink.key(OwnerKey(job), job.idempotency_key(), id, job.spec_hash());
-    }
-  }
   for (auto event = tables_->events.upper_bound(after); event != tables_->events.end(); ++event) {
     RETURN_IF_ERROR(sink.event(event->second));
   }
@@ -40,6 +35,24 @@ void MemoryJournal::Append(JournalRecord record) {
     for (const v1::Event& event : *record.events) bytes += event.ByteSizeLong();
   }
   pending_bytes_ += bytes;
+  {
+    std::lock_guard lock(mutex_);
+    if (!is_started_) {
+      early_.emplace_back(std::move(record), bytes);
+      return;
+    }
+  }
+  Post(std::move(record), bytes);
+}
+
+void MemoryJournal::Start(JournalCallbacks observer) {
+  observer_ = std::move(observer);
+  std::lock_guard lock(mutex_);
+  is_started_ = true;
+  for (auto& [record, bytes] : std::exchange(early_, {})) Post(std::move(record), bytes);
+}
+
+void MemoryJournal::Post(JournalRecord record, size_t bytes) {
   thread_.Post([this, record = std::move(record), bytes] { Commit(record, bytes); });
 }
 
@@ -54,30 +67,48 @@ absl::Status MemoryJournal::Write(const JournalRecord& record) {
   std::lock_guard lock(tables_->mutex);
   if (tables_->epoch != epoch_) return absl::AbortedError("another one has taken over");
   if (record.events != nullptr) {
-    for (const v1::Event& event : *record.events) tables_->events[event.seq()] = event;
+    for (const v1::Event& event : *record.events) {
+      tables_->events[event.seq()] = event;
+      if (event.has_job_removed()) tables_->removed.insert(event.job());
+    }
   }
-  for (const FinishedJob& job : record.finished) {
-    const auto known = tables_->jobs.find(job.record->id());
-    const int64_t lived_ms =
-        known == tables_->jobs.end() ? record.lived_ms : known->second.lived_ms;
-    tables_->jobs[job.record->id()] = {*job.record, job.summary, lived_ms};
-  }
-  for (const uint64_t job : record.removed_jobs) {
-    tables_->jobs.erase(job);
-    tables_->removed.insert(job);
-  }
+  if (record.facts != nullptr) Carry(*record.facts);
   if (record.snapshot == nullptr) return absl::OkStatus();
   tables_->snapshot = *record.snapshot;
   std::erase_if(tables_->events, [&](const auto& event) {
     return event.first <= record.snapshot->seq() && tables_->removed.contains(event.second.job());
   });
-  tables_->removed.clear();
+  std::set<uint64_t> later;
+  for (auto event = tables_->events.upper_bound(record.snapshot->seq());
+       event != tables_->events.end(); ++event) {
+    later.insert(event->second.job());
+  }
+  std::erase_if(tables_->removed, [&](uint64_t job) { return !later.contains(job); });
   return absl::OkStatus();
+}
+
+void MemoryJournal::Carry(const TurnFacts& facts) {
+  for (const FinishedJob& job : facts.finished) {
+    const auto known = tables_->jobs.find(job.record->id());
+    const int64_t lived_ms = known == tables_->jobs.end() ? facts.lived_ms : known->second.lived_ms;
+    tables_->jobs[job.record->id()] = {*job.record, job.summary, lived_ms};
+  }
+  for (const uint64_t job : facts.removed_jobs) tables_->jobs.erase(job);
 }
 
 absl::Status MemoryJournal::Stop() {
   thread_.Stop();
   return failure_;
+}
+
+absl::Status MemoryJobIndex::Keys(const KeySink& sink) {
+  std::lock_guard lock(tables_->mutex);
+  for (const auto& [id, row] : tables_->jobs) {
+    const v1::JobRecord& job = row.record;
+    if (!job.idempotency_key().empty())
+      sink(OwnerKey(job), job.idempotency_key(), id, job.spec_hash());
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<v1::JobRecord>> MemoryJobIndex::Find(uint64_t id) {

@@ -1,11 +1,15 @@
-// The journal and the job index in memory.
+// The journal in memory, and the job index that it carries.
 #pragma once
 
 #include <atomic>
 #include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "coordinator/stores/job_index.h"
 #include "coordinator/stores/journal.h"
+#include "coordinator/stores/projection.h"
 #include "coordinator/work_pool.h"
 #include "tests/stores/memory_tables.h"
 
@@ -19,20 +23,25 @@ class MemoryJournal final : public Journal {
   uint64_t Epoch() const override { return epoch_; }
   std::string ClusterId() const override;
   absl::Status Replay(const ReplayCallbacks& sink) override;
-  void Start(JournalCallbacks observer) override { observer_ = std::move(observer); }
+  void Start(JournalCallbacks observer) override;
   void Append(JournalRecord record) override;
   size_t PendingBytes() const override { return pending_bytes_; }
   absl::Status Stop() override;
 
  private:
+  void Post(JournalRecord record, size_t bytes);
   void Commit(const JournalRecord& record, size_t bytes);
   absl::Status Write(const JournalRecord& record);
+  void Carry(const TurnFacts& facts);
 
   const std::shared_ptr<MemoryTables> tables_;
   uint64_t epoch_ = 0;
   JournalCallbacks observer_;
   std::atomic<size_t> pending_bytes_ = 0;
   absl::Status failure_;  // the pool's thread, and after it has ended
+  std::mutex mutex_;      // guards what follows
+  bool is_started_ = false;
+  std::vector<std::pair<JournalRecord, size_t>> early_;  // appended before the start
   WorkPool thread_{1};
 };
 
@@ -40,6 +49,7 @@ class MemoryJobIndex final : public JobIndex {
  public:
   explicit MemoryJobIndex(std::shared_ptr<MemoryTables> tables) : tables_(std::move(tables)) {}
 
+  absl::Status Keys(const KeySink& sink) override;
   absl::StatusOr<std::optional<v1::JobRecord>> Find(uint64_t id) override;
   absl::StatusOr<std::optional<uint64_t>> FindNamed(const std::string& name) override;
   absl::StatusOr<std::vector<uint64_t>> FindLabeled(const std::string& label) override;

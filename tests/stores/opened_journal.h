@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -11,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/stores/job_index.h"
 #include "coordinator/stores/journal.h"
+#include "coordinator/stores/projection.h"
 
 namespace muster::coordinator {
 
@@ -28,6 +31,24 @@ inline JournalRecord RecordOf(uint64_t turn, std::vector<v1::Event> events) {
   record.turn = turn;
   record.events = std::make_shared<const std::vector<v1::Event>>(std::move(events));
   return record;
+}
+
+inline v1::Event RemovedEvent(uint64_t seq, uint64_t job) {
+  v1::Event event;
+  event.set_seq(seq);
+  event.set_job(job);
+  event.mutable_job_removed()->set_by("uid:1");
+  return event;
+}
+
+inline std::shared_ptr<const TurnFacts> FactsOf(std::vector<FinishedJob> finished,
+                                                int64_t lived_ms = 0) {
+  return std::make_shared<const TurnFacts>(
+      TurnFacts{.finished = std::move(finished), .lived_ms = lived_ms});
+}
+
+inline std::shared_ptr<const TurnFacts> FactsOfRemoved(std::vector<uint64_t> jobs) {
+  return std::make_shared<const TurnFacts>(TurnFacts{.removed_jobs = std::move(jobs)});
 }
 
 inline FinishedJob Finished(uint64_t id, const std::string& name, const std::string& key) {
@@ -105,27 +126,34 @@ class OpenedJournal {
 
 struct Replayed {
   std::vector<uint64_t> events;
-  std::vector<std::string> keys;
   uint64_t snapshot = 0;
 };
 
 inline absl::StatusOr<Replayed> Replay(Journal& journal) {
   Replayed replayed;
-  const absl::Status status =
-      journal.Replay({.snapshot =
-                          [&](const v1::Snapshot& snapshot) {
-                            replayed.snapshot = snapshot.seq();
-                            return absl::OkStatus();
-                          },
-                      .key = [&](const std::string& owner, const std::string& key, uint64_t job,
-                                 uint64_t hash) { replayed.keys.push_back(owner + "/" + key); },
-                      .event =
-                          [&](const v1::Event& event) {
-                            replayed.events.push_back(event.seq());
-                            return absl::OkStatus();
-                          }});
+  const absl::Status status = journal.Replay({.snapshot =
+                                                  [&](const v1::Snapshot& snapshot) {
+                                                    replayed.snapshot = snapshot.seq();
+                                                    return absl::OkStatus();
+                                                  },
+                                              .event =
+                                                  [&](const v1::Event& event) {
+                                                    replayed.events.push_back(event.seq());
+                                                    return absl::OkStatus();
+                                                  }});
   if (!status.ok()) return status;
   return replayed;
+}
+
+// "owner/key", sorted.
+inline std::vector<std::string> KeysOf(JobIndex& index) {
+  std::vector<std::string> keys;
+  const absl::Status read =
+      index.Keys([&](const std::string& owner, const std::string& key, uint64_t job,
+                     uint64_t hash) { keys.push_back(owner + "/" + key); });
+  EXPECT_TRUE(read.ok()) << read;
+  std::sort(keys.begin(), keys.end());
+  return keys;
 }
 
 }  // namespace muster::coordinator

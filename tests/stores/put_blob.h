@@ -1,4 +1,4 @@
-// What tests put into a BlobStore without a worker.
+// What tests put into Blobs without a worker.
 #pragma once
 
 #include <memory>
@@ -8,14 +8,14 @@
 #include "absl/status/statusor.h"
 #include "common/sha256.h"
 #include "common/status.h"
-#include "coordinator/stores/blob_store.h"
+#include "coordinator/stores/blobs.h"
 
 namespace muster::coordinator {
 
 // Its name.
-inline absl::StatusOr<std::string> PutBlob(BlobStore& store, const std::string& bytes) {
+inline absl::StatusOr<std::string> PutBlob(Blobs& store, const std::string& bytes) {
   const std::string sha256 = common::Sha256Hex(bytes);
-  ASSIGN_OR_RETURN(const std::unique_ptr<BlobStore::Upload> upload,
+  ASSIGN_OR_RETURN(const std::unique_ptr<Blobs::Upload> upload,
                    store.OpenUpload({.owner = "test", .sha256 = sha256, .size = bytes.size()}));
   RETURN_IF_ERROR(upload->Append(bytes));
   RETURN_IF_ERROR(upload->Commit());

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "coordinator/lived_clock.h"
+#include "coordinator/local/note_store.h"
 #include "coordinator/number_file.h"
 #include "coordinator/sqlite/database.h"
 #include "coordinator/sqlite/identity_store.h"
@@ -41,7 +42,7 @@ TEST(SqliteJournalTest, RowsOfACoordinatorThatDidNotCountGrowOldFromNowOn) {
     OpenedJournal opened(*OpenSqliteJournal(paths));
     opened.Start();
     JournalRecord record = RecordOf(1, {ReasonEvent(1, 1, "a")});
-    record.finished = {Finished(1, "red-fox-1", "")};
+    record.facts = FactsOf({Finished(1, "red-fox-1", "")});
     opened.journal->Append(std::move(record));
     ASSERT_TRUE(opened.WaitFor(1).ok());
   }
@@ -49,11 +50,29 @@ TEST(SqliteJournalTest, RowsOfACoordinatorThatDidNotCountGrowOldFromNowOn) {
                   ->Execute("DROP TABLE job_lives")
                   .ok());
   ASSERT_TRUE(WriteNumbers(paths.Lived(), {77'000}).ok());
-  LivedClock clock(paths.Lived());
+  LocalNoteStore notes(paths);
+  LivedClock clock(notes);
   ASSERT_TRUE(OpenSqliteJournal(paths, &clock).ok());
-  auto index = *SqliteJobIndex::Open(paths);
+  auto index = *SqliteJobIndex::Open(paths.Database());
   EXPECT_EQ(index->CountFinished(77'000, 0)->aged, 0);
   EXPECT_EQ(index->CountFinished(INT64_MAX, 0)->aged, 1);
+}
+
+TEST(SqliteJournalTest, LivedTimeIsNeverBehindTheLastEvent) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  {
+    OpenedJournal opened(*OpenSqliteJournal(paths));
+    opened.Start();
+    v1::Event event = ReasonEvent(1, 1, "a");
+    event.set_lived_ms(99'000);
+    opened.journal->Append(RecordOf(1, {event}));
+    ASSERT_TRUE(opened.WaitFor(1).ok());
+  }
+  LocalNoteStore notes(paths);
+  LivedClock clock(notes);
+  ASSERT_TRUE(OpenSqliteJournal(paths, &clock).ok());
+  EXPECT_GE(clock.Read().lived_ms, 99'000);
 }
 
 TEST(SqliteJournalTest, ATruncatedDatabaseIsRefused) {
@@ -181,7 +200,6 @@ v1::Snapshot ReadSnapshot(const Paths& paths) {
                              read = snapshot;
                              return absl::OkStatus();
                            },
-                       .key = [](const auto&...) {},
                        .event = [](const v1::Event&) { return absl::OkStatus(); }};
   EXPECT_TRUE(journal->Replay(sink).ok());
   return read;

@@ -171,7 +171,8 @@ TEST_F(BackupTest, NoLinkInTheTargetIsFollowed) {
 TEST_F(BackupTest, ATargetInsideTheDataDirectoryOrAroundItIsRefused) {
   for (const std::string& to :
        {paths.Root() + "/backup", paths.Root(), dir.path(), dir.path() + "/x/../data/./backup"}) {
-    const auto made = MakeBackup({paths.Root(), to}, Collect(), [](uint64_t) {});
+    const auto made =
+        MakeBackup({paths.Root(), to}, SqliteStateCare(paths), Collect(), [](uint64_t) {});
     ExpectProblem(made.status(), "JC1608", "lies inside the other");
   }
   EXPECT_FALSE(common::Exists(paths.Root() + "/backup"));
@@ -194,8 +195,11 @@ TEST_F(BackupTest, ALostDatabaseDoesNotReplaceTheBackupOfIt) {
   Put(paths.Database(), "");
   ExpectProblem(Backup().status(), "JC1606", "is missing");
   EXPECT_EQ(ManifestText(Saved()), before);
-  ExpectProblem(MakeBackup({dir.path() + "/nowhere", backups}, Collect(), [](uint64_t) {}).status(),
-                "JC1608", "not a coordinator's data directory");
+  ExpectProblem(
+      MakeBackup({dir.path() + "/nowhere", backups},
+                 SqliteStateCare(Paths(dir.path() + "/nowhere")), Collect(), [](uint64_t) {})
+          .status(),
+      "JC1608", "not a coordinator's data directory");
 }
 
 TEST_F(BackupTest, WhatAnInterruptedOneLeftIsNotTakenForABackupAndGoes) {

@@ -4,9 +4,10 @@
 #include <unistd.h>
 
 #include "coordinator/audit/audit.h"
-#include "coordinator/audit/audit_files.h"
 #include "coordinator/care/report.h"
 #include "coordinator/data_lock.h"
+#include "coordinator/local/audit_files.h"
+#include "coordinator/local/audit_store.h"
 #include "coordinator/local/log_reader.h"
 #include "coordinator/sqlite/replay.h"
 #include "tests/coordinator/care/small_data.h"
@@ -19,10 +20,10 @@ class CheckTest : public SmallData {
   std::string Repair() {
     const CheckTotals totals = Check(paths);
     std::string changes;
-    const absl::Status status =
-        RepairData(paths, totals, kNowMs, [&](const std::string& path, const std::string& what) {
-          changes += path + ": " + what + "\n";
-        });
+    const absl::Status status = RepairData(paths, SqliteStateCare(paths), totals, kNowMs,
+                                           [&](const std::string& path, const std::string& what) {
+                                             changes += path + ": " + what + "\n";
+                                           });
     EXPECT_TRUE(status.ok()) << status;
     return changes;
   }
@@ -33,9 +34,9 @@ class CheckTest : public SmallData {
 TEST_F(CheckTest, ASoundDirectoryIsCountedWithoutFindings) {
   const CheckTotals totals = Check(paths);
   EXPECT_EQ(totals.findings, 0u) << Told();
-  EXPECT_EQ(totals.contents.last_event, 2u);
-  EXPECT_EQ(totals.contents.live_jobs, 1u);
-  EXPECT_EQ(totals.contents.finished_jobs, 1u);
+  EXPECT_EQ(totals.state->last_event, 2u);
+  EXPECT_EQ(totals.state->live_jobs, 1u);
+  EXPECT_EQ(totals.state->finished_jobs, 1u);
   EXPECT_EQ(totals.blobs.files, 2u);
   EXPECT_EQ(totals.segments.log_files, 2u);
   EXPECT_EQ(totals.segments.metric_bytes, common::ReadFile(MetricFile(paths, 4, 1))->size());
@@ -43,7 +44,7 @@ TEST_F(CheckTest, ASoundDirectoryIsCountedWithoutFindings) {
 
 TEST_F(CheckTest, AChangedEntryOfTheAuditIsFound) {
   const common::SystemClock clock;
-  Audit audit(paths.AuditRoot(), clock);
+  Audit audit(std::make_unique<LocalAuditStore>(paths.AuditRoot()), clock);
   ASSERT_TRUE(audit.Open().ok());
   v1::AuditEntry entry;
   entry.set_who("user:alice");
@@ -220,21 +221,29 @@ TEST_F(CheckTest, AProofOfAnUploadIsNoUnfinishedOne) {
 
 TEST_F(CheckTest, ARunningCoordinatorIsNamedWithItsPid) {
   const auto lock = LockDataDirectory(paths.Lock(), std::chrono::milliseconds(0));
-  ExpectProblem(LockForCare(paths).status(), "JC1604", "(pid " + std::to_string(getpid()) + ")");
+  ExpectProblem(LockForCare(paths, SqliteStateCare(paths)).status(), "JC1604",
+                "(pid " + std::to_string(getpid()) + ")");
 }
 
 TEST_F(CheckTest, WhatIsNotADataDirectoryIsRefused) {
-  ExpectProblem(LockForCare(Paths(dir.path() + "/none")).status(), "JC1608", "No such file");
-  ExpectProblem(LockForCare(Paths(dir.path())).status(), "JC1608", "neither LOCK nor muster.db");
+  ExpectProblem(
+      LockForCare(Paths(dir.path() + "/none"), SqliteStateCare(Paths(dir.path() + "/none")))
+          .status(),
+      "JC1608", "No such file");
+  ExpectProblem(LockForCare(Paths(dir.path()), SqliteStateCare(Paths(dir.path()))).status(),
+                "JC1608", "neither LOCK nor muster.db");
   EXPECT_FALSE(common::Exists(dir.path() + "/LOCK"));
   CheckTotals totals;
-  ExpectProblem(CheckData(Paths(dir.path()), false, Collect(), &totals), "JC1608", "no muster.db");
+  ExpectProblem(
+      CheckData(Paths(dir.path()), SqliteStateCare(Paths(dir.path())), false, Collect(), &totals),
+      "JC1608", "no muster.db");
 }
 
 TEST_F(CheckTest, AnotherUsersDirectoryIsLeftAlone) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root to give a directory away";
   ASSERT_EQ(chown(paths.Root().c_str(), 12'345, 12'345), 0);
-  ExpectProblem(LockForCare(paths).status(), "JC1608", "belongs to another user (uid 12345");
+  ExpectProblem(LockForCare(paths, SqliteStateCare(paths)).status(), "JC1608",
+                "belongs to another user (uid 12345");
 }
 
 TEST_F(CheckTest, ALostDatabaseIsNotTakenForANewDirectory) {

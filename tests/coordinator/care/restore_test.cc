@@ -17,7 +17,8 @@ class RestoreTest : public SmallData {
     ASSERT_EQ(Told(), "");
   }
   absl::StatusOr<RestoreTotals> Restore(int64_t wall_ms = kNowMs) {
-    return RestoreBackup({backups, restored.Root(), wall_ms}, Collect(), [](uint64_t) {});
+    return RestoreBackup({backups, restored.Root(), wall_ms}, SqliteStateCare(restored), Collect(),
+                         [](uint64_t) {});
   }
   std::string InBackup(const std::string& path) {
     const Manifest manifest = *ReadManifest(backups);
@@ -39,7 +40,6 @@ class RestoreTest : public SmallData {
                                   found = snapshot;
                                   return absl::OkStatus();
                                 },
-                            .key = [](const auto&, const auto&, uint64_t, uint64_t) {},
                             .event = [](const v1::Event&) { return absl::OkStatus(); }});
     EXPECT_TRUE(replayed.ok()) << replayed;
     return found;

@@ -21,6 +21,7 @@
 #include "coordinator/local/metric_stream_file.h"
 #include "coordinator/paths.h"
 #include "coordinator/sqlite/journal.h"
+#include "coordinator/sqlite/state_care.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/opened_journal.h"
 #include "tests/stores/put_blob.h"
@@ -71,7 +72,7 @@ class SmallData : public testing::Test {
   void SetUp() override {
     ASSERT_TRUE(common::MakeDirectories(paths.Root()).ok());
     WriteDatabase(5);
-    blobs = *LocalBlobStore::Open(paths);
+    blobs = *Blobs::Open(*LocalBlobStore::Open(paths), paths);
     AddBlob(kOfFinished);
     AddBlob(kOfLive);
     WriteLog(paths, {.job = 1}, {"out of job 1\n"});
@@ -100,7 +101,7 @@ class SmallData : public testing::Test {
     v1::JobRecord first = *finished.record;
     Refer(first, kOfFinished);
     finished.record = std::make_shared<const v1::JobRecord>(first);
-    record.finished = {finished};
+    record.facts = FactsOf({finished});
     v1::Snapshot snapshot;
     snapshot.set_format(1);
     snapshot.set_seq(2);
@@ -122,12 +123,12 @@ class SmallData : public testing::Test {
   }
   CheckTotals Check(const Paths& where, bool quick = false) {
     CheckTotals totals;
-    const absl::Status status = CheckData(where, quick, Collect(), &totals);
+    const absl::Status status = CheckData(where, SqliteStateCare(where), quick, Collect(), &totals);
     EXPECT_TRUE(status.ok()) << status;
     return totals;
   }
   absl::StatusOr<BackupTotals> Backup() {
-    return MakeBackup({paths.Root(), backups}, Collect(), [](uint64_t) {});
+    return MakeBackup({paths.Root(), backups}, SqliteStateCare(paths), Collect(), [](uint64_t) {});
   }
   std::string Told() const {
     std::string text;
@@ -145,7 +146,7 @@ class SmallData : public testing::Test {
   TempDir dir;
   const Paths paths;
   const std::string backups;
-  std::unique_ptr<BlobStore> blobs;
+  std::unique_ptr<Blobs> blobs;
   std::vector<Finding> findings;
 };
 

@@ -4,12 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/files.h"
 #include "coordinator/segments/cursor.h"
 #include "coordinator/segments/last_lines.h"
+#include "coordinator/segments/since.h"
 #include "coordinator/segments/writer.h"
 #include "tests/coordinator/temp_dir.h"
 
@@ -44,7 +48,11 @@ class SegmentsTest : public testing::Test {
   };
   Found Read(uint64_t offset = 0,
              SegmentCursor::Appetite appetite = SegmentCursor::Appetite::kFew) {
-    SegmentCursor cursor(files_, offset, appetite);
+    return ReadFrom(std::make_shared<const SegmentFiles>(files_), offset, appetite);
+  }
+  static Found ReadFrom(std::shared_ptr<const StreamSegments> segments, uint64_t offset,
+                        SegmentCursor::Appetite appetite) {
+    SegmentCursor cursor(std::move(segments), offset, appetite);
     Found found;
     while (true) {
       const auto record = cursor.Peek();
@@ -74,6 +82,56 @@ class SegmentsTest : public testing::Test {
   const TempDir dir_;
   const SegmentFiles files_{dir_.path() + "/rank-3.stdout"};
 };
+
+// The segments of a stream as objects, each written once.
+class StreamInMemory final : public StreamSegments {
+ public:
+  absl::StatusOr<std::vector<uint64_t>> List() const override {
+    std::vector<uint64_t> offsets;
+    for (const auto& [offset, bytes] : segments) offsets.push_back(offset);
+    return offsets;
+  }
+  std::unique_ptr<SegmentBytes> Open(uint64_t first_offset) const override {
+    class Bytes final : public SegmentBytes {
+     public:
+      explicit Bytes(const std::string* all) : all_(all) {}
+      absl::StatusOr<Piece> Read(uint64_t position, size_t size) override {
+        if (all_ == nullptr) return Piece();
+        return Piece{position < all_->size() ? all_->substr(position, size) : "", all_->size(), 1};
+      }
+      std::string Name() const override { return "an object"; }
+
+     private:
+      const std::string* const all_;
+    };
+    const auto found = segments.find(first_offset);
+    return std::make_unique<Bytes>(found == segments.end() ? nullptr : &found->second);
+  }
+
+  std::map<uint64_t, std::string> segments;
+};
+
+TEST_F(SegmentsTest, SegmentsThatAreNoFilesAreReadAsFilesAre) {
+  std::vector<std::string> bodies;
+  for (int i = 0; i < 100; ++i)
+    bodies.push_back(std::to_string(i) + std::string(200'000, 'x') + "\n");
+  Write(bodies, true);
+  const std::vector<uint64_t> offsets = *files_.List();
+  ASSERT_GT(offsets.size(), 2u);
+  auto memory = std::make_shared<StreamInMemory>();
+  for (const uint64_t offset : offsets) memory->segments[offset] = Bytes(offset);
+  for (const auto appetite : {SegmentCursor::Appetite::kFew, SegmentCursor::Appetite::kAll}) {
+    for (const uint64_t from : {uint64_t{0}, uint64_t{9'000'001}}) {
+      const Found found = ReadFrom(memory, from, appetite);
+      EXPECT_TRUE(found.text == Read(from, appetite).text);
+      EXPECT_TRUE(found.ended);
+    }
+  }
+  EXPECT_EQ(*OffsetOfLastLines(*memory, 3), *OffsetOfLastLines(files_, 3));
+  EXPECT_EQ(*OffsetSince(*memory, 70), *OffsetSince(files_, 70));
+  memory->segments.erase(offsets[1]);
+  EXPECT_GT(ReadFrom(memory, 0, SegmentCursor::Appetite::kAll).damaged, 0u) << "a lost object";
+}
 
 TEST_F(SegmentsTest, WhatWasWrittenIsReadFromAnyOffset) {
   Write({"one\n", "two\n", "three\n"}, true);
@@ -211,7 +269,8 @@ TEST_F(SegmentsTest, AFollowerReadsOnInAReplacedAndInANextSegment) {
   std::string bytes = Bytes();
   bytes[bytes.find("second")] = 'X';
   Put(bytes);
-  SegmentCursor cursor(files_, 0, SegmentCursor::Appetite::kFew);
+  SegmentCursor cursor(std::make_shared<const SegmentFiles>(files_), 0,
+                       SegmentCursor::Appetite::kFew);
   ASSERT_NE(*cursor.Peek(), nullptr);
   EXPECT_EQ(*cursor.Body(), "first\n");
   cursor.Advance();

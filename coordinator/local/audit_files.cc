@@ -1,4 +1,4 @@
-#include "coordinator/audit/audit_files.h"
+#include "coordinator/local/audit_files.h"
 
 #include <fcntl.h>
 #include <google/protobuf/util/json_util.h>

@@ -1,4 +1,4 @@
-#include "coordinator/local/upload_proofs.h"
+#include "coordinator/stores/upload_proofs.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -57,7 +57,7 @@ void UploadProofs::RemoveUnused(const FileAge& age) const {
     const auto names = common::ListDirectory(directory);
     for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
       const std::string path = StrCat(directory, "/", name);
-      if (age.IsOlderThan(path, BlobStore::kUnusedKept)) unlink(path.c_str());
+      if (age.IsOlderThan(path, kUnusedKept)) unlink(path.c_str());
     }
     rmdir(directory.c_str());  // if nothing is left
   }

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/stores/audit_store.h"
 #include "muster/v1/identity.pb.h"
 
 namespace muster::coordinator {
@@ -27,12 +28,6 @@ std::string AuditFilePath(const std::string& directory, uint64_t first);
 // A line with its newline; its texts are valid UTF-8.
 std::string AuditLine(const v1::AuditEntry& entry);
 
-struct AuditPart {
-  std::vector<v1::AuditEntry> entries;
-  std::vector<std::string> damaged;  // lines that are not entries: "FILE, line N"
-  uint64_t sound_bytes = 0;          // up to the end of the last entry
-  uint64_t bytes = 0;
-};
 // One file's entries, up to the last complete line.
 absl::StatusOr<AuditPart> ReadAuditFile(const AuditFile& file);
 

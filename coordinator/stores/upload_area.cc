@@ -1,4 +1,4 @@
-#include "coordinator/local/upload_area.h"
+#include "coordinator/stores/upload_area.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -23,7 +23,7 @@ constexpr int64_t kNsPerSecond = 1'000'000'000;
 constexpr size_t kPieceBytes = 1 << 20;  // read again at once
 constexpr size_t kPiecesAtOnce = 16;
 
-absl::Status DoesNotFollow(const BlobStore::OpenedUpload& upload, uint64_t have) {
+absl::Status DoesNotFollow(const UploadArea::OpenedUpload& upload, uint64_t have) {
   return absl::OutOfRangeError(StrCat("offset ", upload.offset, " of ", upload.sha256,
                                       " does not follow the ", have, " of ", upload.size,
                                       " bytes received so far; fix: restart the upload"));
@@ -31,10 +31,9 @@ absl::Status DoesNotFollow(const BlobStore::OpenedUpload& upload, uint64_t have)
 
 }  // namespace
 
-class UploadArea::Writer final : public BlobStore::Upload {
+class UploadArea::Writer final : public Upload {
  public:
-  Writer(UploadArea& area, BlobStore::OpenedUpload upload, common::UniqueFd fd,
-         std::unique_ptr<Hashed> hashed)
+  Writer(UploadArea& area, OpenedUpload upload, common::UniqueFd fd, std::unique_ptr<Hashed> hashed)
       : area_(area),
         upload_(std::move(upload)),
         name_{upload_.owner, upload_.sha256},
@@ -109,7 +108,7 @@ class UploadArea::Writer final : public BlobStore::Upload {
   }
 
   UploadArea& area_;
-  const BlobStore::OpenedUpload upload_;
+  const OpenedUpload upload_;
   const Name name_;
   const std::string path_;
   common::UniqueFd fd_;
@@ -128,8 +127,8 @@ absl::Status UploadArea::Prepare() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<BlobStore::Upload>> UploadArea::Open(
-    const BlobStore::OpenedUpload& upload) {
+absl::StatusOr<std::unique_ptr<UploadArea::Upload>> UploadArea::Open(
+    const UploadArea::OpenedUpload& upload) {
   RETURN_IF_ERROR(CheckBlob(upload.sha256, upload.size));
   if (!common::IsPathName(upload.owner)) {
     return absl::InvalidArgumentError(
@@ -140,7 +139,7 @@ absl::StatusOr<std::unique_ptr<BlobStore::Upload>> UploadArea::Open(
     return absl::AbortedError(StrCat(upload.sha256, " of ", upload.owner,
                                      " is being uploaded over another stream; fix: try again"));
   }
-  const auto open_claimed = [&]() -> absl::StatusOr<std::unique_ptr<BlobStore::Upload>> {
+  const auto open_claimed = [&]() -> absl::StatusOr<std::unique_ptr<UploadArea::Upload>> {
     const uint64_t have = Arrived(upload.owner, upload.sha256);
     if (upload.offset > have || upload.offset > upload.size) return DoesNotFollow(upload, have);
     const std::string path = PathOf(name);
@@ -150,7 +149,7 @@ absl::StatusOr<std::unique_ptr<BlobStore::Upload>> UploadArea::Open(
       return common::ErrnoStatus(StrCat("cannot write ", path));
     return std::make_unique<Writer>(*this, upload, std::move(fd), std::move(before));
   };
-  absl::StatusOr<std::unique_ptr<BlobStore::Upload>> opened = open_claimed();
+  absl::StatusOr<std::unique_ptr<UploadArea::Upload>> opened = open_claimed();
   if (!opened.ok()) {
     Release(name, nullptr);
     return opened;
@@ -188,10 +187,10 @@ uint64_t UploadArea::Arrived(const std::string& owner, const std::string& sha256
   return static_cast<uint64_t>(info.st_size);
 }
 
-std::vector<BlobStore::Partial> UploadArea::Partials(const std::string& owner) const {
+std::vector<UploadArea::Partial> UploadArea::Partials(const std::string& owner) const {
   struct Found {
     int64_t written_ns;
-    BlobStore::Partial partial;
+    Partial partial;
   };
   std::vector<Found> found;
   const std::string end = StrCat("@", owner, kPartSuffix);
@@ -208,7 +207,7 @@ std::vector<BlobStore::Partial> UploadArea::Partials(const std::string& owner) c
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const Found& a, const Found& b) { return a.written_ns < b.written_ns; });
-  std::vector<BlobStore::Partial> partials;
+  std::vector<UploadArea::Partial> partials;
   for (Found& each : found) partials.push_back(std::move(each.partial));
   return partials;
 }
@@ -223,9 +222,8 @@ void UploadArea::Remove(const std::string& owner, const std::string& sha256) {
 }
 
 void UploadArea::RemoveSurplus(const std::string& owner) {
-  const std::vector<BlobStore::Partial> partials = Partials(owner);
-  for (size_t i = 0; i + BlobStore::kPartialsMax < partials.size(); ++i)
-    Remove(owner, partials[i].sha256);
+  const std::vector<UploadArea::Partial> partials = Partials(owner);
+  for (size_t i = 0; i + kPartialsMax < partials.size(); ++i) Remove(owner, partials[i].sha256);
 }
 
 void UploadArea::RemoveUnused(const FileAge& age) {
@@ -233,7 +231,7 @@ void UploadArea::RemoveUnused(const FileAge& age) {
   if (!names.ok()) return;
   for (const std::string& name : *names) {
     const std::string path = StrCat(paths_.UploadRoot(), "/", name);
-    if (age.IsOlderThan(path, BlobStore::kUnusedKept)) unlink(path.c_str());
+    if (age.IsOlderThan(path, kUnusedKept)) unlink(path.c_str());
   }
 }
 

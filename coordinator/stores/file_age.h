@@ -10,6 +10,10 @@
 
 namespace muster::coordinator {
 
+// An upload that nobody has written to for so long, a proof that nobody asked for, or a blob that
+// nothing came to refer to, is removed.
+inline constexpr std::chrono::hours kUnusedKept{24};
+
 class FileAge {
  public:
   using Steady = std::chrono::steady_clock;

@@ -1,18 +1,22 @@
-// Where uploads arrive: a file in uploads/ for each owner and hash. It has one writer at a time, is
-// hashed while it is written, and is given away only once it is closed, durable and of the hash that
-// it was uploaded for: nothing can change it between the check and its use.
+// Where uploads arrive, before their bytes become blobs: a file in uploads/ for each owner and hash,
+// whichever engine keeps the blobs. It has one writer at a time, is hashed while it is written, and is
+// given away only once it is closed, durable and of the hash that it was uploaded for: nothing can
+// change it between the check and its use. Owners know nothing of each other's uploads, so that none
+// can find out what others have, or spoil it.
 //
 // What has arrived stays when a writer ends, and its hash so far stays in memory: a transfer that
 // takes longer than a call may last is not read again each time. Any thread.
 #pragma once
 
 #include <compare>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,15 +24,42 @@
 #include "absl/status/statusor.h"
 #include "common/lru_map.h"
 #include "common/sha256.h"
-#include "coordinator/local/file_age.h"
 #include "coordinator/paths.h"
 #include "coordinator/stores/blob_store.h"
 #include "coordinator/stores/disk_gate.h"
+#include "coordinator/stores/file_age.h"
 
 namespace muster::coordinator {
 
 class UploadArea {
  public:
+  static constexpr size_t kPartialsMax = 64;  // unfinished uploads of an owner
+
+  // Of an owner, one thread at a time. What has arrived stays when it is destroyed.
+  class Upload {
+   public:
+    virtual ~Upload() = default;
+    // Reads a piece of what had arrived before, for the hash. True: all of it; from then on Append.
+    virtual absl::StatusOr<bool> CatchUp() = 0;
+    // RESOURCE_EXHAUSTED: no room. OUT_OF_RANGE: more than the whole.
+    virtual absl::Status Append(std::string_view data) = 0;
+    // Makes durable what has arrived so far.
+    virtual absl::Status Sync() = 0;
+    // All bytes were appended: makes them durable under their name. DATA_LOSS: they do not match, and
+    // the upload was thrown away.
+    virtual absl::Status Commit() = 0;
+  };
+  struct OpenedUpload {
+    std::string owner;  // not empty, a path name
+    std::string sha256;
+    uint64_t size = 0;
+    uint64_t offset = 0;  // where to go on; what has arrived behind it is forgotten
+  };
+  struct Partial {
+    std::string sha256;
+    uint64_t bytes = 0;
+  };
+
   // Moves the finished file away.
   using Take = std::function<absl::Status(const std::string& path, const std::string& sha256)>;
 
@@ -39,10 +70,15 @@ class UploadArea {
   // which nobody continues.
   absl::Status Prepare();
 
-  // As BlobStore says.
-  absl::StatusOr<std::unique_ptr<BlobStore::Upload>> Open(const BlobStore::OpenedUpload& upload);
+  // ABORTED: the owner's upload of these bytes is being written already; try again when that has
+  // ended. OUT_OF_RANGE: less has arrived than `offset`. An owner that leaves more than
+  // kPartialsMax uploads unfinished loses the one that was written the longest ago.
+  absl::StatusOr<std::unique_ptr<Upload>> Open(const OpenedUpload& upload);
+  // What has arrived of an owner's upload; 0: nothing.
   uint64_t Arrived(const std::string& owner, const std::string& sha256) const;
-  std::vector<BlobStore::Partial> Partials(const std::string& owner) const;
+  // What has arrived of an owner's unfinished uploads, least recently written first.
+  std::vector<Partial> Partials(const std::string& owner) const;
+  // Unless it is being written.
   void Remove(const std::string& owner, const std::string& sha256);
   // What nobody has written to for so long.
   void RemoveUnused(const FileAge& age);

@@ -1,4 +1,4 @@
-#include "coordinator/local/file_age.h"
+#include "coordinator/stores/file_age.h"
 
 #include <sys/stat.h>
 

@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/local/file_age.h"
 #include "coordinator/paths.h"
+#include "coordinator/stores/file_age.h"
 
 namespace muster::coordinator {
 

@@ -1,0 +1,34 @@
+// The rows of finished jobs: what is listed of them, their records, which blobs and which code they
+// refer to. Within the caller's transaction; its thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/sqlite/database.h"
+#include "coordinator/stores/projection.h"
+
+namespace muster::coordinator {
+
+class JobRows {
+ public:
+  // The statements are prepared once.
+  static absl::StatusOr<std::unique_ptr<JobRows>> Make(Database& database);
+  absl::Status Take(const TurnFacts& facts);
+
+ private:
+  absl::Status Prepare(Database& database);
+  absl::Status WriteFinished(const FinishedJob& job, int64_t lived_ms);
+  absl::Status WriteCode(const v1::JobRecord& record);
+  absl::Status Remove(uint64_t job);
+
+  struct Statements {
+    Statement job, record, life, blob_ref, code, remove_job, remove_record, remove_life,
+        remove_refs, remove_code;
+  };
+  std::optional<Statements> statements_;
+};
+
+}  // namespace muster::coordinator

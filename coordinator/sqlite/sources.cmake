@@ -1,0 +1,17 @@
+# SQLite: the journal and the index that it carries, who is who, whose code is whose.
+muster_sources(muster_coordinator
+  sqlite/code_store.cc
+  sqlite/database.cc
+  sqlite/identity_store.cc
+  sqlite/job_index.cc
+  sqlite/job_rows.cc
+  sqlite/journal.cc
+  sqlite/journal_writer.cc
+  sqlite/replay.cc
+  sqlite/snapshot_rows.cc
+  sqlite/write_turns.cc)
+muster_sources(muster_coordinator COLD
+  sqlite/lost_database.cc
+  sqlite/offline.cc
+  sqlite/schema.cc
+  sqlite/state_care.cc)

@@ -1,0 +1,31 @@
+// Short texts that the coordinator keeps for its next start, each replaced as a whole. One thread at a
+// time per note.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace muster::coordinator {
+
+enum class Note {
+  kNotify,  // up to which event notify has looked, and what is still to be told (notify/notifier.h)
+  kLived,   // the coordinator's total uptime (lived_clock.h)
+};
+
+class NoteStore {
+ public:
+  virtual ~NoteStore() = default;
+  // NOT_FOUND: it was never written.
+  virtual absl::StatusOr<std::string> Read(Note note) const = 0;
+  // Durable when it returns, and whole after any crash.
+  virtual absl::Status Write(Note note, const std::string& text) = 0;
+  // Not waited for: after a crash an older one may be there, or a torn one. For a text that tells by
+  // itself whether it is whole, and is written again soon.
+  virtual absl::Status WriteSoon(Note note, const std::string& text) = 0;
+  // What a person calls it: its path.
+  virtual std::string Place(Note note) const = 0;
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,68 @@
+// What the commands that care for a data directory ask of the engine that keeps its durable state: the
+// journal, its projections, who is who, whose code is whose. Without a coordinator, but for Save. What
+// lies in files beside it (output, metrics, checkpoint files) is not its business. One thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/finding.h"
+#include "coordinator/stores/blob_uses.h"
+
+namespace muster::coordinator {
+
+struct StateContents {
+  std::string cluster_id;
+  uint64_t epoch = 0;
+  uint64_t last_event = 0;
+  uint64_t next_job = 1;
+  uint64_t live_jobs = 0;
+  uint64_t finished_jobs = 0;
+  BlobUses blobs;
+};
+
+// How far the numbers of a restored state move on, past all that the lost coordinator may have given
+// out since the backup.
+struct Advance {
+  uint64_t epoch_at_least = 0;
+  uint64_t jobs = 0;
+  uint32_t attempts = 0;
+};
+
+class StateCare {
+ public:
+  virtual ~StateCare() = default;
+
+  // What it is called: "muster.db".
+  virtual std::string Name() const = 0;
+  virtual bool Exists() const = 0;
+  // Nothing was ever written into it, or it does not exist.
+  virtual bool IsEmpty() const = 0;
+  // FAILED_PRECONDITION: it is gone, although jobs have left files beside it.
+  virtual absl::Status RefuseLost() const = 0;
+
+  struct Checked {
+    std::optional<StateContents> contents;  // none: it cannot be read whole
+    bool can_mend = false;
+  };
+  // Reads everything and changes nothing. Damage goes to `found`; an error: it could not be read.
+  virtual absl::StatusOr<Checked> Check(bool quick, const Found& found) const = 0;
+  // After a check that has read it whole: what can be repaired without losing anything. What was
+  // repaired, where and how, as a finding without a fix.
+  virtual absl::StatusOr<Finding> Mend(const StateContents& contents) const = 0;
+
+  // A consistent copy in one file, while a coordinator may use the state; not synced. It is read back
+  // whole. RESOURCE_EXHAUSTED: no room at `to`.
+  virtual absl::StatusOr<StateContents> Save(const std::string& to) const = 0;
+  // Of a new data directory. First `Load` a saved copy, which lies under its Name() in the directory
+  // `stage`, and move its numbers on; then, once all else is in place, `Adopt` it: before that no
+  // coordinator starts on it.
+  virtual absl::StatusOr<StateContents> Load(const std::string& stage,
+                                             const Advance& advance) const = 0;
+  virtual absl::Status Adopt(const std::string& stage) const = 0;
+};
+
+}  // namespace muster::coordinator

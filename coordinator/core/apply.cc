@@ -8,15 +8,15 @@
 #include "coordinator/core/holdings.h"
 #include "coordinator/core/lifecycle.h"
 #include "coordinator/core/owner.h"
-#include "coordinator/core/waiting.h"
+#include "coordinator/core/scheduling/blockers.h"
+#include "coordinator/core/scheduling/order.h"
 
 namespace muster::coordinator {
 namespace {
 
 v1::JobRecord& JobOf(ClusterState& state, const v1::Event& event) {
-  const auto found = state.jobs.find(event.job());
-  CHECK(found != state.jobs.end());  // our own decision; from a disk: ReplayEvent refuses it
-  return found->second;
+  CHECK(state.jobs.contains(event.job()));  // our own decision; from a disk: ReplayEvent refuses it
+  return state.jobs.Edit(event.job());
 }
 
 v1::Attempt& NewestAttempt(v1::JobRecord& job) {
@@ -40,14 +40,14 @@ int64_t MonoOf(int64_t lived_ms, Now now) {
 
 // Moves the job into the index for its state; a held one is in none.
 void Index(ClusterState& state, const v1::JobRecord& job) {
-  const QueuePlace place{job.spec().priority(), job.id()};
+  const QueuePlace place = PlaceOf(job);
   state.queue.erase(place);
   state.told.erase(job.id());
   state.active.erase(job.id());
   if (job.state() != v1::JOB_STATE_QUEUED || job.held()) state.asides.jobs.erase(job.id());
   if (job.state() == v1::JOB_STATE_QUEUED) {
     if (!job.held()) state.queue.insert(place);
-    if (!job.held() && IsOfCapacity(job.reason())) state.told.insert(job.id());
+    if (!job.held() && IsFoundByPass(job.reason())) state.told.insert(job.id());
   } else if (!IsFinal(job.state())) {
     state.active.insert(job.id());
   }
@@ -55,7 +55,7 @@ void Index(ClusterState& state, const v1::JobRecord& job) {
 
 void ApplySubmitted(ClusterState& state, const v1::Event& event, Now now) {
   const v1::JobRecord& record = event.job_submitted().record();
-  v1::JobRecord& job = state.jobs[record.id()];
+  v1::JobRecord& job = state.jobs.Add(record.id());
   job = record;
   job.set_state_lived_ms(event.lived_ms());
   DetachFiles(state, job);
@@ -384,10 +384,9 @@ void ApplyJobRemoved(ClusterState& state, const v1::Event& event) {
 std::vector<v1::JobRecord> TakeFinished(ClusterState& state) {
   std::vector<v1::JobRecord> finished;
   for (const uint64_t id : state.finished) {
-    auto job = state.jobs.extract(id);
-    Unweigh(state, job.mapped());
-    AttachFiles(state, job.mapped());
-    finished.push_back(std::move(job.mapped()));
+    Unweigh(state, state.jobs.at(id));
+    v1::JobRecord& job = finished.emplace_back(state.jobs.Take(id));
+    AttachFiles(state, job);
     state.timers.erase(id);
   }
   state.finished.clear();
@@ -498,9 +497,9 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
     case v1::Event::WHAT_NOT_SET:
       break;  // of a newer version; the replay refuses those that may not be skipped
   }
-  if (const auto job = state.jobs.find(event.job());
-      job != state.jobs.end() && IsJournaled(event)) {
-    job->second.set_event_count(job->second.event_count() + 1);
+  if (IsJournaled(event) && state.jobs.contains(event.job())) {
+    v1::JobRecord& job = state.jobs.Edit(event.job());
+    job.set_event_count(job.event_count() + 1);
   }
 }
 
@@ -528,7 +527,7 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
   state.next_seq = snapshot.seq() + 1;
   state.next_job_id = snapshot.next_job_id();
   for (const v1::JobRecord& job : snapshot.jobs()) {
-    v1::JobRecord& live = state.jobs[job.id()];
+    v1::JobRecord& live = state.jobs.Add(job.id());
     live = job;
     DetachFiles(state, live);
     Weigh(state, live);

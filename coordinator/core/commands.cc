@@ -7,8 +7,8 @@
 #include "common/text.h"
 #include "common/version.h"
 #include "coordinator/core/checkpoint_files.h"
-#include "coordinator/core/preparation_facts.h"
 #include "coordinator/core/rendezvous.h"
+#include "coordinator/core/scheduling/demand.h"
 
 namespace muster::coordinator {
 namespace {

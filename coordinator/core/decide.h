@@ -22,6 +22,8 @@ void SetStatus(const absl::Status& status, v1::BulkResult* result);
 
 // The branches, one per file. decide_submit.cc:
 Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now now);
+// The job that a submit would make now, without its spec's hash.
+v1::JobRecord SubmittedRecord(const SchedulingState& state, const SubmitInput& input, Now now);
 // decide_node.cc:
 Decision DecideDrain(const ClusterState& state, const DrainInput& input, Now now);
 Decision DecideDeclareDead(const ClusterState& state, const DeclareDeadInput& input, Now now);

@@ -3,52 +3,18 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/shape.h"
 #include "common/job/validate.h"
 #include "common/problem.h"
 #include "common/text.h"
 #include "coordinator/core/decide.h"
 #include "coordinator/core/holdings.h"
-#include "coordinator/core/limit_facts.h"
 #include "coordinator/core/owner.h"
-#include "coordinator/core/placement.h"
-#include "coordinator/core/scheduler.h"
+#include "coordinator/core/scheduling/pass.h"
 #include "coordinator/core/spec_hash.h"
 #include "coordinator/core/views.h"
-#include "coordinator/core/waiting.h"
 
 namespace muster::coordinator {
 namespace {
-
-v1::Event SubmittedEvent(const ClusterState& state, const SubmitInput& input, uint64_t hash,
-                         Now now) {
-  v1::Event event;
-  event.set_job(state.next_job_id);
-  event.set_at_ms(now.wall_ms);
-  v1::JobRecord* record = event.mutable_job_submitted()->mutable_record();
-  record->set_id(state.next_job_id);
-  record->set_name(JobName(state.next_job_id, input.request.spec().name()));
-  *record->mutable_spec() = input.request.spec();
-  record->set_owner(input.caller.principal);
-  record->set_owner_id(input.caller.user_id);
-  record->set_account(input.account);
-  record->set_idempotency_key(input.request.idempotency_key());
-  record->set_spec_hash(hash);
-  record->set_state(v1::JOB_STATE_QUEUED);
-  record->set_submitted_ms(now.wall_ms);
-  record->set_state_ms(now.wall_ms);
-  record->set_attached(input.attached);
-  record->set_queue_anyway(input.request.queue_anyway());
-  record->set_reason(kBehindOthers);
-  if (input.resume_from.has_value()) {
-    v1::Checkpoint* inherited = record->add_checkpoints();
-    *inherited = *input.resume_from;
-    // Attempt 0 sorts before anything that this job saves: attempts of the other job do not count
-    // here.
-    inherited->set_attempt(0);
-  }
-  return event;
-}
 
 // Only of what a key may be asked for again.
 uint64_t SpecHash(const SubmitInput& input) {
@@ -89,38 +55,39 @@ std::optional<Reply> AnswerKnownKey(const ClusterState& state, const SubmitInput
   return reply;
 }
 
-absl::Status NeverStatus(const ClusterState& state, const Demand& demand,
-                         const std::string& never) {
-  const v1::Shape& shape = demand.shape;
-  const std::string what =
-      absl::StrCat("the job needs ", job::DescribeDemand(shape, ResolveKind(state, shape.device())),
-                   "; ", never);
-  if (NeverForItsPreparation(state, demand)) {
-    const NodeThatCannotPrepare first = NodesThatCannotPrepare(state, demand).front();
-    return common::MakeProblem(
-        absl::StatusCode::kFailedPrecondition,
-        {.code = "JC1402",
-         .what = what,
-         .fix = absl::StrCat("on ", first.node, ": ", first.fix,
-                             "; or use --queue-anyway to wait for other nodes")});
-  }
-  if (!NeverForItsLimits(state, demand)) {
-    return common::MakeProblem(
-        absl::StatusCode::kFailedPrecondition,
-        {.code = "JC1402",
-         .what = what,
-         .fix = "ask for less, or use --queue-anyway to wait for more nodes"});
-  }
-  const NodeWithoutLimits first = NodesWithoutLimits(state, shape.limits()).front();
-  return common::MakeProblem(
-      absl::StatusCode::kFailedPrecondition,
-      {.code = "JC1413",
-       .what = what,
-       .fix = absl::StrCat("on ", first.node, ": ", first.fix,
-                           "; or omit the limit, or use --queue-anyway to wait for other nodes")});
+absl::Status NeverStatus(const Blocker& never) {
+  return common::MakeProblem(absl::StatusCode::kFailedPrecondition,
+                             {.code = RowOf(never.reason).code,
+                              .what = absl::StrCat("the job ", never.text),
+                              .fix = FixOf(never)});
 }
 
 }  // namespace
+
+v1::JobRecord SubmittedRecord(const SchedulingState& state, const SubmitInput& input, Now now) {
+  v1::JobRecord record;
+  record.set_id(state.next_job_id);
+  record.set_name(JobName(state.next_job_id, input.request.spec().name()));
+  *record.mutable_spec() = input.request.spec();
+  record.set_owner(input.caller.principal);
+  record.set_owner_id(input.caller.user_id);
+  record.set_account(input.account);
+  record.set_idempotency_key(input.request.idempotency_key());
+  record.set_state(v1::JOB_STATE_QUEUED);
+  record.set_submitted_ms(now.wall_ms);
+  record.set_state_ms(now.wall_ms);
+  record.set_attached(input.attached);
+  record.set_queue_anyway(input.request.queue_anyway());
+  record.set_reason(RowOf(Reason::kBehindOthers).text);
+  if (input.resume_from.has_value()) {
+    v1::Checkpoint* inherited = record.add_checkpoints();
+    *inherited = *input.resume_from;
+    // Attempt 0 sorts before anything that this job saves: attempts of the other job do not count
+    // here.
+    inherited->set_attempt(0);
+  }
+  return record;
+}
 
 Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now now) {
   Decision decision;
@@ -133,26 +100,32 @@ Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now n
     reply = *std::move(known);
     return decision;
   }
-  const Demand demand = DemandOf(spec);
-  if (const std::string never = NeverFits(state, demand);
-      !never.empty() && !input.request.queue_anyway()) {
-    reply.status = NeverStatus(state, demand, never);
+  v1::Event submitted;
+  submitted.set_job(state.next_job_id);
+  submitted.set_at_ms(now.wall_ms);
+  v1::JobRecord& record = *submitted.mutable_job_submitted()->mutable_record();
+  record = SubmittedRecord(state, input, now);
+  record.set_spec_hash(hash);
+  if (const std::optional<Blocker> never = WhyNever(state, record, now);
+      never.has_value() && !input.request.queue_anyway()) {
+    reply.status = NeverStatus(*never);
     return decision;
   }
   reply.status = MayHold(state, input);
   if (!reply.status.ok()) return decision;
-  decision.facts.push_back(SubmittedEvent(state, input, hash, now));
-  const v1::JobRecord& record = decision.facts.back().job_submitted().record();
   if (input.request.dry_run()) {
-    reply.submit.set_reason(BlockedReason(state, record));
-    if (const auto plan = PlanAttempt(state, record, now)) {
-      reply.submit.set_layout(DescribeAttempt(*plan));
+    Asides found;
+    const Verdict verdict = Pass(state, found, now).Judge(record);
+    if (verdict.start.has_value()) {
+      reply.submit.set_layout(DescribeAttempt(*verdict.start));
+    } else {
+      reply.submit.set_reason(verdict.blockers.front().text);
     }
-    decision.facts.clear();
     return decision;
   }
   reply.submit.set_job(record.id());
   reply.submit.set_name(record.name());
+  decision.facts.push_back(std::move(submitted));
   return decision;
 }
 

@@ -15,7 +15,7 @@
 #include "coordinator/core/node_events.h"
 #include "coordinator/core/node_facts.h"
 #include "coordinator/core/part_reports.h"
-#include "coordinator/core/preparation_facts.h"
+#include "coordinator/core/preparation_reports.h"
 #include "coordinator/core/registration.h"
 #include "coordinator/core/rendezvous.h"
 #include "coordinator/core/settle.h"

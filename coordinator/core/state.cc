@@ -26,13 +26,13 @@ bool IsFailure(const v1::RankExit& exit) {
   return exit.exit_code() != 0 || exit.signal() != 0 || exit.launch_errno() != 0;
 }
 
-int64_t RunningMs(const ClusterState& state, const v1::JobRecord& job, Now now) {
+int64_t RunningMs(const SchedulingState& state, const v1::JobRecord& job, Now now) {
   const v1::Attempt* attempt = LiveAttempt(job);
   if (attempt == nullptr || attempt->running_ms() == 0) return 0;
   return std::max<int64_t>(now.mono_ms - state.timers.at(job.id()).running_since_mono_ms, 0);
 }
 
-bool MostNodesSilent(const ClusterState& state) {
+bool MostNodesSilent(const SchedulingState& state) {
   constexpr int64_t kNodesMin = 3;  // with fewer, "most" says nothing about our own network
   const int64_t known = static_cast<int64_t>(state.nodes.size()) - state.lost_nodes;
   return known >= kNodesMin && 2 * state.silent_nodes > known;
@@ -107,16 +107,16 @@ const v1::Checkpoint* ResumedCheckpoint(const v1::JobRecord& job, const v1::Atte
 
 std::string KeyOf(const std::string& owner, const std::string& key) { return owner + '\0' + key; }
 
-const Node* FindNode(const ClusterState& state, const std::string& name) {
+const Node* FindNode(const SchedulingState& state, const std::string& name) {
   const auto found = state.nodes.find(name);
   return found == state.nodes.end() ? nullptr : &found->second;
 }
 
-uint32_t GraceMsOf(const ClusterState& state, const v1::JobSpec& spec) {
+uint32_t GraceMsOf(const SchedulingState& state, const v1::JobSpec& spec) {
   return spec.grace_ms() > 0 ? spec.grace_ms() : state.settings.default_grace_ms;
 }
 
-uint32_t StopAfterMsOf(const ClusterState& state, const v1::JobSpec& spec) {
+uint32_t StopAfterMsOf(const SchedulingState& state, const v1::JobSpec& spec) {
   return spec.stop_after_ms() > 0 ? spec.stop_after_ms() : state.settings.default_stop_after_ms;
 }
 

@@ -17,6 +17,9 @@
 #include "common/clock.h"
 #include "common/job/rules.h"
 #include "common/limits.h"
+#include "coordinator/core/jobs.h"
+#include "coordinator/core/scheduling/asides.h"
+#include "coordinator/core/scheduling/order.h"
 #include "muster/v1/event.pb.h"
 #include "muster/v1/job.pb.h"
 
@@ -95,15 +98,6 @@ struct JobTimers {
   int64_t running_since_mono_ms = 0;  // the newest attempt's RUNNING, if Attempt.running_ms says so
 };
 
-// The strict order of the queue: higher priority first, then lower number.
-struct QueuePlace {
-  int32_t priority = 0;
-  uint64_t job = 0;
-  bool operator<(const QueuePlace& other) const {
-    return priority != other.priority ? priority > other.priority : job < other.job;
-  }
-};
-
 // What live jobs take, in bytes: holdings.h.
 struct HeldByJob {
   uint64_t bytes = 0;         // with its checkpoints' file lists
@@ -119,34 +113,32 @@ struct Holdings {
   std::map<std::string, HeldByOwner> owners;
 };
 
-// What the scheduler has found out about the queue, until the nodes change: waiting.h.
-struct Asides {
-  std::unordered_map<std::string, std::string>
-      by_demand;                      // why jobs of it step aside; empty: they do not
-  std::unordered_set<uint64_t> jobs;  // in the queue, known to step aside
-};
-
-struct ClusterState {
+// What the scheduler decides from. Its policies see nothing else, and a plan copies all of it (plan.h): so what a policy
+// reads, a plan has.
+struct SchedulingState {
   Settings settings;
   uint64_t next_job_id = 1;
-  uint64_t next_seq = 1;                   // of the next journaled event
-  std::map<uint64_t, v1::JobRecord> jobs;  // live jobs, and those that finished in this turn
+  Jobs jobs;  // live jobs, and those that finished in this turn
   std::map<uint64_t, JobTimers> timers;
-  std::map<CheckpointId, CheckpointFileList> checkpoint_files;  // of live jobs: checkpoint_files.h
-  Holdings holdings;
   std::map<std::string, Node> nodes;
-  uint64_t node_facts_bytes = 0;                   // of all of them
-  int64_t silent_nodes = 0;                        // SUSPECT ones
-  int64_t lost_nodes = 0;                          // LOST ones
-  std::unordered_map<std::string, KeyEntry> keys;  // by KeyOf(owner, key)
+  int64_t silent_nodes = 0;    // SUSPECT ones
+  int64_t lost_nodes = 0;      // LOST ones
   std::set<QueuePlace> queue;  // QUEUED jobs in queue order; held ones are not in it
-  std::set<uint64_t> told;     // those in the queue whose reason is of what is free (IsOfCapacity)
+  std::set<uint64_t> told;     // those in the queue whose reason a pass has found (IsFoundByPass)
   Asides asides;               // of the queue, not journaled
   std::set<uint64_t> active;   // live ones that are not QUEUED
-  std::vector<uint64_t> finished;  // final since TakeFinished
-  std::set<uint64_t> unsettled;    // jobs with more consequences than one turn takes: turn.cc
-  v1::DiskSpace disk;              // of the data directory, when it last crossed the border
-  bool schedule_needed = true;     // something that placement depends on has changed
+};
+
+struct ClusterState : SchedulingState {
+  uint64_t next_seq = 1;                                        // of the next journaled event
+  std::map<CheckpointId, CheckpointFileList> checkpoint_files;  // of live jobs: checkpoint_files.h
+  Holdings holdings;
+  uint64_t node_facts_bytes = 0;                   // of all of them
+  std::unordered_map<std::string, KeyEntry> keys;  // by KeyOf(owner, key)
+  std::vector<uint64_t> finished;                  // final since TakeFinished
+  std::set<uint64_t> unsettled;  // jobs with more consequences than one turn takes: turn.cc
+  v1::DiskSpace disk;            // of the data directory, when it last crossed the border
+  bool schedule_needed = true;   // something that placement depends on has changed
 };
 
 // The culprit is kept.
@@ -156,10 +148,10 @@ inline bool IsSignal(int32_t signal) { return signal >= 1 && signal <= kSignalsM
 bool IsFinal(v1::JobState state);
 bool IsFailure(const v1::RankExit& exit);
 // How long the newest attempt has run; 0: it is not running.
-int64_t RunningMs(const ClusterState& state, const v1::JobRecord& job, Now now);
+int64_t RunningMs(const SchedulingState& state, const v1::JobRecord& job, Now now);
 // More than half of at least three nodes fell silent for no known reason: more likely our own
 // network, so nothing is replaced until a person intervenes or nodes report again.
-bool MostNodesSilent(const ClusterState& state);
+bool MostNodesSilent(const SchedulingState& state);
 // The newest attempt if it has not ended, otherwise null.
 const v1::Attempt* LiveAttempt(const v1::JobRecord& job);
 const v1::NodePart* FindPart(const v1::Attempt& attempt, const std::string& node);
@@ -178,11 +170,11 @@ const v1::Checkpoint* LatestCheckpoint(const v1::JobRecord& job);
 // The checkpoint that the attempt resumed from. Null: it started fresh.
 const v1::Checkpoint* ResumedCheckpoint(const v1::JobRecord& job, const v1::Attempt& attempt);
 std::string KeyOf(const std::string& owner, const std::string& key);
-const Node* FindNode(const ClusterState& state, const std::string& name);
+const Node* FindNode(const SchedulingState& state, const std::string& name);
 // Calls use(job, attempt, part) for every part of a live attempt that may still have ranks on the
 // node.
 template <typename Use>
-void ForEachLivePart(const ClusterState& state, const std::string& node, Use use) {
+void ForEachLivePart(const SchedulingState& state, const std::string& node, Use use) {
   for (const uint64_t id : state.active) {
     const v1::JobRecord& job = state.jobs.at(id);
     const v1::Attempt* attempt = LiveAttempt(job);
@@ -192,8 +184,8 @@ void ForEachLivePart(const ClusterState& state, const std::string& node, Use use
 }
 // The job's own values, otherwise the defaults. Kept in one place, because the fence is only safe
 // if the coordinator waits for what the node was told.
-uint32_t GraceMsOf(const ClusterState& state, const v1::JobSpec& spec);
-uint32_t StopAfterMsOf(const ClusterState& state, const v1::JobSpec& spec);
+uint32_t GraceMsOf(const SchedulingState& state, const v1::JobSpec& spec);
+uint32_t StopAfterMsOf(const SchedulingState& state, const v1::JobSpec& spec);
 // The minimum number of ranks in the job's shape.
 uint32_t WantedRanks(const v1::Shape& shape);
 // "RUNNING", "QUEUED"…

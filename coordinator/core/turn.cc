@@ -8,7 +8,7 @@
 #include "coordinator/core/checkpoint_files.h"
 #include "coordinator/core/commands.h"
 #include "coordinator/core/decide.h"
-#include "coordinator/core/scheduler.h"
+#include "coordinator/core/scheduling/schedule.h"
 #include "coordinator/core/settle.h"
 #include "coordinator/core/views.h"
 

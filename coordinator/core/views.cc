@@ -14,8 +14,7 @@
 #include "common/units.h"
 #include "coordinator/core/checkpoint_files.h"
 #include "coordinator/core/last_words.h"
-#include "coordinator/core/placement.h"
-#include "coordinator/core/preparation_facts.h"
+#include "coordinator/core/preparation_reports.h"
 
 namespace muster::coordinator {
 namespace {

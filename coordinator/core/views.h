@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "coordinator/core/placement.h"
+#include "coordinator/core/scheduling/placement.h"
 #include "coordinator/core/state.h"
 #include "muster/v1/job_service.pb.h"
 

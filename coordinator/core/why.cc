@@ -1,27 +1,40 @@
+#include "coordinator/core/why.h"
+
+#include <algorithm>
 #include <iterator>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/units.h"
 #include "coordinator/core/settle.h"
 #include "coordinator/core/timers.h"
 #include "coordinator/core/views.h"
-#include "coordinator/core/waiting.h"
 
 namespace muster::coordinator {
 namespace {
 
-// The first job that others wait for, and how many before it step aside. Null: all of them do.
-std::pair<const v1::JobRecord*, size_t> HeadOfQueue(const ClusterState& state) {
-  Asides known = {.by_demand = {}, .jobs = state.asides.jobs};
-  AsideReasons asides(known);
-  for (const QueuePlace& place : state.queue) {
-    const v1::JobRecord& job = state.jobs.at(place.job);
-    const bool aside = asides.Pass(place.job) || !asides.Of(state, DemandOf(job.spec())).empty();
-    if (!aside || asides.IsEnough()) return {&job, aside ? asides.passed() - 1 : asides.passed()};
-  }
-  return {nullptr, asides.passed()};
+// What a person reads first of several: what lasts, as nothing else would let the job start.
+const Blocker& Foremost(const std::vector<Blocker>& blockers) {
+  const auto lasting = std::find_if(blockers.begin(), blockers.end(), [](const Blocker& each) {
+    return RowOf(each.reason).others_pass;
+  });
+  return lasting == blockers.end() ? blockers.front() : *lasting;
+}
+
+// `free`: nothing but its place in the queue keeps it back.
+std::string WhyBehind(Pass& pass, const SchedulingState& state, const v1::JobRecord& job, bool free,
+                      Details* details) {
+  const v1::JobRecord& head = *pass.Head();
+  const std::vector<Blocker> of_head = pass.Judge(head).blockers;
+  details->Add(absl::StrCat("at the head: ", head.name(), ": ",
+                            of_head.empty() ? head.reason() : Foremost(of_head).text));
+  const auto first = state.queue.begin();
+  const auto place = state.queue.find(PlaceOf(job));
+  const auto between = std::distance(state.queue.find(PlaceOf(head)), place) - 1;
+  return absl::StrCat("number ", std::distance(first, place) + 1, " in the queue; it waits behind ",
+                      head.name(), between > 0 ? absl::StrCat(" and ", between, " more") : "",
+                      free ? ", although its own devices are free (strict order)" : "");
 }
 
 std::string WhenItCounts(const ClusterState& state, const v1::JobRecord& job,
@@ -67,23 +80,23 @@ void AddRunningDetails(const ClusterState& state, const v1::JobRecord& job, Now 
 
 }  // namespace
 
-std::string WhyQueued(const ClusterState& state, const v1::JobRecord& job, Details* details) {
+std::string WhyQueued(Pass& pass, const SchedulingState& state, const v1::JobRecord& job,
+                      Details* details) {
   if (job.held()) return job.reason();
-  if (std::string aside = WhyAside(state, DemandOf(job.spec())); !aside.empty()) {
+  const std::vector<Blocker> blockers = pass.Judge(job).blockers;
+  if (blockers.empty()) return "it starts now";
+  const Blocker& foremost = Foremost(blockers);
+  if (RowOf(foremost.reason).others_pass) {
     details->Add("jobs behind it may start meanwhile; it keeps its place in the queue");
-    return aside;
   }
-  const QueuePlace place{job.spec().priority(), job.id()};
-  const auto found = state.queue.find(place);
-  const auto ahead = static_cast<size_t>(std::distance(state.queue.begin(), found));
-  const std::string blocked = BlockedReason(state, job);
-  const auto [head, aside] = HeadOfQueue(state);
-  if (head == nullptr || head->id() == job.id()) return blocked.empty() ? "it starts now" : blocked;
-  details->Add(absl::StrCat("at the head: ", head->name(), ": ", BlockedReason(state, *head)));
-  if (!blocked.empty()) details->Add(absl::StrCat("itself ", blocked));
-  return absl::StrCat("number ", ahead + 1, " in the queue; it waits behind ", head->name(),
-                      ahead > aside + 1 ? absl::StrCat(" and ", ahead - aside - 1, " more") : "",
-                      blocked.empty() ? ", although its own devices are free (strict order)" : "");
+  std::string text = foremost.reason == Reason::kBehindOthers
+                         ? WhyBehind(pass, state, job, blockers.size() == 1, details)
+                         : foremost.text;
+  for (const Blocker& other : blockers) {
+    if (&other == &foremost || other.reason == Reason::kBehindOthers) continue;
+    details->Add(absl::StrCat("itself ", other.text));
+  }
+  return text;
 }
 
 v1::WhyResponse Why(const ClusterState& state, const v1::JobRecord& job, Now now) {
@@ -92,11 +105,15 @@ v1::WhyResponse Why(const ClusterState& state, const v1::JobRecord& job, Now now
   const std::string name = StateName(job.state());
   const std::string since = common::HumanDuration(now.wall_ms - job.state_ms());
   switch (job.state()) {
-    case v1::JOB_STATE_QUEUED:
-      response.set_text(
-          absl::StrCat(name, " ", since, ": ", WhyQueued(state, job, response.mutable_details())));
+    case v1::JOB_STATE_QUEUED: {
+      Asides found;
+      Pass pass(state, found, now);
+      pass.Run();
+      response.set_text(absl::StrCat(name, " ", since, ": ",
+                                     WhyQueued(pass, state, job, response.mutable_details())));
       if (MostNodesSilent(state)) response.add_details(ClusterAlarm(state));
       break;
+    }
     case v1::JOB_STATE_SUCCEEDED:
     case v1::JOB_STATE_FAILED:
     case v1::JOB_STATE_CANCELLED:

@@ -14,7 +14,7 @@
 #include "common/files.h"
 #include "common/strings.h"
 #include "common/version.h"
-#include "coordinator/core/placement.h"
+#include "coordinator/core/scheduling/placement.h"
 #include "coordinator/core/views.h"
 #include "coordinator/identity/cluster.h"
 #include "coordinator/rpc/daemon.h"

@@ -17,6 +17,7 @@
 #include "coordinator/rpc/hiding.h"
 #include "coordinator/rpc/lookup.h"
 #include "coordinator/rpc/secrets.h"
+#include "coordinator/rpc/submit.h"
 
 namespace muster::coordinator {
 namespace {
@@ -194,10 +195,12 @@ void PlanJob(Jobs& jobs, JobStores& stores, JobCode& job_code, Access& access, P
              Answer<v1::PlanJobResponse> answer) {
   // Before it takes space in the loop's queue.
   if (const absl::Status size = job::CheckSize(request.spec()); !size.ok()) return answer(size);
-  const auto plan = [&jobs, &process, owner = caller.principal, spec = request.spec(),
+  v1::SubmitRequest submit;
+  *submit.mutable_spec() = request.spec();
+  const auto plan = [&jobs, &process, input = InputOf(access, caller, submit),
                      answer = std::move(answer)](const absl::Status& may) {
     if (!may.ok()) return answer(may);
-    jobs.plans.Plan(jobs, process, owner, spec, answer);
+    jobs.plans.Plan(jobs, process, input, answer);
   };
   if (!request.spec().has_code()) return plan(absl::OkStatus());
   CheckMayUseCode(stores, job_code, access, process, caller, request.spec(), plan);

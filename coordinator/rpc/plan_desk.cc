@@ -1,5 +1,6 @@
 #include "coordinator/rpc/plan_desk.h"
 
+#include <string>
 #include <utility>
 
 #include "coordinator/core/plan.h"
@@ -7,28 +8,30 @@
 
 namespace muster::coordinator {
 
-void PlanDesk::Plan(Jobs& jobs, Process& process, const std::string& owner, v1::JobSpec spec,
-                    Done done) {
+void PlanDesk::Plan(Jobs& jobs, Process& process, SubmitInput input, Done done) {
   {
     std::lock_guard lock(mutex_);
-    waiting_.push_back({owner, std::move(spec), std::move(done)});
+    waiting_.push_back({std::move(input), std::move(done)});
     if (waiting_.size() > 1) return;  // the first one has asked
   }
   Ask(jobs, process);
 }
 
 void PlanDesk::Ask(Jobs& jobs, Process& process) {
-  // Those that came until the state is copied; who comes later is told of a later one.
+  // Those that came until the state is shared; who comes later is told of a later one.
   const auto wishes = std::make_shared<std::vector<Wish>>();
   jobs.loop.Ask(
       [this, &process, wishes](const LoopView& view) -> std::function<void()> {
-        const auto copy = std::make_shared<const ClusterState>(CopyForPlans(view.state));
+        const auto shared = std::make_shared<const SchedulingState>(ShareForPlans(view.state));
         *wishes = TakeAll();
-        return [&process, copy, wishes, now = view.now] {
+        return [&process, shared, wishes, now = view.now] {
           for (Wish& wish : *wishes) {
-            process.reads.Post([copy, now, spec = std::move(wish.spec),
-                                done = std::move(wish.done)] { done(PlanSpec(*copy, spec, now)); },
-                               wish.owner);
+            const std::string owner = wish.input.caller.principal;
+            process.reads.Post(
+                [shared, now, wish = std::move(wish)] {
+                  wish.done(PlanSubmit(*shared, wish.input, now));
+                },
+                owner);
           }
         };
       },

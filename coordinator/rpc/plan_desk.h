@@ -1,15 +1,14 @@
-// PlanJob off the control loop's thread: what plans are made from is copied there once for all that wait, and each is
+// PlanJob off the control loop's thread: what plans are made from is shared there once for all that wait, and each is
 // then made on a pool, in its caller's turn. Any thread.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/core/state.h"
+#include "coordinator/core/input.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::coordinator {
@@ -22,19 +21,18 @@ class PlanDesk {
   using Done = std::function<void(absl::StatusOr<v1::PlanJobResponse>)>;
 
   // `daemon`: whose member this is.
-  void Plan(Jobs& jobs, Process& process, const std::string& owner, v1::JobSpec spec, Done done);
+  void Plan(Jobs& jobs, Process& process, SubmitInput input, Done done);
 
  private:
   struct Wish {
-    std::string owner;
-    v1::JobSpec spec;
+    SubmitInput input;
     Done done;
   };
   void Ask(Jobs& jobs, Process& process);
   std::vector<Wish> TakeAll();
 
   std::mutex mutex_;           // guards what follows
-  std::vector<Wish> waiting_;  // for the copy that was asked for
+  std::vector<Wish> waiting_;  // for the state that was asked for
 };
 
 }  // namespace muster::coordinator

@@ -162,7 +162,9 @@ absl::Status AdvanceNumbers(const Paths& paths, const Advance& advance) {
   RETURN_IF_ERROR(journal->Replay(SinkInto(state)));
   TakeFinished(state);
   state.next_job_id += advance.jobs;
-  for (auto& [id, job] : state.jobs) job.set_next_attempt(job.next_attempt() + advance.attempts);
+  for (const auto& [id, job] : state.jobs) {
+    state.jobs.Edit(id).set_next_attempt(job.next_attempt() + advance.attempts);
+  }
   JournalRecord record;
   record.turn = 1;
   record.snapshot = std::make_shared<const v1::Snapshot>(MakeSnapshot(state));

@@ -92,6 +92,11 @@ BANNED = [
     (r"\bhttps?://(?!www\.w3\.org/)", r"^page/.*\.(js|css|html)$", r"^$", "the page asks its own coordinator alone"),
 ]
 
+# Verdicts are made of the state alone: nothing there may know what prints them, or decides anything else.
+SCHEDULING = "coordinator/core/scheduling/"
+SCHEDULING_SEES = ("coordinator/core/state.h", "coordinator/core/jobs.h", "coordinator/core/owner.h",
+                   "coordinator/core/rendezvous.h")
+
 PURE = ("common/job", "compare", "coordinator/core", "coordinator/findings", "worker/core")
 # What these may not include: threads, clocks, files, random numbers, logging.
 CORE_BANNED_HEADERS = re.compile(
@@ -161,6 +166,9 @@ class Lint:
             if target and target not in LAYERS[layer] and header.count("/"):
                 self.report(path, number, f"{layer} may not include {header}: it sees only "
                             f"{', '.join(sorted(LAYERS[layer]))}")
+            if (path.startswith(SCHEDULING) and header.startswith("coordinator/core/")
+                    and not header.startswith((SCHEDULING, *SCHEDULING_SEES))):
+                self.report(path, number, f"{header}: scheduling sees the state alone; what prints verdicts is above it")
             within_sdk = sdk_layers.finding(path, header)
             if within_sdk:
                 self.report(path, number, within_sdk)

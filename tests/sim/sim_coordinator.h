@@ -40,13 +40,14 @@ class SimCoordinator {
   void Kill();
   void Take(coordinator::Input input, ReplySink reply = nullptr);
 
+  common::Now Now() const;
+
  private:
   void Release(coordinator::Turn turn, std::vector<ReplySink> replies);
   void ArmTimer();
   void CheckCommitted(const v1::Event& event);
   void CheckFinal(const v1::Event& event);
   void Replay(coordinator::ClusterState& state, size_t first) const;
-  common::Now Now() const;
 
   EventQueue& queue_;
   Witness& witness_;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "coordinator/core/scheduling/pass.h"
 #include "coordinator/core/state.h"
-#include "coordinator/core/waiting.h"
 
 namespace muster::sim {
 namespace {
@@ -358,8 +358,8 @@ void World::TakeBackImpossible() {
   const coordinator::ClusterState& state = coordinator_->state();
   coordinator::CancelInput cancel{{"uid:1"}, {}};
   for (const coordinator::QueuePlace& place : state.queue) {
-    const coordinator::Demand demand = coordinator::DemandOf(state.jobs.at(place.job).spec());
-    const bool never = !coordinator::NeverFits(state, demand).empty();
+    const v1::JobRecord& job = state.jobs.at(place.job);
+    const bool never = coordinator::WhyNever(state, job, coordinator_->Now()).has_value();
     if (never) cancel.jobs.push_back(place.job);
   }
   if (!cancel.jobs.empty()) coordinator_->Take(std::move(cancel));

@@ -246,7 +246,10 @@ v1::JobSpec ClusterScript::SpecOf(Options& options) {
 
 // plan, with the options of submit: what would happen to such a job.
 void ClusterScript::Plan(Options& options) {
-  const auto plan = coordinator::PlanSpec(coordinator::CopyForPlans(state_), SpecOf(options), now_);
+  coordinator::SubmitInput input;
+  input.caller.principal = Option(options, "by", "uid:1");
+  *input.request.mutable_spec() = SpecOf(options);
+  const auto plan = coordinator::PlanSubmit(coordinator::ShareForPlans(state_), input, now_);
   if (!plan.ok()) return out_.push_back(std::string(plan.status().message()));
   constexpr const char* kOutcomes[] = {"?", "now", "later", "never"};
   out_.push_back(absl::StrCat(
@@ -564,7 +567,9 @@ void ClusterScript::SayStatus(const std::string& node, const AttemptKey& key) {
   Say(node, std::move(message));
 }
 
-void ClusterScript::Take(Input input) { Show(coordinator::TakeTurn(state_, {&input, 1}, now_)); }
+void ClusterScript::Take(Input input) {
+  Show(coordinator::TakeTurn(state_, {&input, 1}, now_));
+}
 
 void ClusterScript::Show(const coordinator::Turn& turn) {
   for (const v1::Event& event : turn.events) {

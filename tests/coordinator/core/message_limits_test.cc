@@ -92,7 +92,7 @@ TEST_F(MessageLimits, TwoPartsOfTwentyThousandFilesAreCommittedInEventsOfBounded
       EXPECT_LE(event.ByteSizeLong(), common::kJournalRecordBytesMax);
     }
   }
-  const v1::JobRecord& job = state_.jobs.at(1);
+  const v1::JobRecord& job = state_.jobs.Edit(1);
   ASSERT_EQ(job.checkpoints_size(), 1);
   EXPECT_EQ(job.checkpoints(0).state(), v1::CHECKPOINT_STATE_COMMITTED);
   EXPECT_EQ(job.checkpoints(0).file_count(), 2 * common::kPartFilesMax);
@@ -165,7 +165,7 @@ TEST_F(MessageLimits, APartIsTakenOnlyFromTheIncarnationThatTheAttemptWasAssigne
 }
 
 TEST_F(MessageLimits, LaterFailuresOfAnAttemptTellTheirBeginningOnly) {
-  v1::JobRecord& job = state_.jobs.at(1);
+  v1::JobRecord& job = state_.jobs.Edit(1);
   job.mutable_attempts(0)->mutable_parts(0)->set_local_world_size(1'000);
   v1::WorkerMessage message;
   v1::AttemptStatus& status = *message.mutable_attempt_status();

@@ -89,7 +89,7 @@ TEST_F(NoticesTest, WhatTheRecordKeepsIsBounded) {
 
 TEST_F(NoticesTest, NothingIsNoticedOfJobsThatDoNotAskOrAreOver) {
   EXPECT_TRUE(Take(FindingInput{kJob + 1, Found("idle-devices", 1)}).empty());
-  state_.jobs.at(kJob).mutable_spec()->mutable_notify(1)->clear_on();
+  state_.jobs.Edit(kJob).mutable_spec()->mutable_notify(1)->clear_on();
   EXPECT_TRUE(Take(FindingInput{kJob, Found("idle-devices", 1)}).empty());
 }
 

@@ -1,5 +1,5 @@
 // Properties of placement over many random shapes and clusters.
-#include "coordinator/core/placement.h"
+#include "coordinator/core/scheduling/placement.h"
 
 #include <gtest/gtest.h>
 
@@ -103,7 +103,7 @@ TEST(Placement, IsSoundAndFindsAPlaceExactlyWhenThereIsOne) {
     if (!shares.has_value()) continue;
     ++placed;
     ExpectSound(drawn, *shares);
-    if (testing::Test::HasFailure()) FAIL() << drawn.shape.DebugString();
+    if (::testing::Test::HasFailure()) FAIL() << drawn.shape.DebugString();
   }
   EXPECT_GT(placed, 5'000);  // most cases are feasible
 }

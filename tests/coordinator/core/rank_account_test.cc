@@ -27,7 +27,7 @@ v1::JobRecord AlicesJob() {
 
 std::vector<Command> CommandsOf(const v1::JobRecord& job) {
   ClusterState state;
-  state.jobs[7] = job;
+  state.jobs.Add(7) = job;
   state.nodes["n1"].record.mutable_facts()->set_name("n1");
   v1::Event event;
   event.set_job(7);

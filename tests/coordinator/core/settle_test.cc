@@ -267,7 +267,7 @@ TEST_F(SettleTest, NoFlippedBitOfAJournalAbortsTheCoordinator) {
 
 TEST_F(SettleTest, OnlyASnapshotWithASealedEnvironmentIsOneThatOlderReleasesRefuse) {
   EXPECT_EQ(MakeSnapshot(state_).format(), 1u);
-  state_.jobs.begin()->second.mutable_spec()->set_sealed_env("sealed");
+  state_.jobs.Edit(state_.jobs.begin()->first).mutable_spec()->set_sealed_env("sealed");
   const v1::Snapshot snapshot = MakeSnapshot(state_);
   EXPECT_EQ(snapshot.format(), 2u);
   ClusterState state;

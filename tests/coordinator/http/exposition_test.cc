@@ -73,11 +73,11 @@ TEST(Telemetry, GivesSeriesToTheNewestRunningJobsAndCountsTheOthers) {
   ClusterState state;
   const size_t running = kJobSeriesMax + 7;
   for (uint64_t id = 1; id <= running; ++id) {
-    v1::JobRecord& job = state.jobs[id];
+    v1::JobRecord& job = state.jobs.Add(id);
     job.set_id(id);
     job.set_state(v1::JOB_STATE_RUNNING);
   }
-  v1::JobRecord& queued = state.jobs[running + 1];
+  v1::JobRecord& queued = state.jobs.Add(running + 1);
   queued.set_id(running + 1);
   queued.set_state(v1::JOB_STATE_QUEUED);
   state.queue.insert(QueuePlace{.priority = 0, .job = running + 1});

@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/core/preparation_facts.h"
+#include "coordinator/core/scheduling/demand.h"
 #include "coordinator/core/state.h"
 
 namespace muster::coordinator {
 
 // Device indexes that live attempts hold, by node and kind.
 using Usage = std::map<std::string, std::map<std::string, std::vector<uint32_t>>>;
-Usage UsageOf(const ClusterState& state);
+Usage UsageOf(const SchedulingState& state);
 void AddUsage(Usage& usage, const v1::Attempt& attempt);
 
 // One node's share of a gang.
@@ -41,12 +41,12 @@ enum class Which {
 // Neither lost nor drained. A silent node counts: it will come back or become lost.
 bool IsInService(const Node& node);
 // A node that cannot enforce the shape's limits, or not prepare what the job brings along, has none.
-std::vector<Capacity> Capacities(const ClusterState& state, const Usage& usage,
+std::vector<Capacity> Capacities(const SchedulingState& state, const Usage& usage,
                                  const Demand& demand, const std::string& kind, Which which);
 
 // The constraint's kind; if it names none, the first accelerator in common/device_kinds.cc that any
 // registered node has, otherwise cpu.
-std::string ResolveKind(const ClusterState& state, const v1::DeviceConstraint& device);
+std::string ResolveKind(const SchedulingState& state, const v1::DeviceConstraint& device);
 
 // Shares in rank order, or nullopt if the shape does not fit into `capacities`. Prefers few nodes,
 // then the tightest fit, then names. `previous` is the last attempt's node order: nodes that stay

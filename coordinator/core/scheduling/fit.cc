@@ -1,4 +1,4 @@
-#include "coordinator/core/fit.h"
+#include "coordinator/core/scheduling/fit.h"
 
 #include <algorithm>
 #include <utility>
@@ -12,7 +12,7 @@ bool IsLoopback(const std::string& address) {
 
 // Whether all of them share one host, and therefore the loopback device. A container on it has its
 // own host name.
-bool OnOneHost(const ClusterState& state, const std::vector<Capacity>& capacities) {
+bool OnOneHost(const SchedulingState& state, const std::vector<Capacity>& capacities) {
   const v1::NodeFacts& first = state.nodes.at(capacities[0].node).record.facts();
   return !first.hostname().empty() &&
          std::all_of(capacities.begin(), capacities.end(), [&](const Capacity& capacity) {
@@ -22,7 +22,7 @@ bool OnOneHost(const ClusterState& state, const std::vector<Capacity>& capacitie
 }
 
 // A gang that spans hosts cannot rendezvous at a loopback address.
-void DropLoopbackWhenSpanning(const ClusterState& state, const v1::Shape& shape,
+void DropLoopbackWhenSpanning(const SchedulingState& state, const v1::Shape& shape,
                               std::vector<Capacity>& capacities) {
   if (capacities.size() < 2 || OnOneHost(state, capacities)) return;
   if (Place(shape, capacities, {}).value_or(std::vector<Share>{}).size() < 2) return;
@@ -33,7 +33,7 @@ void DropLoopbackWhenSpanning(const ClusterState& state, const v1::Shape& shape,
 
 }  // namespace
 
-std::optional<std::vector<Share>> Fit(const ClusterState& state, const Usage& usage,
+std::optional<std::vector<Share>> Fit(const SchedulingState& state, const Usage& usage,
                                       const Demand& demand, const std::string& kind, Which which,
                                       const std::vector<std::string>& previous) {
   std::vector<Capacity> capacities = Capacities(state, usage, demand, kind, which);

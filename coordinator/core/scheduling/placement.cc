@@ -1,4 +1,4 @@
-#include "coordinator/core/placement.h"
+#include "coordinator/core/scheduling/placement.h"
 
 #include <algorithm>
 #include <set>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/device_kinds.h"
-#include "coordinator/core/limit_facts.h"
+#include "coordinator/core/scheduling/abilities.h"
 
 namespace muster::coordinator {
 namespace {
@@ -169,7 +169,7 @@ void AddUsage(Usage& usage, const v1::Attempt& attempt) {
   }
 }
 
-Usage UsageOf(const ClusterState& state) {
+Usage UsageOf(const SchedulingState& state) {
   Usage usage;
   for (const uint64_t id : state.active) {
     const v1::Attempt* attempt = LiveAttempt(state.jobs.at(id));
@@ -182,7 +182,7 @@ bool IsInService(const Node& node) {
   return node.record.state() != v1::NODE_STATE_LOST && !node.record.draining();
 }
 
-std::vector<Capacity> Capacities(const ClusterState& state, const Usage& usage,
+std::vector<Capacity> Capacities(const SchedulingState& state, const Usage& usage,
                                  const Demand& demand, const std::string& kind, Which which) {
   std::vector<Capacity> capacities;
   for (const auto& [name, node] : state.nodes) {
@@ -197,7 +197,7 @@ std::vector<Capacity> Capacities(const ClusterState& state, const Usage& usage,
       }
     }
     const v1::NodeFacts& facts = node.record.facts();
-    if (!CanLimit(facts, demand.shape.limits()) || !CannotPrepare(facts, demand).empty()) {
+    if (!LackOf(facts, demand).empty()) {
       capacities.push_back({.node = name});
       continue;
     }
@@ -207,7 +207,7 @@ std::vector<Capacity> Capacities(const ClusterState& state, const Usage& usage,
   return capacities;
 }
 
-std::string ResolveKind(const ClusterState& state, const v1::DeviceConstraint& device) {
+std::string ResolveKind(const SchedulingState& state, const v1::DeviceConstraint& device) {
   if (!device.kind().empty()) return device.kind();
   std::set<std::string> kinds;
   for (const auto& [name, node] : state.nodes) {

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/core/placement.h"
+#include "coordinator/core/scheduling/placement.h"
 #include "coordinator/core/state.h"
 
 namespace muster::coordinator {
 
 // Shares in rank order, or nullopt. `previous`: see Place.
-std::optional<std::vector<Share>> Fit(const ClusterState& state, const Usage& usage,
+std::optional<std::vector<Share>> Fit(const SchedulingState& state, const Usage& usage,
                                       const Demand& demand, const std::string& kind, Which which,
                                       const std::vector<std::string>& previous);
 

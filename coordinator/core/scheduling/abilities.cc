@@ -1,0 +1,124 @@
+#include "coordinator/core/scheduling/abilities.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/job/shape.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr size_t kNodesExplained = 3;
+// Older workers would start the ranks without what the job brings along.
+constexpr uint32_t kProtocolPrepares = 3;
+constexpr char kUpgrade[] = "install the coordinator's release of muster-worker there";
+
+// A node whose worker does not report what it can limit is too old and cannot.
+std::string CannotLimit(const v1::NodeFacts& facts, const Demand& demand) {
+  const v1::RankLimits& limits = demand.shape.limits();
+  const bool unknown = !facts.has_limits();
+  const bool no_cpus = limits.cpu_millis() > 0 && (unknown || facts.limits().has_no_cpus());
+  const bool no_memory = limits.memory_bytes() > 0 && (unknown || facts.limits().has_no_memory());
+  if (no_cpus && no_memory) return "limit cpus and memory";
+  return no_cpus ? "limit cpus" : no_memory ? "limit memory" : "";
+}
+
+Lack ExplainLimits(const v1::NodeFacts& facts, std::string what, const Demand& demand) {
+  if (!facts.has_limits()) {
+    return {facts.name(), std::move(what),
+            "its worker is of an older version, which cannot limit ranks", kUpgrade};
+  }
+  const bool by_memory = demand.shape.limits().memory_bytes() > 0 && facts.limits().has_no_memory();
+  const v1::LimitGap& gap = by_memory ? facts.limits().no_memory() : facts.limits().no_cpus();
+  return {facts.name(), std::move(what), gap.why(), gap.fix()};
+}
+
+Demand WithoutLimits(Demand demand) {
+  demand.shape.clear_limits();
+  return demand;
+}
+
+std::string DescribeLimiting(const Demand& demand) {
+  return absl::StrCat("enforce its limits (", job::DescribeLimits(demand.shape.limits()), ")");
+}
+
+bool IsTooOld(const v1::NodeFacts& facts) { return facts.protocol() < kProtocolPrepares; }
+
+std::string CannotPrepare(const v1::NodeFacts& facts, const Demand& demand) {
+  if (demand.container && (IsTooOld(facts) || facts.containers().runtime().empty())) {
+    return "run containers";
+  }
+  return demand.prepares && IsTooOld(facts) ? "prepare code" : "";
+}
+
+Lack ExplainPreparation(const v1::NodeFacts& facts, std::string what, const Demand&) {
+  if (IsTooOld(facts)) {
+    return {facts.name(), std::move(what),
+            "its worker is of an older version, which prepares nothing", kUpgrade};
+  }
+  const v1::ContainerFacts& containers = facts.containers();
+  return {
+      facts.name(), std::move(what),
+      containers.lacks().empty() ? "its worker found no container runtime" : containers.lacks(0),
+      "install runc or crun there and restart its worker"};
+}
+
+Demand WithoutPreparation(Demand demand) {
+  demand.prepares = demand.container = false;
+  return demand;
+}
+
+constexpr Ability kAbilities[] = {
+    {.reason = Reason::kLimits,
+     .is_asked = [](const Demand& demand) { return demand.shape.has_limits(); },
+     .lack = CannotLimit,
+     .explain = ExplainLimits,
+     .without = WithoutLimits,
+     .describe = DescribeLimiting},
+    {.reason = Reason::kPreparation,
+     .is_asked = [](const Demand& demand) { return demand.prepares; },
+     .lack = CannotPrepare,
+     .explain = ExplainPreparation,
+     .without = WithoutPreparation,
+     .describe =
+         [](const Demand& demand) {
+           return std::string(demand.container ? "run containers" : "prepare code");
+         }},
+};
+
+}  // namespace
+
+std::span<const Ability> Abilities() { return kAbilities; }
+
+std::string LackOf(const v1::NodeFacts& facts, const Demand& demand) {
+  for (const Ability& ability : kAbilities) {
+    if (std::string lack = ability.lack(facts, demand); !lack.empty()) return lack;
+  }
+  return "";
+}
+
+std::vector<Lack> NodesThatLack(const SchedulingState& state, const Ability& ability,
+                                const Demand& demand) {
+  std::vector<Lack> lacks;
+  for (const auto& [name, node] : state.nodes) {
+    const v1::NodeFacts& facts = node.record.facts();
+    std::string what = ability.lack(facts, demand);
+    if (!what.empty()) lacks.push_back(ability.explain(facts, std::move(what), demand));
+  }
+  return lacks;
+}
+
+std::string DescribeLacks(const std::vector<Lack>& lacks) {
+  std::vector<std::string> texts;
+  for (const Lack& each : lacks) {
+    if (texts.size() == kNodesExplained) {
+      texts.push_back(absl::StrCat(lacks.size() - kNodesExplained, " more"));
+      break;
+    }
+    texts.push_back(absl::StrCat(each.node, " cannot ", each.what, ": ", each.why));
+  }
+  return absl::StrJoin(texts, "; ");
+}
+
+}  // namespace muster::coordinator

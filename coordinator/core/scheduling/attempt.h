@@ -1,0 +1,12 @@
+// The attempt with which a job starts where placement has put its ranks. Pure.
+#pragma once
+
+#include "coordinator/core/scheduling/policy.h"
+#include "muster/v1/job.pb.h"
+
+namespace muster::coordinator {
+
+// `job`: with its shares.
+v1::Attempt MakeAttempt(const SchedulingState& state, Candidate& job, Now now);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,93 @@
+// What can keep a job from starting: one row per reason. Policies (policy.h) find reasons; events, `why`,
+// `plan` and the refusal of a submit print them, and none of these knows a particular one.
+//
+// The journal keeps the reason of a queued job as text. So each text begins as its row says, and is
+// recognized by that after a restart.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+namespace muster::coordinator {
+
+enum class Reason {
+  kBehindOthers,
+  kNoNodes,
+  kDevices,
+  kAddresses,
+  kAbsentNodes,
+  kTooLarge,
+  kLimits,
+  kPreparation,
+};
+
+// Whether and when it can change.
+enum class Lasts {
+  kUntilOthersMove,   // until running jobs end, or those ahead of it start
+  kUntilNodesChange,  // whatever runs, while the nodes in service stay as they are
+  kForGood,           // unless nodes are added: a submit is refused
+};
+
+struct BlockerRow {
+  Reason reason;
+  const char* text;  // how it begins, a verb of the job; of_demand: after "needs 8 gpu; "
+  bool of_demand = true;
+  Lasts lasts = Lasts::kUntilOthersMove;
+  bool others_pass = false;  // jobs behind it may start meanwhile
+  const char* code = "";     // of the refusal, if it lasts for good
+  const char* fix = "";      // likewise
+};
+
+inline constexpr auto kBlockers = std::to_array<BlockerRow>({
+    {.reason = Reason::kBehindOthers,
+     .text = "waits behind jobs that came first or have a higher priority",
+     .of_demand = false},
+    {.reason = Reason::kNoNodes, .text = "no node is registered yet"},
+    {.reason = Reason::kDevices, .text = "free now: "},
+    {.reason = Reason::kAddresses,
+     .text = "a job on several nodes needs addresses that the nodes can reach: start those workers "
+             "with --advertise ADDR",
+     .lasts = Lasts::kUntilNodesChange,
+     .others_pass = true},
+    {.reason = Reason::kAbsentNodes,
+     .text = "waits for ",
+     .lasts = Lasts::kUntilNodesChange,
+     .others_pass = true},
+    {.reason = Reason::kTooLarge,
+     .text = "it would not fit even if all registered nodes were free",
+     .lasts = Lasts::kForGood,
+     .others_pass = true,
+     .code = "JC1402",
+     .fix = "ask for less, or use --queue-anyway to wait for more nodes"},
+    {.reason = Reason::kLimits,
+     .text = "the nodes that can ",
+     .lasts = Lasts::kForGood,
+     .others_pass = true,
+     .code = "JC1413",
+     .fix = "omit the limit, or use --queue-anyway to wait for other nodes"},
+    {.reason = Reason::kPreparation,
+     .text = "the nodes that can ",
+     .lasts = Lasts::kForGood,
+     .others_pass = true,
+     .code = "JC1402",
+     .fix = "use --queue-anyway to wait for other nodes"},
+});
+const BlockerRow& RowOf(Reason reason);
+
+// One reason of one job, in words.
+struct Blocker {
+  Reason reason = Reason::kBehindOthers;
+  std::string text;  // "needs 8 gpu; free now: 5 (node-b 3, node-a 2)"
+  std::string
+      first_fix;  // what to do before what its row says: "on node1: Delegate=yes in its unit"
+};
+// `rest`: of the text, after what the row says. `needs`: "needs 8 gpu", for a row that is of_demand.
+Blocker MakeBlocker(Reason reason, const std::string& rest = {}, const std::string& needs = {});
+std::string FixOf(const Blocker& blocker);
+
+// Whether a journaled reason is one that a scheduling pass found at the job itself, and may find changed: any but
+// kBehindOthers, and what was not a pass's.
+bool IsFoundByPass(std::string_view reason);
+
+}  // namespace muster::coordinator

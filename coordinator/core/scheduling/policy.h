@@ -1,0 +1,70 @@
+// A policy is one rule of scheduling: it may keep a job from starting, and then gives the reason. Each is one
+// file and one row in policies.cc; a job starts when no policy objects. Every pass (pass.h) makes its own
+// policies, so what they count is of that pass, and nothing they know outlives it except through the state.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/core/scheduling/asides.h"
+#include "coordinator/core/scheduling/blockers.h"
+#include "coordinator/core/scheduling/demand.h"
+#include "coordinator/core/scheduling/order.h"
+#include "coordinator/core/scheduling/placement.h"
+#include "coordinator/core/state.h"
+
+namespace muster::coordinator {
+
+// What policies look at: the state, and what this pass has given away.
+class Ground {
+ public:
+  Ground(const SchedulingState& state, Asides& found);
+
+  const SchedulingState& state;
+  AsideMemo memo;
+  const bool any_in_service;  // of the nodes
+  // Devices of live attempts, and of those that started in this pass.
+  Usage& usage();
+
+ private:
+  std::optional<Usage> usage_;
+};
+
+// A job at its turn. What is costly is found when it is asked for.
+class Candidate {
+ public:
+  Candidate(const SchedulingState& state, const v1::JobRecord& job) : job(job), state_(state) {}
+
+  const v1::JobRecord& job;
+  const Demand& demand();
+  const std::string& demand_key();
+  const std::string& kind();  // of its devices
+  std::string Needs();        // "needs 8 gpu"
+
+  std::vector<Share> shares;  // where its ranks go, once devices.cc allows it
+
+ private:
+  const SchedulingState& state_;
+  std::optional<Demand> demand_;
+  std::string key_;
+  std::string kind_;
+};
+
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  // Whether it may start now.
+  virtual bool Allows(Candidate& job) = 0;
+  // What keeps back a job that is not allowed: of several reasons the one that lasts longest.
+  virtual Blocker Why(Candidate& job) = 0;
+  // Why it could not start whatever runs and waits. None: it could.
+  virtual std::optional<Blocker> WhyLasting(Candidate&) { return std::nullopt; }
+  // A job starts in this pass, or waits.
+  virtual void OnStart(const v1::JobRecord&, const v1::Attempt&) {}
+  virtual void OnWait(const v1::JobRecord&, bool /*others_pass*/) {}
+  // The place behind which nothing starts any more in this pass, whatever else: the pass ends there.
+  virtual std::optional<QueuePlace> EndsAt() const { return std::nullopt; }
+};
+
+}  // namespace muster::coordinator

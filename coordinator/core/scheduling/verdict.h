@@ -1,0 +1,19 @@
+// What a scheduling pass says of one job: it starts, or what keeps it back.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "coordinator/core/scheduling/blockers.h"
+#include "muster/v1/job.pb.h"
+
+namespace muster::coordinator {
+
+struct Verdict {
+  uint64_t job = 0;
+  std::optional<v1::Attempt> start;
+  std::vector<Blocker> blockers;  // in the order of the policies; none: it starts
+};
+
+}  // namespace muster::coordinator

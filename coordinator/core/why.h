@@ -1,0 +1,17 @@
+// Why a queued job has not started, in a sentence: a verdict (scheduling/verdict.h), printed.
+#pragma once
+
+#include <string>
+
+#include "coordinator/core/scheduling/pass.h"
+#include "coordinator/core/state.h"
+#include "google/protobuf/repeated_ptr_field.h"
+
+namespace muster::coordinator {
+
+using Details = google::protobuf::RepeatedPtrField<std::string>;
+// `pass`: after Run, over `state`. Adds to `details` what helps to see the reason.
+std::string WhyQueued(Pass& pass, const SchedulingState& state, const v1::JobRecord& job,
+                      Details* details);
+
+}  // namespace muster::coordinator

@@ -55,6 +55,7 @@ void Index(ClusterState& state, const v1::JobRecord& job) {
 
 void ApplySubmitted(ClusterState& state, const v1::Event& event, Now now) {
   const v1::JobRecord& record = event.job_submitted().record();
+  CHECK(!state.jobs.contains(record.id()));  // numbers are given once; from a disk: ReplayEvent
   v1::JobRecord& job = state.jobs.Add(record.id());
   job = record;
   job.set_state_lived_ms(event.lived_ms());
@@ -71,12 +72,12 @@ void ApplySubmitted(ClusterState& state, const v1::Event& event, Now now) {
 
 void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
   v1::JobRecord& job = JobOf(state, event);
+  // Two gangs would run as one job. A pass starts jobs of the queue; from a disk: ReplayEvent refuses it.
+  CHECK(LiveAttempt(job) == nullptr && !event.attempt_started().attempt().parts().empty());
   *job.add_attempts() = event.attempt_started().attempt();
   NewestAttempt(job).set_started_lived_ms(event.lived_ms());
   job.set_next_attempt(event.attempt_started().attempt().number() + 1);
-  if (!NewestAttempt(job).parts().empty()) {
-    job.set_resolved_device_kind(NewestAttempt(job).parts(0).device_kind());
-  }
+  job.set_resolved_device_kind(NewestAttempt(job).parts(0).device_kind());
   while (job.attempts_size() > common::kAttemptsKept) {
     job.mutable_attempts()->DeleteSubrange(0, 1);
     job.set_dropped_attempts(job.dropped_attempts() + 1);
@@ -90,6 +91,7 @@ void ApplyMasterPortHeld(ClusterState& state, const v1::Event& event) {
   const v1::MasterPortHeld& held = event.master_port_held();
   v1::Attempt& attempt = NewestAttempt(JobOf(state, event));
   attempt.set_master_port(held.port());
+  CHECK(!attempt.parts().empty());  // our own decision; from a disk: ReplayEvent refuses it
   v1::NodePart& part = *attempt.mutable_parts(0);
   part.set_ready(held.port() != 0);
   part.clear_preparation();
@@ -149,6 +151,7 @@ void ApplyStopRequested(ClusterState& state, const v1::Event& event) {
   }
   if (LiveAttempt(job) == nullptr) {
     job.set_reason(stop.reason());
+    Index(state, job);
     return;
   }
   v1::Attempt& attempt = NewestAttempt(job);

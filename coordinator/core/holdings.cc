@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/problem.h"
+#include "common/status.h"
 #include "common/units.h"
 #include "coordinator/core/owner.h"
 
@@ -60,6 +61,7 @@ void Unweigh(ClusterState& state, const v1::JobRecord& job) {
   Add(state, job, -static_cast<int64_t>(held->second.bytes));
   state.holdings.jobs.erase(held);
   const auto owner = state.holdings.owners.find(OwnerKey(job));
+  CHECK(owner != state.holdings.owners.end());  // Weigh has made it, and a job keeps its owner
   owner->second.jobs.erase(job.id());
   if (owner->second.jobs.empty()) state.holdings.owners.erase(owner);
 }

@@ -116,7 +116,8 @@ absl::Status CheckAttempt(const v1::JobRecord& job, const v1::Event& event) {
   if (attempt.parts().empty()) {
     return Misfit(event, absl::StrCat("the attempt of job ", job.id(), " has no part"));
   }
-  if (job.state() != v1::JOB_STATE_QUEUED || attempt.stopping() || attempt.ended_ms() != 0) {
+  if (job.state() != v1::JOB_STATE_QUEUED || LiveAttempt(job) != nullptr || attempt.stopping() ||
+      attempt.ended_ms() != 0) {
     return Misfit(event, absl::StrCat("job ", job.id(), " cannot start an attempt"));
   }
   if (!LacksWhatItStartsFrom(job, attempt)) return absl::OkStatus();
@@ -155,6 +156,10 @@ absl::Status CheckEvent(const ClusterState& state, const v1::Event& event) {
   if (event.has_job_submitted() && event.job_submitted().record().state() != v1::JOB_STATE_QUEUED) {
     return Misfit(event, absl::StrCat("job ", event.job_submitted().record().id(),
                                       " was submitted in a state other than QUEUED"));
+  }
+  if (event.has_job_submitted() && state.jobs.contains(event.job_submitted().record().id())) {
+    return Misfit(
+        event, absl::StrCat("job ", event.job_submitted().record().id(), " was submitted before"));
   }
   if (premise == Premise::kNothing) return absl::OkStatus();
   const auto found = state.jobs.find(event.job());

@@ -23,8 +23,11 @@ constexpr int kConsequencesPerTurn = 256;
 // Collects a turn's effects while it changes the state event by event.
 class TurnBuilder {
  public:
-  TurnBuilder(ClusterState& state, Now now)
-      : state_(state), now_(now), touched_jobs_(std::exchange(state.unsettled, {})) {}
+  TurnBuilder(ClusterState& state, Now now, AfterEvent after_event)
+      : state_(state),
+        now_(now),
+        after_event_(after_event),
+        touched_jobs_(std::exchange(state.unsettled, {})) {}
 
   void Take(const Input& input) {
     Decision decision = Decide(state_, input, now_);
@@ -103,6 +106,7 @@ class TurnBuilder {
       event.set_lived_ms(now_.lived_ms);
     }
     Apply(state_, event, now_);
+    if (after_event_ != nullptr) after_event_(state_);
     for (Command& command : CommandsFor(state_, event))
       turn_.commands.push_back(std::move(command));
     // What is told of a job after its end does not change it: it must not look removed.
@@ -146,6 +150,7 @@ class TurnBuilder {
 
   ClusterState& state_;
   const Now now_;
+  const AfterEvent after_event_;
   Turn turn_;
   std::set<uint64_t> changed_jobs_;
   std::set<uint64_t> touched_jobs_;
@@ -154,18 +159,18 @@ class TurnBuilder {
 
 }  // namespace
 
-Turn TakeTurn(ClusterState& state, std::span<const Input> inputs, Now now) {
-  TurnBuilder builder(state, now);
+Turn TakeTurn(ClusterState& state, std::span<const Input> inputs, Now now, AfterEvent after_event) {
+  TurnBuilder builder(state, now, after_event);
   for (const Input& input : inputs) builder.Take(input);
   builder.ScheduleOnce();
   builder.CompleteSubmitReplies();
   return builder.Finish();
 }
 
-Turn ResumeAfterReplay(ClusterState& state, Now now) {
+Turn ResumeAfterReplay(ClusterState& state, Now now, AfterEvent after_event) {
   // The last run may have ended between two turns of one settlement, in any state of a job.
   for (const auto& [id, job] : state.jobs) state.unsettled.insert(id);
-  TurnBuilder builder(state, now);
+  TurnBuilder builder(state, now, after_event);
   builder.TouchEverything();
   builder.SettleTouched();
   builder.ScheduleOnce();

@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "coordinator/core/denial.h"
 #include "coordinator/core/input.h"
+#include "coordinator/core/invariants.h"
 #include "coordinator/core/state.h"
 #include "muster/v1/worker_service.pb.h"
 
@@ -53,10 +54,20 @@ struct Turn {
       unused_blobs;  // candidates for deletion; the shell checks finished jobs too
 };
 
+// Called after each event with the state as it is then, for checks of it. Debug builds check it by themselves
+// (invariants.h).
+using AfterEvent = void (*)(const ClusterState&);
+#ifdef NDEBUG
+inline constexpr AfterEvent kAfterEvent = nullptr;
+#else
+inline constexpr AfterEvent kAfterEvent = CheckInvariants;
+#endif
+
 // Takes up to N inputs and changes `state`.
-Turn TakeTurn(ClusterState& state, std::span<const Input> inputs, Now now);
+Turn TakeTurn(ClusterState& state, std::span<const Input> inputs, Now now,
+              AfterEvent after_event = kAfterEvent);
 
 // After replay: consequences still outstanding, and placements.
-Turn ResumeAfterReplay(ClusterState& state, Now now);
+Turn ResumeAfterReplay(ClusterState& state, Now now, AfterEvent after_event = kAfterEvent);
 
 }  // namespace muster::coordinator

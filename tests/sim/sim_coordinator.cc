@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "coordinator/core/invariants.h"
 #include "coordinator/core/owner.h"
 #include "coordinator/core/replayed.h"
 #include "coordinator/core/state.h"
@@ -19,6 +20,12 @@ void Fits(const absl::Status& status) {
   if (!status.ok()) throw Broken(std::string(status.message()));
 }
 
+// J13: the indexes and sums of the state agree with it after every event.
+void Holds(const ClusterState& state) {
+  const std::string broken = coordinator::BrokenInvariant(state);
+  if (!broken.empty()) throw Broken("J13: " + broken);
+}
+
 }  // namespace
 
 common::Now SimCoordinator::Now() const {
@@ -30,6 +37,7 @@ common::Now SimCoordinator::Now() const {
 void SimCoordinator::Replay(ClusterState& state, size_t first) const {
   for (size_t i = first; i < durable_.size(); ++i) {
     Fits(coordinator::ReplayEvent(state, durable_[i], Now()));
+    Holds(state);
   }
   Fits(coordinator::CheckReplayed(state));
   coordinator::TakeFinished(state);
@@ -63,7 +71,7 @@ void SimCoordinator::Start() {
                             job.spec_hash());
   }
   state_ = std::move(state);
-  Release(coordinator::ResumeAfterReplay(*state_, Now()), {});
+  Release(coordinator::ResumeAfterReplay(*state_, Now(), Holds), {});
   ArmTimer();
 }
 
@@ -76,7 +84,7 @@ void SimCoordinator::Kill() {
 
 void SimCoordinator::Take(coordinator::Input input, ReplySink reply) {
   if (state_ == nullptr) return;
-  Turn turn = coordinator::TakeTurn(*state_, {&input, 1}, Now());
+  Turn turn = coordinator::TakeTurn(*state_, {&input, 1}, Now(), Holds);
   std::vector<ReplySink> replies;
   replies.push_back(std::move(reply));
   Release(std::move(turn), std::move(replies));

@@ -1,5 +1,5 @@
 // An independent witness: what really ran, as seen from outside the product, checked against the
-// promises. The letters are those of docs/reliability.md: J1 … J12.
+// promises. The letters are those of docs/reliability.md: J1 … J13.
 #pragma once
 
 #include <cstdint>

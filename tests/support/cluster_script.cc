@@ -11,6 +11,7 @@
 #include "common/node_shortage.h"
 #include "common/sha256.h"
 #include "common/version.h"
+#include "coordinator/core/invariants.h"
 #include "coordinator/core/owner.h"
 #include "coordinator/core/plan.h"
 #include "coordinator/core/replayed.h"
@@ -510,6 +511,12 @@ void ClusterScript::Advance(int64_t milliseconds, bool heartbeats) {
   }
 }
 
+// What holds after every event, whatever a scenario is about.
+void Holds(const coordinator::ClusterState& state) {
+  const std::string broken = coordinator::BrokenInvariant(state);
+  if (!broken.empty()) throw std::runtime_error("broken invariant: " + broken);
+}
+
 void Fits(const absl::Status& status) {
   if (!status.ok()) throw std::runtime_error(std::string(status.message()));
 }
@@ -546,7 +553,7 @@ void ClusterScript::Restart(int64_t down_ms) {
   state_ = std::move(fresh);
   base_ = coordinator::MakeSnapshot(state_);
   journal_.clear();
-  Show(coordinator::ResumeAfterReplay(state_, now_));
+  Show(coordinator::ResumeAfterReplay(state_, now_, Holds));
 }
 
 void ClusterScript::Why(uint64_t job) {
@@ -568,7 +575,7 @@ void ClusterScript::SayStatus(const std::string& node, const AttemptKey& key) {
 }
 
 void ClusterScript::Take(Input input) {
-  Show(coordinator::TakeTurn(state_, {&input, 1}, now_));
+  Show(coordinator::TakeTurn(state_, {&input, 1}, now_, Holds));
 }
 
 void ClusterScript::Show(const coordinator::Turn& turn) {

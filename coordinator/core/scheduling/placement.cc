@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/device_kinds.h"
+#include "common/status.h"
 #include "coordinator/core/scheduling/abilities.h"
 
 namespace muster::coordinator {
@@ -48,6 +49,7 @@ Capacity CapacityOf(const Node& node, const std::vector<uint32_t>& used,
 
 // The lowest free devices; an oversubscribed node assigns its slots round-robin.
 std::vector<uint32_t> TakeDevices(const Capacity& capacity, uint32_t count) {
+  CHECK(count == 0 || !capacity.free.empty());  // CapacityOf gives no ranks to a node without any
   std::vector<uint32_t> devices;
   for (uint32_t i = 0; i < count; ++i) devices.push_back(capacity.free[i % capacity.free.size()]);
   return devices;

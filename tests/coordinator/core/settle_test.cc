@@ -215,6 +215,21 @@ TEST_F(SettleTest, AnEventThatDoesNotFollowFromThoseBeforeItIsRefused) {
   event.mutable_attempt_started()->mutable_attempt()->add_parts()->set_node("a");
   event.mutable_attempt_started()->mutable_attempt()->set_resume_step(7);
   refuse(event);
+  *event.mutable_job_submitted()->mutable_record() = state_.jobs.at(1);
+  event.mutable_job_submitted()->mutable_record()->set_state(v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(refuse(event),
+            "event 77 does not follow from those before it: job 1 was submitted before");
+}
+
+TEST_F(SettleTest, AJournalInWhichAJobStartsTwiceIsRefused) {
+  ClusterState state;
+  for (const v1::Event& event : journal_) {
+    ASSERT_TRUE(ReplayEvent(state, event, now_).ok());
+    if (!event.has_attempt_started()) continue;
+    EXPECT_TRUE(absl::IsDataLoss(ReplayEvent(state, event, now_)));
+    return;
+  }
+  FAIL() << "no attempt has started";
 }
 
 TEST_F(SettleTest, ACauseThatNoVersionKnowsIsNone) {

@@ -17,7 +17,7 @@
 #include "common/clock.h"
 #include "common/job/rules.h"
 #include "common/limits.h"
-#include "coordinator/core/jobs.h"
+#include "coordinator/core/job_records.h"
 #include "coordinator/core/scheduling/asides.h"
 #include "coordinator/core/scheduling/order.h"
 #include "muster/v1/event.pb.h"
@@ -118,7 +118,7 @@ struct Holdings {
 struct SchedulingState {
   Settings settings;
   uint64_t next_job_id = 1;
-  Jobs jobs;  // live jobs, and those that finished in this turn
+  JobRecords jobs;  // live jobs, and those that finished in this turn
   std::map<uint64_t, JobTimers> timers;
   std::map<std::string, Node> nodes;
   int64_t silent_nodes = 0;    // SUSPECT ones

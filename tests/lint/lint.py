@@ -94,7 +94,7 @@ BANNED = [
 
 # Verdicts are made of the state alone: nothing there may know what prints them, or decides anything else.
 SCHEDULING = "coordinator/core/scheduling/"
-SCHEDULING_SEES = ("coordinator/core/state.h", "coordinator/core/jobs.h", "coordinator/core/owner.h",
+SCHEDULING_SEES = ("coordinator/core/state.h", "coordinator/core/job_records.h", "coordinator/core/owner.h",
                    "coordinator/core/rendezvous.h")
 
 PURE = ("common/job", "compare", "coordinator/core", "coordinator/findings", "worker/core")

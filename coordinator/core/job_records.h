@@ -14,7 +14,7 @@
 
 namespace muster::coordinator {
 
-class Jobs {
+class JobRecords {
   using Records = std::map<uint64_t, common::CopyOnWrite<v1::JobRecord>>;
 
  public:
@@ -70,7 +70,7 @@ class Jobs {
   }
   v1::JobRecord& Add(uint64_t id) { return records_[id].Edit(); }
   // The record is shared with `from`, which has it.
-  void Share(uint64_t id, const Jobs& from) {
+  void Share(uint64_t id, const JobRecords& from) {
     records_.insert_or_assign(id, from.Found(id)->second);
   }
   v1::JobRecord Take(uint64_t id) {

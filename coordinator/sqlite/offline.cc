@@ -18,6 +18,7 @@
 #include "coordinator/sqlite/parse_row.h"
 #include "coordinator/sqlite/replay.h"
 #include "coordinator/sqlite/schema.h"
+#include "muster/v1/job_service.pb.h"
 
 namespace muster::coordinator {
 namespace {

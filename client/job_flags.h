@@ -46,8 +46,10 @@ struct JobFlag {
 };
 
 inline constexpr JobFlag kJobFlags[] = {
-    {{"processes", 'n', "N", "ranks in total (1)"}, kStarting | kForInit, EnterProcesses},
-    {{"nodes", 0, "K", "use exactly K nodes (any number)"}, kStarting | kForInit, EnterNodes},
+    {{"processes", 'n', "N", "ranks in total (1)"}, kStarting, EnterProcesses},
+    {{"processes", 'n', "N", "ranks in total"}, kForInit},
+    {{"nodes", 0, "K", "use exactly K nodes (any number)"}, kStarting, EnterNodes},
+    {{"nodes", 0, "K", "use exactly K nodes"}, kForInit},
     {{"devices",
       0,
       "KIND",

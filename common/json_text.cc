@@ -1,6 +1,8 @@
 #include "common/json_text.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include "absl/strings/str_format.h"
 #include "common/exact_number.h"
@@ -73,31 +75,33 @@ std::string JsonQuote(std::string_view text) {
   return out + "\"";
 }
 
-JsonText ToJson(double number) { return {ExactJson(number)}; }
-
-JsonText ToJson(const std::optional<std::string>& text) {
-  return text ? ToJson(*text) : JsonNull();
-}
-
-JsonObject& JsonObject::AddText(std::string_view name, std::string_view json,
-                                std::string_view between) {
-  if (text_.size() > 1) text_ += between;
-  if (IsPlain(name)) {
-    text_.append("\"").append(name).append("\"");
+void AppendJson(std::string_view text, std::string* out) {
+  if (IsPlain(text)) {
+    out->push_back('"');
+    out->append(text);
+    out->push_back('"');
   } else {
-    text_ += JsonQuote(name);
+    *out += JsonQuote(text);
   }
-  text_.append(is_compact_ ? ":" : ": ").append(json);
-  return *this;
 }
 
-JsonArray& JsonArray::AddText(std::string_view json) {
-  StrAppend(&text_,
-            text_.size() == 1 ? (line_.empty() ? "" : line_)
-            : line_.empty()   ? ", "
-                              : StrCat(",", line_),
-            json);
-  return *this;
+void AppendJson(const std::optional<std::string>& text, std::string* out) {
+  text ? AppendJson(*text, out) : AppendJson(JsonNull(), out);
+}
+
+void AppendJson(double number, std::string* out) {
+  if (!std::isfinite(number)) {
+    *out += ExactJson(number);
+    return;
+  }
+  char digits[32];
+  out->append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
+}
+
+void JsonObject::Name(std::string_view name, std::string_view between) {
+  if (text_.size() > 1) text_ += between;
+  AppendJson(name, &text_);
+  text_ += is_compact_ ? ":" : ": ";
 }
 
 std::string EscapeHiddenJson(std::string_view json) {

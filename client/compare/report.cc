@@ -18,7 +18,6 @@ using common::JsonObject;
 using common::JsonText;
 using common::StrAppend;
 using common::StrCat;
-using common::ToJson;
 using compare::By;
 using compare::Compare;
 using compare::Comparison;
@@ -55,8 +54,8 @@ JsonText JsonRowOrNull(const std::optional<Row>& row, By by) {
 }
 
 JsonText JsonVerdict(bool passes, const ComparisonSetup& setup) {
-  if (!passes) return ToJson("fail");
-  return setup.limit.given ? ToJson("pass") : common::JsonNull();
+  if (!passes) return common::ToJson("fail");
+  return setup.limit.given ? common::ToJson("pass") : common::JsonNull();
 }
 
 void AddSummary(JsonObject& json, const Comparison& pair, const ComparisonSetup& setup) {
@@ -241,7 +240,7 @@ void ComparisonReport::PrintJsonLines(const Comparison& pair) {
   std::string out;
   Compare(pair.baseline, pair.run, setup_.limit, [&](const Row& row) {
     JsonObject line(head);
-    out += AddRow(line, row, setup_.by).Line();
+    AddRow(line, row, setup_.by).AppendLine(&out);
     if (out.size() < kPrintBytes) return;
     output_.print(out);
     out.clear();

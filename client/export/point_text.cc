@@ -14,15 +14,15 @@ void AppendCsvPoint(const ExportedPoint& point, std::string* out) {
 }
 
 void AppendJsonPoint(const ExportedPoint& point, std::string* out) {
-  *out += common::JsonObject()
-              .Add("job", point.job)
-              .Add("attempt", point.attempt)
-              .Add("rank", point.rank)
-              .Add("step", point.step)
-              .Add("time_ms", point.time_ms)
-              .Add("name", point.name)
-              .Add("value", point.value)
-              .Line();
+  common::JsonObject()
+      .Add("job", point.job)
+      .Add("attempt", point.attempt)
+      .Add("rank", point.rank)
+      .Add("step", point.step)
+      .Add("time_ms", point.time_ms)
+      .Add("name", point.name)
+      .Add("value", point.value)
+      .AppendLine(out);
 }
 
 }  // namespace muster::client

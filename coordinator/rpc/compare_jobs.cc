@@ -29,6 +29,7 @@ using compare::By;
 
 constexpr int kJobsCompared = 16;
 constexpr int kMetricsNamed = 64;
+constexpr size_t kMetricsCompared = 1'000;  // more than an answer has room for
 constexpr int kLeftOutNamed = 100;
 constexpr size_t kComparedBytesPerTurn = 1 << 20;
 // A point takes up to 72 bytes while its epoch is looked for and its series grows.
@@ -148,6 +149,11 @@ class CompareTask : public std::enable_shared_from_this<CompareTask> {
   absl::Status Choose() {
     std::vector<std::string> left_out;
     ASSIGN_OR_RETURN(keys_, compare::KeysOf(plan_.wanted.keys, runs_, &left_out));
+    if (keys_.size() > kMetricsCompared) {
+      return BadRequest(StrCat("the jobs have ", keys_.size(), " such metrics in common, and ",
+                               kMetricsCompared, " at most are compared"),
+                        "name fewer of them");
+    }
     for (size_t i = 0; i < left_out.size() && i < kLeftOutNamed; ++i) {
       response_.add_metrics_left_out(std::move(left_out[i]));
     }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_split.h"
 #include "client/errors.h"
+#include "common/json_text.h"
 #include "common/problem.h"
 
 namespace muster::client {
@@ -260,13 +261,13 @@ TEST(ListingTest, JobDataCannotDriveTheTerminalOrBreakRows) {
 }
 
 TEST(ListingTest, QuotingSurvivesAnyBytes) {
-  EXPECT_EQ(JsonQuote("a\"\\\n\t\x01\x7f"), "\"a\\\"\\\\\\n\\t\\u0001\\u007f\"");
-  EXPECT_EQ(JsonQuote("\xff\xc3"), "\"\xEF\xBF\xBD\xEF\xBF\xBD\"");
+  EXPECT_EQ(common::JsonQuote("a\"\\\n\t\x01\x7f"), "\"a\\\"\\\\\\n\\t\\u0001\\u007f\"");
+  EXPECT_EQ(common::JsonQuote("\xff\xc3"), "\"\xEF\xBF\xBD\xEF\xBF\xBD\"");
   EXPECT_EQ(JsonValue(Value(0.1)), "0.1");
   EXPECT_EQ(JsonValue(Value(1.0 / 0.0)), "\"Infinity\"");
   EXPECT_EQ(YamlQuote("plain-word"), "plain-word");
   for (const char* tricky : {"yes", "No", "null", "1", "0x1", "-", "a: b", ""}) {
-    EXPECT_EQ(YamlQuote(tricky), JsonQuote(tricky)) << tricky;
+    EXPECT_EQ(YamlQuote(tricky), common::JsonQuote(tricky)) << tricky;
   }
 }
 

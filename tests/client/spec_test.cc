@@ -79,13 +79,16 @@ TEST_F(SpecTest, FlagsWinOverTheJobFile) {
 
 TEST_F(SpecTest, AFlagMeansTheSameOnRunSubmitAndPlan) {
   const std::vector<std::vector<std::string>> flags = {
-      {"-n", "3"},          {"--nodes", "2"},       {"--devices", "cpu"},
-      {"--cpus", "0.5"},    {"--memory", "1GB"},    {"-e", "A=b"},
-      {"--name", "n"},      {"--label", "k=v"},     {"--project", "p"},
-      {"--secret", "s"},    {"--restarts", "2"},    {"--priority", "7"},
-      {"--time", "3s"},     {"--grace", "1s"},      {"--workdir", "/usr"},
-      {"--setup", "true"},  {"--outputs", "out"},   {"--image", "docker.io/a/b:1"},
-      {"--tb-dir", "/tmp"}, {"--env-from", "shell"}};
+      {"-n", "3"},           {"--nodes", "1"},
+      {"--devices", "cpu"},  {"--cpus", "0.5"},
+      {"--memory", "1GB"},   {"-e", "A=b"},
+      {"--name", "n"},       {"--label", "k=v"},
+      {"--project", "p"},    {"--secret", "s"},
+      {"--restarts", "2"},   {"--priority", "7"},
+      {"--time", "3s"},      {"--grace", "1s"},
+      {"--workdir", "/usr"}, {"--setup", "true"},
+      {"--outputs", "out"},  {"--image", "docker.io/a/b@sha256:" + std::string(64, 'a')},
+      {"--tb-dir", "/tmp"},  {"--env-from", "shell"}};
   const auto bare = Build({"run", "--clean-env", "--", "true"});
   ASSERT_TRUE(bare.ok()) << bare.status();
   for (const auto& flag : flags) {

@@ -30,7 +30,8 @@ TEST(JsonTextTest, MembersComeOutInOrderAndAsWhatTheyAre) {
 }
 
 TEST(JsonTextTest, NamesOfOthersAreQuotedToo) {
-  EXPECT_EQ(JsonObject().Add("a\"b", 1).Add("\x1b", 2).Text(), "{\"a\\\"b\": 1, \"\\u001b\": 2}");
+  EXPECT_EQ(JsonObject().Add(std::string("a\"b"), 1).Add(std::string_view("\x1b"), 2).Text(),
+            "{\"a\\\"b\": 1, \"\\u001b\": 2}");
 }
 
 TEST(JsonTextTest, ObjectsAndArraysNest) {

@@ -229,8 +229,8 @@ TEST_F(CompareJobsTest, RequestsThatMeanNothingAreRefused) {
 TEST_F(CompareJobsTest, AnAnswerHasAsManyComparisonsAsFitAndCountsTheOthers) {
   const uint64_t job = MakeJob();
   v1::MetricBatch batch;
-  for (int i = 0; i < 1'500; ++i) {
-    AddPoint(batch, std::string(900, 'x') + std::to_string(i), 1, 1);
+  for (int i = 0; i < 1'000; ++i) {
+    AddPoint(batch, std::string(1'000, 'x') + std::to_string(i), 1, 1);
   }
   Append(job, {}, std::move(batch));
   v1::CompareJobsRequest request = Of({job, job}, "0");
@@ -238,9 +238,11 @@ TEST_F(CompareJobsTest, AnAnswerHasAsManyComparisonsAsFitAndCountsTheOthers) {
   const absl::StatusOr<v1::CompareJobsResponse> answer = Ask(request);
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_GT(answer->comparisons_left_out(), 0u);
-  EXPECT_EQ(answer->comparisons_size() + answer->comparisons_left_out(), 1'500u);
+  EXPECT_EQ(answer->comparisons_size() + answer->comparisons_left_out(), 1'000u);
   EXPECT_LT(answer->ByteSizeLong(), size_t{3} << 20);
   EXPECT_EQ(Refused(Of(std::vector<uint64_t>(16, job))), "JC1544") << "so many names";
+  Log(job, {1}, {.name = "one more"});
+  EXPECT_EQ(Refused(request), "JC1004");
 }
 
 TEST_F(CompareJobsTest, MorePointsThanACallHoldsAreRefused) {

@@ -39,7 +39,7 @@ JOBS = (
          "client/pull_target.cc": "a download of many pieces, below a directory that is held open",
          "common/remove_tree.cc": "directories that are too deep to remove in place",
          "coordinator/care/copy_file.cc": "a copy of any size, synced with its file system",
-         "coordinator/care/restore.cc": "a database that was built beside",
+         "coordinator/sqlite/state_care.cc": "a database that was built beside",
          "coordinator/local/blob_check.cc": "a damaged blob, set aside",
          "coordinator/local/blob_store.cc": "an upload of any size",
          "coordinator/segments/writer.cc": "a damaged segment, set aside",

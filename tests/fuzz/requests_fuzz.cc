@@ -1,7 +1,7 @@
 // Messages from clients and workers through the coordinator's core. Input: pieces whose first byte
 // selects the type of the rest: a SubmitRequest, a worker's registration, another message of the
 // worker, or passing time. What was decided is replayed from its events, and snapshots survive a
-// round trip.
+// round trip. What holds of the state after every event is checked (core/invariants.h).
 #include <google/protobuf/util/message_differencer.h>
 
 #include <vector>
@@ -64,7 +64,7 @@ class Cluster {
   }
 
   void Turn(std::vector<Input> inputs) {
-    const coordinator::Turn turn = TakeTurn(state_, inputs, now_);
+    const coordinator::Turn turn = TakeTurn(state_, inputs, now_, CheckInvariants);
     FUZZ_EXPECT(turn.replies.size() == inputs.size());
     for (const v1::Event& event : turn.events) {
       v1::Event parsed;  // the journal stores it as a message

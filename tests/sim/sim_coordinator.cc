@@ -1,5 +1,7 @@
 #include "tests/sim/sim_coordinator.h"
 
+#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "coordinator/core/invariants.h"
@@ -34,13 +36,13 @@ common::Now SimCoordinator::Now() const {
           queue_.now_ms() + 1'700'000'000'000 + static_cast<int64_t>(life_ % 3) * 3'600'000};
 }
 
-void SimCoordinator::Replay(ClusterState& state, size_t first) const {
+std::vector<v1::JobRecord> SimCoordinator::Replay(ClusterState& state, size_t first) const {
   for (size_t i = first; i < durable_.size(); ++i) {
     Fits(coordinator::ReplayEvent(state, durable_[i], Now()));
     Holds(state);
   }
   Fits(coordinator::CheckReplayed(state));
-  coordinator::TakeFinished(state);
+  return coordinator::TakeFinished(state);
 }
 
 void SimCoordinator::Start() {
@@ -51,7 +53,7 @@ void SimCoordinator::Start() {
   auto state = std::make_unique<ClusterState>();
   state->settings = settings_;
   if (snapshot_size_ > 0) Fits(coordinator::ReplaySnapshot(*state, snapshot_, Now()));
-  Replay(*state, snapshot_size_);
+  CatchUp(Replay(*state, snapshot_size_));
   // J11: the state from the snapshot equals the state from the beginning.
   ClusterState whole;
   whole.settings = settings_;
@@ -93,38 +95,65 @@ void SimCoordinator::Take(coordinator::Input input, ReplySink reply) {
 
 void SimCoordinator::Release(Turn turn, std::vector<ReplySink> replies) {
   // A commit takes a moment, sometimes a second; later turns wait for earlier ones. A turn without
-  // events does not wait for the disk itself.
+  // events does not wait for the disk itself. The index may be a little behind.
   const int64_t commit = turn.events.empty()   ? 0
                          : queue_.Chance(0.02) ? queue_.Draw(100, 1500)
                                                : queue_.Draw(0, 3);
-  last_release_ms_ = std::max(last_release_ms_, queue_.now_ms() + commit);
+  const int64_t behind = turn.events.empty() || !queue_.Chance(0.05) ? 0 : queue_.Draw(1, 500);
+  last_commit_ms_ = std::max(last_commit_ms_, queue_.now_ms() + commit);
+  last_release_ms_ = std::max(last_release_ms_, last_commit_ms_ + behind);
   const uint64_t life = life_;
-  queue_.After(last_release_ms_ - queue_.now_ms(), [this, life, turn = std::move(turn),
-                                                    replies = std::move(replies)] {
-    if (life != life_) return;  // killed before it was durable, so it never happened
-    for (const v1::Event& event : turn.events) {
-      durable_.push_back(event);
-      if (queue_.trace) {
-        queue_.Trace(absl::StrCat(event.job() != 0 ? absl::StrCat("job ", event.job(), ": ") : "",
-                                  coordinator::DescribeEvent(event)));
-      }
-      CheckCommitted(event);
-      CheckFinal(event);
-    }
-    for (const v1::JobRecord& job : turn.finished) finished_[job.id()] = job;
-    for (const coordinator::Command& command : turn.commands) callbacks_.deliver(command, epoch_);
-    for (size_t i = 0; i < replies.size() && i < turn.replies.size(); ++i) {
-      if (replies[i]) replies[i](turn.replies[i]);
-    }
-    if (durable_.size() - snapshot_size_ > 200 && queue_.Chance(0.05)) {
-      // Compaction: only what is durable may be in a snapshot.
-      ClusterState state;
-      state.settings = settings_;
-      Replay(state, 0);
-      snapshot_ = coordinator::MakeSnapshot(state);
-      snapshot_size_ = durable_.size();
-    }
+  const auto shared = std::make_shared<const Turn>(std::move(turn));
+  const bool dies_between = behind > 0 && !shared->finished.empty() && queue_.Chance(0.5);
+  queue_.After(last_commit_ms_ - queue_.now_ms(), [this, life, shared, dies_between] {
+    if (life != life_) return;  // killed before it was durable: it never happened
+    Commit(*shared);
+    if (!dies_between) return;
+    Kill();
+    queue_.After(queue_.Draw(10, 5'000), [this] { Start(); });
   });
+  queue_.After(last_release_ms_ - queue_.now_ms(),
+               [this, life, shared, replies = std::move(replies)]() mutable {
+                 if (life == life_) Follow(*shared, replies);
+               });
+}
+
+void SimCoordinator::Commit(const Turn& turn) {
+  for (const v1::Event& event : turn.events) {
+    durable_.push_back(event);
+    if (queue_.trace) {
+      queue_.Trace(absl::StrCat(event.job() != 0 ? absl::StrCat("job ", event.job(), ": ") : "",
+                                coordinator::DescribeEvent(event)));
+    }
+    CheckCommitted(event);
+    CheckFinal(event);
+  }
+}
+
+void SimCoordinator::Follow(const Turn& turn, std::vector<ReplySink>& replies) {
+  for (const v1::JobRecord& job : turn.finished) finished_[job.id()] = job;
+  indexed_ += turn.events.size();
+  for (const coordinator::Command& command : turn.commands) callbacks_.deliver(command, epoch_);
+  for (size_t i = 0; i < replies.size() && i < turn.replies.size(); ++i) {
+    if (replies[i]) replies[i](turn.replies[i]);
+  }
+  if (indexed_ == durable_.size() && indexed_ - snapshot_size_ > 200 && queue_.Chance(0.05)) {
+    // Compaction: only what is durable, and known to the index, may be in a snapshot.
+    ClusterState state;
+    state.settings = settings_;
+    Replay(state, 0);
+    snapshot_ = coordinator::MakeSnapshot(state);
+    snapshot_size_ = durable_.size();
+  }
+}
+
+void SimCoordinator::CatchUp(const std::vector<v1::JobRecord>& replayed) {
+  for (const v1::JobRecord& job : replayed) finished_.try_emplace(job.id(), job);
+  indexed_ = durable_.size();
+  for (const uint64_t job : ended_) {
+    if (!finished_.contains(job))
+      throw Broken(absl::StrCat("J1: job ", job, " is over, and the index lacks it"));
+  }
 }
 
 void SimCoordinator::ArmTimer() {

@@ -47,7 +47,13 @@ class SimCoordinator {
   void ArmTimer();
   void CheckCommitted(const v1::Event& event);
   void CheckFinal(const v1::Event& event);
-  void Replay(coordinator::ClusterState& state, size_t first) const;
+  // What of it has ended.
+  std::vector<v1::JobRecord> Replay(coordinator::ClusterState& state, size_t first) const;
+  // A turn is in the journal; then in the index, which follows it, and its effects go out.
+  void Commit(const coordinator::Turn& turn);
+  void Follow(const coordinator::Turn& turn, std::vector<ReplySink>& replies);
+  // After a kill in between: the index gets what only the journal has.
+  void CatchUp(const std::vector<v1::JobRecord>& replayed);
 
   EventQueue& queue_;
   Witness& witness_;
@@ -56,12 +62,14 @@ class SimCoordinator {
   std::unique_ptr<coordinator::ClusterState> state_;
   uint64_t life_ = 0;            // closures of an older life do nothing
   uint64_t epoch_ = 0;           // durable
-  int64_t last_release_ms_ = 0;  // turns are released in order
+  int64_t last_commit_ms_ = 0;   // turns are committed in order,
+  int64_t last_release_ms_ = 0;  // and released in order
   int64_t armed_ms_ = -1;
   std::vector<v1::Event> durable_;  // the journal
   v1::Snapshot snapshot_;           // of the state after the first `snapshot_size_` events
   size_t snapshot_size_ = 0;
   std::map<uint64_t, v1::JobRecord> finished_;               // the index of finished jobs, durable
+  size_t indexed_ = 0;                                       // of `durable_`, what the index has
   std::set<uint64_t> ended_;                                 // J11: final is final
   std::map<uint64_t, std::pair<uint32_t, int64_t>> latest_;  // J9
 };

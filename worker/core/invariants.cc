@@ -40,8 +40,9 @@ std::string_view BrokenOf(const WorkerState& state, const AttemptKey& key, const
       {attempt.final_scan_done || attempt.spawned || !IsLive(attempt) || attempt.parts.empty(),
        "checkpoints are of ranks that ran"},
       {!attempt.final_scan_done || !IsLive(attempt), "the last scan is after the end"},
-      {forgotten == state.forgotten.end() || key.attempt > forgotten->second || !IsLive(attempt),
-       "what was forgotten does not live again"},
+      // An older one may outlive it.
+      {forgotten == state.forgotten.end() || key.attempt != forgotten->second,
+       "what was forgotten is not here again"},
   };
   for (const auto& [holds, sentence] : sentences) {
     if (!holds) return sentence;

@@ -1,6 +1,6 @@
 // A map that keeps what was used last: at most so many entries, and so much weight in all where they differ in size.
-// Beyond that what was used least recently goes, one entry at a time; the one used last stays, whatever it weighs. Every
-// bounded memory of the product is one of these: none starts over when it is full. No lock.
+// Beyond that what was used least recently goes, one entry at a time; the one used last stays, whatever it weighs. No
+// memory of the product starts over when it is full. No lock.
 #pragma once
 
 #include <cstddef>

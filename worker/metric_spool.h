@@ -34,7 +34,8 @@ class MetricSpool {
   // was stored, and the same batch may come again.
   absl::Status Append(const v1::MetricBatch& batch);
 
-  // The next batch to send, or nullopt; in `encoded` as it is in the file. An error of the disk changes nothing: it may be another one later.
+  // The next batch to send, or nullopt; in `encoded` as it is in the file. An error of the disk changes
+  // nothing: it may be another one later.
   absl::StatusOr<std::optional<v1::MetricBatch>> Next();
   bool HasNext() const { return read_at_ < size_; }
   // Resends whatever is unacknowledged.

@@ -186,4 +186,8 @@ absl::Status CheckContainer(const v1::JobSpec& spec) {
       "shm: 8GiB, or omit it");
 }
 
+bool NeedsPreparation(const v1::JobSpec& spec) {
+  return spec.has_code() || !spec.setup().empty() || !spec.container().image().empty();
+}
+
 }  // namespace muster::job

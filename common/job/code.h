@@ -18,6 +18,9 @@ absl::Status CheckSetup(const v1::JobSpec& spec);
 absl::Status CheckOutputs(const v1::JobSpec& spec);
 absl::Status CheckContainer(const v1::JobSpec& spec);
 
+// Whether it brings something along that nodes prepare before its ranks start: code, setup or a container.
+bool NeedsPreparation(const v1::JobSpec& spec);
+
 // Where ranks see it: where it is on the node, unless the mount says otherwise. Lives as long as that.
 const std::string& TargetOf(const v1::Mount& mount);
 

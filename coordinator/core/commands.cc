@@ -2,13 +2,13 @@
 
 #include <optional>
 
+#include "common/job/code.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "common/text.h"
 #include "common/version.h"
 #include "coordinator/core/checkpoint_files.h"
 #include "coordinator/core/rendezvous.h"
-#include "coordinator/core/scheduling/demand.h"
 
 namespace muster::coordinator {
 namespace {
@@ -63,7 +63,7 @@ void FillPrepare(const v1::JobRecord& job, const v1::Attempt& attempt, const v1:
   order->set_first_rank(part.first_rank());
   order->set_owner(job.owner());
   order->set_account(job.account());
-  if (NeedsPreparation(job.spec())) {
+  if (job::NeedsPreparation(job.spec())) {
     // The worker checks what it has prepared.
     *order->mutable_spec() = job.spec();
     *order->mutable_part() = part;

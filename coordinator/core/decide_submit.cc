@@ -106,10 +106,11 @@ Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now n
   v1::JobRecord& record = *submitted.mutable_job_submitted()->mutable_record();
   record = SubmittedRecord(state, input, now);
   record.set_spec_hash(hash);
-  if (const std::optional<Blocker> never = WhyNever(state, record, now);
-      never.has_value() && !input.request.queue_anyway()) {
-    reply.status = NeverStatus(*never);
-    return decision;
+  if (!input.request.queue_anyway()) {
+    if (const std::optional<Blocker> never = WhyNever(state, record, now)) {
+      reply.status = NeverStatus(*never);
+      return decision;
+    }
   }
   reply.status = MayHold(state, input);
   if (!reply.status.ok()) return decision;

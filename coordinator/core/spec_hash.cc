@@ -26,8 +26,6 @@ void AppendText(std::string_view text, std::string* out) {
   out->append(text);
 }
 
-void AppendMessage(const Message& message, std::string* out);
-
 // The value of a field that is not repeated, or with `at` one of those of a repeated one.
 void AppendValue(const Message& message, const FieldDescriptor* field, int at, std::string* out) {
   const Reflection& get = *message.GetReflection();
@@ -98,41 +96,37 @@ void AppendMap(const Message& message, const FieldDescriptor* field, int size, s
   for (const auto& [order, bytes] : entries) out->append(bytes);
 }
 
-void AppendMessage(const Message& message, std::string* out) {
+}  // namespace
+
+std::string CanonicalBytes(const Message& message) {
+  std::string bytes;
   std::vector<const FieldDescriptor*> fields;
   message.GetReflection()->ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
     const int size = field->is_repeated() ? message.GetReflection()->FieldSize(message, field) : 1;
-    AppendNumber(static_cast<uint32_t>(field->number()), 4, out);
-    AppendNumber(static_cast<uint64_t>(size), 8, out);
+    AppendNumber(static_cast<uint32_t>(field->number()), 4, &bytes);
+    AppendNumber(static_cast<uint64_t>(size), 8, &bytes);
     if (field->is_map()) {
       const auto* spec = google::protobuf::DynamicCastToGenerated<v1::JobSpec>(&message);
       if (spec != nullptr && field->number() == v1::JobSpec::kEnvFieldNumber) {
-        AppendTexts(spec->env(), out);
+        AppendTexts(spec->env(), &bytes);
       } else {
-        AppendMap(message, field, size, out);
+        AppendMap(message, field, size, &bytes);
       }
       continue;
     }
-    for (int i = 0; i < size; ++i) AppendValue(message, field, i, out);
+    for (int i = 0; i < size; ++i) AppendValue(message, field, i, &bytes);
   }
+  return bytes;
 }
 
-uint64_t Fnv(std::string_view bytes) {
+uint64_t HashBytes(std::string_view bytes) {
   uint64_t hash = 14695981039346656037ull;
   for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211ull;
   return hash;
 }
 
-}  // namespace
-
-std::string CanonicalBytes(const Message& message) {
-  std::string bytes;
-  AppendMessage(message, &bytes);
-  return bytes;
-}
-
-uint64_t HashSpec(const v1::JobSpec& spec) { return Fnv(CanonicalBytes(spec)); }
+uint64_t HashSpec(const v1::JobSpec& spec) { return HashBytes(CanonicalBytes(spec)); }
 
 uint64_t HashSpecAs020(const v1::JobSpec& spec) {
   std::string bytes;
@@ -142,7 +136,7 @@ uint64_t HashSpecAs020(const v1::JobSpec& spec) {
     coded.SetSerializationDeterministic(true);
     spec.SerializeToCodedStream(&coded);
   }
-  return Fnv(bytes);
+  return HashBytes(bytes);
 }
 
 }  // namespace muster::coordinator

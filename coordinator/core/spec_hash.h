@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "google/protobuf/message.h"
 #include "muster/v1/job.pb.h"
@@ -16,7 +17,9 @@ namespace muster::coordinator {
 // behind their length (8). Of a map, the entries in the order of their keys, each its key and value.
 std::string CanonicalBytes(const google::protobuf::Message& message);
 
-// FNV-1a of the canonical bytes, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv/
+// FNV-1a, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv/
+uint64_t HashBytes(std::string_view bytes);
+// Of the canonical bytes.
 uint64_t HashSpec(const v1::JobSpec& spec);
 // As 0.2.0 journaled it: of protobuf's own bytes, maps in order.
 uint64_t HashSpecAs020(const v1::JobSpec& spec);

@@ -35,8 +35,9 @@ absl::Status SealEnvironment(const Cluster* cluster, SubmitInput* input) {
   // Of what was sent: the same again is the same job. It lies in backups, and would confirm guesses
   // of the values to whoever has no key.
   if (!input->request.idempotency_key().empty()) {
-    input->sent = {.keyed = cluster->KeyedHash(kPurpose, CanonicalBytes(spec)),
-                   .plain = HashSpec(spec),
+    const std::string bytes = CanonicalBytes(spec);
+    input->sent = {.keyed = cluster->KeyedHash(kPurpose, bytes),
+                   .plain = HashBytes(bytes),
                    .as_020 = HashSpecAs020(spec)};
   }
   v1::JobSpec sealed;

@@ -1,5 +1,6 @@
 // The coordinator's commands, after the epoch check. Pure.
 #include "absl/strings/str_cat.h"
+#include "common/job/code.h"
 #include "common/node_shortage.h"
 #include "worker/core/stages.h"
 #include "worker/core/steps.h"
@@ -42,8 +43,8 @@ v1::StopCause CauseOf(bool would_fail_again) {
   return would_fail_again ? v1::STOP_CAUSE_LAUNCH_FAILED : v1::STOP_CAUSE_LAUNCH_INTERRUPTED;
 }
 
-void OnPrepareAttempt(Step& step, const v1::PrepareAttempt& hold) {
-  const AttemptKey key = KeyIn(hold);
+void OnPrepareAttempt(Step& step, const v1::PrepareAttempt& order) {
+  const AttemptKey key = KeyIn(order);
   if (const Attempt* known = step.Find(key); known != nullptr) {
     // What is being prepared is told again: the coordinator may have restarted.
     const bool has_news = known->stage != Stage::kPreparing || known->status.ready() ||
@@ -56,8 +57,8 @@ void OnPrepareAttempt(Step& step, const v1::PrepareAttempt& hold) {
   }
   Attempt& attempt = step.FindOrAdd(key);
   Move(attempt, Change::kPrepare);
-  attempt.prepares = hold.has_spec();
-  step.Do(PrepareAttemptAction{key, hold});
+  attempt.prepares = order.has_spec();
+  step.Do(PrepareAttemptAction{key, order});
 }
 
 void OnLaunch(Step& step, const v1::LaunchAttempt& launch) {
@@ -81,7 +82,7 @@ void OnLaunch(Step& step, const v1::LaunchAttempt& launch) {
                       "gets a new port"),
          v1::STOP_CAUSE_LAUNCH_INTERRUPTED});
   }
-  if (NeedsPreparation(launch.spec()) && !(attempt.prepares && attempt.status.ready())) {
+  if (job::NeedsPreparation(launch.spec()) && !(attempt.prepares && attempt.status.ready())) {
     return EndAttempt(
         step, attempt,
         {"never launched",

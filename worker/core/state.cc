@@ -67,10 +67,6 @@ bool Resumes(const v1::LaunchAttempt& launch) {
          (launch.resume_file_count() > 0 || !launch.resume_files().empty());
 }
 
-bool NeedsPreparation(const v1::JobSpec& spec) {
-  return spec.has_code() || !spec.setup().empty() || !spec.container().image().empty();
-}
-
 v1::AttemptStatus StatusOf(const Attempt& attempt) {
   v1::AttemptStatus status = attempt.status;
   status.set_phase(PhaseOf(attempt.stage));

@@ -166,8 +166,6 @@ bool Resumes(const v1::LaunchAttempt& launch);
 v1::AttemptStatus StatusOf(const Attempt& attempt);
 // A port that is still being searched for is not a fact yet.
 bool IsToldOf(const Attempt& attempt);
-// The job brings code, setup or a container along, which PrepareAttempt prepares.
-bool NeedsPreparation(const v1::JobSpec& spec);
 // Everything this worker holds.
 v1::Register RegisterMessage(const WorkerState& state, Now now);
 

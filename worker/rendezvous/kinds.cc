@@ -5,14 +5,12 @@
 namespace muster::worker {
 namespace {
 
-constexpr RendezvousKind kKinds[] = {
-    {"rank 0's store", &OpenForRankZero, &TellOfRankZero},
-};
+constexpr RendezvousKind kRankZeroStore = {.open = &OpenForRankZero, .tell = &TellOfRankZero};
 
 }  // namespace
 
 // Whatever a job asks for, there is one.
-const RendezvousKind& RendezvousOf(const v1::PrepareAttempt&) { return kKinds[0]; }
-const RendezvousKind& RendezvousOf(const v1::LaunchAttempt&) { return kKinds[0]; }
+const RendezvousKind& RendezvousOf(const v1::PrepareAttempt&) { return kRankZeroStore; }
+const RendezvousKind& RendezvousOf(const v1::LaunchAttempt&) { return kRankZeroStore; }
 
 }  // namespace muster::worker

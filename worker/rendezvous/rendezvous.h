@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -28,7 +27,6 @@ class Rendezvous {
 };
 
 struct RendezvousKind {
-  std::string_view name;
   // Before any rank starts anywhere. Null: ranks of other nodes need nothing of this one.
   // RESOURCE_EXHAUSTED: others on the node use up what it takes, with the fix.
   absl::StatusOr<std::unique_ptr<Rendezvous>> (*open)(const v1::PrepareAttempt& order,

@@ -36,7 +36,7 @@ class AsideMemo {
     return at == known_.by_demand.end() ? nullptr : &at->second;
   }
   const std::optional<Blocker>& Keep(const std::string& demand, std::optional<Blocker> blocker) {
-    if (found_.by_demand.size() >= kDemandsMax) found_.by_demand.clear();
+    if (found_.by_demand.size() >= kDemandsMax) found_.by_demand.erase(found_.by_demand.begin());
     return found_.by_demand[demand] = std::move(blocker);
   }
 

@@ -1,16 +1,13 @@
 #include "coordinator/core/scheduling/demand.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/job/code.h"
 
 namespace muster::coordinator {
 
-bool NeedsPreparation(const v1::JobSpec& spec) {
-  return spec.has_code() || !spec.setup().empty() || !spec.container().image().empty();
-}
-
 Demand DemandOf(const v1::JobSpec& spec) {
   return {.shape = spec.shape(),
-          .prepares = NeedsPreparation(spec),
+          .prepares = job::NeedsPreparation(spec),
           .container = !spec.container().image().empty()};
 }
 

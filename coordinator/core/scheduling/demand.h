@@ -16,6 +16,5 @@ struct Demand {
   std::string Key() const;
 };
 Demand DemandOf(const v1::JobSpec& spec);
-bool NeedsPreparation(const v1::JobSpec& spec);
 
 }  // namespace muster::coordinator

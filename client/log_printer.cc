@@ -16,9 +16,9 @@ namespace {
 
 using common::StrCat;
 
+constexpr std::string_view kLineMember = ", \"line\": ";  // of a stream's JSON, after its prefix
 // A longer line is printed in pieces, so that a rank that prints no newlines cannot fill the
 // memory.
-constexpr std::string_view kLineMember = ", \"line\": ";  // of a stream's JSON, after its prefix
 constexpr size_t kPartialBytesMax = 256 * 1024;
 constexpr int64_t kBarInPipeUs = 60'000'000;
 constexpr int64_t kBarsEveryMs = 100;

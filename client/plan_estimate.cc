@@ -1,6 +1,5 @@
 #include "client/plan_estimate.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>

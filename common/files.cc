@@ -131,13 +131,7 @@ absl::StatusOr<std::string> ReadAt(int fd, uint64_t offset, size_t size, std::st
 }
 
 absl::Status WriteAll(int fd, std::string_view data) {
-  while (!data.empty()) {
-    const ssize_t count = write(fd, data.data(), data.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return ErrnoStatus("cannot write");
-    data.remove_prefix(static_cast<size_t>(count));
-  }
-  return absl::OkStatus();
+  return WriteAllFd(fd, data) ? absl::OkStatus() : ErrnoStatus("cannot write");
 }
 
 namespace {

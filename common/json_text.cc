@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_format.h"
 #include "common/exact_number.h"
-#include "common/strings.h"
 #include "common/text.h"
 
 namespace muster::common {

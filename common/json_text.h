@@ -118,6 +118,7 @@ class JsonObject {
     return line;
   }
   // For many of them.
+  void AppendTo(std::string* out) const { out->append(text_).append("}"); }
   void AppendLine(std::string* out) const { out->append(text_).append("}\n"); }
 
  private:

@@ -172,6 +172,7 @@ absl::StatusOr<Comparison> CompareRuns(const std::string& key, const ComparedRun
     pair.run = pair.means[1];
   }
   pair.differences = Compare(pair.baseline, pair.run, setup.limit);
+  if (setup.by == By::kStep) pair.first_step_past = pair.differences.first_past;
   if (pair.differences.compared == 0) return NothingInCommon(pair, setup.by);
   return pair;
 }

@@ -33,7 +33,7 @@ struct Comparison {
   std::span<const Point> run;
   std::vector<Point> means[2];  // by epoch: of the baseline, of the run
   Differences differences;
-  // By epoch: the first step that both have where the values differ by more than the limit.
+  // The first step that both have where the values differ by more than the limit, also by epoch.
   std::optional<Row> first_step_past;
 };
 

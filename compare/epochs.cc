@@ -71,7 +71,7 @@ bool IsEpochMetric(std::string_view name) { return name == "epoch" || name.ends_
 std::string EpochMetricOf(std::string_view key, std::span<const std::string> names) {
   const std::string neighbor = std::string(key.substr(0, key.rfind('/') + 1)) + "epoch";
   for (const std::string& wanted : {neighbor, std::string("epoch")}) {
-    if (std::find(names.begin(), names.end(), wanted) != names.end()) return wanted;
+    if (std::binary_search(names.begin(), names.end(), wanted)) return wanted;
   }
   const auto other = std::find_if(names.begin(), names.end(), IsEpochMetric);
   return other == names.end() ? "" : *other;

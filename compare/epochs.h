@@ -37,8 +37,8 @@ class Epochs {
 // Whether OfMetric would know any.
 bool TellsEpochs(const Series& metric);
 bool IsEpochMetric(std::string_view name);
-// The metric among `names` that defines the epochs of `key`: its neighbor ("train/epoch" of
-// "train/loss"), "epoch", or the first other one. Empty: none.
+// The metric among `names`, which are sorted, that defines the epochs of `key`: its neighbor
+// ("train/epoch" of "train/loss"), "epoch", or the first other one. Empty: none.
 std::string EpochMetricOf(std::string_view key, std::span<const std::string> names);
 
 }  // namespace muster::compare

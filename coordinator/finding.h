@@ -4,6 +4,10 @@
 #include <functional>
 #include <string>
 
+#include "absl/status/status.h"
+#include "common/problem.h"
+#include "common/strings.h"
+
 namespace muster::coordinator {
 
 struct Finding {
@@ -13,5 +17,13 @@ struct Finding {
 };
 
 using Found = std::function<void(const Finding&)>;
+
+// What an error says of the path.
+inline Finding FindingOf(const std::string& path, const absl::Status& status) {
+  const common::Problem problem = common::ProblemOf(status);
+  return {path,
+          problem.why.empty() ? problem.what : common::StrCat(problem.what, ": ", problem.why),
+          problem.fix};
+}
 
 }  // namespace muster::coordinator

@@ -1,6 +1,5 @@
 #include "coordinator/private_worker.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -71,8 +71,7 @@ void AddSummary(JsonObject& json, const Comparison& pair, const ComparisonSetup&
       .Add("largest_abs", JsonRowOrNull(all.largest_abs, setup.by))
       .Add("largest_rel", JsonRowOrNull(all.largest_rel, setup.by))
       .Add("first_past", JsonRowOrNull(all.first_past, setup.by))
-      .Add("first_step_past",
-           JsonRowOrNull(setup.by == By::kStep ? all.first_past : pair.first_step_past, By::kStep))
+      .Add("first_step_past", JsonRowOrNull(pair.first_step_past, By::kStep))
       .Add("verdict", JsonVerdict(all.past == 0, setup));
 }
 
@@ -209,7 +208,9 @@ void ComparisonReport::PrintJson(std::span<const Comparison> comparisons,
     StrAppend(&out, i == 0 ? "\n " : ",\n ", of_pair.OpenAt("rows"), "[");
     bool first = true;
     Compare(pair.baseline, pair.run, setup_.limit, [&](const Row& row) {
-      StrAppend(&out, first ? "\n  " : ",\n  ", JsonRow(row, setup_.by).text);
+      out += first ? "\n  " : ",\n  ";
+      JsonObject line;
+      AddRow(line, row, setup_.by).AppendTo(&out);
       first = false;
       if (out.size() < kPrintBytes) return;
       output_.print(out);

@@ -4,7 +4,6 @@
 
 #include "absl/strings/ascii.h"
 #include "client/record_text.h"
-#include "common/exact_number.h"
 #include "common/json_text.h"
 #include "common/strings.h"
 

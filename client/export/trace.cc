@@ -13,7 +13,6 @@ namespace muster::client {
 namespace {
 
 using common::JsonObject;
-using common::StrAppend;
 using common::StrCat;
 
 // Threads of a job's own process; a rank's thread on its node is its number + 1.
@@ -45,10 +44,7 @@ class TraceText {
   }
 
   std::string Take() {
-    return JsonObject()
-        .Add("displayTimeUnit", "ms")
-        .Add("traceEvents", common::JsonText{StrCat("[", out_, "\n]")})
-        .Line();
+    return JsonObject().Add("displayTimeUnit", "ms").Add("traceEvents", events_.Done("\n")).Line();
   }
 
  private:
@@ -60,14 +56,14 @@ class TraceText {
   }
   void End(JsonObject event, std::string_view detail) {
     if (!detail.empty()) event.Add("args", JsonObject().Add("detail", detail).Done());
-    StrAppend(&out_, out_.empty() ? "\n" : ",\n", event.Text());
+    events_.Add(event.Done());
   }
   void Name(std::string_view what, const TracePlace& place, std::string_view name) {
     End(Begin('M', place, what).Add("args", JsonObject().Add("name", name).Done()), "");
   }
 
   const int64_t base_ms_;
-  std::string out_;
+  common::JsonArray events_{"\n"};
 };
 
 class JobTrace {

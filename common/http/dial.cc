@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "common/status.h"
-#include "common/strings.h"
 
 namespace muster::common {
 namespace {

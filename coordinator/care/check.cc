@@ -18,12 +18,6 @@ namespace {
 using common::MakeProblem;
 using common::StrCat;
 
-Finding FindingOf(const std::string& path, const absl::Status& status) {
-  const common::Problem problem = common::ProblemOf(status);
-  return {path, problem.why.empty() ? problem.what : StrCat(problem.what, ": ", problem.why),
-          problem.fix};
-}
-
 absl::Status NotADataDirectory(const Paths& paths, const std::string& why) {
   return MakeProblem(absl::StatusCode::kFailedPrecondition,
                      {.code = "JC1608",
@@ -101,8 +95,9 @@ absl::Status CheckData(const Paths& paths, const StateCare& state, bool quick, c
     found(finding);
   };
   RETURN_IF_ERROR(CheckState(paths, state, quick, counted, totals));
-  const BlobUses uses = totals->state.has_value() ? totals->state->blobs : BlobUses();
-  RETURN_IF_ERROR(CheckBlobs(paths, uses, quick, counted, &totals->blobs));
+  const BlobUses none;
+  const BlobUses* const uses = totals->state.has_value() ? &totals->state->blobs : &none;
+  RETURN_IF_ERROR(CheckBlobs(paths, *uses, quick, counted, &totals->blobs));
   RETURN_IF_ERROR(CheckSegments(
       paths, [&](const SegmentFinding& segment) { counted(FindingOf(segment)); },
       &totals->segments));

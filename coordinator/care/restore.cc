@@ -106,7 +106,7 @@ class Restore {
   absl::Status CopyDatabase() {
     for (const SavedFile& file : manifest_.files) {
       if (file.path != kSavedDatabase) continue;
-      const std::string fault = Copy(file, StrCat(kStage, "/", kSavedDatabase));
+      const std::string fault = Copy(file, StrCat(kStage, "/", state_.Name()));
       RETURN_IF_ERROR(failure_);
       return fault.empty() ? absl::OkStatus() : LostDatabase(fault);
     }

@@ -70,11 +70,11 @@ Caller Admission::OfPlaintext(std::string_view from) const {
 }
 
 absl::StatusOr<identity::CertificateFacts> Admission::Read(std::string_view pem) const {
-  const std::string text(pem);
   {
     std::lock_guard lock(mutex_);
-    if (const auto* known = read_.Find(text); known != nullptr) return *known;
+    if (const auto* known = read_.Find(pem); known != nullptr) return *known;
   }
+  const std::string text(pem);
   ASSIGN_OR_RETURN(identity::CertificateFacts facts, identity::FactsOfPem(text));
   std::lock_guard lock(mutex_);
   read_.Put(text, facts);

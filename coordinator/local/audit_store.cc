@@ -7,7 +7,6 @@
 #include <cerrno>
 
 #include "common/log.h"
-#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/local/audit_files.h"

@@ -81,6 +81,10 @@ uint64_t CodeUploads::Begin(const Object& object, const std::string& giver, uint
   std::lock_guard lock(mutex_);
   ForgetOld();
   if (const auto part = begun_.find(object); part != begun_.end()) Forget(part);
+  return Keep(object, giver, bytes);
+}
+
+uint64_t CodeUploads::Keep(const Object& object, const std::string& giver, uint64_t bytes) {
   begun_[object] = {giver, bytes, Steady::now()};
   return begun_by_[giver] += bytes;
 }
@@ -91,9 +95,7 @@ void CodeUploads::Interrupt(const Object& object, uint64_t bytes) {
   if (part == begun_.end()) return;
   const std::string giver = part->second.giver;
   Forget(part);
-  if (bytes == 0) return;
-  begun_[object] = {giver, bytes, Steady::now()};
-  begun_by_[giver] += bytes;
+  if (bytes > 0) Keep(object, giver, bytes);
 }
 
 uint64_t CodeUploads::BegunBy(const std::string& giver,

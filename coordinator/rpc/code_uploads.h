@@ -63,6 +63,8 @@ class CodeUploads {
   // With the lock held. Parts are removed from the disk after a day.
   void ForgetOld();
   Parts::iterator Forget(Parts::iterator part);
+  // What the giver has begun, with this.
+  uint64_t Keep(const Object& object, const std::string& giver, uint64_t bytes);
 
   std::mutex mutex_;  // guards what follows
   Parts begun_;

@@ -1,6 +1,5 @@
 #include "coordinator/rpc/comparison_message.h"
 
-#include <optional>
 #include <string>
 
 #include "compare/words.h"
@@ -53,9 +52,7 @@ v1::JobComparison MessageOf(const compare::Comparison& pair,
   if (all.largest_abs) Fill(*all.largest_abs, *message.mutable_largest_abs());
   if (all.largest_rel) Fill(*all.largest_rel, *message.mutable_largest_rel());
   if (all.first_past) Fill(*all.first_past, *message.mutable_first_past());
-  const std::optional<compare::Row>& step =
-      setup.by == compare::By::kStep ? all.first_past : pair.first_step_past;
-  if (step) Fill(*step, *message.mutable_first_step_past());
+  if (pair.first_step_past) Fill(*pair.first_step_past, *message.mutable_first_step_past());
   FillRows(pair, setup.limit, message);
   return message;
 }

@@ -13,12 +13,13 @@ namespace muster::coordinator {
 
 class FollowedReader {
  public:
-  FollowedReader(const MetricStore& metrics, uint64_t job)
-      : metrics_(metrics), job_(job), reader_(metrics.Read(job)) {}
+  // `counts_all`: also what a later attempt did again; then once is enough.
+  FollowedReader(const MetricStore& metrics, uint64_t job, bool counts_all = false)
+      : metrics_(metrics), job_(job), reader_(metrics.Read(job)), line_known_(counts_all) {}
 
   enum class Read { kPoints, kLine, kEnd };
   // Reads one batch. kPoints: those of its points count that are not replaced; kLine: none yet;
-  // kEnd: there are no more, and `batch` is none. UNAVAILABLE: ask again later.
+  // kEnd: there are no more now, and `batch` is none. UNAVAILABLE: ask again later.
   absl::StatusOr<Read> Next(v1::MetricBatch& batch);
   bool IsReplaced(const v1::MetricBatch& batch, const v1::MetricPoint& point) const {
     return line_.IsReplaced(batch.attempt(), point.step());
@@ -30,7 +31,7 @@ class FollowedReader {
   const uint64_t job_;
   std::unique_ptr<MetricReader> reader_;
   FollowedLine line_;
-  bool line_known_ = false;
+  bool line_known_;
 };
 
 }  // namespace muster::coordinator

@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "coordinator/core/state.h"
 #include "coordinator/descriptors.h"
-#include "coordinator/rpc/followed_line.h"
+#include "coordinator/rpc/followed_reader.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
 
@@ -41,8 +41,7 @@ class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
         request_(request),
         names_(request.names().begin(), request.names().end()),
         job_(job),
-        reader_(stores.metrics.Read(job)),
-        line_known_(request.attempt() != kFollowedLine) {}
+        reader_(stores.metrics, job, /*counts_all=*/request.attempt() != kFollowedLine) {}
 
   void Start(bool follow);
 
@@ -70,9 +69,7 @@ class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
   const uint64_t job_;
 
   // Used by the pump only, one at a time.
-  std::unique_ptr<MetricReader> reader_;
-  FollowedLine line_;
-  bool line_known_;
+  FollowedReader reader_;
 
   std::mutex mutex_;  // guards what follows
   WatchToken job_token_;
@@ -170,18 +167,11 @@ absl::StatusOr<MetricFeed::Turn> MetricFeed::TakeTurn() {
   v1::MetricBatch batch;
   for (size_t bytes = 0; bytes < kBytesPerTurn; bytes += batch.ByteSizeLong()) {
     if (sink_->QueuedBytes() >= MetricSink::kFullBytes) return Turn::kFull;
-    ASSIGN_OR_RETURN(const bool found, reader_->Next(batch));
-    const bool is_known = line_known_ || reader_->Attempts() < 2;
-    if (found && is_known) {
+    ASSIGN_OR_RETURN(const FollowedReader::Read read, reader_.Next(batch));
+    if (read == FollowedReader::Read::kPoints) {
       std::lock_guard lock(mutex_);
       Say(batch, true);
-    } else if (found) {
-      line_.Learn(batch);
-    } else if (!is_known) {
-      line_.Seal();
-      line_known_ = true;
-      reader_ = stores_.metrics.Read(job_);
-    } else if (EndOfStored()) {
+    } else if (read == FollowedReader::Read::kEnd && EndOfStored()) {
       return Turn::kDone;
     }
   }
@@ -211,10 +201,9 @@ void MetricFeed::Say(const v1::MetricBatch& batch, bool is_stored) {
     return;
   v1::MetricBatch wanted = batch;
   wanted.clear_points();
-  const bool may_be_replaced = is_stored && request_.attempt() == kFollowedLine;
   for (const v1::MetricPoint& point : batch.points()) {
     if (!names_.empty() && !names_.contains(point.name())) continue;
-    if (may_be_replaced && line_.IsReplaced(batch.attempt(), point.step())) continue;
+    if (is_stored && reader_.IsReplaced(batch, point)) continue;
     *wanted.add_points() = point;
   }
   if (!wanted.points().empty()) sink_->Write(std::move(wanted));

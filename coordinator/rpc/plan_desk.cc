@@ -1,5 +1,6 @@
 #include "coordinator/rpc/plan_desk.h"
 
+#include <memory>
 #include <string>
 #include <utility>
 

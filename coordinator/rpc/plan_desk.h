@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -20,7 +19,7 @@ class PlanDesk {
  public:
   using Done = std::function<void(absl::StatusOr<v1::PlanJobResponse>)>;
 
-  // `daemon`: whose member this is.
+  // Both outlive the answer.
   void Plan(Jobs& jobs, Process& process, SubmitInput input, Done done);
 
  private:

@@ -41,13 +41,16 @@ void TellDenied(Traffic& traffic, const Denial& denial) {
   traffic.refusals.Warn(denial.text);
 }
 
-absl::Status NotWithinReach(const NodeIdentity& sender, uint64_t job, uint32_t attempt) {
-  return common::MakeProblem(
-      absl::StatusCode::kPermissionDenied,
-      {.code = "JC1341",
-       .what = StrCat("attempt ", attempt, " of job ", job, " has no part on ", Describe(sender),
-                      ", or does not use this file"),
-       .fix = "look for a foreign program that uses the node's certificate"});
+absl::Status RefuseTransfer(Traffic& traffic, const NodeIdentity& sender, uint64_t job,
+                            uint32_t attempt) {
+  const absl::Status refused =
+      common::MakeProblem(absl::StatusCode::kPermissionDenied,
+                          {.code = "JC1341",
+                           .what = StrCat("attempt ", attempt, " of job ", job, " has no part on ",
+                                          Describe(sender), ", or does not use this file"),
+                           .fix = "look for a foreign program that uses the node's certificate"});
+  TellDenied(traffic, {Denied::kBlob, std::string(refused.message())});
+  return refused;
 }
 
 void CheckTransfer(Jobs& jobs, Gates& gates, Traffic& traffic, Process& process,
@@ -58,9 +61,7 @@ void CheckTransfer(Jobs& jobs, Gates& gates, Traffic& traffic, Process& process,
       jobs, process, sender, {.job = job, .attempt = attempt},
       [&traffic, sender, job, attempt, answer = std::move(answer)](JobGate::Verdict verdict) {
         if (verdict == JobGate::Verdict::kMay) return answer(absl::OkStatus());
-        absl::Status refused = NotWithinReach(sender, job, attempt);
-        TellDenied(traffic, {Denied::kBlob, std::string(refused.message())});
-        answer(std::move(refused));
+        answer(RefuseTransfer(traffic, sender, job, attempt));
       });
 }
 

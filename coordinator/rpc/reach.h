@@ -42,6 +42,8 @@ void TellDenied(Traffic& traffic, const Denial& denial);
 void CheckTransfer(Jobs& jobs, Gates& gates, Traffic& traffic, Process& process,
                    const NodeIdentity& sender, uint64_t job, uint32_t attempt,
                    std::function<void(absl::Status)> answer);
-absl::Status NotWithinReach(const NodeIdentity& sender, uint64_t job, uint32_t attempt);
+// JC1341, once it is told (TellDenied).
+absl::Status RefuseTransfer(Traffic& traffic, const NodeIdentity& sender, uint64_t job,
+                            uint32_t attempt);
 
 }  // namespace muster::coordinator

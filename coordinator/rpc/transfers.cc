@@ -30,9 +30,7 @@ void SendResumeFiles(Jobs& jobs, Traffic& traffic, const NodeIdentity& sender,
   jobs.loop.Ask([&traffic, sender, request, sink](const LoopView& view) -> std::function<void()> {
     if (sender.is_certified && !ResumesFromIt(view.state, request)) {
       return [&traffic, sender, request, sink] {
-        absl::Status refused = NotWithinReach(sender, request.job(), request.for_attempt());
-        TellDenied(traffic, {Denied::kBlob, std::string(refused.message())});
-        sink->Close(refused);
+        sink->Close(RefuseTransfer(traffic, sender, request.job(), request.for_attempt()));
       };
     }
     CheckpointFileList files =
@@ -50,15 +48,12 @@ void SendResumeFiles(Jobs& jobs, Traffic& traffic, const NodeIdentity& sender,
 void SendIfResumed(Jobs& jobs, JobStores& stores, Gates& gates, Traffic& traffic, Process& process,
                    const NodeIdentity& sender, const v1::DownloadBlobRequest& request,
                    const std::shared_ptr<Sink<v1::BlobChunk>>& sink) {
-  gates.resume.Check(jobs, process, request.job(), request.attempt(), request.sha256(),
-                     [&stores, &traffic, &process, sender, request, sink](bool is_resumed) {
-                       if (is_resumed)
-                         return SendBlob(stores, process, request.sha256(), request.offset(), sink);
-                       absl::Status refused =
-                           NotWithinReach(sender, request.job(), request.attempt());
-                       TellDenied(traffic, {Denied::kBlob, std::string(refused.message())});
-                       sink->Close(refused);
-                     });
+  gates.resume.Check(
+      jobs, process, request.job(), request.attempt(), request.sha256(),
+      [&stores, &traffic, &process, sender, request, sink](bool is_resumed) {
+        if (is_resumed) return SendBlob(stores, process, request.sha256(), request.offset(), sink);
+        sink->Close(RefuseTransfer(traffic, sender, request.job(), request.attempt()));
+      });
 }
 
 // `may_read`: the attempt may download the file, which is as good as having it.

@@ -195,16 +195,19 @@ void OnClientGone(Jobs& jobs, Process& process, const Caller& caller, uint64_t j
   });
 }
 
+// Of a run that does not begin: its client leaves when the stream is over.
+void EndRun(Instance& instance, UpdateSink& sink, const absl::Status& why) {
+  sink.Observe(nullptr, [&instance] { instance.lifetime.ClientLeft(); });
+  sink.Close(why);
+}
+
 // With the client counted, which leaves when the stream is over.
 void BeginRun(Jobs& jobs, JobStores& stores, Access& access, Instance& instance, Process& process,
               const Caller& caller, SubmitInput input, std::shared_ptr<UpdateSink> sink) {
   const absl::Status queued = EnqueueSubmit(
       jobs, stores, access, std::move(input),
       [&jobs, &access, &instance, &process, caller, sink](const Reply& reply) {
-        if (!reply.status.ok()) {
-          sink->Observe(nullptr, [&instance] { instance.lifetime.ClientLeft(); });
-          return sink->Close(reply.status);
-        }
+        if (!reply.status.ok()) return EndRun(instance, *sink, reply.status);
         const uint64_t job = reply.submit.job();
         jobs.attached.Came(job);
         std::make_shared<JobFeed>(jobs, access, process, caller, sink, /*past_end=*/false)
@@ -214,9 +217,7 @@ void BeginRun(Jobs& jobs, JobStores& stores, Access& access, Instance& instance,
               instance.lifetime.ClientLeft();
             });
       });
-  if (queued.ok()) return;
-  sink->Observe(nullptr, [&instance] { instance.lifetime.ClientLeft(); });
-  sink->Close(queued);
+  if (!queued.ok()) EndRun(instance, *sink, queued);
 }
 
 }  // namespace
@@ -232,8 +233,7 @@ void Run(Jobs& jobs, JobStores& stores, JobCode& job_code, Access& access, Insta
       [&jobs, &stores, &access, &instance, &process, caller, sink, input](const absl::Status& may) {
         if (may.ok())
           return BeginRun(jobs, stores, access, instance, process, caller, std::move(*input), sink);
-        sink->Observe(nullptr, [&instance] { instance.lifetime.ClientLeft(); });
-        sink->Close(may);
+        EndRun(instance, *sink, may);
       });
 }
 MUSTER_HANDLER(Run)

@@ -118,7 +118,7 @@ absl::Status SegmentWriter::Start(uint64_t first_offset) {
 
 absl::Status SegmentWriter::Recover(uint64_t first_offset) {
   head_.first_offset = first_offset;
-  SegmentScan scan(OpenSegmentFile(Path()), kRecoveryWindowBytes);
+  SegmentScan scan(files_.Open(head_.first_offset), kRecoveryWindowBytes);
   ASSIGN_OR_RETURN(const auto head, scan.Head());
   const bool is_ours = head.has_value() && head->id == head_.id &&
                        head->first_offset == first_offset &&
@@ -296,7 +296,7 @@ void SegmentWriter::GiveUp(uint64_t offset) {
 absl::StatusOr<SegmentWriter::Bodies> SegmentWriter::SoundRecords(
     const std::vector<NewRecord>& records) const {
   Bodies all;
-  SegmentScan scan(OpenSegmentFile(Path()), kRecoveryWindowBytes);
+  SegmentScan scan(files_.Open(head_.first_offset), kRecoveryWindowBytes);
   while (position_ > kRecordsBegin) {
     ASSIGN_OR_RETURN(const auto head, scan.Head());
     if (!head.has_value()) return absl::DataLossError(StrCat(Path(), " cannot be read any more"));

@@ -4,6 +4,7 @@
 
 #include "common/status.h"
 #include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/handler.h"
 #include "coordinator/rpc/transfers.h"
 #include "coordinator/services/bulk_streams.h"
 #include "coordinator/services/caller.h"
@@ -55,13 +56,12 @@ class WorkerServiceRpcs final : public v1::WorkerService::CallbackService {
       reactor->Finish(ToGrpc(entered.status()));
       return reactor;
     }
-    coordinator::BeginUpload(
-        daemon_.jobs, daemon_.stores, daemon_.gates, daemon_.traffic, daemon_.process,
-        entered->caller, *request,
-        [reactor, response, hold = entered->hold](absl::StatusOr<v1::BeginUploadResponse> answer) {
-          if (answer.ok()) *response = *std::move(answer);
-          reactor->Finish(ToGrpc(answer.status()));
-        });
+    HandTo(&coordinator::BeginUpload, daemon_, entered->caller, *request,
+           Answer<v1::BeginUploadResponse>([reactor, response, hold = entered->hold](
+                                               absl::StatusOr<v1::BeginUploadResponse> answer) {
+             if (answer.ok()) *response = *std::move(answer);
+             reactor->Finish(ToGrpc(answer.status()));
+           }));
     return reactor;
   }
   grpc::ServerReadReactor<v1::BlobChunk>* UploadBlob(CallbackServerContext* context,
@@ -76,9 +76,8 @@ class WorkerServiceRpcs final : public v1::WorkerService::CallbackService {
     auto entered = Enter(*context, "DownloadBlob");
     if (entered.ok()) {
       stream->Keep(entered->hold);
-      coordinator::DownloadBlob(daemon_.jobs, daemon_.stores, daemon_.job_code, daemon_.gates,
-                                daemon_.traffic, daemon_.process, entered->caller, *request,
-                                stream);
+      HandTo(&coordinator::DownloadBlob, daemon_, entered->caller, *request,
+             std::shared_ptr<Sink<v1::BlobChunk>>(stream));
     } else {
       stream->Close(entered.status());
     }
@@ -91,8 +90,8 @@ class WorkerServiceRpcs final : public v1::WorkerService::CallbackService {
     auto entered = Enter(*context, "ListResumeFiles");
     if (entered.ok()) {
       stream->Keep(entered->hold);
-      coordinator::ListResumeFiles(daemon_.jobs, daemon_.gates, daemon_.traffic, daemon_.process,
-                                   entered->caller, *request, stream);
+      HandTo(&coordinator::ListResumeFiles, daemon_, entered->caller, *request,
+             std::shared_ptr<Sink<v1::CheckpointFiles>>(stream));
     } else {
       stream->Close(entered.status());
     }

@@ -15,17 +15,8 @@
 #include "coordinator/sqlite/replay.h"
 
 namespace muster::coordinator {
-namespace {
 
 using common::StrCat;
-
-Finding FindingOf(const std::string& path, const absl::Status& status) {
-  const common::Problem problem = common::ProblemOf(status);
-  return {path, problem.why.empty() ? problem.what : StrCat(problem.what, ": ", problem.why),
-          problem.fix};
-}
-
-}  // namespace
 
 bool SqliteStateCare::Exists() const { return common::Exists(paths_.Database()); }
 

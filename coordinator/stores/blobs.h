@@ -5,7 +5,6 @@
 // Any thread; may be slow or remote: called on the work pools' threads.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>

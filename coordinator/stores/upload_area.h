@@ -11,7 +11,6 @@
 #include <compare>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <set>

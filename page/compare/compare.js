@@ -193,13 +193,12 @@ class CompareView {
   }
 
   /** The command that says the same. */
-  commandText(key) {
+  commandText(key, { by, rtol, atol }) {
     const parts = [`jobctl compare ${this.jobs.map((job) => shellQuote(job.name)).join(" ")}`];
     if (key && key !== "loss") parts.push(`--key ${shellQuote(key)}`);
-    if (this.by.value) parts.push(`--by ${this.by.value}`);
-    for (const [flag, field] of [["rtol", this.rtol], ["atol", this.atol]]) {
-      if (field.value.trim()) parts.push(`--${flag} ${shellQuote(field.value.trim())}`);
-    }
+    if (by) parts.push(`--by ${by}`);
+    if (rtol) parts.push(`--rtol ${shellQuote(rtol)}`);
+    if (atol) parts.push(`--atol ${shellQuote(atol)}`);
     return parts.join(" ");
   }
 
@@ -210,7 +209,7 @@ class CompareView {
       replace(this.metric, names.map((name) => h("option", { value: name }, printable(name))));
     }
     this.metric.value = key;
-    const command = commandBox(this.commandText(key));
+    const command = commandBox(this.commandText(key, setup));
     if (!key) {
       this.dropChart();
       const none = emptyState("No metric in common", runs.map((run) => `${run.name}: ${run.names.slice(0, 8).join(", ") || "none"}`).map(printable).join("; "));

@@ -271,7 +271,7 @@ TEST_F(ShimConfineProcesses, AllOfThemEndWithAKilledSupervisorWhateverTheyDid) {
            "echo ready; exec sleep 1000"});
   UseOwnMounts();
   Spawn();
-  ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n"; }));
+  ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n" && started_.count(0) > 0; }));
   std::vector<pid_t> below;
   for (const common::ProcessStat& process : common::ListProcesses()) {
     if (process.ppid == started_.at(0).pid) below.push_back(process.pid);

@@ -131,7 +131,12 @@ TEST_F(ShimOutput, AfterATrimTheMarkAppearsWithoutAnyFurtherOutput) {
   ASSERT_TRUE(Until([this] { return common::Exists(root_ + "/done"); }));
   EXPECT_EQ(Spool(0).size(), 100'000u);
   shim_->Trim(0, Stream::kStdout, 100'000, 0);
-  ASSERT_TRUE(Until([this] { return Index(0).back().dropped > 0; }));
+  // Not always the last record: what was still in the pipe is kept once there is room.
+  ASSERT_TRUE(Until([this] {
+    const std::vector<SpoolRecord> records = Index(0);
+    return std::any_of(records.begin(), records.end(),
+                       [](const SpoolRecord& record) { return record.dropped > 0; });
+  }));
   shim_->Stop(0);
   ASSERT_TRUE(UntilGone());
   uint64_t dropped = 0;
@@ -258,7 +263,10 @@ TEST_F(ShimOutput, SixtyFourRanksKeepTheirOutputApart) {
   for (int i = 0; i < 64; ++i) AddRank({"/bin/echo", "I am", std::to_string(i)});
   Spawn();
   ASSERT_TRUE(UntilGone());
-  EXPECT_EQ(exits_.size(), 64u);
+  // A shim does not wait for a worker that reads too slowly: the record has what that one misses.
+  const auto record = ReadExitRecord(launch_.attempt_dir);
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(record->exits.size(), 64u);
   for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(Spool(i), "I am " + std::to_string(i) + "\n");
 }
 

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/str_split.h"
 #include "common/files.h"
 #include "common/pipe_signal.h"
 #include "common/process_start.h"
@@ -98,6 +99,14 @@ bool Reap(pid_t pid, steady_clock::time_point deadline, int* status) {
 }
 
 }  // namespace
+
+std::string FindInDirectories(const std::string& name, const std::string& path_variable) {
+  for (const absl::string_view directory : absl::StrSplit(path_variable, ':', absl::SkipEmpty())) {
+    const std::string path = StrCat(common::FromAbsl(directory), "/", name);
+    if (access(path.c_str(), X_OK) == 0) return path;
+  }
+  return "";
+}
 
 absl::StatusOr<ChildOutput> OutputOfChild(const ChildCommand& command) {
   common::Pipe input, text, errors;

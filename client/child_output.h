@@ -30,6 +30,9 @@ struct ChildOutput {
 // it could not be started.
 absl::StatusOr<ChildOutput> OutputOfChild(const ChildCommand& command);
 
+// The path of `name` among the directories of `path_variable`, or empty.
+std::string FindInDirectories(const std::string& name, const std::string& path_variable);
+
 // "NAME=value" of this process.
 std::vector<std::string> OwnEnvironment();
 

@@ -4,7 +4,6 @@
 #include <string_view>
 #include <vector>
 
-#include "client/code_choice.h"
 #include "client/job_file.h"
 #include "client/record_text.h"
 #include "common/job/code.h"

@@ -9,7 +9,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/child_output.h"
-#include "client/doctor/machine.h"
 #include "client/spec_environment.h"
 #include "common/strings.h"
 
@@ -25,7 +24,7 @@ constexpr size_t kFilterNamesBytesMax = 64 * 1024;
 std::string GitProgram() {
   std::vector<std::string> directories = absl::StrSplit(Variable("PATH"), ':');
   std::erase_if(directories, [](const std::string& each) { return !each.starts_with('/'); });
-  return doctor::FindInDirectories("git", absl::StrJoin(directories, ":"));
+  return FindInDirectories("git", absl::StrJoin(directories, ":"));
 }
 
 std::vector<std::string> GitEnvironment() {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "client/doctor/machine.h"
+#include "client/child_output.h"
 #include "common/device_kinds.h"
 #include "common/process_start.h"
 #include "common/strings.h"
@@ -44,7 +44,7 @@ std::string ProgramOf(const v1::JobSpec& spec) {
   const std::string& name = spec.command(0);
   if (name.find('/') != std::string::npos) return name;
   const auto path = spec.env().find("PATH");
-  return path == spec.env().end() ? "" : doctor::FindInDirectories(name, path->second);
+  return path == spec.env().end() ? "" : FindInDirectories(name, path->second);
 }
 
 // The child's pid, or minus an errno. Its errors go to this terminal.

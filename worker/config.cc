@@ -78,19 +78,6 @@ absl::Status CheckConfig(Config* config) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> FindHelper(const std::string& name) {
-  char self[PATH_MAX] = {};
-  if (readlink("/proc/self/exe", self, sizeof self - 1) <= 0) {
-    return common::ErrnoStatus("cannot read /proc/self/exe");
-  }
-  const fs::path directory = fs::path(self).parent_path();
-  for (const fs::path& candidate : {directory / name, directory / "../libexec/muster" / name}) {
-    if (access(candidate.c_str(), X_OK) == 0) return candidate.lexically_normal().string();
-  }
-  return absl::NotFoundError(common::StrCat(name, " is neither in ", directory.string(),
-                                            " nor in ../libexec/muster; fix: install it there"));
-}
-
 absl::StatusOr<v1::NodeFacts> MakeFacts(const Config& config, const Identity& identity,
                                         const common::CgroupHost& cgroups,
                                         const LimitHost& limits) {

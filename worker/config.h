@@ -84,9 +84,6 @@ ParsedInit ParseInitFlags(int argc, char** argv);
 
 // INVALID_ARGUMENT names the value, the reason and the fix.
 absl::Status CheckConfig(Config* config);
-// A program of ours, like muster-shim, next to this one or in ../libexec/muster. NOT_FOUND lists
-// where it was searched for.
-absl::StatusOr<std::string> FindHelper(const std::string& name);
 absl::StatusOr<v1::NodeFacts> MakeFacts(const Config& config, const Identity& identity,
                                         const common::CgroupHost& cgroups, const LimitHost& limits);
 

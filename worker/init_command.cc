@@ -22,6 +22,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "worker/config.h"
+#include "worker/helper_program.h"
 #include "worker/limits/limit_host.h"
 #include "worker/paths.h"
 

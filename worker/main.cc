@@ -21,6 +21,7 @@
 #include "common/version.h"
 #include "worker/audit_heads.h"
 #include "worker/config.h"
+#include "worker/helper_program.h"
 #include "worker/containers/container_tools.h"
 #include "worker/control_loop.h"
 #include "worker/init_command.h"

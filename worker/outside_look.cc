@@ -16,7 +16,7 @@
 #include "common/strings.h"
 #include "common/text.h"
 #include "worker/bounded_command.h"
-#include "worker/config.h"
+#include "worker/helper_program.h"
 #include "worker/confined_command.h"
 #include "worker/json_lines.h"
 #include "worker/process_facts.h"

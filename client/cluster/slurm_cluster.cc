@@ -18,7 +18,6 @@
 #include "client/child_output.h"
 #include "client/cluster/slurm_script.h"
 #include "client/connection.h"
-#include "client/doctor/machine.h"
 #include "client/private_coordinator.h"
 #include "client/session.h"
 #include "client/sign_in.h"
@@ -66,7 +65,7 @@ absl::Status SlurmFailed(const std::string& program, std::string why) {
 // What one of Slurm's programs prints.
 absl::StatusOr<std::string> AskSlurm(std::vector<std::string> words) {
   const std::string program = words[0];
-  words[0] = doctor::FindInDirectories(program, Variable("PATH"));
+  words[0] = FindInDirectories(program, Variable("PATH"));
   if (words[0].empty()) {
     return common::MakeProblem(
         absl::StatusCode::kFailedPrecondition,

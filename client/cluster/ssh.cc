@@ -8,7 +8,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/child_output.h"
-#include "client/doctor/machine.h"
 #include "client/spec_environment.h"
 #include "common/problem.h"
 #include "common/status.h"
@@ -72,7 +71,7 @@ absl::Status Failed(const SshNode& node, std::string why) {
 }  // namespace
 
 absl::StatusOr<SshSettings> FindSsh(std::string config, std::vector<std::string> options) {
-  SshSettings settings{.program = doctor::FindInDirectories("ssh", Variable("PATH")),
+  SshSettings settings{.program = FindInDirectories("ssh", Variable("PATH")),
                        .config = std::move(config),
                        .options = std::move(options)};
   if (!settings.program.empty()) return settings;

@@ -35,7 +35,5 @@ void FindLastMemoryKill(const std::vector<std::string>& records, int64_t uptime_
 // `program`'s standard output, or nothing with `trouble` set: "does not answer within 1 s". Its
 // input and errors are /dev/null.
 std::string OutputOf(const std::vector<std::string>& argv, std::string* trouble);
-// The path of `name` among the directories of `path_variable`, or empty.
-std::string FindInDirectories(const std::string& name, const std::string& path_variable);
 
 }  // namespace muster::client::doctor

@@ -51,14 +51,6 @@ std::string FindPySpy(const std::string& python, const std::string& path_variabl
 
 }  // namespace
 
-std::string FindInDirectories(const std::string& name, const std::string& path_variable) {
-  for (const absl::string_view directory : absl::StrSplit(path_variable, ':', absl::SkipEmpty())) {
-    const std::string path = StrCat(common::FromAbsl(directory), "/", name);
-    if (access(path.c_str(), X_OK) == 0) return path;
-  }
-  return "";
-}
-
 std::string OutputOf(const std::vector<std::string>& argv, std::string* trouble) {
   const absl::StatusOr<ChildOutput> output =
       OutputOfChild({.argv = argv,

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "coordinator/core/turn.h"
+#include "coordinator/core/effects.h"
 
 namespace muster::coordinator {
 

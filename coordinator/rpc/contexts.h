@@ -21,15 +21,9 @@
 #include "coordinator/rpc/attached_runs.h"
 #include "coordinator/rpc/call_budget.h"
 #include "coordinator/rpc/call_counts.h"
-#include "coordinator/rpc/code_check.h"
-#include "coordinator/rpc/code_gate.h"
-#include "coordinator/rpc/code_uploads.h"
 #include "coordinator/rpc/denial_counts.h"
 #include "coordinator/rpc/diagnoses.h"
-#include "coordinator/rpc/job_gate.h"
 #include "coordinator/rpc/plan_desk.h"
-#include "coordinator/rpc/resume_gate.h"
-#include "coordinator/rpc/sample_gate.h"
 #include "coordinator/said_rarely.h"
 #include "coordinator/stores/blobs.h"
 #include "coordinator/stores/code_store.h"
@@ -72,23 +66,6 @@ struct JobStores {
   CurveShelf& curves;
   LogUsage& log_usage;
   StreamFailures& stream_failures;
-};
-
-struct JobCode {
-  CodeStore& store;
-  // Of the objects of each project; 0: no limit.
-  uint64_t quota_bytes = 0;
-  // Likewise of one person, in all projects.
-  uint64_t person_quota_bytes = 0;
-  CodeChecks checks = {};
-  CodeUploads uploads = {};
-};
-
-struct Gates {
-  JobGate jobs = {};
-  SampleGate samples = {};
-  ResumeGate resume = {};
-  CodeGate code = {};
 };
 
 struct Access {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "coordinator/rpc/contexts.h"
+#include "coordinator/rpc/gates.h"
+#include "coordinator/rpc/job_code.h"
 
 namespace muster::coordinator {
 

@@ -250,7 +250,8 @@ TEST_F(ShimConfineProcesses, RanksSeeEachOtherUnderTheNumbersThatTheNodeHas) {
            "/tmp/2"});
   UseOwnMounts();
   Run();
-  EXPECT_EQ(Spool(0), std::to_string(exits_.at(0).pid) + "\n") << Errors();
+  EXPECT_EQ(Spool(0), std::to_string(exits_.at(0).pid) + "\n")
+      << Errors() << "exit code " << exits_.at(0).exit_code << ", signal " << exits_.at(0).signal;
   EXPECT_EQ(Spool(1), "reached\nmuster-first\n0\n");
   EXPECT_NE(Spool(1, common::Stream::kStderr).find("Read-only file system"), std::string::npos);
   EXPECT_EQ(how_, "empty");

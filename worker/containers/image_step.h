@@ -5,19 +5,12 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "worker/containers/image_manifest.h"
+#include "worker/containers/ready_image.h"
 #include "worker/preparation/progress.h"
 #include "worker/preparation/workshop.h"
 #include "worker/rank_account.h"
 
 namespace muster::worker {
-
-struct ReadyImage {
-  std::string name;    // as the job has it
-  std::string digest;  // what that stood for: "sha256:…"
-  std::string root;    // its root file system, which belongs to the worker: never written to
-  ImageConfig config;
-};
 
 struct CachedImage {
   CodeCache::Pin pin;

@@ -9,7 +9,7 @@
 #include "common/shim_protocol.h"
 #include "muster/v1/job.pb.h"
 #include "worker/containers/container_tools.h"
-#include "worker/containers/image_step.h"
+#include "worker/containers/ready_image.h"
 #include "worker/launch_environment.h"
 #include "worker/preparation/prepared_place.h"
 #include "worker/rank_account.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "common/files.h"
+#include "common/files/files.h"
 #include "tree/materialize.h"
 #include "tree/object_source.h"
 #include "tree/snapshot.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "client/arguments.h"
-#include "client/errors.h"
-#include "client/session.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
+#include "client/session/session.h"
 #include "common/problem.h"
 
 namespace muster::client {

@@ -11,8 +11,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_G
   list(APPEND MUSTER_COLD_OPTIONS -munroll-only-small-loops -mvzeroupper)
 endif()
 
-# muster_sources(TARGET [COLD] [UNIT name] [SIZE n] source…): adds sources to a target, those of one folder
-# in units of n (8; COLD 16). May be called repeatedly.
+# muster_sources(TARGET [COLD] [UNIT name] [SIZE n] source…): adds sources to a target, n of them a unit
+# (8; COLD 16) in their order. May be called repeatedly.
 #   COLD  no time is spent in them: -O1, which takes a quarter less to compile than -O2
 #   UNIT  all in the unit of this name instead, together with those of other calls: for what shares a costly
 #         header (gRPC, CLI11, nlohmann/json)
@@ -29,6 +29,13 @@ function(muster_sources target)
     set(options ${MUSTER_COLD_OPTIONS})
     set(kind cold_)
   endif()
+  get_property(call TARGET ${target} PROPERTY MUSTER_CALLS)
+  if(NOT call)
+    set(call 0)
+  endif()
+  math(EXPR next "${call} + 1")
+  set_property(TARGET ${target} PROPERTY MUSTER_CALLS ${next})
+  set(count 0)
   foreach(source IN LISTS in_UNPARSED_ARGUMENTS)
     get_filename_component(source ${source} ABSOLUTE)
     file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR} ${source})
@@ -38,16 +45,9 @@ function(muster_sources target)
     elseif(in_UNIT)
       muster_add_to_unit(${target} ${in_UNIT} "${options}" ${path})
     else()
-      get_filename_component(folder ${path} DIRECTORY)
-      string(REPLACE "/" "_" name "${folder}")
-      get_property(count TARGET ${target} PROPERTY MUSTER_COUNT_${kind}${name})
-      if(NOT count)
-        set(count 0)
-      endif()
       math(EXPR number "${count} / ${in_SIZE}")
       math(EXPR count "${count} + 1")
-      set_property(TARGET ${target} PROPERTY MUSTER_COUNT_${kind}${name} ${count})
-      muster_add_to_unit(${target} ${kind}${name}_${number} "${options}" ${path})
+      muster_add_to_unit(${target} ${call}_${kind}${number} "${options}" ${path})
     endif()
   endforeach()
 endfunction()

@@ -4,9 +4,9 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
-#include "common/hex.h"
-#include "common/sha256.h"
-#include "common/strings.h"
+#include "common/hash/hex.h"
+#include "common/hash/sha256.h"
+#include "common/text/strings.h"
 
 namespace muster::common {
 namespace {

@@ -1,6 +1,6 @@
 // The table of calls: one row says all that is known of a call of JobService, WorkerService or ExecService but how it
-// is answered. From a row of JobService are made: its handler's declaration (coordinator/rpc/handlers.h), its methods
-// of gRPC and HTTP with their entries in the audit and the budgets, and jobctl's method (client/connection.h). Who may
+// is answered. From a row of JobService are made: its handler's declaration (coordinator/calls/handlers.h), its methods
+// of gRPC and HTTP with their entries in the audit and the budgets, and jobctl's method (client/connection/connection.h). Who may
 // make it follows from its action and object (coordinator/identity/roles.cc). Names alone, so that whoever includes
 // this needs no message. Pure.
 #pragma once
@@ -41,7 +41,7 @@ enum class Object {
 };
 
 // The most memory that a call holds while it is under way, whoever reads its answer how slowly:
-// coordinator/rpc/call_budget.h.
+// coordinator/contexts/call_budget.h.
 enum class Cost {
   kSmall,    // 64 KiB: a name in, a row out
   kSpec,     // 512 KiB: a job's spec, or a long list of names

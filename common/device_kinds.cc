@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "common/strings.h"
-#include "common/word_list.h"
+#include "common/text/strings.h"
+#include "common/text/word_list.h"
 
 namespace muster::common {
 namespace {

@@ -1,5 +1,5 @@
 // The kinds of devices that ranks run on, one row each, with everything that differs between them.
-// A new kind is a row here plus its discovery in worker/device_discovery.cc. Immutable; any thread.
+// A new kind is a row here plus its discovery in worker/devices/device_discovery.cc. Immutable; any thread.
 #pragma once
 
 #include <cstdint>

@@ -15,9 +15,9 @@
 #include <mutex>
 #include <string>
 
-#include "common/files.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::common {
 namespace {

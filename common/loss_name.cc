@@ -6,7 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 
 namespace muster::common {
 namespace {

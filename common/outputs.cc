@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/limits.h"
-#include "common/relative_path.h"
+#include "common/base/limits.h"
+#include "common/text/relative_path.h"
 
 namespace muster::common {
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "muster/v1/error.pb.h"
 
 namespace muster::common {

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "common/problem.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "muster/v1/error.pb.h"
 
 namespace muster::common {

@@ -4,9 +4,9 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "common/files.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
 
 namespace muster::common {
 namespace {

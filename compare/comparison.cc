@@ -5,11 +5,11 @@
 #include <set>
 
 #include "absl/strings/numbers.h"
+#include "common/base/status.h"
 #include "common/loss_name.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::compare {
 namespace {

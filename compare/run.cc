@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "common/base/status.h"
 #include "common/loss_name.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "compare/epochs.h"
 
 namespace muster::compare {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "coordinator/config.h"
+#include "coordinator/config/config.h"
 
 namespace muster::coordinator {
 

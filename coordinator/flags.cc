@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "common/files.h"
-#include "common/strings.h"
-#include "common/units.h"
-#include "common/version.h"
+#include "common/base/version.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
+#include "common/text/units.h"
 #include "coordinator/care/commands.h"
-#include "coordinator/config.h"
+#include "coordinator/config/config.h"
 #include "coordinator/http/front.h"
 
 namespace muster::coordinator {

@@ -15,19 +15,19 @@
 #include <string_view>
 #include <vector>
 
-#include "common/files.h"
-#include "common/private_directory.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/files/private_directory.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "coordinator/data_lock.h"
+#include "common/text/strings.h"
+#include "coordinator/base/data_lock.h"
+#include "coordinator/config/open_stores.h"
 #include "coordinator/identity/browser_certificate.h"
 #include "coordinator/identity/cluster.h"
 #include "coordinator/identity/directory.h"
 #include "coordinator/identity/issue_token.h"
-#include "coordinator/lived_clock.h"
-#include "coordinator/open_stores.h"
-#include "coordinator/paths.h"
+#include "coordinator/store_parts/lived_clock.h"
+#include "coordinator/stores/paths.h"
 #include "identity/names.h"
 
 namespace muster::coordinator {

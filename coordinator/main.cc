@@ -12,13 +12,13 @@
 #include <optional>
 #include <string>
 
-#include "common/files.h"
+#include "common/files/files.h"
 #include "common/log.h"
 #include "common/problem.h"
 #include "common/status_wire.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "coordinator/care/commands.h"
-#include "coordinator/config.h"
+#include "coordinator/config/config.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/http/front.h"
 #include "coordinator/init_command.h"

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/files.h"
+#include "common/files/files.h"
+#include "common/kernel/process_start.h"
 #include "common/log.h"
-#include "common/process_start.h"
-#include "common/strings.h"
-#include "coordinator/data_lock.h"
+#include "common/text/strings.h"
+#include "coordinator/base/data_lock.h"
 
 namespace muster::coordinator {
 namespace {

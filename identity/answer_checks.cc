@@ -3,9 +3,9 @@
 #include <string>
 
 #include "common/problem.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/url.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "common/text/url.h"
 
 namespace muster::identity {
 namespace {

@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
 #include "identity/certificate.h"
 #include "identity/openssl_text.h"
 

@@ -8,9 +8,9 @@
 #include <ctime>
 #include <utility>
 
-#include "common/hex.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/hash/hex.h"
+#include "common/text/strings.h"
 #include "identity/openssl_text.h"
 
 namespace muster::identity {

@@ -7,10 +7,10 @@
 #include <array>
 #include <utility>
 
-#include "common/files.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "identity/certificate.h"
 
 namespace muster::identity {

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "common/base/status.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "identity/answer_checks.h"
 #include "identity/certificate.h"
 #include "identity/https_client.h"

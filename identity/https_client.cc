@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "common/base/status.h"
 #include "common/http/client.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "identity/certificate.h"
 
 namespace muster::identity {

@@ -10,9 +10,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "common/hex.h"
+#include "common/hash/hex.h"
 #include "common/problem.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "identity/keys.h"
 
 namespace muster::identity {

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "identity/openssl_text.h"
 
 namespace muster::identity {

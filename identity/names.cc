@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "common/problem.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::identity {
 namespace {

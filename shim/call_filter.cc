@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <iterator>
 
-#include "common/closed_to_ranks.h"
+#include "common/kernel/closed_to_ranks.h"
 
 namespace muster::shim {
 namespace {

@@ -18,9 +18,9 @@
 #include <string>
 #include <vector>
 
-#include "common/plain_files.h"
-#include "common/process.h"
-#include "common/shim_protocol.h"
+#include "common/files/plain_files.h"
+#include "common/kernel/process.h"
+#include "common/kernel/shim_protocol.h"
 #include "shim/container_mounts.h"
 #include "shim/process_domain.h"
 #include "shim/process_space.h"

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "common/shim_protocol.h"
+#include "common/kernel/shim_protocol.h"
 #include "shim/rank_mounts.h"
 
 namespace muster::shim {

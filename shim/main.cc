@@ -11,8 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "common/plain_files.h"
-#include "common/shim_protocol.h"
+#include "common/files/plain_files.h"
+#include "common/kernel/shim_protocol.h"
 #include "shim/commands.h"
 #include "shim/meet.h"
 #include "shim/probe.h"

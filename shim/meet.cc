@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string>
 
-#include "common/process.h"
+#include "common/kernel/process.h"
 
 namespace muster::shim {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-#include "common/shim_protocol.h"
+#include "common/kernel/shim_protocol.h"
 #include "shim/call_filter.h"
 #include "shim/process_domain.h"
 #include "shim/process_space.h"

@@ -16,8 +16,8 @@
 #include <cstring>
 #include <utility>
 
-#include "common/plain_files.h"
-#include "common/process.h"
+#include "common/files/plain_files.h"
+#include "common/kernel/process.h"
 #include "shim/call_filter.h"
 #include "shim/rank_account.h"
 

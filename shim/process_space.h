@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/shim_protocol.h"
+#include "common/kernel/shim_protocol.h"
 
 namespace muster::shim {
 

@@ -1,7 +1,7 @@
 // The change from the shim's account to a rank's. Async-signal-safe.
 #pragma once
 
-#include "common/shim_protocol.h"
+#include "common/kernel/shim_protocol.h"
 
 namespace muster::shim {
 

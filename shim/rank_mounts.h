@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "common/shim_protocol.h"
+#include "common/kernel/shim_protocol.h"
 
 namespace muster::shim {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/shim_protocol.h"
+#include "common/kernel/shim_protocol.h"
 #include "shim/process_space.h"
 
 namespace muster::shim {

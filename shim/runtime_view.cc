@@ -13,7 +13,7 @@
 #include <cstring>
 #include <vector>
 
-#include "common/plain_files.h"
+#include "common/files/plain_files.h"
 #include "shim/system_mounts.h"
 
 namespace muster::shim {

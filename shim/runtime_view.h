@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "common/shim_protocol.h"
+#include "common/kernel/shim_protocol.h"
 
 namespace muster::shim {
 

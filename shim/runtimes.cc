@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "common/plain_files.h"
-#include "common/process.h"
+#include "common/files/plain_files.h"
+#include "common/kernel/process.h"
 #include "shim/supervisor.h"
 
 namespace muster::shim {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "common/process.h"
+#include "common/kernel/process.h"
 
 namespace muster::shim {
 namespace {

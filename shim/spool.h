@@ -7,7 +7,7 @@
 #include <deque>
 #include <string>
 
-#include "common/shim_protocol.h"
+#include "common/kernel/shim_protocol.h"
 
 namespace muster::shim {
 

@@ -13,9 +13,9 @@
 #include <cstring>
 #include <utility>
 
-#include "common/cgroup_files.h"
-#include "common/plain_files.h"
-#include "common/process.h"
+#include "common/files/cgroup_files.h"
+#include "common/files/plain_files.h"
+#include "common/kernel/process.h"
 #include "shim/container_mounts.h"
 #include "shim/process_domain.h"
 #include "shim/rank_mounts.h"

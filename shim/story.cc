@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "common/process.h"
+#include "common/kernel/process.h"
 #include "shim/supervisor.h"
 
 namespace muster::shim {

@@ -10,10 +10,10 @@
 #include <csignal>
 #include <utility>
 
-#include "common/cgroup_files.h"
-#include "common/kill_ladder.h"
-#include "common/plain_files.h"
-#include "common/process.h"
+#include "common/files/cgroup_files.h"
+#include "common/files/plain_files.h"
+#include "common/kernel/kill_ladder.h"
+#include "common/kernel/process.h"
 #include "shim/secrets.h"
 
 namespace muster::shim {

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "common/shim_protocol.h"
-#include "common/wake_timer.h"
+#include "common/kernel/shim_protocol.h"
+#include "common/kernel/wake_timer.h"
 #include "shim/connection.h"
 #include "shim/process_space.h"
 #include "shim/rank_mounts.h"

@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "common/closed_to_ranks.h"
-#include "common/mount_info.h"
-#include "common/plain_files.h"
+#include "common/files/mount_info.h"
+#include "common/files/plain_files.h"
+#include "common/kernel/closed_to_ranks.h"
 
 namespace muster::shim {
 namespace {

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "common/files.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 
 namespace muster::tree {
 

@@ -1,8 +1,8 @@
 #include "tree/digest.h"
 
 #include "absl/strings/escaping.h"
-#include "common/hex.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/hash/hex.h"
 
 namespace muster::tree {
 

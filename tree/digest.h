@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/sha256.h"
+#include "common/hash/sha256.h"
 
 namespace muster::tree {
 

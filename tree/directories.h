@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/files.h"
+#include "common/files/files.h"
 
 namespace muster::tree {
 

@@ -1,7 +1,7 @@
 #include "tree/listing.h"
 
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::tree {
 

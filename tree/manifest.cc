@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/utf8.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "common/text/utf8.h"
 #include "tree/bytes.h"
 
 namespace muster::tree {

@@ -1,7 +1,7 @@
 // Where links lead, as the kernel would follow them in a tree that has only what the manifest names.
 #include <algorithm>
 
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 #include "tree/manifest.h"
 
 namespace muster::tree {

@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "common/files.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "tree/copy_file.h"
 #include "tree/directories.h"
 

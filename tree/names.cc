@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/relative_path.h"
-#include "common/utf8.h"
+#include "common/text/relative_path.h"
+#include "common/text/utf8.h"
 
 namespace muster::tree {
 

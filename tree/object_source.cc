@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "tree/stable_read.h"
 
 namespace muster::tree {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/files.h"
-#include "common/sha256.h"
+#include "common/files/files.h"
+#include "common/hash/sha256.h"
 #include "tree/directories.h"
 #include "tree/manifest.h"
 #include "tree/placement.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "common/sha256.h"
+#include "common/hash/sha256.h"
 #include "tree/placement.h"
 
 namespace muster::tree {

@@ -1,8 +1,8 @@
 #include "tree/placement.h"
 
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "tree/bytes.h"
 
 namespace muster::tree {

@@ -9,10 +9,10 @@
 #include <numeric>
 
 #include "absl/container/flat_hash_set.h"
-#include "common/files.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "tree/packer.h"
 #include "tree/snapshot_index.h"
 #include "tree/walk.h"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
 #include "tree/bytes.h"
 
 namespace muster::tree {

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "common/sha256.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/base/status.h"
+#include "common/hash/sha256.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "tree/placement.h"
 
 namespace muster::tree {

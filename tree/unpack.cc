@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/files.h"
-#include "common/sha256.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/hash/sha256.h"
+#include "common/text/strings.h"
 
 namespace muster::tree {
 namespace {

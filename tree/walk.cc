@@ -9,9 +9,9 @@
 #include <memory>
 
 #include "absl/strings/ascii.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "tree/ignore.h"
 
 namespace muster::tree {

@@ -9,10 +9,10 @@
 #include <cerrno>
 #include <vector>
 
-#include "common/files.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "tree/directories.h"
 
 namespace muster::tree {

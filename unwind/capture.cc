@@ -17,7 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "common/plain_files.h"
+#include "common/files/plain_files.h"
 
 namespace muster::unwind {
 namespace {

@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "common/plain_files.h"
+#include "common/files/plain_files.h"
 #include "unwind/capture.h"
 #include "unwind/resolve.h"
 

@@ -8,14 +8,14 @@
 #include <filesystem>
 #include <random>
 
-#include "common/files.h"
-#include "common/limits.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/version.h"
-#include "worker/device_probe.h"
-#include "worker/launch_environment.h"
+#include "common/base/limits.h"
+#include "common/base/status.h"
+#include "common/base/version.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "worker/devices/device_probe.h"
+#include "worker/launch/launch_environment.h"
 
 namespace muster::worker {
 namespace {

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/kill_ladder.h"
+#include "common/kernel/kill_ladder.h"
 #include "muster/v1/event.pb.h"
-#include "worker/identity.h"
+#include "worker/base/paths.h"
+#include "worker/confinement/run_as.h"
 #include "worker/limits/limit_host.h"
-#include "worker/paths.h"
+#include "worker/membership/identity.h"
 #include "worker/preparation/code_cache.h"
 #include "worker/rendezvous/port_holder.h"
-#include "worker/run_as.h"
 
 namespace muster::worker {
 

@@ -12,14 +12,14 @@
 #include <utility>
 #include <vector>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
+#include "common/base/overloaded.h"
 #include "common/log.h"
-#include "common/overloaded.h"
-#include "common/strings.h"
-#include "worker/json_lines.h"
-#include "worker/preparation/prepared_place.h"
+#include "common/text/strings.h"
+#include "worker/base/json_lines.h"
+#include "worker/confinement/secret_files.h"
+#include "worker/launch/prepared_place.h"
 #include "worker/preparation/setup_step.h"
-#include "worker/secret_files.h"
 
 namespace muster::worker {
 namespace {

@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/version.h"
 #include "common/device_kinds.h"
-#include "common/strings.h"
-#include "common/units.h"
-#include "common/version.h"
+#include "common/text/strings.h"
+#include "common/text/units.h"
 #include "worker/config.h"
 
 namespace muster::worker {

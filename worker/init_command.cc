@@ -15,16 +15,16 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "common/clock.h"
-#include "common/files.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/kernel/process_start.h"
 #include "common/log.h"
-#include "common/process_start.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
+#include "worker/base/helper_program.h"
+#include "worker/base/paths.h"
 #include "worker/config.h"
-#include "worker/helper_program.h"
 #include "worker/limits/limit_host.h"
-#include "worker/paths.h"
 
 namespace muster::worker {
 namespace {

@@ -10,20 +10,20 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "common/files.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
 #include "common/terminal_secret.h"
-#include "common/units.h"
+#include "common/text/strings.h"
+#include "common/text/units.h"
 #include "identity/certificate.h"
 #include "identity/credential_files.h"
 #include "identity/enroll.h"
 #include "identity/names.h"
+#include "worker/base/paths.h"
 #include "worker/config.h"
-#include "worker/identity.h"
-#include "worker/isolation.h"
-#include "worker/paths.h"
+#include "worker/confinement/isolation.h"
+#include "worker/membership/identity.h"
 
 namespace muster::worker {
 namespace {

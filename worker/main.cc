@@ -13,22 +13,22 @@
 #include <string>
 #include <utility>
 
-#include "common/clock.h"
-#include "common/files.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/base/version.h"
+#include "common/files/files.h"
 #include "common/log.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/version.h"
-#include "worker/audit_heads.h"
+#include "common/text/strings.h"
+#include "worker/base/helper_program.h"
+#include "worker/base/paths.h"
 #include "worker/config.h"
-#include "worker/helper_program.h"
+#include "worker/confinement/isolation.h"
 #include "worker/containers/container_tools.h"
 #include "worker/control_loop.h"
 #include "worker/init_command.h"
-#include "worker/isolation.h"
 #include "worker/join_command.h"
-#include "worker/membership.h"
-#include "worker/paths.h"
+#include "worker/membership/audit_heads.h"
+#include "worker/membership/membership.h"
 
 namespace muster::worker {
 namespace {

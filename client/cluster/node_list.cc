@@ -6,10 +6,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
-#include "client/errors.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "client/command_line/errors.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "identity/names.h"
 
 namespace muster::client::cluster {

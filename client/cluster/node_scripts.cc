@@ -1,8 +1,8 @@
 #include "client/cluster/node_scripts.h"
 
 #include "client/cluster/running_shell.h"
-#include "client/record_text.h"
-#include "common/strings.h"
+#include "client/text/record_text.h"
+#include "common/text/strings.h"
 
 namespace muster::client::cluster {
 namespace {

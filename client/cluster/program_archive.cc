@@ -3,10 +3,10 @@
 #include <vector>
 
 #include "client/diagnosis/archive.h"
-#include "client/private_coordinator.h"
-#include "common/clock.h"
-#include "common/files.h"
-#include "common/status.h"
+#include "client/session/private_coordinator.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 
 namespace muster::client::cluster {
 namespace {

@@ -5,11 +5,11 @@
 #include <filesystem>
 
 #include "client/cluster/slurm_script.h"
-#include "common/files.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "identity/names.h"
 #include "nlohmann/json.hpp"
 

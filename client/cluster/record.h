@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cluster/node_list.h"
-#include "client/settings.h"
+#include "client/session/settings.h"
 
 namespace muster::client::cluster {
 

@@ -6,12 +6,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "client/cluster/running_shell.h"
-#include "client/errors.h"
-#include "client/record_text.h"
-#include "client/settings.h"
-#include "common/limits.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "client/command_line/errors.h"
+#include "client/session/settings.h"
+#include "client/text/record_text.h"
+#include "common/base/limits.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::client::cluster {
 namespace {

@@ -2,7 +2,7 @@
 // is its file, which defines its row (command.h), and needs no other line.
 #pragma once
 
-#include "client/command.h"
+#include "client/command_line/command.h"
 #include "client/commands/found.h"
 
 namespace muster::client {

@@ -6,17 +6,17 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
-#include "client/arguments.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "client/commands/commands.h"
-#include "client/connection.h"
-#include "client/errors.h"
-#include "client/record_text.h"
-#include "client/session.h"
-#include "client/signals.h"
+#include "client/connection/connection.h"
+#include "client/session/session.h"
+#include "client/terminal/signals.h"
+#include "client/text/record_text.h"
+#include "common/base/status.h"
 #include "common/device_kinds.h"
 #include "common/error_codes.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {

@@ -1,10 +1,10 @@
 // jobctl config view.
-#include "client/arguments.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "client/commands/commands.h"
-#include "client/errors.h"
-#include "client/listing.h"
-#include "client/session.h"
-#include "common/status.h"
+#include "client/session/session.h"
+#include "client/terminal/listing.h"
+#include "common/base/status.h"
 
 namespace muster::client {
 namespace {

@@ -1,17 +1,17 @@
 // jobctl context ls, use, add, rm, show: the coordinators that jobctl knows.
 #include <cstdio>
 
-#include "client/arguments.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "client/commands/commands.h"
-#include "client/errors.h"
-#include "client/listing.h"
-#include "client/record_json.h"
-#include "client/session.h"
-#include "client/sign_in.h"
+#include "client/session/session.h"
+#include "client/session/sign_in.h"
+#include "client/terminal/listing.h"
+#include "client/terminal/record_json.h"
+#include "common/base/status.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "identity/names.h"
 
 namespace muster::client {

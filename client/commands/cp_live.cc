@@ -12,17 +12,17 @@
 #include <system_error>
 #include <utility>
 
-#include "client/errors.h"
-#include "client/live_files.h"
-#include "common/files.h"
-#include "common/limits.h"
+#include "client/command_line/errors.h"
+#include "client/files/live_files.h"
+#include "common/base/limits.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/hash/sha256.h"
 #include "common/problem.h"
-#include "common/relative_path.h"
-#include "common/sha256.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/units.h"
+#include "common/text/relative_path.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "common/text/units.h"
 
 namespace muster::client {
 namespace {

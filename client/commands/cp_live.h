@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/arguments.h"
-#include "client/connection.h"
-#include "client/copy_files.h"
-#include "client/session.h"
+#include "client/command_line/arguments.h"
+#include "client/connection/connection.h"
+#include "client/files/copy_files.h"
+#include "client/session/session.h"
 
 namespace muster::client {
 

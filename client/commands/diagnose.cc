@@ -2,19 +2,19 @@
 #include <algorithm>
 #include <set>
 
-#include "client/arguments.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "client/commands/commands.h"
-#include "client/connection.h"
+#include "client/connection/connection.h"
 #include "client/diagnosis/bundle.h"
 #include "client/diagnosis/first_cause.h"
 #include "client/diagnosis/gather.h"
 #include "client/diagnosis/report.h"
-#include "client/errors.h"
-#include "client/record_text.h"
-#include "client/session.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "client/session/session.h"
+#include "client/text/record_text.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::client {
 namespace {

@@ -3,20 +3,20 @@
 
 #include <algorithm>
 
-#include "client/arguments.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "client/commands/commands.h"
-#include "client/connection.h"
+#include "client/connection/connection.h"
 #include "client/doctor/cluster.h"
 #include "client/doctor/machine.h"
 #include "client/doctor/rehearsal.h"
-#include "client/errors.h"
-#include "client/listing.h"
-#include "client/private_coordinator.h"
-#include "client/session.h"
-#include "client/spec_environment.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "client/session/private_coordinator.h"
+#include "client/session/session.h"
+#include "client/session/spec_environment.h"
+#include "client/terminal/listing.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::client {
 namespace {

@@ -2,17 +2,17 @@
 #include <algorithm>
 
 #include "absl/strings/str_split.h"
-#include "client/arguments.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "client/commands/commands.h"
-#include "client/connection.h"
-#include "client/errors.h"
-#include "client/job_parts.h"
-#include "client/listing.h"
-#include "client/record_text.h"
-#include "client/session.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "client/connection/connection.h"
+#include "client/session/job_parts.h"
+#include "client/session/session.h"
+#include "client/terminal/listing.h"
+#include "client/text/record_text.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {

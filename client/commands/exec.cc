@@ -8,23 +8,23 @@
 #include <optional>
 #include <string>
 
-#include "client/arguments.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "client/commands/commands.h"
-#include "client/connection.h"
-#include "client/errors.h"
-#include "client/exec_call.h"
-#include "client/exec_pump.h"
-#include "client/follow.h"
-#include "client/job_parts.h"
-#include "client/raw_terminal.h"
-#include "client/record_text.h"
-#include "client/session.h"
-#include "client/signals.h"
-#include "common/limits.h"
+#include "client/connection/connection.h"
+#include "client/connection/exec_call.h"
+#include "client/files/exec_pump.h"
+#include "client/follow/follow.h"
+#include "client/session/job_parts.h"
+#include "client/session/session.h"
+#include "client/terminal/raw_terminal.h"
+#include "client/terminal/signals.h"
+#include "client/text/record_text.h"
+#include "common/base/limits.h"
+#include "common/base/status.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::client {
 namespace {

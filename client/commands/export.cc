@@ -1,21 +1,21 @@
 // jobctl export.
 #include <optional>
 
-#include "client/arguments.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "client/commands/commands.h"
-#include "client/configuration.h"
-#include "client/connection.h"
-#include "client/errors.h"
+#include "client/compare/configuration.h"
+#include "client/connection/connection.h"
 #include "client/export/event_files.h"
 #include "client/export/job_points.h"
 #include "client/export/mlflow.h"
 #include "client/export/trace.h"
-#include "client/output_file.h"
-#include "client/record_text.h"
-#include "client/session.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "client/machine/output_file.h"
+#include "client/session/session.h"
+#include "client/text/record_text.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::client {
 namespace {

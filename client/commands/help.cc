@@ -1,16 +1,16 @@
 // jobctl help and completion.
-#include "client/help.h"
+#include "client/help/help.h"
 
 #include "absl/strings/str_join.h"
-#include "client/arguments.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
+#include "client/command_line/peer_words.h"
 #include "client/commands/commands.h"
-#include "client/errors.h"
-#include "client/job_file.h"
-#include "client/peer_words.h"
-#include "client/session.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "client/job_file/job_file.h"
+#include "client/session/session.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::client {
 namespace {

@@ -1,14 +1,14 @@
 // jobctl cancel, signal, release and rm: commands on several jobs, one request each.
-#include "client/arguments.h"
-#include "client/bulk.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "client/commands/commands.h"
-#include "client/connection.h"
-#include "client/errors.h"
-#include "client/session.h"
-#include "client/signals.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "client/connection/connection.h"
+#include "client/session/bulk.h"
+#include "client/session/session.h"
+#include "client/terminal/signals.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {

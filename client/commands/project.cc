@@ -1,14 +1,14 @@
 // jobctl project ls, create, rm, add, remove.
 #include "absl/strings/str_join.h"
-#include "client/arguments.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "client/commands/commands.h"
-#include "client/connection.h"
-#include "client/errors.h"
-#include "client/listing.h"
-#include "client/record_text.h"
-#include "client/session.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "client/connection/connection.h"
+#include "client/session/session.h"
+#include "client/terminal/listing.h"
+#include "client/text/record_text.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
 
 namespace muster::client {
 namespace {

@@ -1,16 +1,16 @@
 // jobctl show and why.
-#include "client/arguments.h"
-#include "client/assessment_text.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "client/commands/commands.h"
-#include "client/connection.h"
-#include "client/errors.h"
-#include "client/job_text.h"
-#include "client/record_json.h"
-#include "client/record_text.h"
-#include "client/session.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "client/connection/connection.h"
+#include "client/session/session.h"
+#include "client/terminal/record_json.h"
+#include "client/text/assessment_text.h"
+#include "client/text/job_text.h"
+#include "client/text/record_text.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::client {
 namespace {

@@ -2,17 +2,17 @@
 #include <algorithm>
 #include <set>
 
-#include "client/arguments.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "client/commands/commands.h"
-#include "client/connection.h"
-#include "client/errors.h"
-#include "client/hang_report.h"
-#include "client/record_json.h"
-#include "client/session.h"
-#include "common/files.h"
+#include "client/connection/connection.h"
+#include "client/diagnosis/hang_report.h"
+#include "client/session/session.h"
+#include "client/terminal/record_json.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {

@@ -6,15 +6,15 @@
 #include <cstdlib>
 #include <string>
 
-#include "client/arguments.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "client/commands/commands.h"
-#include "client/connection.h"
-#include "client/errors.h"
-#include "client/session.h"
-#include "common/files.h"
-#include "common/process_start.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "client/connection/connection.h"
+#include "client/session/session.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/kernel/process_start.h"
+#include "common/text/strings.h"
 #include "identity/answer_checks.h"
 #include "muster/v1/job_service.pb.h"
 

@@ -2,16 +2,16 @@
 #include <chrono>
 #include <thread>
 
-#include "client/arguments.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "client/commands/commands.h"
-#include "client/connection.h"
-#include "client/errors.h"
-#include "client/private_coordinator.h"
-#include "client/session.h"
+#include "client/connection/connection.h"
+#include "client/session/private_coordinator.h"
+#include "client/session/session.h"
+#include "common/base/status.h"
 #include "common/device_kinds.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {

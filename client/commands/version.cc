@@ -1,19 +1,19 @@
 // jobctl version and explain.
-#include "common/version.h"
+#include "common/base/version.h"
 
-#include "client/arguments.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "client/commands/commands.h"
-#include "client/connection.h"
-#include "client/errors.h"
+#include "client/connection/connection.h"
 #include "client/installed/verify.h"
-#include "client/private_coordinator.h"
-#include "client/record_json.h"
-#include "client/session.h"
+#include "client/session/private_coordinator.h"
+#include "client/session/session.h"
+#include "client/terminal/record_json.h"
+#include "common/base/status.h"
 #include "common/error_codes.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::client {
 namespace {

@@ -2,20 +2,20 @@
 #include <algorithm>
 #include <chrono>
 
-#include "client/arguments.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "client/commands/commands.h"
-#include "client/connection.h"
-#include "client/errors.h"
-#include "client/follow.h"
-#include "client/listing.h"
-#include "client/record_text.h"
-#include "client/session.h"
-#include "client/signals.h"
+#include "client/connection/connection.h"
+#include "client/follow/follow.h"
+#include "client/session/session.h"
+#include "client/terminal/listing.h"
+#include "client/terminal/signals.h"
+#include "client/text/record_text.h"
+#include "common/base/status.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/units.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "common/text/units.h"
 
 namespace muster::client {
 namespace {

@@ -6,9 +6,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::client {
 namespace {

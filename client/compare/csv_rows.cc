@@ -1,7 +1,7 @@
 #include "client/compare/csv_rows.h"
 
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
 
 namespace muster::client {
 

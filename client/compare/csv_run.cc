@@ -6,11 +6,11 @@
 #include "client/compare/csv_metrics.h"
 #include "client/compare/csv_rows.h"
 #include "client/compare/read_run.h"
-#include "common/files.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::client {
 namespace {

@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "client/compare/read_run.h"
-#include "common/event_file.h"
-#include "common/files.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/tensorboard/event_file.h"
+#include "common/text/strings.h"
 
 namespace muster::client {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "client/compare/read_run.h"
-#include "client/connection.h"
-#include "common/status.h"
+#include "client/connection/connection.h"
+#include "common/base/status.h"
 
 namespace muster::client {
 

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "absl/strings/str_replace.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "compare/words.h"
 
 namespace muster::client {

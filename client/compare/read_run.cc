@@ -1,7 +1,7 @@
 #include "client/compare/read_run.h"
 
+#include "common/base/status.h"
 #include "common/problem.h"
-#include "common/status.h"
 
 namespace muster::client {
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "client/compare/csv_rows.h"
-#include "client/listing.h"
-#include "common/exact_number.h"
-#include "common/json_text.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "client/terminal/listing.h"
+#include "common/base/status.h"
+#include "common/text/exact_number.h"
+#include "common/text/json_text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "compare/words.h"
 
 namespace muster::client {

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "client/configuration.h"
-#include "client/terminal.h"
+#include "client/compare/configuration.h"
+#include "client/terminal/terminal.h"
 #include "compare/comparison.h"
 
 namespace muster::client {

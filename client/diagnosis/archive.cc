@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "absl/strings/str_format.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 
 namespace muster::client {
 namespace {

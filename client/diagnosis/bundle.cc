@@ -4,12 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "client/diagnosis/report.h"
-#include "client/job_text.h"
-#include "client/record_json.h"
-#include "common/files.h"
+#include "client/terminal/record_json.h"
+#include "client/text/job_text.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 
 namespace muster::client {
 namespace {

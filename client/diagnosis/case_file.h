@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "client/hang_report.h"
-#include "client/rank_record.h"
+#include "client/diagnosis/hang_report.h"
+#include "client/diagnosis/rank_record.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {

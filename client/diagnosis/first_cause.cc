@@ -10,11 +10,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
-#include "client/last_lines.h"
-#include "client/record_text.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/units.h"
+#include "client/text/last_lines.h"
+#include "client/text/record_text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "common/text/units.h"
 
 namespace muster::client {
 namespace {

@@ -4,15 +4,15 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "client/command_line/errors.h"
 #include "client/compare/csv_rows.h"
-#include "client/connection.h"
+#include "client/connection/connection.h"
 #include "client/diagnosis/first_cause.h"
-#include "client/errors.h"
-#include "client/record_text.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/version.h"
+#include "client/text/record_text.h"
+#include "common/base/status.h"
+#include "common/base/version.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::client {
 namespace {

@@ -8,12 +8,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "client/record_text.h"
-#include "client/version_text.h"
-#include "common/json_text.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/units.h"
+#include "client/text/record_text.h"
+#include "client/text/version_text.h"
+#include "common/text/json_text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "common/text/units.h"
 
 namespace muster::client {
 namespace {

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "client/doctor/rehearsal.h"
-#include "client/spec_environment.h"
-#include "common/files.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "client/session/spec_environment.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
 
 namespace muster::client::doctor {
 namespace {

@@ -8,12 +8,12 @@
 #include <map>
 #include <utility>
 
-#include "client/errors.h"
-#include "client/record_text.h"
+#include "client/command_line/errors.h"
+#include "client/text/record_text.h"
 #include "common/device_kinds.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/units.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "common/text/units.h"
 
 namespace muster::client::doctor {
 namespace {

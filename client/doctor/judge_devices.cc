@@ -2,8 +2,8 @@
 #include <charconv>
 
 #include "client/doctor/checks.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::client::doctor {
 namespace {

@@ -4,9 +4,9 @@
 #include "absl/strings/str_join.h"
 #include "client/doctor/checks.h"
 #include "client/doctor/machine.h"
-#include "common/strings.h"
-#include "common/units.h"
-#include "common/version.h"
+#include "common/base/version.h"
+#include "common/text/strings.h"
+#include "common/text/units.h"
 
 namespace muster::client::doctor {
 namespace {

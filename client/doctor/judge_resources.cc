@@ -1,8 +1,8 @@
 // What runs out: disks, shared memory, limits of the system.
 #include "client/doctor/checks.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/units.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "common/text/units.h"
 
 namespace muster::client::doctor {
 namespace {

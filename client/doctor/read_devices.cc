@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_split.h"
 #include "client/doctor/machine.h"
-#include "common/files.h"
-#include "common/strings.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
 
 namespace muster::client::doctor {
 namespace {

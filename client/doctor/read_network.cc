@@ -16,8 +16,8 @@
 #include <thread>
 
 #include "client/doctor/machine.h"
-#include "common/files.h"
-#include "common/strings.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
 
 namespace muster::client::doctor {
 namespace {

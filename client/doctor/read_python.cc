@@ -6,10 +6,10 @@
 #include <filesystem>
 
 #include "absl/strings/str_split.h"
-#include "client/child_output.h"
 #include "client/doctor/machine.h"
-#include "common/files.h"
-#include "common/strings.h"
+#include "client/machine/child_output.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
 
 namespace muster::client::doctor {
 namespace {
@@ -40,7 +40,7 @@ std::string Assigned(const std::string& source, std::string_view name) {
   return "";
 }
 
-// As a worker looks for it (worker/py_spy.h) that jobctl starts, for ranks of this Python.
+// As a worker looks for it (worker/inspection/py_spy.h) that jobctl starts, for ranks of this Python.
 std::string FindPySpy(const std::string& python, const std::string& path_variable) {
   std::error_code ignored;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", ignored);

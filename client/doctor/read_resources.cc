@@ -13,10 +13,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "client/doctor/machine.h"
-#include "common/cgroup_files.h"
-#include "common/files.h"
-#include "common/kill_ladder.h"
-#include "common/strings.h"
+#include "common/files/cgroup_files.h"
+#include "common/files/files.h"
+#include "common/kernel/kill_ladder.h"
+#include "common/text/strings.h"
 
 namespace muster::client::doctor {
 namespace {

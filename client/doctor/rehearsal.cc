@@ -7,20 +7,20 @@
 #include <algorithm>
 #include <chrono>
 
-#include "client/connection.h"
-#include "client/errors.h"
-#include "client/private_coordinator.h"
-#include "client/record_text.h"
-#include "client/session.h"
-#include "client/socket_trust.h"
-#include "client/spec_environment.h"
+#include "client/command_line/errors.h"
+#include "client/connection/connection.h"
+#include "client/connection/socket_trust.h"
+#include "client/session/private_coordinator.h"
+#include "client/session/session.h"
+#include "client/session/spec_environment.h"
+#include "client/text/record_text.h"
+#include "common/base/status.h"
 #include "common/device_kinds.h"
 #include "common/error_codes.h"
-#include "common/files.h"
+#include "common/files/files.h"
 #include "common/job/shape.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 
 namespace muster::client::doctor {
 namespace {

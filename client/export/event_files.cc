@@ -1,11 +1,11 @@
 #include "client/export/event_files.h"
 
-#include "client/errors.h"
-#include "common/event_record.h"
+#include "client/command_line/errors.h"
+#include "common/base/status.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/tensorboard/event_record.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::client {
 namespace {

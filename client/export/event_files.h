@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/export/point_text.h"
-#include "client/output_file.h"
+#include "client/machine/output_file.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <set>
 
-#include "client/connection.h"
-#include "client/errors.h"
+#include "client/command_line/errors.h"
+#include "client/connection/connection.h"
+#include "common/base/status.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "compare/run.h"
 
 namespace muster::client {

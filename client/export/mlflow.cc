@@ -7,11 +7,11 @@
 #include <thread>
 
 #include "absl/strings/str_format.h"
-#include "client/errors.h"
+#include "client/command_line/errors.h"
+#include "common/base/status.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::client {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
-#include "client/record_text.h"
-#include "common/json_text.h"
-#include "common/strings.h"
+#include "client/text/record_text.h"
+#include "common/text/json_text.h"
+#include "common/text/strings.h"
 
 namespace muster::client {
 namespace {

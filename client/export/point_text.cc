@@ -1,9 +1,9 @@
 #include "client/export/point_text.h"
 
 #include "client/compare/csv_rows.h"
-#include "common/exact_number.h"
-#include "common/json_text.h"
-#include "common/strings.h"
+#include "common/text/exact_number.h"
+#include "common/text/json_text.h"
+#include "common/text/strings.h"
 
 namespace muster::client {
 

@@ -4,10 +4,10 @@
 #include <map>
 #include <set>
 
-#include "client/record_text.h"
-#include "common/json_text.h"
+#include "client/text/record_text.h"
 #include "common/outputs.h"
-#include "common/strings.h"
+#include "common/text/json_text.h"
+#include "common/text/strings.h"
 
 namespace muster::client {
 namespace {

@@ -1,9 +1,9 @@
 #include "client/installed/files_list.h"
 
 #include "absl/strings/str_split.h"
-#include "common/sha256.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/hash/sha256.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::client {
 namespace {

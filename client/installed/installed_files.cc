@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "client/installed/files_list.h"
-#include "common/files.h"
-#include "common/hex.h"
-#include "common/sha256.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/hash/hex.h"
+#include "common/hash/sha256.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "identity/keys.h"
 
 namespace muster::client {

@@ -5,16 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "client/arguments.h"
-#include "client/errors.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "client/installed/installed_files.h"
-#include "client/record_json.h"
-#include "client/session.h"
-#include "common/files.h"
+#include "client/session/session.h"
+#include "client/terminal/record_json.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::client {
 namespace {

@@ -3,14 +3,14 @@
 #include <cstdio>
 #include <memory>
 
-#include "common/files.h"
+#include "common/base/status.h"
+#include "common/base/version.h"
+#include "common/files/files.h"
 #include "common/http/channel.h"
 #include "common/http/dial.h"
 #include "common/http/patience.h"
-#include "common/pipe_signal.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/version.h"
+#include "common/kernel/pipe_signal.h"
+#include "common/text/strings.h"
 
 namespace muster::common {
 namespace {

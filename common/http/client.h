@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/http/response.h"
-#include "common/url.h"
+#include "common/text/url.h"
 
 struct x509_st;
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace muster::common {
 namespace {

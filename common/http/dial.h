@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/files.h"
+#include "common/files/files.h"
 #include "common/http/patience.h"
-#include "common/url.h"
+#include "common/text/url.h"
 
 namespace muster::common {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
 
 namespace muster::common {
 

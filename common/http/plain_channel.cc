@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/base/status.h"
 #include "common/http/channel.h"
-#include "common/status.h"
 
 namespace muster::common {
 namespace {

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <climits>
 
+#include "common/base/status.h"
 #include "common/http/channel.h"
-#include "common/status.h"
 
 namespace muster::common {
 namespace {

@@ -6,16 +6,16 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/status.h"
+#include "common/hash/sha256.h"
 #include "common/job/image_name.h"
 #include "common/job/refuse.h"
 #include "common/job/rules.h"
 #include "common/outputs.h"
-#include "common/relative_path.h"
-#include "common/sha256.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/units.h"
+#include "common/text/relative_path.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "common/text/units.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::job {

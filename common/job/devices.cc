@@ -3,13 +3,13 @@
 #include <cctype>
 
 #include "absl/strings/ascii.h"
+#include "common/base/limits.h"
 #include "common/device_kinds.h"
 #include "common/job/refuse.h"
 #include "common/job/shape.h"
-#include "common/limits.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/units.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "common/text/units.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::job {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "common/hash/sha256.h"
 #include "common/job/refuse.h"
-#include "common/relative_path.h"
-#include "common/sha256.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/relative_path.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::job {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "common/base/status.h"
 #include "common/job/refuse.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::job {

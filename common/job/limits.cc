@@ -2,9 +2,9 @@
 #include "common/job/refuse.h"
 #include "common/job/rules.h"
 #include "common/job/shape.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/units.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "common/text/units.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::job {

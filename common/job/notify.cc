@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
+#include "common/base/status.h"
 #include "common/job/refuse.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/url.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "common/text/url.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::job {

@@ -4,17 +4,17 @@
 #include <set>
 #include <string>
 
+#include "common/base/limits.h"
+#include "common/base/status.h"
 #include "common/device_kinds.h"
 #include "common/job/code.h"
 #include "common/job/labels.h"
 #include "common/job/notify.h"
 #include "common/job/refuse.h"
 #include "common/job/rules.h"
-#include "common/limits.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/units.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "common/text/units.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::job {

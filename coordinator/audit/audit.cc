@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "common/audit_chain.h"
+#include "common/base/status.h"
 #include "common/log.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::coordinator {
 namespace {

@@ -18,9 +18,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "coordinator/audit/refusal_budget.h"
-#include "coordinator/said_rarely.h"
+#include "coordinator/base/said_rarely.h"
 #include "coordinator/stores/audit_store.h"
 #include "muster/v1/identity.pb.h"
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "common/lru_map.h"
+#include "common/base/lru_map.h"
 #include "muster/v1/identity.pb.h"
 
 namespace muster::coordinator {

@@ -11,14 +11,14 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/hash/sha256.h"
 #include "common/problem.h"
-#include "common/sha256.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
+#include "coordinator/base/file_tree.h"
 #include "coordinator/care/backup_target.h"
-#include "coordinator/file_tree.h"
-#include "coordinator/paths.h"
+#include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 namespace {

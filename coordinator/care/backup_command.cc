@@ -1,12 +1,12 @@
 // muster-coordinator backup
 
 #include "absl/strings/str_format.h"
-#include "common/text.h"
-#include "common/units.h"
+#include "common/text/text.h"
+#include "common/text/units.h"
 #include "coordinator/care/backup.h"
 #include "coordinator/care/commands.h"
 #include "coordinator/care/report.h"
-#include "coordinator/open_stores.h"
+#include "coordinator/config/open_stores.h"
 
 namespace muster::coordinator {
 

@@ -9,12 +9,12 @@
 #include <system_error>
 #include <utility>
 
-#include "common/private_directory.h"
+#include "common/base/status.h"
+#include "common/files/private_directory.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
+#include "coordinator/base/file_tree.h"
 #include "coordinator/care/copy_file.h"
-#include "coordinator/file_tree.h"
 
 namespace muster::coordinator {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/files.h"
+#include "common/files/files.h"
 #include "coordinator/care/manifest.h"
 
 namespace muster::coordinator {

@@ -6,10 +6,10 @@
 #include <chrono>
 #include <utility>
 
+#include "common/base/status.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "coordinator/data_lock.h"
+#include "common/text/strings.h"
+#include "coordinator/base/data_lock.h"
 #include "coordinator/local/audit_files.h"
 
 namespace muster::coordinator {

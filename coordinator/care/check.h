@@ -10,12 +10,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/files.h"
-#include "coordinator/finding.h"
+#include "common/files/files.h"
+#include "coordinator/base/finding.h"
 #include "coordinator/local/blob_check.h"
 #include "coordinator/local/sample_files.h"
 #include "coordinator/local/segment_check.h"
-#include "coordinator/paths.h"
+#include "coordinator/stores/paths.h"
 #include "coordinator/stores/state_care.h"
 
 namespace muster::coordinator {

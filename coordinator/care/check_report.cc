@@ -1,12 +1,12 @@
 #include "coordinator/care/check_report.h"
 
 #include "absl/strings/str_format.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/units.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "common/text/units.h"
 #include "coordinator/care/report.h"
-#include "coordinator/open_stores.h"
+#include "coordinator/config/open_stores.h"
 
 namespace muster::coordinator {
 namespace {

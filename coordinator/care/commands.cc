@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "absl/strings/str_format.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 
 namespace muster::coordinator {
 namespace {

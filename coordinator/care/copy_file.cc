@@ -10,11 +10,11 @@
 #include <cstring>
 #include <vector>
 
-#include "common/files.h"
-#include "common/sha256.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "coordinator/file_tree.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/hash/sha256.h"
+#include "common/text/strings.h"
+#include "coordinator/base/file_tree.h"
 
 namespace muster::coordinator {
 namespace {

@@ -3,10 +3,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "common/relative_path.h"
-#include "common/sha256.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/hash/sha256.h"
+#include "common/text/relative_path.h"
+#include "common/text/strings.h"
 
 namespace muster::coordinator {
 namespace {

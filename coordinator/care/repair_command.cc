@@ -1,7 +1,7 @@
 // muster-coordinator repair
-#include "common/clock.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
 #include "coordinator/care/check_report.h"
 #include "coordinator/care/report.h"
 

@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_split.h"
 #include "common/problem.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/units.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "common/text/units.h"
 #include "coordinator/care/commands.h"
 
 namespace muster::coordinator {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "coordinator/finding.h"
+#include "coordinator/base/finding.h"
 
 namespace muster::coordinator {
 

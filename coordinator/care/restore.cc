@@ -7,16 +7,16 @@
 #include <utility>
 #include <vector>
 
-#include "common/files.h"
-#include "common/private_directory.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/files/private_directory.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
+#include "coordinator/base/data_lock.h"
+#include "coordinator/base/file_tree.h"
 #include "coordinator/care/backup_target.h"
 #include "coordinator/care/manifest.h"
-#include "coordinator/data_lock.h"
-#include "coordinator/file_tree.h"
-#include "coordinator/paths.h"
+#include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 namespace {

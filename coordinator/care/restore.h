@@ -11,8 +11,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "coordinator/base/finding.h"
 #include "coordinator/care/copy_file.h"
-#include "coordinator/finding.h"
 #include "coordinator/stores/state_care.h"
 
 namespace muster::coordinator {

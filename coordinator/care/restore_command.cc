@@ -3,14 +3,14 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
-#include "common/clock.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/units.h"
+#include "common/base/clock.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "common/text/units.h"
 #include "coordinator/care/commands.h"
 #include "coordinator/care/report.h"
 #include "coordinator/care/restore.h"
-#include "coordinator/open_stores.h"
+#include "coordinator/config/open_stores.h"
 
 namespace muster::coordinator {
 namespace {

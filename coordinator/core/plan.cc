@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
 #include "common/job/validate.h"
-#include "common/status.h"
-#include "coordinator/core/decide.h"
+#include "coordinator/core/decide/decide.h"
 #include "coordinator/core/scheduling/pass.h"
 #include "coordinator/core/why.h"
 

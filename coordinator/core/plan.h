@@ -3,8 +3,8 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "coordinator/core/input.h"
-#include "coordinator/core/state.h"
+#include "coordinator/core/state/input.h"
+#include "coordinator/core/state/state.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::coordinator {

@@ -4,13 +4,13 @@
 #include <set>
 #include <utility>
 
-#include "coordinator/core/apply.h"
-#include "coordinator/core/checkpoint_files.h"
-#include "coordinator/core/commands.h"
-#include "coordinator/core/decide.h"
+#include "coordinator/core/decide/commands.h"
+#include "coordinator/core/decide/decide.h"
+#include "coordinator/core/outcome/settle.h"
 #include "coordinator/core/scheduling/schedule.h"
-#include "coordinator/core/settle.h"
-#include "coordinator/core/views.h"
+#include "coordinator/core/state/apply.h"
+#include "coordinator/core/state/checkpoint_files.h"
+#include "coordinator/core/views/views.h"
 
 namespace muster::coordinator {
 namespace {

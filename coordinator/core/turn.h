@@ -17,11 +17,11 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/core/denial.h"
-#include "coordinator/core/effects.h"
-#include "coordinator/core/input.h"
-#include "coordinator/core/invariants.h"
-#include "coordinator/core/state.h"
+#include "coordinator/core/decide/effects.h"
+#include "coordinator/core/state/denial.h"
+#include "coordinator/core/state/input.h"
+#include "coordinator/core/state/invariants.h"
+#include "coordinator/core/state/state.h"
 
 namespace muster::coordinator {
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/units.h"
-#include "coordinator/core/settle.h"
-#include "coordinator/core/timers.h"
-#include "coordinator/core/views.h"
+#include "common/text/units.h"
+#include "coordinator/core/outcome/settle.h"
+#include "coordinator/core/state/timers.h"
+#include "coordinator/core/views/views.h"
 
 namespace muster::coordinator {
 namespace {

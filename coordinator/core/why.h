@@ -4,7 +4,7 @@
 #include <string>
 
 #include "coordinator/core/scheduling/pass.h"
-#include "coordinator/core/state.h"
+#include "coordinator/core/state/state.h"
 #include "google/protobuf/repeated_ptr_field.h"
 
 namespace muster::coordinator {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/text.h"
+#include "common/text/text.h"
 #include "coordinator/findings/rules.h"
 #include "coordinator/findings/say.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/text.h"
+#include "common/text/text.h"
 #include "coordinator/findings/rules.h"
 #include "coordinator/findings/say.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/core/state.h"
+#include "coordinator/core/state/state.h"
 
 namespace muster::coordinator {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "coordinator/findings/history.h"
 #include "coordinator/findings/samples.h"
 #include "muster/v1/job.pb.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/text.h"
-#include "coordinator/core/state.h"
+#include "common/text/text.h"
+#include "coordinator/core/state/state.h"
 
 namespace muster::coordinator {
 namespace {

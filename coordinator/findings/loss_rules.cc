@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "coordinator/core/state.h"
+#include "coordinator/core/state/state.h"
 #include "coordinator/findings/rules.h"
 #include "coordinator/findings/say.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/units.h"
+#include "common/text/units.h"
 #include "coordinator/findings/rules.h"
 #include "coordinator/findings/say.h"
 

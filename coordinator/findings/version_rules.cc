@@ -7,8 +7,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/strings.h"
-#include "coordinator/core/last_words.h"
+#include "common/text/strings.h"
+#include "coordinator/core/views/last_words.h"
 #include "coordinator/findings/rules.h"
 #include "coordinator/findings/say.h"
 

@@ -7,21 +7,21 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "common/files.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "common/log.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "coordinator/http/event_hub.h"
-#include "coordinator/http/guard.h"
-#include "coordinator/http/page_files.h"
-#include "coordinator/http/server.h"
-#include "coordinator/http/sessions.h"
+#include "common/text/strings.h"
+#include "coordinator/calls/daemon.h"
+#include "coordinator/http/admission/guard.h"
+#include "coordinator/http/admission/sessions.h"
+#include "coordinator/http/admission/token_file.h"
+#include "coordinator/http/pages/event_hub.h"
+#include "coordinator/http/pages/page_files.h"
+#include "coordinator/http/server/server.h"
+#include "coordinator/http/server/target.h"
 #include "coordinator/http/site.h"
-#include "coordinator/http/target.h"
-#include "coordinator/http/token_file.h"
-#include "coordinator/listener.h"
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/net/listener.h"
 
 namespace muster::coordinator::http {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/http/enroll.h"
-#include "coordinator/http/server_tls.h"
+#include "coordinator/http/server/server_tls.h"
+#include "coordinator/http/sign_in/enroll.h"
 
 namespace muster::coordinator {
 struct Caller;

@@ -3,19 +3,19 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "coordinator/http/allowed.h"
-#include "coordinator/http/answers.h"
-#include "coordinator/http/api.h"
-#include "coordinator/http/guard.h"
-#include "coordinator/http/health.h"
-#include "coordinator/http/openapi.h"
-#include "coordinator/http/page_files.h"
-#include "coordinator/http/telemetry.h"
-#include "coordinator/peer_address.h"
-#include "coordinator/rpc/daemon.h"
-#include "coordinator/rpc/lookup.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "coordinator/calls/daemon.h"
+#include "coordinator/contexts/lookup.h"
+#include "coordinator/http/admission/guard.h"
+#include "coordinator/http/api/allowed.h"
+#include "coordinator/http/api/api.h"
+#include "coordinator/http/api/openapi.h"
+#include "coordinator/http/metrics/health.h"
+#include "coordinator/http/metrics/telemetry.h"
+#include "coordinator/http/pages/page_files.h"
+#include "coordinator/http/server/answers.h"
+#include "coordinator/net/peer_address.h"
 
 namespace muster::coordinator::http {
 namespace {

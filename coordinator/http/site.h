@@ -13,15 +13,15 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/http/api.h"
-#include "coordinator/http/enroll.h"
-#include "coordinator/http/event_hub.h"
-#include "coordinator/http/message.h"
-#include "coordinator/http/server.h"
-#include "coordinator/http/sessions.h"
-#include "coordinator/http/sign_in_desk.h"
-#include "coordinator/http/target.h"
-#include "coordinator/work_pool.h"
+#include "coordinator/base/work_pool.h"
+#include "coordinator/http/admission/sessions.h"
+#include "coordinator/http/api/api.h"
+#include "coordinator/http/pages/event_hub.h"
+#include "coordinator/http/server/message.h"
+#include "coordinator/http/server/server.h"
+#include "coordinator/http/server/target.h"
+#include "coordinator/http/sign_in/enroll.h"
+#include "coordinator/http/sign_in/sign_in_desk.h"
 
 namespace muster::coordinator {
 struct Daemon;

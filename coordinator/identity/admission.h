@@ -20,9 +20,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/lru_map.h"
 #include "common/calls.h"
-#include "common/lru_map.h"
-#include "coordinator/core/input.h"
+#include "coordinator/core/state/input.h"
 #include "identity/certificate.h"
 
 namespace muster::coordinator {

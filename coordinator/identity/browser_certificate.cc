@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "common/files.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "identity/openssl_text.h"
 
 namespace muster::coordinator {

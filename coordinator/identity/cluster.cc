@@ -9,13 +9,13 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
-#include "common/files.h"
-#include "common/hex.h"
-#include "common/hmac.h"
-#include "common/private_directory.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/files/private_directory.h"
+#include "common/hash/hex.h"
+#include "common/hash/hmac.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "coordinator/identity/seal.h"
 #include "identity/keys.h"
 

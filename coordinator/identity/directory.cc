@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/status.h"
 #include "common/log.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "coordinator/identity/directory_checks.h"
 
 namespace muster::coordinator {

@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "coordinator/stores/identity_store.h"
 #include "muster/v1/job_service.pb.h"
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/hex.h"
+#include "common/hash/hex.h"
 #include "common/problem.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "identity/keys.h"
 #include "identity/names.h"
 

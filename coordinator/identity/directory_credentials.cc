@@ -4,10 +4,10 @@
 #include <map>
 #include <utility>
 
+#include "common/base/status.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "coordinator/core/owner.h"
+#include "common/text/strings.h"
+#include "coordinator/core/state/owner.h"
 #include "coordinator/identity/directory.h"
 #include "coordinator/identity/directory_checks.h"
 #include "coordinator/identity/enrolment.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/status.h"
 #include "common/problem.h"
-#include "common/status.h"
 
 namespace muster::coordinator {
 

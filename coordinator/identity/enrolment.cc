@@ -2,12 +2,12 @@
 
 #include <utility>
 
-#include "common/hex.h"
+#include "common/base/status.h"
+#include "common/hash/hex.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "common/units.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "common/text/units.h"
 #include "identity/enroll.h"
 #include "identity/keys.h"
 #include "identity/names.h"

@@ -1,5 +1,5 @@
 // The answering side of enrolment: by a token a node joins and a person signs in, a person also by
-// the identity provider's word; both renew by their old key. Rules and order; the HTTP around it is http/enroll.h. Blocks on the disk; any
+// the identity provider's word; both renew by their old key. Rules and order; the HTTP around it is http/sign_in/enroll.h. Blocks on the disk; any
 // thread.
 #pragma once
 

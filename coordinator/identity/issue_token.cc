@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "identity/join_token.h"
 
 namespace muster::coordinator {

@@ -5,7 +5,7 @@
 
 #include "common/job/notify.h"
 #include "common/problem.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "coordinator/identity/roles.h"
 
 namespace muster::coordinator {

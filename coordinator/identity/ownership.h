@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "coordinator/core/input.h"
+#include "coordinator/core/state/input.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::coordinator {

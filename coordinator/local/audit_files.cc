@@ -11,9 +11,9 @@
 
 #include "absl/strings/numbers.h"
 #include "common/audit_chain.h"
-#include "common/files.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
 
 namespace muster::coordinator {
 namespace {

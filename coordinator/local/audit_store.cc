@@ -6,9 +6,9 @@
 
 #include <cerrno>
 
+#include "common/base/status.h"
 #include "common/log.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "coordinator/local/audit_files.h"
 
 namespace muster::coordinator {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/files.h"
+#include "common/files/files.h"
 #include "coordinator/stores/audit_store.h"
 
 namespace muster::coordinator {

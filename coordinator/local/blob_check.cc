@@ -8,13 +8,13 @@
 #include <cstdio>
 #include <set>
 
-#include "common/files.h"
-#include "common/sha256.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "coordinator/file_tree.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/hash/sha256.h"
+#include "common/text/strings.h"
+#include "coordinator/base/file_tree.h"
+#include "coordinator/store_parts/file_age.h"
 #include "coordinator/stores/blob_store.h"
-#include "coordinator/stores/file_age.h"
 
 namespace muster::coordinator {
 namespace {

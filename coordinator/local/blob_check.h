@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/finding.h"
-#include "coordinator/paths.h"
+#include "coordinator/base/finding.h"
 #include "coordinator/stores/blob_uses.h"
+#include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 

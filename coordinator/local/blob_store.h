@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/paths.h"
+#include "coordinator/store_parts/file_age.h"
 #include "coordinator/stores/blob_store.h"
-#include "coordinator/stores/file_age.h"
+#include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 

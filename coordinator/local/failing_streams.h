@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "common/problem.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "coordinator/stores/stream_failures.h"
 
 namespace muster::coordinator {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "common/problem.h"
-#include "common/strings.h"
-#include "coordinator/number_file.h"
+#include "common/text/strings.h"
+#include "coordinator/base/number_file.h"
 
 namespace muster::coordinator {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/status.h"
-#include "coordinator/file_tree.h"
+#include "common/base/status.h"
+#include "coordinator/base/file_tree.h"
 #include "coordinator/local/log_reader.h"
 #include "coordinator/local/log_stream_file.h"
 #include "coordinator/segments/trim.h"

@@ -8,8 +8,8 @@
 #include <mutex>
 
 #include "absl/status/statusor.h"
-#include "coordinator/paths.h"
 #include "coordinator/stores/log_store.h"
+#include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 

@@ -7,9 +7,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "common/files.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
 #include "coordinator/segments/files.h"
 
 namespace muster::coordinator {

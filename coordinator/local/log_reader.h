@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "coordinator/paths.h"
-#include "coordinator/stores/segment_logs.h"
+#include "coordinator/store_parts/segment_logs.h"
+#include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 

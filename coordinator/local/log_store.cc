@@ -3,13 +3,13 @@
 #include <utility>
 #include <vector>
 
-#include "common/files.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "common/log.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/units.h"
-#include "coordinator/stores/log_pieces.h"
+#include "common/text/strings.h"
+#include "common/text/units.h"
+#include "coordinator/store_parts/log_pieces.h"
 
 namespace muster::coordinator {
 namespace {

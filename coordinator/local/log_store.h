@@ -9,15 +9,15 @@
 #include <string>
 #include <thread>
 
+#include "coordinator/base/said_rarely.h"
 #include "coordinator/local/failing_streams.h"
 #include "coordinator/local/log_quota.h"
 #include "coordinator/local/log_reader.h"
 #include "coordinator/local/log_stream_file.h"
 #include "coordinator/local/open_streams.h"
 #include "coordinator/local/store_queue.h"
-#include "coordinator/paths.h"
-#include "coordinator/said_rarely.h"
-#include "coordinator/stores/log_progress.h"
+#include "coordinator/store_parts/log_progress.h"
+#include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 

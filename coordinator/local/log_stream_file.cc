@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/status.h"
-#include "coordinator/stores/log_pieces.h"
+#include "common/base/status.h"
+#include "coordinator/store_parts/log_pieces.h"
 
 namespace muster::coordinator {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/paths.h"
 #include "coordinator/segments/writer.h"
 #include "coordinator/stores/log_store.h"
+#include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 

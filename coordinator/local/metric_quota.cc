@@ -1,6 +1,6 @@
 #include "coordinator/local/metric_quota.h"
 
-#include "coordinator/file_tree.h"
+#include "coordinator/base/file_tree.h"
 
 namespace muster::coordinator {
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <mutex>
 
-#include "coordinator/paths.h"
+#include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "common/files.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
 #include "coordinator/segments/files.h"
 
 namespace muster::coordinator {

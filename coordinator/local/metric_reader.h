@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "coordinator/paths.h"
 #include "coordinator/segments/cursor.h"
 #include "coordinator/stores/metric_store.h"
+#include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 

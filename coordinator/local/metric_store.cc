@@ -3,13 +3,13 @@
 #include <bit>
 #include <utility>
 
-#include "common/files.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "common/log.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
+#include "coordinator/base/number_file.h"
 #include "coordinator/local/metric_reader.h"
-#include "coordinator/number_file.h"
 
 namespace muster::coordinator {
 namespace {

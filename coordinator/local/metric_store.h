@@ -13,16 +13,16 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/base/said_rarely.h"
 #include "coordinator/local/failing_streams.h"
 #include "coordinator/local/metric_quota.h"
 #include "coordinator/local/metric_stream_file.h"
 #include "coordinator/local/open_streams.h"
 #include "coordinator/local/store_queue.h"
-#include "coordinator/paths.h"
-#include "coordinator/said_rarely.h"
-#include "coordinator/stores/metric_sources.h"
+#include "coordinator/store_parts/metric_sources.h"
+#include "coordinator/store_parts/newest_metrics.h"
 #include "coordinator/stores/metric_store.h"
-#include "coordinator/stores/newest_metrics.h"
+#include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 

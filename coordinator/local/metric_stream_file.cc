@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "coordinator/local/metric_reader.h"
 
 namespace muster::coordinator {

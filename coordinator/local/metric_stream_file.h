@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/paths.h"
 #include "coordinator/segments/writer.h"
-#include "coordinator/stores/metric_sources.h"
+#include "coordinator/store_parts/metric_sources.h"
+#include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 

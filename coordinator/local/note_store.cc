@@ -2,8 +2,8 @@
 
 #include <fcntl.h>
 
-#include "common/files.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 
 namespace muster::coordinator {
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "coordinator/paths.h"
 #include "coordinator/stores/note_store.h"
+#include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 

@@ -14,8 +14,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/files.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "coordinator/local/store_queue.h"
 #include "coordinator/segments/writer.h"
 

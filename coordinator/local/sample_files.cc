@@ -12,12 +12,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "common/crc32c.h"
-#include "common/files.h"
-#include "common/sha256.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "coordinator/file_tree.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/hash/crc32c.h"
+#include "common/hash/sha256.h"
+#include "common/text/strings.h"
+#include "coordinator/base/file_tree.h"
 
 namespace muster::coordinator {
 namespace {

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "coordinator/paths.h"
+#include "coordinator/stores/paths.h"
 #include "coordinator/stores/sample_store.h"
 
 namespace muster::coordinator {

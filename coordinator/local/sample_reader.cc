@@ -7,9 +7,9 @@
 #include <tuple>
 #include <utility>
 
-#include "common/files.h"
-#include "common/status.h"
-#include "coordinator/file_tree.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "coordinator/base/file_tree.h"
 
 namespace muster::coordinator {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "coordinator/local/sample_files.h"
-#include "coordinator/paths.h"
+#include "coordinator/stores/paths.h"
 #include "coordinator/stores/sample_store.h"
 
 namespace muster::coordinator {

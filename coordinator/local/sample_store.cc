@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <chrono>
 
-#include "common/files.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "coordinator/file_tree.h"
+#include "common/text/strings.h"
+#include "coordinator/base/file_tree.h"
 #include "coordinator/local/sample_reader.h"
 
 namespace muster::coordinator {

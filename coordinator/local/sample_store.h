@@ -16,12 +16,12 @@
 #include <utility>
 #include <vector>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
+#include "coordinator/base/said_rarely.h"
 #include "coordinator/local/sample_files.h"
-#include "coordinator/paths.h"
-#include "coordinator/said_rarely.h"
-#include "coordinator/stores/newest_samples.h"
-#include "coordinator/stores/sample_buckets.h"
+#include "coordinator/store_parts/newest_samples.h"
+#include "coordinator/store_parts/sample_buckets.h"
+#include "coordinator/stores/paths.h"
 #include "coordinator/stores/sample_store.h"
 
 namespace muster::coordinator {

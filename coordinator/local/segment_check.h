@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "coordinator/paths.h"
+#include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 

@@ -15,8 +15,8 @@
 #include "absl/status/status.h"
 #include "common/log.h"
 #include "common/problem.h"
-#include "common/strings.h"
-#include "coordinator/stores/disk_gate.h"
+#include "common/text/strings.h"
+#include "coordinator/store_parts/disk_gate.h"
 #include "coordinator/stores/shortage.h"
 
 namespace muster::coordinator {

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <iterator>
 
-#include "common/strings.h"
-#include "common/units.h"
-#include "coordinator/peer_address.h"
+#include "common/text/strings.h"
+#include "common/text/units.h"
+#include "coordinator/net/peer_address.h"
 
 namespace muster::coordinator {
 namespace {

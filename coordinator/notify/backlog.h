@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/fair_share.h"
+#include "coordinator/base/fair_share.h"
 #include "coordinator/notify/delivery.h"
 
 namespace muster::coordinator {

@@ -4,7 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 
 namespace muster::coordinator {
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "common/hmac.h"
-#include "common/json_text.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "coordinator/core/state.h"
+#include "common/base/status.h"
+#include "common/hash/hmac.h"
+#include "common/text/json_text.h"
+#include "common/text/strings.h"
+#include "coordinator/core/state/state.h"
 
 namespace muster::coordinator {
 namespace {

@@ -7,13 +7,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "common/base/status.h"
 #include "common/log.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
-#include "coordinator/core/state.h"
-#include "coordinator/http_call.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "coordinator/core/state/state.h"
+#include "coordinator/net/http_call.h"
 #include "coordinator/notify/message.h"
 
 namespace muster::coordinator {

@@ -17,15 +17,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/clock.h"
-#include "coordinator/control_loop.h"
+#include "common/base/clock.h"
+#include "coordinator/base/work_pool.h"
+#include "coordinator/loop/control_loop.h"
 #include "coordinator/notify/address.h"
 #include "coordinator/notify/backlog.h"
 #include "coordinator/notify/delivery.h"
 #include "coordinator/notify/post_turns.h"
 #include "coordinator/stores/job_index.h"
 #include "coordinator/stores/note_store.h"
-#include "coordinator/work_pool.h"
 #include "muster/v1/worker_service.pb.h"
 
 namespace muster::coordinator {

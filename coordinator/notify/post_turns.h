@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "common/http/client.h"
-#include "coordinator/fair_share.h"
+#include "coordinator/base/fair_share.h"
 #include "coordinator/notify/delivery.h"
 
 namespace muster::coordinator {

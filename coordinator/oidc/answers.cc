@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "coordinator/oidc/client.h"
 
 namespace muster::coordinator::oidc {

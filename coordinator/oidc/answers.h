@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/http/response.h"
-#include "common/url.h"
+#include "common/text/url.h"
 
 namespace muster::coordinator::oidc {
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "common/files.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 
 namespace muster::coordinator::oidc {
 namespace {

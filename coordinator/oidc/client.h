@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/url.h"
+#include "common/text/url.h"
 
 namespace muster::coordinator::oidc {
 

@@ -5,9 +5,9 @@
 #include <optional>
 #include <utility>
 
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "coordinator/oidc/answers.h"
 
 namespace muster::coordinator::oidc {

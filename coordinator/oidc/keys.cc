@@ -10,7 +10,7 @@
 #include <memory>
 #include <utility>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "identity/openssl_text.h"
 
 namespace muster::coordinator::oidc {

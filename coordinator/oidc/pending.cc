@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <iterator>
 
-#include "common/hex.h"
+#include "common/hash/hex.h"
+#include "common/hash/sha256.h"
 #include "common/problem.h"
-#include "common/sha256.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "identity/keys.h"
 
 namespace muster::coordinator::oidc {

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "common/base/status.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "coordinator/oidc/id_token.h"
 
 namespace muster::coordinator::oidc {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace muster::coordinator {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace muster::coordinator {
 namespace {

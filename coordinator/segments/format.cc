@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "common/crc32c.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
+#include "common/hash/crc32c.h"
 
 namespace muster::coordinator {
 namespace {

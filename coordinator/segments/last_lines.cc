@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "common/limits.h"
-#include "common/status.h"
+#include "common/base/limits.h"
+#include "common/base/status.h"
 #include "coordinator/segments/scan.h"
 
 namespace muster::coordinator {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "common/crc32c.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/hash/crc32c.h"
+#include "common/text/strings.h"
 
 namespace muster::coordinator {
 namespace {

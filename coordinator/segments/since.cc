@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "coordinator/segments/scan.h"
 
 namespace muster::coordinator {

@@ -6,10 +6,10 @@
 #include <cerrno>
 #include <string>
 
-#include "common/crc32c.h"
-#include "common/files.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/hash/crc32c.h"
+#include "common/text/strings.h"
 #include "coordinator/segments/scan.h"
 
 namespace muster::coordinator {

@@ -10,9 +10,9 @@
 #include <cstring>
 #include <utility>
 
-#include "common/crc32c.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/hash/crc32c.h"
+#include "common/text/strings.h"
 #include "coordinator/segments/scan.h"
 
 namespace muster::coordinator {

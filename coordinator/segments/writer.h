@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/files.h"
+#include "common/files/files.h"
 #include "coordinator/segments/files.h"
 #include "coordinator/segments/format.h"
 

@@ -15,8 +15,8 @@
 #include <string_view>
 #include <utility>
 
-#include "common/strings.h"
-#include "coordinator/peer_address.h"
+#include "common/text/strings.h"
+#include "coordinator/net/peer_address.h"
 
 namespace muster::coordinator {
 namespace {

@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "common/files.h"
-#include "coordinator/handshake_gate.h"
-#include "coordinator/said_rarely.h"
+#include "common/files/files.h"
+#include "coordinator/base/said_rarely.h"
+#include "coordinator/net/handshake_gate.h"
 #include "coordinator/services/peers.h"
 
 namespace muster::coordinator {

@@ -7,17 +7,17 @@
 #include <string>
 #include <utility>
 
-#include "common/limits.h"
+#include "common/base/limits.h"
+#include "common/base/status.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "coordinator/rpc/daemon.h"
-#include "coordinator/rpc/job_gate.h"
-#include "coordinator/rpc/reach.h"
-#include "coordinator/rpc/sample_gate.h"
-#include "coordinator/sample_checks.h"
+#include "common/text/strings.h"
+#include "coordinator/calls/daemon.h"
+#include "coordinator/gates/job_gate.h"
+#include "coordinator/gates/reach.h"
+#include "coordinator/gates/sample_checks.h"
+#include "coordinator/gates/sample_gate.h"
 #include "coordinator/services/streams.h"
-#include "coordinator/upload_checks.h"
+#include "coordinator/store_parts/upload_checks.h"
 
 namespace muster::coordinator {
 namespace {

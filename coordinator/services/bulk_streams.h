@@ -4,7 +4,7 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "coordinator/rpc/call_budget.h"
+#include "coordinator/contexts/call_budget.h"
 #include "muster/v1/worker_service.pb.h"
 
 namespace muster::coordinator {

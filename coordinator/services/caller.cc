@@ -5,12 +5,12 @@
 #include <string>
 #include <utility>
 
+#include "common/base/status.h"
 #include "common/calls.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
+#include "coordinator/calls/daemon.h"
+#include "coordinator/gates/reach.h"
 #include "coordinator/identity/admission.h"
-#include "coordinator/rpc/daemon.h"
-#include "coordinator/rpc/reach.h"
 
 namespace muster::coordinator {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/core/input.h"
-#include "coordinator/rpc/call_budget.h"
+#include "coordinator/contexts/call_budget.h"
+#include "coordinator/core/state/input.h"
 #include "coordinator/services/peers.h"
 
 namespace muster::coordinator {
@@ -25,7 +25,7 @@ struct Asker {
 Asker AskerOf(const Daemon& daemon, Peers& peers, const grpc::CallbackServerContext& context,
               std::string_view service, std::string_view call);
 
-// For calls that are written by hand: what the call takes of its caller's share of memory (rpc/call_budget.h), until it
+// For calls that are written by hand: what the call takes of its caller's share of memory (contexts/call_budget.h), until it
 // is over; or JC1308. Workers without a certificate cannot be told apart, and take nothing.
 absl::StatusOr<CallBudget::Hold> TakeShare(Daemon& daemon, const Caller& caller,
                                            std::string_view service, std::string_view call);

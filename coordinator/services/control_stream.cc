@@ -4,13 +4,13 @@
 #include <memory>
 #include <utility>
 
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "common/problem.h"
 #include "coordinator/audit/audit.h"
-#include "coordinator/rpc/daemon.h"
-#include "coordinator/rpc/sealed_environment.h"
-#include "coordinator/rpc/secrets.h"
-#include "coordinator/rpc/worker_session.h"
+#include "coordinator/calls/daemon.h"
+#include "coordinator/calls/sealed_environment.h"
+#include "coordinator/calls/secrets.h"
+#include "coordinator/calls/worker_session.h"
 #include "coordinator/services/streams.h"
 #include "coordinator/services/waiting_launches.h"
 

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <utility>
 
-#include "coordinator/rpc/audited.h"
-#include "coordinator/rpc/daemon.h"
-#include "coordinator/rpc/exec.h"
+#include "coordinator/calls/audited.h"
+#include "coordinator/calls/daemon.h"
+#include "coordinator/exec/exec.h"
 #include "coordinator/services/caller.h"
 #include "coordinator/services/refused.h"
 #include "coordinator/services/streams.h"

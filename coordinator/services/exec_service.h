@@ -1,4 +1,4 @@
-// ExecService on gRPC's callback API: commands in running jobs (rpc/exec.h).
+// ExecService on gRPC's callback API: commands in running jobs (exec/exec.h).
 #pragma once
 
 #include <memory>

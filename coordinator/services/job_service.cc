@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "common/calls.h"
-#include "coordinator/rpc/audited.h"
-#include "coordinator/rpc/daemon.h"
-#include "coordinator/rpc/handlers.h"
-#include "coordinator/rpc/unary_calls.h"
+#include "coordinator/calls/audited.h"
+#include "coordinator/calls/daemon.h"
+#include "coordinator/calls/handlers.h"
+#include "coordinator/calls/unary_calls.h"
 #include "coordinator/services/caller.h"
 #include "coordinator/services/push_objects.h"
 #include "coordinator/services/refused.h"

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "common/problem.h"
-#include "coordinator/rpc/audited.h"
-#include "coordinator/rpc/code_push.h"
-#include "coordinator/rpc/code_uploads.h"
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/calls/audited.h"
+#include "coordinator/calls/daemon.h"
+#include "coordinator/code/code_push.h"
+#include "coordinator/code/code_uploads.h"
 #include "coordinator/services/grpc_status.h"
 
 namespace muster::coordinator {

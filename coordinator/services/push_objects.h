@@ -3,8 +3,8 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "coordinator/core/input.h"
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/calls/daemon.h"
+#include "coordinator/core/state/input.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::coordinator {

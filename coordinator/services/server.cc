@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/limits.h"
-#include "common/status.h"
-#include "coordinator/rpc/daemon.h"
+#include "common/base/limits.h"
+#include "common/base/status.h"
+#include "coordinator/calls/daemon.h"
 #include "coordinator/services/acceptor.h"
 #include "coordinator/services/exec_service.h"
 #include "coordinator/services/job_service.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "coordinator/listener.h"
+#include "coordinator/net/listener.h"
 
 namespace muster::coordinator {
 

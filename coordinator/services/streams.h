@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "coordinator/rpc/sink.h"
+#include "coordinator/contexts/sink.h"
 #include "coordinator/services/grpc_status.h"
 
 namespace muster::coordinator {

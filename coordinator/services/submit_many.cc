@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "common/problem.h"
-#include "coordinator/rpc/audited.h"
-#include "coordinator/rpc/daemon.h"
-#include "coordinator/rpc/handlers.h"
-#include "coordinator/rpc/request_limits.h"
+#include "coordinator/calls/audited.h"
+#include "coordinator/calls/daemon.h"
+#include "coordinator/calls/handlers.h"
+#include "coordinator/calls/request_limits.h"
 #include "coordinator/services/streams.h"
 
 namespace muster::coordinator {

@@ -3,8 +3,8 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "coordinator/core/input.h"
-#include "coordinator/rpc/call_budget.h"
+#include "coordinator/contexts/call_budget.h"
+#include "coordinator/core/state/input.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::coordinator {

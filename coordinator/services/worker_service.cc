@@ -2,10 +2,10 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "common/status.h"
-#include "coordinator/rpc/daemon.h"
-#include "coordinator/rpc/handler.h"
-#include "coordinator/rpc/transfers.h"
+#include "common/base/status.h"
+#include "coordinator/calls/daemon.h"
+#include "coordinator/calls/handler.h"
+#include "coordinator/calls/transfers.h"
 #include "coordinator/services/bulk_streams.h"
 #include "coordinator/services/caller.h"
 #include "coordinator/services/control_stream.h"

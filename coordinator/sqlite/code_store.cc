@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
 
 namespace muster::coordinator {
 namespace {

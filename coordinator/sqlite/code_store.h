@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/paths.h"
 #include "coordinator/sqlite/database.h"
 #include "coordinator/sqlite/write_turns.h"
 #include "coordinator/stores/code_store.h"
+#include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 

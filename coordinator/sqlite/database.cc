@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <utility>
 
+#include "common/base/status.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 
 namespace muster::coordinator {
 namespace {

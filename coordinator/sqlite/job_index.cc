@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/status.h"
-#include "common/strings.h"
-#include "coordinator/core/owner.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "coordinator/core/state/owner.h"
 #include "coordinator/sqlite/parse_row.h"
 #include "coordinator/sqlite/schema.h"
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "common/status.h"
-#include "coordinator/core/checkpoint_files.h"
-#include "coordinator/core/owner.h"
+#include "common/base/status.h"
+#include "coordinator/core/state/checkpoint_files.h"
+#include "coordinator/core/state/owner.h"
 #include "coordinator/stores/code_store.h"
 
 namespace muster::coordinator {

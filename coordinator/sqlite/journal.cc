@@ -14,12 +14,12 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "common/files.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "coordinator/headroom.h"
-#include "coordinator/said_rarely.h"
+#include "common/text/strings.h"
+#include "coordinator/base/headroom.h"
+#include "coordinator/base/said_rarely.h"
 #include "coordinator/sqlite/database.h"
 #include "coordinator/sqlite/journal_writer.h"
 #include "coordinator/sqlite/lost_database.h"

@@ -7,10 +7,10 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "coordinator/lived_clock.h"
-#include "coordinator/paths.h"
 #include "coordinator/sqlite/write_turns.h"
+#include "coordinator/store_parts/lived_clock.h"
 #include "coordinator/stores/journal.h"
+#include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 

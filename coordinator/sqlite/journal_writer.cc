@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "coordinator/sqlite/snapshot_rows.h"
 #include "coordinator/sqlite/write_turns.h"
 

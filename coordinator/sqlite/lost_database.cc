@@ -2,10 +2,10 @@
 
 #include <sys/stat.h>
 
-#include "common/files.h"
+#include "common/files/files.h"
 #include "common/problem.h"
-#include "common/strings.h"
-#include "coordinator/file_tree.h"
+#include "common/text/strings.h"
+#include "coordinator/base/file_tree.h"
 
 namespace muster::coordinator {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "coordinator/paths.h"
+#include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 

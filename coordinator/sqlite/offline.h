@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/finding.h"
-#include "coordinator/paths.h"
+#include "coordinator/base/finding.h"
+#include "coordinator/stores/paths.h"
 #include "coordinator/stores/state_care.h"
 
 namespace muster::coordinator {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/base/status.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "coordinator/sqlite/parse_row.h"
 #include "muster/v1/event.pb.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string>
 
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
 #include "coordinator/sqlite/parse_row.h"
 
 namespace muster::coordinator {

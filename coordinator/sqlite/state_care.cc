@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <utility>
 
-#include "common/files.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "common/problem.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "coordinator/sqlite/lost_database.h"
 #include "coordinator/sqlite/offline.h"
 #include "coordinator/sqlite/replay.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "coordinator/paths.h"
+#include "coordinator/stores/paths.h"
 #include "coordinator/stores/state_care.h"
 
 namespace muster::coordinator {

@@ -1,9 +1,9 @@
 #include "coordinator/stores/blob_store.h"
 
+#include "common/base/status.h"
+#include "common/hash/sha256.h"
 #include "common/problem.h"
-#include "common/sha256.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 
 namespace muster::coordinator {
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "common/strings.h"
+#include "common/text/strings.h"
 
 namespace muster::coordinator {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/watch_hub.h"
+#include "coordinator/base/watch_hub.h"
 
 namespace muster::coordinator {
 

@@ -63,7 +63,7 @@ class SampleStore {
   // Stops its threads; the next store that opens the files has everything that was appended.
   virtual void Stop() = 0;
 
-  // The caller has checked the batch (rpc/sample_gate.h). Batches of a removed job are dropped.
+  // The caller has checked the batch (gates/sample_gate.h). Batches of a removed job are dropped.
   virtual void Append(v1::SampleBatch batch) = 0;
   // The newest batch of each node of the job's newest attempt that has sent any within the last
   // minute, in order of node; from memory.

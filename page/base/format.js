@@ -1,5 +1,5 @@
 /**
- * Numbers, times and names, as jobctl prints them (common/units.cc, client/record_text.cc, client/assessment_text.cc).
+ * Numbers, times and names, as jobctl prints them (common/text/units.cc, client/text/record_text.cc, client/text/assessment_text.cc).
  *
  * duration(ms) "5m 12s"   took(ms) "9.6s", "194ms"   age(unixMs) "3m 2s"   deviceTime(us)   eta(ms) "about 5h 29m"
  * bytes(n) "4.2 MB"   general(x, 4) is printf's %.4g   percent(0.413) "41.3 %"   grouped(1234567) "1,234,567"

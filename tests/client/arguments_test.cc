@@ -1,9 +1,9 @@
 // The command line parser: every bad line gets one error with a code and the nearest name.
-#include "client/arguments.h"
+#include "client/command_line/arguments.h"
 
 #include <gtest/gtest.h>
 
-#include "client/errors.h"
+#include "client/command_line/errors.h"
 #include "common/problem.h"
 
 namespace muster::client {

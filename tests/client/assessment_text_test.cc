@@ -1,5 +1,5 @@
 // Findings, the ledger and the time left, as people read them.
-#include "client/assessment_text.h"
+#include "client/text/assessment_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The bars below the lines of a terminal.
-#include "client/bar_block.h"
+#include "client/terminal/bar_block.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Which directory travels with a job, and where in it the command runs.
-#include "client/code_choice.h"
+#include "client/code/code_choice.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 // What show, diff and rerun tell of a job's code, setup and container.
-#include "client/code_text.h"
+#include "client/text/code_text.h"
 
 #include <gtest/gtest.h>
 
-#include "client/code_difference.h"
-#include "client/job_text.h"
+#include "client/code/code_difference.h"
+#include "client/text/job_text.h"
 
 namespace muster::client {
 namespace {

@@ -1,5 +1,5 @@
 // An upload against a coordinator of a map: what is sent, what a broken stream costs, what is refused.
-#include "client/code_upload.h"
+#include "client/code/code_upload.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "client/code_sync.h"
-#include "client/code_text.h"
+#include "client/code/code_sync.h"
+#include "client/text/code_text.h"
+#include "common/base/status.h"
 #include "common/problem.h"
-#include "common/status.h"
 #include "tree/unpack.h"
 
 namespace muster::client {

@@ -10,7 +10,7 @@
 
 #include "client/doctor/cluster.h"
 #include "client/doctor/machine.h"
-#include "common/version.h"
+#include "common/base/version.h"
 #include "worker/rendezvous/port_holder.h"
 
 namespace muster::client::doctor {

@@ -8,9 +8,9 @@
 #include "client/export/mlflow_messages.h"
 #include "client/export/point_text.h"
 #include "client/export/trace.h"
-#include "common/event_file.h"
-#include "common/event_record.h"
-#include "common/strings.h"
+#include "common/tensorboard/event_file.h"
+#include "common/tensorboard/event_record.h"
+#include "common/text/strings.h"
 
 namespace muster::client {
 namespace {

@@ -1,5 +1,5 @@
 // What is recorded of a directory's commit, in real repositories, and that a hostile one runs nothing.
-#include "client/git_facts.h"
+#include "client/code/git_facts.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "client/child_output.h"
+#include "client/machine/child_output.h"
 
 namespace muster::client {
 namespace {

@@ -1,5 +1,5 @@
 // The sentence over all ranks' records.
-#include "client/hang_report.h"
+#include "client/diagnosis/hang_report.h"
 
 #include <gtest/gtest.h>
 

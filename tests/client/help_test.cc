@@ -1,5 +1,5 @@
 // Help, completion and documents all come from the command table; these tests keep them in sync.
-#include "client/help.h"
+#include "client/help/help.h"
 
 #include <gtest/gtest.h>
 
@@ -9,11 +9,11 @@
 #include <set>
 #include <sstream>
 
-#include "client/arguments.h"
-#include "client/errors.h"
-#include "client/job_file.h"
-#include "client/job_flags.h"
-#include "client/terminal.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
+#include "client/job_file/job_file.h"
+#include "client/submit/job_flags.h"
+#include "client/terminal/terminal.h"
 #include "common/error_codes.h"
 #include "common/problem.h"
 #include "tests/support/paths.h"

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "client/job_draft.h"
-#include "client/job_file.h"
-#include "client/launch_script.h"
+#include "client/job_file/job_file.h"
+#include "client/launchers/job_draft.h"
+#include "client/launchers/launch_script.h"
 #include "common/problem.h"
 #include "muster/v1/job.pb.h"
 

@@ -1,16 +1,16 @@
 // The strict job file: what is accepted, and every YAML trap with its position and fix.
-#include "client/job_file.h"
+#include "client/job_file/job_file.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <sstream>
 
-#include "client/errors.h"
-#include "client/yaml.h"
+#include "client/command_line/errors.h"
+#include "client/job_file/yaml.h"
 #include "common/job/rules.h"
 #include "common/problem.h"
-#include "common/units.h"
+#include "common/text/units.h"
 #include "muster/v1/job.pb.h"
 #include "tests/support/paths.h"
 

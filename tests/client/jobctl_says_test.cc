@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "absl/strings/str_split.h"
-#include "client/terminal.h"
+#include "client/terminal/terminal.h"
 #include "common/problem.h"
 #include "tests/client/fake_coordinator.h"
 #include "tests/client/jobctl_process.h"

@@ -1,5 +1,5 @@
 // Other launchers' command lines: what each becomes, and what is rejected.
-#include "client/launchers.h"
+#include "client/launchers/launchers.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/errors.h"
+#include "client/command_line/errors.h"
 #include "common/problem.h"
 
 namespace muster::client {

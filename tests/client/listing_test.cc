@@ -1,5 +1,5 @@
 // Every output format of one listing, byte for byte, and what is rejected.
-#include "client/listing.h"
+#include "client/terminal/listing.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <set>
 
 #include "absl/strings/str_split.h"
-#include "client/errors.h"
-#include "common/json_text.h"
+#include "client/command_line/errors.h"
 #include "common/problem.h"
+#include "common/text/json_text.h"
 
 namespace muster::client {
 namespace {

@@ -1,5 +1,5 @@
 // LiveFiles over calls that run their command on this machine: the scripts are the real ones.
-#include "client/live_files.h"
+#include "client/files/live_files.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/files.h"
-#include "common/sha256.h"
-#include "common/strings.h"
+#include "common/files/files.h"
+#include "common/hash/sha256.h"
+#include "common/text/strings.h"
 
 namespace muster::client {
 namespace {

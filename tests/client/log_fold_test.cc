@@ -1,5 +1,5 @@
 // Equal lines of several ranks become one, in order and within bounds.
-#include "client/log_fold.h"
+#include "client/follow/log_fold.h"
 
 #include <gtest/gtest.h>
 

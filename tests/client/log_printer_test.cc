@@ -1,11 +1,11 @@
 // Ranks' bytes to the screen: prefixes, partial lines, terminals and pipes.
-#include "client/log_printer.h"
+#include "client/follow/log_printer.h"
 
 #include <algorithm>
 
 #include <gtest/gtest.h>
 
-#include "client/record_text.h"
+#include "client/text/record_text.h"
 #include "common/problem.h"
 
 namespace muster::client {

@@ -1,11 +1,11 @@
 // Files that appear whole or not at all.
-#include "client/output_file.h"
+#include "client/machine/output_file.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/files.h"
+#include "common/files/files.h"
 #include "common/problem.h"
 
 namespace muster::client {

@@ -1,5 +1,5 @@
 // What a trainer says that it needs: its line among others, its time, and whether the devices have it.
-#include "client/plan_estimate.h"
+#include "client/submit/plan_estimate.h"
 
 #include <gtest/gtest.h>
 

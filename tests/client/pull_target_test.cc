@@ -1,12 +1,12 @@
 // Names from a hostile coordinator stay inside the directory that `ckpt pull` writes to.
-#include "client/pull_target.h"
+#include "client/files/pull_target.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/relative_path.h"
+#include "common/text/relative_path.h"
 
 namespace muster::client {
 namespace {

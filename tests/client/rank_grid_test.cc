@@ -1,5 +1,5 @@
 // The grid of `jobctl top`.
-#include "client/rank_grid.h"
+#include "client/text/rank_grid.h"
 
 #include <gtest/gtest.h>
 

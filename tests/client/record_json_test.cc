@@ -1,11 +1,11 @@
 // One thing for programs: the exact text that scripts read.
-#include "client/record_json.h"
+#include "client/terminal/record_json.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "client/job_text.h"
+#include "client/text/job_text.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {

@@ -1,5 +1,5 @@
 // Which state of a progress bar is shown.
-#include "client/redrawn_line.h"
+#include "client/terminal/redrawn_line.h"
 
 #include <gtest/gtest.h>
 

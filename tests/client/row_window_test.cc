@@ -1,5 +1,5 @@
 // Which rows a live view shows while keys and new rows come.
-#include "client/row_window.h"
+#include "client/terminal/row_window.h"
 
 #include <gtest/gtest.h>
 

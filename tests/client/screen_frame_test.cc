@@ -1,5 +1,5 @@
 // What is sent to a terminal to change its screen.
-#include "client/screen_frame.h"
+#include "client/terminal/screen_frame.h"
 
 #include <gtest/gtest.h>
 

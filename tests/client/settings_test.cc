@@ -1,5 +1,5 @@
 // Precedence of settings, contexts, and a configuration file with errors.
-#include "client/settings.h"
+#include "client/session/settings.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,8 +10,8 @@
 #include <regex>
 #include <sstream>
 
-#include "client/arguments.h"
-#include "client/errors.h"
+#include "client/command_line/arguments.h"
+#include "client/command_line/errors.h"
 #include "common/problem.h"
 #include "tests/support/paths.h"
 
@@ -202,7 +202,7 @@ std::string SourceOf(const std::string& path) {
 
 TEST(SettingsDocumentTest, EveryVariableAndDefaultThatIsReadIsDocumented) {
   const std::string document = SourceOf("docs/operating.md");
-  const std::string source = SourceOf("client/settings.cc");
+  const std::string source = SourceOf("client/session/settings.cc");
   const std::regex variable("\"(JOBCTL_[A-Z_]+)\"");
   int found = 0;
   for (std::sregex_iterator at(source.begin(), source.end(), variable), end; at != end; ++at) {
@@ -218,7 +218,7 @@ TEST(SettingsDocumentTest, EveryVariableAndDefaultThatIsReadIsDocumented) {
 
 TEST(SettingsDocumentTest, TheDirectoriesWhoseEventFilesAreReadAreDocumented) {
   const std::string document = SourceOf("docs/protocol.md");
-  const std::string worker = SourceOf("worker/event_search.cc");
+  const std::string worker = SourceOf("worker/events/event_search.cc");
   const std::regex root("workdir \\+ \"/([a-z_]+)\"");
   int found = 0;
   for (std::sregex_iterator at(worker.begin(), worker.end(), root), end; at != end; ++at) {

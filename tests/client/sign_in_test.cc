@@ -1,11 +1,11 @@
 // When jobctl renews a person's certificate, and where it is kept.
-#include "client/sign_in.h"
+#include "client/session/sign_in.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "client/device_login.h"
+#include "client/session/device_login.h"
 
 namespace muster::client {
 namespace {

@@ -1,5 +1,5 @@
 // Which processes jobctl talks to over a unix socket. The other user is a process with another uid.
-#include "client/socket_trust.h"
+#include "client/connection/socket_trust.h"
 
 #include <grp.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include <cstring>
 #include <functional>
 
-#include "common/files.h"
+#include "common/files/files.h"
 
 namespace muster::client {
 namespace {

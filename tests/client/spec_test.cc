@@ -1,5 +1,5 @@
 // What a command line, a job file and the environment make of a job, and what is refused.
-#include "client/spec.h"
+#include "client/submit/spec.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "client/arguments.h"
-#include "client/session.h"
-#include "client/spec_environment.h"
+#include "client/command_line/arguments.h"
+#include "client/session/session.h"
+#include "client/session/spec_environment.h"
 #include "common/problem.h"
 #include "muster/v1/job.pb.h"
 

@@ -1,5 +1,5 @@
 // Differences of two texts, as diff -u prints them, and as the program itself does.
-#include "client/text_diff.h"
+#include "client/terminal/text_diff.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include <random>
 #include <string>
 
-#include "client/child_output.h"
+#include "client/machine/child_output.h"
 
 namespace muster::client {
 namespace {

@@ -2,17 +2,17 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "client/errors.h"
-#include "client/job_list.h"
-#include "client/job_text.h"
-#include "client/record_json.h"
-#include "client/record_text.h"
-#include "client/refusal.h"
-#include "client/signals.h"
-#include "client/terminal.h"
-#include "client/version_text.h"
-#include "common/json_text.h"
+#include "client/command_line/errors.h"
+#include "client/follow/refusal.h"
+#include "client/terminal/record_json.h"
+#include "client/terminal/signals.h"
+#include "client/terminal/terminal.h"
+#include "client/text/job_list.h"
+#include "client/text/job_text.h"
+#include "client/text/record_text.h"
+#include "client/text/version_text.h"
 #include "common/problem.h"
+#include "common/text/json_text.h"
 
 namespace muster::client {
 namespace {

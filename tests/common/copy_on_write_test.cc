@@ -1,4 +1,4 @@
-#include "common/copy_on_write.h"
+#include "common/base/copy_on_write.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Access to the file system (common/files.h); each test uses its own directory.
-#include "common/files.h"
+// Access to the file system (common/files/files.h); each test uses its own directory.
+#include "common/files/files.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "common/plain_files.h"
-#include "common/private_directory.h"
+#include "common/files/plain_files.h"
+#include "common/files/private_directory.h"
 #include "gtest/gtest.h"
 
 namespace muster::common {

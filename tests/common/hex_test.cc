@@ -1,4 +1,4 @@
-#include "common/hex.h"
+#include "common/hash/hex.h"
 
 #include <gtest/gtest.h>
 

@@ -15,11 +15,11 @@
 #include <string>
 #include <thread>
 
-#include "common/clock.h"
-#include "common/files.h"
+#include "common/base/clock.h"
+#include "common/files/files.h"
 #include "common/http/client.h"
-#include "common/pipe_signal.h"
-#include "common/strings.h"
+#include "common/kernel/pipe_signal.h"
+#include "common/text/strings.h"
 #include "identity/certificate.h"
 
 namespace muster::common {

@@ -4,11 +4,11 @@
 
 #include <functional>
 
+#include "common/base/limits.h"
 #include "common/job/labels.h"
 #include "common/job/rules.h"
 #include "common/job/shape.h"
 #include "common/job/validate.h"
-#include "common/limits.h"
 #include "common/problem.h"
 #include "muster/v1/job.pb.h"
 

@@ -1,5 +1,5 @@
-// The one writer of JSON (common/json_text.h), to the byte: programs of users read it.
-#include "common/json_text.h"
+// The one writer of JSON (common/text/json_text.h), to the byte: programs of users read it.
+#include "common/text/json_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// How the limits of common/limits.h must relate to each other.
-#include "common/limits.h"
+// How the limits of common/base/limits.h must relate to each other.
+#include "common/base/limits.h"
 
 #include "gtest/gtest.h"
 

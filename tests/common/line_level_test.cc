@@ -1,5 +1,5 @@
 // The levels that the usual logging libraries print.
-#include "common/line_level.h"
+#include "common/lines/line_level.h"
 
 #include <gtest/gtest.h>
 

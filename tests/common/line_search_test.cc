@@ -1,5 +1,5 @@
 // A search in blocks of any size finds the same lines as a search line by line.
-#include "common/line_search.h"
+#include "common/lines/line_search.h"
 
 #include <gtest/gtest.h>
 

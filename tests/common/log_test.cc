@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "common/files.h"
-#include "common/strings.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
 #include "gtest/gtest.h"
 
 namespace muster::common {

@@ -1,5 +1,5 @@
 // What a full map forgets, by entries and by weight.
-#include "common/lru_map.h"
+#include "common/base/lru_map.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// How a child begins (common/process_start.h): with exactly the descriptors, variables, directory and
+// How a child begins (common/kernel/process_start.h): with exactly the descriptors, variables, directory and
 // signals that it is given.
-#include "common/process_start.h"
+#include "common/kernel/process_start.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include "common/strings.h"
+#include "common/text/strings.h"
 
 namespace muster::common {
 namespace {

@@ -1,11 +1,11 @@
 // SHA-256 against the vectors of FIPS 180-4, and incrementally against itself.
-#include "common/sha256.h"
-#include "common/crc32c.h"
+#include "common/hash/sha256.h"
+#include "common/hash/crc32c.h"
 
 #include <cstdlib>
 #include <string>
 
-#include "common/files.h"
+#include "common/files/files.h"
 #include "gtest/gtest.h"
 
 namespace muster::common {

@@ -1,5 +1,5 @@
-// Text for people (common/text.h): what is safe on a terminal, what looks secret, suggestions.
-#include "common/text.h"
+// Text for people (common/text/text.h): what is safe on a terminal, what looks secret, suggestions.
+#include "common/text/text.h"
 
 #include <array>
 #include <string>

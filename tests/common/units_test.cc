@@ -1,5 +1,5 @@
 // Durations and sizes, parsed and formatted.
-#include "common/units.h"
+#include "common/text/units.h"
 
 #include <gtest/gtest.h>
 

@@ -20,9 +20,9 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/handshake_gate.h"
-#include "coordinator/listener.h"
-#include "coordinator/peer_address.h"
+#include "coordinator/net/handshake_gate.h"
+#include "coordinator/net/listener.h"
+#include "coordinator/net/peer_address.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/no_free_descriptors.h"
 

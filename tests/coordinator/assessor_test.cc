@@ -1,5 +1,5 @@
 // What the assessor remembers between two looks, and what it adds to the rows of `jobctl ls`.
-#include "coordinator/assessor.h"
+#include "coordinator/periodic/assessor.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Calls with their entry in the audit: what the caller is told when its disk fails.
-#include "coordinator/rpc/audited.h"
+#include "coordinator/calls/audited.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <future>
 #include <string>
 
-#include "common/files.h"
+#include "common/files/files.h"
 #include "common/problem.h"
 #include "coordinator/local/audit_files.h"
 #include "muster/v1/job_service.pb.h"

@@ -1,5 +1,5 @@
 // One lookup for all who ask at once, what is kept of it, and who is told what.
-#include "coordinator/cache.h"
+#include "coordinator/base/cache.h"
 
 #include <gtest/gtest.h>
 

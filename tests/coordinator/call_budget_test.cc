@@ -1,4 +1,4 @@
-#include "coordinator/rpc/call_budget.h"
+#include "coordinator/contexts/call_budget.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "common/version.h"
+#include "common/base/version.h"
 #include "coordinator/coordinator.h"
 #include "muster/v1/job_service.grpc.pb.h"
 #include "muster/v1/worker_service.grpc.pb.h"

@@ -6,7 +6,7 @@
 
 #include <csignal>
 
-#include "common/files.h"
+#include "common/files/files.h"
 #include "common/problem.h"
 #include "coordinator/identity/seal.h"
 #include "temp_dir.h"

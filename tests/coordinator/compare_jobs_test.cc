@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/problem.h"
-#include "coordinator/rpc/handlers.h"
+#include "coordinator/calls/handlers.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/coordinator/workers_daemon.h"
 #include "tests/stores/metric_sender.h"

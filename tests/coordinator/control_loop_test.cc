@@ -1,5 +1,5 @@
 // What the control loop answers, and to whom, while its journal cannot commit.
-#include "coordinator/control_loop.h"
+#include "coordinator/loop/control_loop.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/problem.h"
-#include "coordinator/core/decide.h"
+#include "coordinator/core/decide/decide.h"
 
 namespace muster::coordinator {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/version.h"
+#include "common/base/version.h"
 #include "coordinator/services/waiting_launches.h"
 #include "muster/v1/worker_service.grpc.pb.h"
 #include "tests/coordinator/temp_dir.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/rpc/curve.h"
-#include "coordinator/rpc/curve_book.h"
-#include "coordinator/rpc/curve_shelf.h"
+#include "coordinator/curves/curve.h"
+#include "coordinator/curves/curve_book.h"
+#include "coordinator/curves/curve_shelf.h"
 #include "tests/stores/engines.h"
 #include "tests/stores/metric_sender.h"
 

@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "coordinator/data_lock.h"
+#include "coordinator/base/data_lock.h"
 #include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator {

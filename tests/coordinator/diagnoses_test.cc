@@ -1,5 +1,5 @@
 // Requests for ranks' records: how many at once, and when each is over.
-#include "coordinator/rpc/diagnoses.h"
+#include "coordinator/contexts/diagnoses.h"
 
 #include <gtest/gtest.h>
 

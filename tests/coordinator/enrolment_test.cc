@@ -8,8 +8,8 @@
 #include <string>
 
 #include "common/problem.h"
-#include "common/strings.h"
-#include "coordinator/http/request_pace.h"
+#include "common/text/strings.h"
+#include "coordinator/http/admission/request_pace.h"
 #include "identity/enroll.h"
 
 namespace muster::coordinator {

@@ -1,5 +1,5 @@
 // Commands in running jobs: who may, where they run, and how two streams become one.
-#include "coordinator/rpc/exec.h"
+#include "coordinator/exec/exec.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/problem.h"
-#include "coordinator/core/input.h"
+#include "coordinator/core/state/input.h"
 #include "coordinator/identity/ownership.h"
 
 namespace muster::coordinator {

@@ -1,12 +1,12 @@
 // Who may have how much of what is bounded: whatever others take, there is something for the next.
-#include "coordinator/fair_share.h"
+#include "coordinator/base/fair_share.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "common/strings.h"
+#include "common/text/strings.h"
 
 namespace muster::coordinator {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "common/files.h"
-#include "coordinator/config.h"
+#include "common/files/files.h"
+#include "coordinator/config/config.h"
 #include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <mutex>
 
-#include "coordinator/rpc/lifetime.h"
-#include "coordinator/work_pool.h"
+#include "coordinator/base/work_pool.h"
+#include "coordinator/periodic/lifetime.h"
 
 namespace muster::coordinator {
 namespace {

@@ -1,9 +1,9 @@
 // How much output of whose jobs is kept, and who may submit.
-#include "coordinator/rpc/log_usage.h"
+#include "coordinator/periodic/log_usage.h"
 
 #include <gtest/gtest.h>
 
-#include "common/files.h"
+#include "common/files/files.h"
 #include "common/problem.h"
 #include "tests/coordinator/temp_dir.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "coordinator/notify/backlog.h"
 #include "coordinator/notify/post_turns.h"
 

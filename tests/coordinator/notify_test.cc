@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "common/url.h"
+#include "common/text/url.h"
 #include "coordinator/notify/address.h"
 #include "coordinator/notify/delivery.h"
 #include "coordinator/notify/message.h"

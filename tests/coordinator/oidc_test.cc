@@ -19,7 +19,7 @@
 
 #include "absl/strings/escaping.h"
 #include "common/problem.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "coordinator/oidc/answers.h"
 #include "coordinator/oidc/client.h"
 #include "coordinator/oidc/id_token.h"

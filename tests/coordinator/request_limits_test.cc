@@ -1,6 +1,6 @@
 // Every text and list of every request has a length and every integer a range: the tests walk the protos, so that a new
 // field cannot come without one.
-#include "coordinator/rpc/request_limits.h"
+#include "coordinator/calls/request_limits.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/rpc/unary_calls.h"
+#include "coordinator/calls/unary_calls.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::coordinator {

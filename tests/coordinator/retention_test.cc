@@ -1,14 +1,14 @@
 // Lived time and the daily share: neither clocks nor damaged files cause finished jobs to be
 // removed.
-#include "coordinator/retention.h"
+#include "coordinator/base/retention.h"
 
 #include <gtest/gtest.h>
 
-#include "common/files.h"
-#include "coordinator/lived_clock.h"
+#include "common/files/files.h"
+#include "coordinator/base/number_file.h"
 #include "coordinator/local/note_store.h"
-#include "coordinator/number_file.h"
-#include "coordinator/stores/file_age.h"
+#include "coordinator/store_parts/file_age.h"
+#include "coordinator/store_parts/lived_clock.h"
 #include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator {

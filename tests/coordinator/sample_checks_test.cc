@@ -1,5 +1,5 @@
 // What a worker may claim to have measured.
-#include "coordinator/sample_checks.h"
+#include "coordinator/gates/sample_checks.h"
 
 #include <gtest/gtest.h>
 

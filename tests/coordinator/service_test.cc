@@ -9,15 +9,15 @@
 #include <thread>
 #include <vector>
 
-#include "common/files.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
+#include "common/base/version.h"
+#include "common/files/files.h"
+#include "common/hash/sha256.h"
 #include "common/problem.h"
-#include "common/sha256.h"
 #include "common/status_wire.h"
-#include "common/version.h"
+#include "coordinator/code/code_uploads.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/paths.h"
-#include "coordinator/rpc/code_uploads.h"
+#include "coordinator/stores/paths.h"
 #include "muster/v1/job_service.grpc.pb.h"
 #include "muster/v1/worker_service.grpc.pb.h"
 #include "tests/coordinator/temp_dir.h"

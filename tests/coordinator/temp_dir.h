@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "common/files.h"
+#include "common/files/files.h"
 
 namespace muster::coordinator {
 

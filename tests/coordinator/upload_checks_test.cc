@@ -1,5 +1,5 @@
 // Every number that a worker sends is checked before it is used; valid ones pass.
-#include "coordinator/upload_checks.h"
+#include "coordinator/store_parts/upload_checks.h"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "common/limits.h"
-#include "coordinator/descriptors.h"
-#include "coordinator/rpc/followed_line.h"
-#include "coordinator/rpc/metric_series.h"
+#include "common/base/limits.h"
+#include "coordinator/base/descriptors.h"
+#include "coordinator/curves/followed_line.h"
+#include "coordinator/curves/metric_series.h"
 
 namespace muster::coordinator {
 namespace {

@@ -1,4 +1,4 @@
-#include "coordinator/work_pool.h"
+#include "coordinator/base/work_pool.h"
 
 #include <gtest/gtest.h>
 

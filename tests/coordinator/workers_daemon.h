@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
-#include "coordinator/core/input.h"
-#include "coordinator/rpc/daemon.h"
+#include "coordinator/calls/daemon.h"
+#include "coordinator/core/state/input.h"
 
 namespace muster::coordinator {
 

@@ -12,7 +12,7 @@
 
 #include "tests/delivery/log_store_model.h"
 #include "tests/sim/event_queue.h"
-#include "worker/log_forwarder.h"
+#include "worker/output/log_forwarder.h"
 
 namespace muster::delivery {
 namespace {

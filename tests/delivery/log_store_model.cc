@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "coordinator/local/log_store.h"
-#include "coordinator/log_merge.h"
+#include "coordinator/logs/log_merge.h"
 
 namespace muster::delivery {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "coordinator/local/log_stream_file.h"
-#include "coordinator/paths.h"
+#include "coordinator/stores/paths.h"
 #include "tests/delivery/spooled_stream.h"
 #include "tests/sim/event_queue.h"
 

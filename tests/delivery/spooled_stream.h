@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/files.h"
-#include "common/shim_protocol.h"
+#include "common/files/files.h"
+#include "common/kernel/shim_protocol.h"
 #include "tests/delivery/broken.h"
 
 namespace muster::delivery {

@@ -1,5 +1,5 @@
 // accelerate's configuration file.
-#include "client/launchers.h"
+#include "client/launchers/launchers.h"
 #include "fuzz/harness.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,8 +1,8 @@
 // MANIFEST of a backup from any disk: the bytes as they are, and sealed with the checksum that they
 // should have.
-#include "common/relative_path.h"
-#include "common/sha256.h"
-#include "common/strings.h"
+#include "common/hash/sha256.h"
+#include "common/text/relative_path.h"
+#include "common/text/strings.h"
 #include "coordinator/care/manifest.h"
 #include "fuzz/harness.h"
 

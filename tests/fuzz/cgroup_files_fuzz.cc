@@ -1,7 +1,7 @@
 // What the kernel tells of cgroups, and what a container may have put in its place. Input: a piece
 // that is /proc/PID/cgroup; a piece that is a cgroup's file of memory events; the rest is
 // /proc/PID/mountinfo.
-#include "common/cgroup_files.h"
+#include "common/files/cgroup_files.h"
 #include "fuzz/harness.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

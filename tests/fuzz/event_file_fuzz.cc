@@ -2,8 +2,8 @@
 // one valid record.
 #include <cstring>
 
-#include "common/crc32c.h"
-#include "common/event_file.h"
+#include "common/hash/crc32c.h"
+#include "common/tensorboard/event_file.h"
 #include "fuzz/harness.h"
 
 namespace muster::common {

@@ -2,8 +2,8 @@
 // of versions, the line of `plan --estimate`.
 #include <algorithm>
 
-#include "client/plan_estimate.h"
-#include "common/text.h"
+#include "client/submit/plan_estimate.h"
+#include "common/text/text.h"
 #include "fuzz/harness.h"
 #include "worker/sampling/framework_probe.h"
 

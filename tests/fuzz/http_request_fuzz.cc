@@ -2,11 +2,11 @@
 // line is the target, the second the Host, the third a Cookie or Authorization.
 #include <google/protobuf/util/json_util.h>
 
-#include "common/text.h"
-#include "coordinator/http/guard.h"
-#include "coordinator/http/query.h"
-#include "coordinator/http/sessions.h"
-#include "coordinator/http/target.h"
+#include "common/text/text.h"
+#include "coordinator/http/admission/guard.h"
+#include "coordinator/http/admission/sessions.h"
+#include "coordinator/http/api/query.h"
+#include "coordinator/http/server/target.h"
 #include "fuzz/harness.h"
 #include "muster/v1/job_service.pb.h"
 

@@ -1,7 +1,7 @@
 // The JSON of images and of devices in containers, and images' names, by whichever reader the first
 // byte names.
+#include "common/hash/sha256.h"
 #include "common/job/image_name.h"
-#include "common/sha256.h"
 #include "fuzz/harness.h"
 #include "worker/containers/cdi.h"
 #include "worker/containers/image_manifest.h"

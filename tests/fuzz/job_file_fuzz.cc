@@ -1,8 +1,8 @@
 // A job file and the --set values for it, which follow it after NUL bytes.
 #include <vector>
 
-#include "client/job_file.h"
-#include "client/yaml.h"
+#include "client/job_file/job_file.h"
+#include "client/job_file/yaml.h"
 #include "fuzz/harness.h"
 #include "muster/v1/job.pb.h"
 

@@ -1,7 +1,7 @@
 // A launcher's command line, one word per line, as `jobctl run -- torchrun …` takes it.
 #include <vector>
 
-#include "client/launchers.h"
+#include "client/launchers/launchers.h"
 #include "fuzz/harness.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,8 +1,8 @@
 // A shell script with or without #SBATCH lines, as `jobctl init --from` takes it: whatever is in it, the
 // job file that comes out is one that the loader accepts.
-#include "client/job_draft.h"
-#include "client/job_file.h"
-#include "client/launch_script.h"
+#include "client/job_file/job_file.h"
+#include "client/launchers/job_draft.h"
+#include "client/launchers/launch_script.h"
 #include "fuzz/harness.h"
 #include "muster/v1/job.pb.h"
 

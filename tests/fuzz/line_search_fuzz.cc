@@ -4,7 +4,7 @@
 #include <deque>
 #include <memory>
 
-#include "common/line_search.h"
+#include "common/lines/line_search.h"
 #include "fuzz/harness.h"
 
 namespace muster::common {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/files.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
+#include "common/files/files.h"
 #include "coordinator/local/log_reader.h"
 #include "coordinator/local/log_stream_file.h"
 #include "fuzz/harness.h"

@@ -1,6 +1,6 @@
 // An attempt's metrics in the coordinator's data directory after damage: the bytes as they are
 // behind a sound head, and as pieces that become records with sound checksums.
-#include "common/crc32c.h"
+#include "common/hash/crc32c.h"
 #include "coordinator/local/metric_reader.h"
 #include "coordinator/segments/files.h"
 #include "fuzz/harness.h"

@@ -1,8 +1,8 @@
 // The worker's file of metric batches, which the rank can access. Input: what was acknowledged (a
 // piece), then the file unchanged or, if that starts with a zero, pieces that become valid records.
-#include "common/crc32c.h"
+#include "common/hash/crc32c.h"
 #include "fuzz/harness.h"
-#include "worker/metric_spool.h"
+#include "worker/output/metric_spool.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // What an identity provider answers, and a token of it, by whichever reader the first byte names.
-#include "common/text.h"
+#include "common/text/text.h"
 #include "coordinator/oidc/answers.h"
 #include "coordinator/oidc/id_token.h"
 #include "coordinator/oidc/keys.h"

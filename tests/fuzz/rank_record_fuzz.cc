@@ -2,8 +2,8 @@
 #include <utility>
 #include <vector>
 
-#include "client/hang_report.h"
-#include "client/rank_record.h"
+#include "client/diagnosis/hang_report.h"
+#include "client/diagnosis/rank_record.h"
 #include "fuzz/harness.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

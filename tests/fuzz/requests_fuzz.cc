@@ -1,14 +1,14 @@
 // Messages from clients and workers through the coordinator's core. Input: pieces whose first byte
 // selects the type of the rest: a SubmitRequest, a worker's registration, another message of the
 // worker, or passing time. What was decided is replayed from its events, and snapshots survive a
-// round trip. What holds of the state after every event is checked (core/invariants.h).
+// round trip. What holds of the state after every event is checked (core/state/invariants.h).
 #include <google/protobuf/util/message_differencer.h>
 
 #include <vector>
 
-#include "coordinator/core/apply.h"
-#include "coordinator/core/replayed.h"
-#include "coordinator/core/timers.h"
+#include "coordinator/core/state/apply.h"
+#include "coordinator/core/state/replayed.h"
+#include "coordinator/core/state/timers.h"
 #include "coordinator/core/turn.h"
 #include "fuzz/harness.h"
 

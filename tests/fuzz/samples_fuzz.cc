@@ -2,9 +2,9 @@
 // coordinator's data directory after damage.
 #include <cmath>
 
+#include "coordinator/gates/sample_checks.h"
 #include "coordinator/local/sample_files.h"
-#include "coordinator/sample_checks.h"
-#include "coordinator/stores/sample_buckets.h"
+#include "coordinator/store_parts/sample_buckets.h"
 #include "fuzz/harness.h"
 
 namespace muster::coordinator {

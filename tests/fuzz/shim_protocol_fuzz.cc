@@ -2,8 +2,8 @@
 // shim's launch file and its exit record. What was read is written back unchanged.
 #include <cstring>
 
-#include "common/crc32c.h"
-#include "common/shim_protocol.h"
+#include "common/hash/crc32c.h"
+#include "common/kernel/shim_protocol.h"
 #include "fuzz/harness.h"
 
 namespace muster::common {

@@ -1,6 +1,6 @@
 // A spool that its rank has written to. Input: a piece that is the index; the rest is the data.
 #include "fuzz/harness.h"
-#include "worker/spool_reader.h"
+#include "worker/output/spool_reader.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace muster;

@@ -1,8 +1,8 @@
 // What a training program sends on its socket, and the error file that it leaves.
-#include "common/limits.h"
-#include "common/text.h"
+#include "common/base/limits.h"
+#include "common/text/text.h"
 #include "fuzz/harness.h"
-#include "worker/json_lines.h"
+#include "worker/base/json_lines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace muster;

@@ -1,6 +1,6 @@
 // What describes a tree, from any client: a manifest; behind it a placement without its head, and an
 // index without its checksum, as both would never be right by chance.
-#include "common/relative_path.h"
+#include "common/text/relative_path.h"
 #include "fuzz/harness.h"
 #include "tree/bytes.h"
 #include "tree/manifest.h"

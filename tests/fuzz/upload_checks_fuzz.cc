@@ -1,7 +1,7 @@
 // Log chunks and metric batches as sent by a worker: values that pass the checks are safe to add
 // up.
-#include "common/limits.h"
-#include "coordinator/upload_checks.h"
+#include "common/base/limits.h"
+#include "coordinator/store_parts/upload_checks.h"
 #include "fuzz/harness.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/hex.h"
+#include "common/hash/hex.h"
 #include "common/problem.h"
 
 namespace muster::identity {

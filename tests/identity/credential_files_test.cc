@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "common/files.h"
+#include "common/files/files.h"
 #include "common/problem.h"
 #include "identity/certificate.h"
 

@@ -6,7 +6,7 @@ somebody can reach is an error of whoever caused it.
 import re
 
 PRODUCT = re.compile(r"^(client|common|compare|coordinator|identity|shim|tree|unwind|worker)/.*\.(cc|h)$")
-DEFINES = "common/status.h"
+DEFINES = "common/base/status.h"
 COMMENT_OR_TEXT = re.compile(r'//.*|"(?:\\.|[^"\\])*"')
 ABORTS = re.compile(r"^\s*(?:if \(.*\) )?CHECK\(|(?<![\w.>])(?:std::|::)?(?:abort|terminate)\(\)|\bLOG\(FATAL\b|"
                     r"\b__builtin_trap\(")

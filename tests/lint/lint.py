@@ -16,65 +16,31 @@ import local_names
 import named_tests
 import one_list
 import one_mechanism
+import rooms
 import sdk_layers
 import standard_headers
 
 CLANG_FORMAT = 14  # Debian 12's
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-# Which folders a folder may include from: proto, common <- common/job <- cores <- daemons; the client
-# sees what the cores see; the trainer stands alone. "proto" stands for muster/v1/*.pb.h.
-LAYERS = {
-    "common": {"common", "proto"},
-    "common/job": {"common/job", "common", "proto"},
-    "identity": {"identity", "common", "proto"},
-    "tree": {"tree", "common"},
-    "compare": {"compare", "common"},
-    "coordinator/core": {"coordinator/core", "common/job", "common", "proto"},
-    "worker/core": {"worker/core", "common/job", "common", "proto"},
-    "coordinator/findings": {"coordinator/findings", "coordinator/core", "common/job", "common", "proto"},
-    "coordinator/segments": {"coordinator/segments", "common"},
-    "coordinator": {"coordinator", "coordinator/core", "coordinator/findings", "coordinator/segments", "common/job", "common", "identity",
-                    "compare", "page", "proto", "tree"},
-    "page": set(),
-    "worker": {"worker", "worker/core", "common/job", "common", "identity", "proto", "tree"},
-    "shim": {"shim", "common"},
-    "unwind": {"unwind", "common"},
-    "client": {"client", "common/job", "common", "compare", "identity", "proto", "tree"},
-    "trainer": {"trainer", "muster-sdk"},
-    "examples": {"examples", "muster-sdk"},
-    "bench": {"bench", "common", "identity", "proto", "tree", "muster-sdk"},
-}
-
 # gRPC lives at the edges: the coordinator's services, the worker's links, the client, the load generator. The
-# coordinator's calls themselves (rpc/) and what they stand on know no transport.
+# coordinator's calls themselves (calls/) and what they stand on know no transport.
 GRPC_FILES = re.compile(
-    r"^(client/|bench/|tests/|coordinator/services/|worker/[a-z_]*(link|stream|channel)[a-z_]*\.(h|cc)$)")
-SERVICES_USERS = re.compile(r"^(tests/|coordinator/services/|coordinator/coordinator\.cc$)")
-# HTTP, the other way in. Its front also knows which addresses are local, for the command line.
-HTTP_USERS = re.compile(r"^(tests/|coordinator/http/|coordinator/(coordinator|flags|main)\.cc$)")
-# What the calls stand on knows none of them.
-BELOW_CALLS = re.compile(r"^coordinator/(audit|care|core|findings|identity|local|notify|oidc|segments|sqlite|stores)/")
+    r"^(client/|bench/|tests/|coordinator/services/|worker/links/|worker/exec/exec_link\.cc$)")
 # Boost.Beast costs 14 seconds to compile: once.
-BOOST_FILES = ("coordinator/http/server.cc", "coordinator/http/connection.h", "coordinator/http/stream.h",
-               "coordinator/http/wire_head.h")
-
-# An engine behind coordinator/stores/ is known to itself and to the one place that opens it; the commands that care for
-# a data directory know local/ besides, whose files are below it. Every folder of the coordinator but those listed here is an engine.
-ENGINE = re.compile(r"coordinator/(?!(core|findings|stores|segments|rpc|services|http|care|notify|identity|oidc|audit)/)[a-z0-9_]+/")
-KNOWS_ENGINES = re.compile(r"coordinator/open_stores\.cc$")
-KNOWS_LOCAL = re.compile(r"coordinator/care/")
+BOOST_FILES = ("coordinator/http/server/server.cc", "coordinator/http/server/connection.h", "coordinator/http/server/stream.h",
+               "coordinator/http/server/wire_head.h")
 
 # spdlog and CLI11 each cost eight seconds to compile: once a program.
 LOG_FILE = "common/log.cc"
-CLI_FILES = re.compile(r"^(client/flag_reader|(coordinator|worker)/flags|coordinator/init_command|coordinator/care/commands)\.cc$")
+CLI_FILES = re.compile(r"^(client/command_line/flag_reader|(coordinator|worker)/flags|coordinator/init_command|coordinator/care/commands)\.cc$")
 
 # Banned calls: (pattern, files it concerns, files excepted, what to do instead).
 BANNED = [
     (r"(?<![\w:>.])(::)?system\s*\(|(?<![\w:>.])popen\s*\(", r"\.(cc|h)$", r"^$",
-     "no shell: start the program itself (common/process_start.h)"),
+     "no shell: start the program itself (common/kernel/process_start.h)"),
     (r"(?<![\w:>.])(::)?v?fork\s*\(\)", r"\.(cc|h)$", r"^(shim/|tests/|bench/)",
-     "only the shim forks; common/process_start.h elsewhere (gRPC does not survive a fork)"),
+     "only the shim forks; common/kernel/process_start.h elsewhere (gRPC does not survive a fork)"),
     (r"\bstd::(jthread|thread|async)\b(?!::)", r"\.(cc|h)$", 
      r"^((coordinator|worker)/(?!core/|findings/)|trainer/|client/|tests/|bench/|examples/)",
      "threads are listed in ARCHITECTURE.md; the cores, common and the shim have none"),
@@ -83,8 +49,8 @@ BANNED = [
      "wait for the condition itself, or let simulated time pass"),
     (r"\b(system_clock|steady_clock|high_resolution_clock)::now|\bclock_gettime\s*\(|\bgettimeofday\s*\(|"
      r"(?<![\w:.>])time\s*\(\s*(nullptr|NULL|0)\s*\)|absl::Now\s*\(", r"\.(cc|h)$",
-     r"^(common/(clock|log|process)\.cc|(coordinator|worker)/(?!core/|findings/)|shim/|trainer/|examples/|tests/|bench/|client/)",
-     "time arrives as an argument (common/clock.h)"),
+     r"^(common/(base/clock|log|kernel/process)\.cc|(coordinator|worker)/(?!core/|findings/)|shim/|trainer/|examples/|tests/|bench/|client/)",
+     "time arrives as an argument (common/base/clock.h)"),
     (r"\brand\s*\(\)|\bstd::random_device\b|\bstd::mt19937", r"^((coordinator|worker)/core|coordinator/findings)/", r"^$",
      "the cores have no random numbers: take one as an input"),
     (r"\b(inner|outer)HTML\b|insertAdjacentHTML|document\.write|\beval\s*\(|new Function\b|\bsrcdoc\b|createContextualFragment",
@@ -92,12 +58,6 @@ BANNED = [
     (r"\bhttps?://(?!www\.w3\.org/)", r"^page/.*\.(js|css|html)$", r"^$", "the page asks its own coordinator alone"),
 ]
 
-# Verdicts are made of the state alone: nothing there may know what prints them, or decides anything else.
-SCHEDULING = "coordinator/core/scheduling/"
-SCHEDULING_SEES = ("coordinator/core/state.h", "coordinator/core/job_records.h", "coordinator/core/owner.h",
-                   "coordinator/core/rendezvous.h")
-
-PURE = ("common/job", "compare", "coordinator/core", "coordinator/findings", "worker/core")
 # What these may not include: threads, clocks, files, random numbers, logging.
 CORE_BANNED_HEADERS = re.compile(
     r"#include\s+[<\"](thread|mutex|shared_mutex|condition_variable|atomic|future|chrono|ctime|time\.h|"
@@ -128,23 +88,6 @@ def project_files():
     return sorted({name for name in listed if name and os.path.isfile(os.path.join(ROOT, name))})
 
 
-def folder_of(path):
-    """The layer that a path belongs to, or None (tests see everything)."""
-    for prefix in ("common/job", "coordinator/core", "coordinator/findings", "coordinator/segments", "worker/core"):
-        if path.startswith(prefix + "/"):
-            return prefix
-    top = path.split("/", 1)[0]
-    return top if top in LAYERS else None
-
-
-def included_layer(header):
-    if header.startswith("muster/v1/"):
-        return "proto"
-    if header.startswith("muster/"):
-        return "muster-sdk"
-    return folder_of(header)
-
-
 class Lint:
     def __init__(self):
         self.findings = 0
@@ -154,52 +97,30 @@ class Lint:
         print(f"{path}:{line}: {text}")
 
     def check_includes(self, path, lines):
-        layer = folder_of(path)
-        if layer is None:
-            return
         for number, line in enumerate(lines, 1):
             found = re.match(r'\s*#include\s+[<"]([^>"]+)[>"]', line)
             if not found:
                 continue
             header = found.group(1)
-            target = included_layer(header)
-            if target and target not in LAYERS[layer] and header.count("/"):
-                self.report(path, number, f"{layer} may not include {header}: it sees only "
-                            f"{', '.join(sorted(LAYERS[layer]))}")
-            if (path.startswith(SCHEDULING) and header.startswith("coordinator/core/")
-                    and not header.startswith((SCHEDULING, *SCHEDULING_SEES))):
-                self.report(path, number, f"{header}: scheduling sees the state alone; what prints verdicts is above it")
-            within_sdk = sdk_layers.finding(path, header)
-            if within_sdk:
-                self.report(path, number, within_sdk)
-            engine = ENGINE.match(header)
-            is_known = engine and (KNOWS_ENGINES.match(path) or path.startswith(engine.group(0)) or
-                                   (engine.group(0) == "coordinator/local/" and KNOWS_LOCAL.match(path)))
-            if engine and not is_known:
-                self.report(path, number, f"{header}: engines are known in open_stores.cc only, and local/ in care/; "
-                            "use coordinator/stores/")
+            for wrong in (rooms.include_finding(path, header), sdk_layers.finding(path, header)):
+                if wrong:
+                    self.report(path, number, wrong)
             if (header.startswith("grpc") or header.endswith(".grpc.pb.h")) and not GRPC_FILES.match(path):
                 self.report(path, number, f"{header}: gRPC only in services, links and the client")
-            if header.startswith("coordinator/rpc/") and BELOW_CALLS.match(path):
-                self.report(path, number, f"{header}: the calls (rpc/) are above {os.path.dirname(path)}")
-            if header.startswith("coordinator/services/") and not SERVICES_USERS.match(path):
-                self.report(path, number, f"{header}: a transport, known to coordinator.cc alone")
-            if header.startswith("coordinator/http/") and not HTTP_USERS.match(path):
-                self.report(path, number, f"{header}: a transport, known to coordinator.cc alone")
             if header.startswith("boost/") and path not in BOOST_FILES:
                 self.report(path, number, f"{header}: only in {BOOST_FILES[0]}")
-            if re.match(r"(torch|c10|ATen)/", header) and layer not in ("trainer", "examples"):
+            if re.match(r"(torch|c10|ATen)/", header) and path.split("/")[0] not in ("trainer", "examples", "tests", "bench"):
                 self.report(path, number, f"{header}: LibTorch only in trainer/ and examples/")
             if header.startswith("sqlite3") and not re.match(r"coordinator/sqlite/.*\.cc$|tests/", path):
                 self.report(path, number, f"{header}: SQLite only in coordinator/sqlite/")
-            if layer in PURE and CORE_BANNED_HEADERS.match(line):
-                self.report(path, number, f"{header}: {layer} is pure (no thread, clock, file, "
+            if rooms.is_pure(path) and CORE_BANNED_HEADERS.match(line):
+                self.report(path, number, f"{header}: {rooms.room_of(path)} is pure (no thread, clock, file, "
                             "random number or log)")
             if header.startswith(("spdlog/", "fmt/")) and path != LOG_FILE:
                 self.report(path, number, f"{header}: only in {LOG_FILE}; use common/log.h")
             if header.startswith("CLI/") and not CLI_FILES.match(path):
                 self.report(path, number, f"{header}: only where command lines are parsed")
-            if path.endswith(".h") and re.match(r"(nlohmann|yaml-cpp)/", header):
+            if path.endswith(".h") and not path.startswith("tests/") and re.match(r"(nlohmann|yaml-cpp)/", header):
                 self.report(path, number, f"{header}: heavy header, include it in .cc files only")
 
     def check_banned(self, path, lines):
@@ -244,6 +165,10 @@ class Lint:
         for path, line, text in (*explained_checks.findings(sources), *local_names.findings(sources),
                                  *one_list.findings(sources), *standard_headers.findings(sources),
                                  *one_mechanism.findings(sources), *one_mechanism.stale(sources)):
+            self.report(path, line, text)
+
+    def check_house(self, paths):
+        for path, line, text in rooms.house_findings(paths):
             self.report(path, line, text)
 
     def check_pages(self, pages, tests):
@@ -334,6 +259,7 @@ def main():
             sources.append((path, lines))
     lint.check_across_files(sources)
     lint.check_pages(pages, tests)
+    lint.check_house(paths)
     lint.check_format(cpp)
     lint.check_orphans(paths)
     lint.check_error_codes(paths)

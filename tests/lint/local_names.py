@@ -1,7 +1,7 @@
-"""Local functions, constants and types of two sources of one folder or unit must not share a name. Used by lint.py.
+"""Local functions, constants and types of two sources that may be compiled as one must not share a name. Used by lint.py.
 
-Several sources of a target are compiled as one translation unit (cmake/MusterUnits.cmake): those of a folder, and those
-that a CMakeLists.txt puts into a unit by its name. Two local functions with the same name and the same
+Several sources of a target are compiled as one translation unit (cmake/MusterUnits.cmake): neighbors in a list of a
+CMakeLists.txt, those that it puts into a unit by its name, and those of a folder that it takes whole. Two local functions with the same name and the same
 parameters are a compiler error there. With different parameters they become overloads, and a call may silently reach the
 other file's function. This check finds those, and constants and types that only some build tree (release, sanitizers, fuzzing)
 compiles as one source.
@@ -17,8 +17,9 @@ FUNCTION = re.compile(r"^(?!using |namespace |class |struct |enum |template|stat
                       r"[A-Za-z_][\w:<>,*&\[\]() ]*?[ *&>]([A-Za-z_]\w*)\((?!\*)")
 # One that is a constant or a type.
 OTHER = re.compile(r"^(?:(?:constexpr|const)\b.*?\b(k[A-Z]\w*)\s*(?:\[[^\]]*\])?\s*[={;]|(?:struct|class|enum class) (\w+) [:{f])")
-# muster_sources(TARGET … UNIT NAME a.cc…) and muster_trainer_area(NAME UNIT NAME SOURCES a.cc…).
+# muster_sources(TARGET … UNIT NAME a.cc…), muster_trainer_area(NAME UNIT NAME SOURCES a.cc…), and lists without a name.
 NAMED = re.compile(r"muster_(?:sources\((\w+)(?: COLD)?|trainer_(area)\(\w+) UNIT (\w+)\s([^()]*)\)")
+LISTED = re.compile(r"(?:muster_sources\(\w+(?: COLD)?|set\(\w+)((?:\s+[\w/]+\.cc\b)+)\s*\)")
 ALONE = re.compile(r"^(tests|trainer/plugins)/")  # each source is a separate target
 
 
@@ -39,14 +40,20 @@ def local_functions(lines):
 
 
 def units(sources):
-    """{path of a source: the unit that a CMakeLists.txt names for it}."""
+    """{path of a source: the unit or the list of a CMakeLists.txt that names it}."""
     found = {}
+
+    def take(path, names, unit):
+        for source in re.findall(r"\S+\.cc\b", names):
+            found[os.path.normpath(os.path.join(os.path.dirname(path), source))] = unit
+
     for path, lines in sources:
         if os.path.basename(path) == "CMakeLists.txt":
-            for named in NAMED.finditer("\n".join(lines)):
-                for source in re.findall(r"\S+\.cc\b", named.group(4)):
-                    unit = f"{named.group(1) or named.group(2)}:{named.group(3)}"
-                    found[os.path.normpath(os.path.join(os.path.dirname(path), source))] = unit
+            text = "\n".join(lines)
+            for number, listed in enumerate(LISTED.finditer(text)):
+                take(path, listed.group(1), f"{path}:{number}")
+            for named in NAMED.finditer(text):
+                take(path, named.group(4), f"{named.group(1) or named.group(2)}:{named.group(3)}")
     return found
 
 

@@ -57,4 +57,4 @@ def findings(sources):
                 if found.group(1) in words:
                     yield path, text.count("\n", 0, found.start()) + 1, (
                         f"the command \"{found.group(1)}\" by its name: what is special about it belongs into its row "
-                        "(client/command.h)")
+                        "(client/command_line/command.h)")

@@ -26,14 +26,14 @@ class OneList(unittest.TestCase):
 
     def test_a_few_calls_and_what_only_looks_like_one(self):
         few = [f'  "{name}",' for name in NAMES[:4]]
-        self.assertEqual(found("coordinator/http/api_calls.cc", *few, '  "GetJob",', '  "Other",'), [])
-        self.assertEqual(found("coordinator/rpc/jobs.cc", *(f"MUSTER_HANDLER({name})" for name in NAMES)), [])
-        self.assertEqual(found("coordinator/rpc/jobs.cc", *(f'// "{name}"' for name in NAMES)), [])
+        self.assertEqual(found("coordinator/http/api/api_calls.cc", *few, '  "GetJob",', '  "Other",'), [])
+        self.assertEqual(found("coordinator/calls/jobs.cc", *(f"MUSTER_HANDLER({name})" for name in NAMES)), [])
+        self.assertEqual(found("coordinator/calls/jobs.cc", *(f'// "{name}"' for name in NAMES)), [])
         self.assertEqual(found("tests/coordinator/calls_test.cc", *(f'  "{name}",' for name in NAMES)), [])
 
     def test_a_second_list_of_commands(self):
         lines = [f"    &k{name}Command," for name in ("Run", "Ls", "Show", "Help", "Top")]
-        for path in ("client/command_table.cc", "client/commands/commands.h"):
+        for path in ("client/commands/command_table.cc", "client/commands/commands.h"):
             self.assertEqual(found(path, *lines), [(path, 5)])
         own = [f"const Command k{name}Command = {{" for name in ("Run", "Ls", "Show", "Help", "Top")]
         self.assertEqual(found("client/commands/jobs.cc", *own), [])

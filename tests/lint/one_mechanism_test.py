@@ -26,14 +26,14 @@ class OneMechanism(unittest.TestCase):
         for line in ("  posix_spawn(&pid, p, &files, 0, argv, env);", "  posix_spawn_file_actions_t files;", "  execvp(argv[0], argv);",
                      "  syscall(SYS_clone3, &args);"):
             self.assert_planted(line, "StartProcess")
-        self.assertEqual(found("shim/a.cc", "execve(p, argv, env);") + found("common/process_start.cc", "posix_spawn(a)"), [])
+        self.assertEqual(found("shim/a.cc", "execve(p, argv, env);") + found("common/kernel/process_start.cc", "posix_spawn(a)"), [])
 
     def test_a_second_replace_is_found(self):
         for line in ("  rename(temporary.c_str(), path.c_str());", "  std::rename(a, b);", "  renameat2(d, a, d, b, 0);",
                      "  std::filesystem::rename(a, b);"):
             self.assert_planted(line, "WriteFileDurably")
             self.assert_planted(line, "write_file_durably", "trainer/src/tracking/a.cc")
-        self.assertEqual(found("worker/transfers.cc", "rename(a, b);") + found("worker/a.cc", "// rename(2)", "Rename(a)", "options.rename(a)"), [])
+        self.assertEqual(found("worker/checkpoints/transfers.cc", "rename(a, b);") + found("worker/a.cc", "// rename(2)", "Rename(a)", "options.rename(a)"), [])
 
     def test_json_by_hand_is_found(self):
         for line in ('  StrCat("{\\"job\\": ", id, "}");', '  StrAppend(&out, ", \\"name\\": ", name);', '  out += "{\\"";'):
@@ -43,9 +43,9 @@ class OneMechanism(unittest.TestCase):
                                'StrCat("no \\"token\\": the worker gives none")'), [])
 
     def test_what_is_excused_for_nothing_is_named(self):
-        self.assertIn("worker/transfers.cc", "".join(text for _, _, text in one_mechanism.stale([("worker/transfers.cc", ["int a;"])])))
-        self.assertNotIn("worker/transfers.cc", "".join(
-            text for _, _, text in one_mechanism.stale([("worker/transfers.cc", ["rename(a, b);"])])))
+        self.assertIn("worker/checkpoints/transfers.cc", "".join(text for _, _, text in one_mechanism.stale([("worker/checkpoints/transfers.cc", ["int a;"])])))
+        self.assertNotIn("worker/checkpoints/transfers.cc", "".join(
+            text for _, _, text in one_mechanism.stale([("worker/checkpoints/transfers.cc", ["rename(a, b);"])])))
 
 
 if __name__ == "__main__":

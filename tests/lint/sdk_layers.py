@@ -1,17 +1,9 @@
-"""The areas of the trainer SDK and their layers, for lint.py. docs/trainer-architecture.md shows the same table."""
+"""The areas of the trainer SDK, for lint.py. Their floors are in rooms.py; docs/trainer-architecture.md shows the same table."""
 import re
 
-# From the lowest up. An area may include its own headers and those of the areas in lower layers.
-LAYERS = [
-    ["base"],
-    ["device", "profiling", "tracking", "values"],
-    ["diagnosis", "memory"],
-    ["parallel"],
-    ["checkpoint", "collectives", "sharding"],
-    ["data", "optim"],
-    ["precision"],
-    ["accelerator"],
-]
+from rooms import FLOORS
+
+LAYERS = FLOORS["trainer"]
 LAYER_OF = {area: number for number, layer in enumerate(LAYERS, 1) for area in layer}
 
 # A file of the SDK and its area; a header that the SDK includes and its area.
@@ -36,7 +28,7 @@ def finding(path, header):
         return f"{header} makes every program slow to compile: include what the header uses of it"
     area = file.group(1)
     if area not in LAYER_OF:
-        return f"{area or path} is not an area of the SDK: put the file into one, or name the area in sdk_layers.py"
+        return f"{area or path} is not an area of the SDK: put the file into one, or name the area in rooms.py"
     target = HEADER.match(header)
     if not target or not (header.startswith("muster/") or target.group(1) in LAYER_OF):
         return None  # not the SDK's

@@ -1,5 +1,5 @@
 // The release before this one, for what upgrades meet: the same programs, linked with an older version and protocol.
-#include "common/version.h"
+#include "common/base/version.h"
 
 namespace muster::common {
 

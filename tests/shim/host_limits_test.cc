@@ -3,7 +3,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#include "common/plain_files.h"
+#include "common/files/plain_files.h"
 #include "shim_fixture.h"
 
 namespace muster::worker {

@@ -2,7 +2,7 @@
 // killed, on each level of the ladder that this host supports.
 #include <sys/resource.h>
 
-#include "common/plain_files.h"
+#include "common/files/plain_files.h"
 #include "shim_fixture.h"
 
 namespace muster::worker {

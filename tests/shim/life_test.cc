@@ -3,7 +3,7 @@
 #include <sys/file.h>
 
 #include "shim_fixture.h"
-#include "worker/leftovers.h"
+#include "worker/launch/leftovers.h"
 #include "worker/rendezvous/port_holder.h"
 
 namespace muster::worker {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "common/plain_files.h"
+#include "common/files/plain_files.h"
 #include "shim_fixture.h"
 
 namespace muster::worker {

@@ -1,9 +1,9 @@
 // Limits of ranks, by the kernel's own cgroups. Skipped where none may be made.
 #include <algorithm>
 
-#include "common/plain_files.h"
+#include "common/files/plain_files.h"
 #include "shim_fixture.h"
-#include "worker/leftovers.h"
+#include "worker/launch/leftovers.h"
 #include "worker/limits/limit_host.h"
 #include "worker/limits/rank_groups.h"
 

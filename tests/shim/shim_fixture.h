@@ -19,10 +19,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/files.h"
-#include "common/kill_ladder.h"
-#include "common/process.h"
-#include "worker/shim_client.h"
+#include "common/files/files.h"
+#include "common/kernel/kill_ladder.h"
+#include "common/kernel/process.h"
+#include "worker/launch/shim_client.h"
 
 namespace muster::worker {
 

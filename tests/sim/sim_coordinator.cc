@@ -4,12 +4,12 @@
 #include <memory>
 #include <utility>
 
-#include "coordinator/core/invariants.h"
-#include "coordinator/core/owner.h"
-#include "coordinator/core/replayed.h"
-#include "coordinator/core/state.h"
-#include "coordinator/core/timers.h"
-#include "coordinator/core/views.h"
+#include "coordinator/core/state/invariants.h"
+#include "coordinator/core/state/owner.h"
+#include "coordinator/core/state/replayed.h"
+#include "coordinator/core/state/state.h"
+#include "coordinator/core/state/timers.h"
+#include "coordinator/core/views/views.h"
 
 namespace muster::sim {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/core/apply.h"
+#include "coordinator/core/state/apply.h"
 #include "coordinator/core/turn.h"
 #include "tests/sim/event_queue.h"
 #include "tests/sim/witness.h"

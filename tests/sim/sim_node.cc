@@ -4,11 +4,11 @@
 #include <csignal>
 #include <utility>
 
+#include "common/base/version.h"
+#include "common/hash/sha256.h"
 #include "common/outputs.h"
-#include "common/sha256.h"
-#include "common/version.h"
 #include "worker/core/invariants.h"
-#include "worker/shim_watch.h"
+#include "worker/launch/shim_watch.h"
 
 namespace muster::sim {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "coordinator/core/scheduling/pass.h"
-#include "coordinator/core/state.h"
+#include "coordinator/core/state/state.h"
 
 namespace muster::sim {
 namespace {

@@ -3,7 +3,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/sha256.h"
+#include "common/hash/sha256.h"
 #include "tests/stores/engines.h"
 #include "tests/stores/put_blob.h"
 

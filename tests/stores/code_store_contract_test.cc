@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/sha256.h"
+#include "common/hash/sha256.h"
 #include "muster/v1/job.pb.h"
 #include "tests/stores/engines.h"
 #include "tests/stores/opened_journal.h"

@@ -8,7 +8,7 @@
 #include "coordinator/sqlite/identity_store.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
-#include "coordinator/stores/followed_journal.h"
+#include "coordinator/store_parts/followed_journal.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/following_index.h"
 #include "tests/stores/memory_blob_store.h"

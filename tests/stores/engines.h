@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/stores/blobs.h"
+#include "coordinator/store_parts/blobs.h"
 #include "coordinator/stores/code_store.h"
 #include "coordinator/stores/identity_store.h"
 #include "coordinator/stores/job_index.h"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/files.h"
+#include "common/files/files.h"
 #include "coordinator/local/failing_streams.h"
 #include "coordinator/local/log_store.h"
 #include "coordinator/local/metric_store.h"

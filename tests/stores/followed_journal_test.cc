@@ -1,5 +1,5 @@
 // What a projection that follows the journal has after a crash, and what it holds back until then.
-#include "coordinator/stores/followed_journal.h"
+#include "coordinator/store_parts/followed_journal.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -14,10 +14,10 @@
 #include <string>
 #include <thread>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "common/problem.h"
-#include "common/strings.h"
-#include "coordinator/control_loop.h"
+#include "common/text/strings.h"
+#include "coordinator/loop/control_loop.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
 #include "tests/coordinator/temp_dir.h"

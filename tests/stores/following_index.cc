@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
 #include "coordinator/sqlite/schema.h"
 #include "coordinator/sqlite/write_turns.h"
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/problem.h"
-#include "coordinator/number_file.h"
+#include "coordinator/base/number_file.h"
 #include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator {

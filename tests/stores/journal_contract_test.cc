@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "tests/stores/engines.h"
 #include "tests/stores/opened_journal.h"
 

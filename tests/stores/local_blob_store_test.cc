@@ -7,11 +7,11 @@
 #include <memory>
 #include <string>
 
-#include "common/files.h"
-#include "common/sha256.h"
+#include "common/files/files.h"
+#include "common/hash/sha256.h"
 #include "coordinator/local/blob_store.h"
-#include "coordinator/stores/blobs.h"
-#include "coordinator/stores/upload_proofs.h"
+#include "coordinator/store_parts/blobs.h"
+#include "coordinator/store_parts/upload_proofs.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/put_blob.h"
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/files.h"
+#include "common/files/files.h"
 #include "coordinator/local/log_store.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/log_sender.h"

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "common/files.h"
+#include "common/files/files.h"
 #include "coordinator/local/metric_store.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/metric_sender.h"

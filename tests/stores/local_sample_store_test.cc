@@ -6,8 +6,8 @@
 #include <atomic>
 #include <filesystem>
 
-#include "common/files.h"
-#include "common/strings.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
 #include "coordinator/local/sample_files.h"
 #include "coordinator/local/sample_store.h"
 #include "tests/coordinator/temp_dir.h"

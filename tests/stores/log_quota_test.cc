@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "coordinator/file_tree.h"
+#include "coordinator/base/file_tree.h"
 #include "coordinator/local/log_store.h"
 #include "coordinator/local/segment_check.h"
 #include "tests/coordinator/temp_dir.h"

@@ -11,7 +11,7 @@
 
 #include "coordinator/local/log_reader.h"
 #include "coordinator/local/log_stream_file.h"
-#include "coordinator/log_merge.h"
+#include "coordinator/logs/log_merge.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/log_sender.h"
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "coordinator/log_merge.h"
+#include "coordinator/logs/log_merge.h"
 #include "coordinator/stores/log_store.h"
 #include "tests/stores/resending_sender.h"
 

@@ -1,7 +1,7 @@
 #include "tests/stores/memory_identity_store.h"
 
-#include "common/strings.h"
-#include "coordinator/core/owner.h"
+#include "common/text/strings.h"
+#include "coordinator/core/state/owner.h"
 
 namespace muster::coordinator {
 namespace {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "common/status.h"
-#include "coordinator/core/checkpoint_files.h"
-#include "coordinator/core/owner.h"
+#include "common/base/status.h"
+#include "coordinator/core/state/checkpoint_files.h"
+#include "coordinator/core/state/owner.h"
 
 namespace muster::coordinator {
 

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/base/work_pool.h"
 #include "coordinator/stores/job_index.h"
 #include "coordinator/stores/journal.h"
 #include "coordinator/stores/projection.h"
-#include "coordinator/work_pool.h"
 #include "tests/stores/memory_tables.h"
 
 namespace muster::coordinator {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "coordinator/stores/log_pieces.h"
+#include "coordinator/store_parts/log_pieces.h"
 
 namespace muster::coordinator {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/stores/log_progress.h"
+#include "coordinator/base/work_pool.h"
+#include "coordinator/store_parts/log_progress.h"
 #include "coordinator/stores/log_store.h"
-#include "coordinator/work_pool.h"
 
 namespace muster::coordinator {
 

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/stores/metric_sources.h"
+#include "coordinator/base/work_pool.h"
+#include "coordinator/store_parts/metric_sources.h"
+#include "coordinator/store_parts/newest_metrics.h"
 #include "coordinator/stores/metric_store.h"
-#include "coordinator/stores/newest_metrics.h"
-#include "coordinator/work_pool.h"
 
 namespace muster::coordinator {
 

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/clock.h"
-#include "coordinator/stores/newest_samples.h"
-#include "coordinator/stores/sample_buckets.h"
+#include "common/base/clock.h"
+#include "coordinator/store_parts/newest_samples.h"
+#include "coordinator/store_parts/sample_buckets.h"
 #include "coordinator/stores/sample_store.h"
 
 namespace muster::coordinator {

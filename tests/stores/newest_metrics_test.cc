@@ -1,5 +1,5 @@
 // What a job's row shows of its metrics.
-#include "coordinator/stores/newest_metrics.h"
+#include "coordinator/store_parts/newest_metrics.h"
 
 #include <gtest/gtest.h>
 

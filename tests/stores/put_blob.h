@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "common/sha256.h"
-#include "common/status.h"
-#include "coordinator/stores/blobs.h"
+#include "common/base/status.h"
+#include "common/hash/sha256.h"
+#include "coordinator/store_parts/blobs.h"
 
 namespace muster::coordinator {
 

@@ -2,14 +2,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "coordinator/lived_clock.h"
+#include "coordinator/base/number_file.h"
 #include "coordinator/local/note_store.h"
-#include "coordinator/number_file.h"
 #include "coordinator/sqlite/database.h"
 #include "coordinator/sqlite/identity_store.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
 #include "coordinator/sqlite/write_turns.h"
+#include "coordinator/store_parts/lived_clock.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/opened_journal.h"
 

@@ -8,15 +8,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/base/version.h"
+#include "common/hash/sha256.h"
 #include "common/node_shortage.h"
-#include "common/sha256.h"
-#include "common/version.h"
-#include "coordinator/core/invariants.h"
-#include "coordinator/core/owner.h"
 #include "coordinator/core/plan.h"
-#include "coordinator/core/replayed.h"
-#include "coordinator/core/timers.h"
-#include "coordinator/core/views.h"
+#include "coordinator/core/state/invariants.h"
+#include "coordinator/core/state/owner.h"
+#include "coordinator/core/state/replayed.h"
+#include "coordinator/core/state/timers.h"
+#include "coordinator/core/views/views.h"
 
 namespace muster::testing {
 namespace {

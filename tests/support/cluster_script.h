@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/core/apply.h"
+#include "coordinator/core/state/apply.h"
 #include "coordinator/core/turn.h"
 
 namespace muster::testing {

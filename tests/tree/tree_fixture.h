@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/files.h"
+#include "common/files/files.h"
 #include "gtest/gtest.h"
 #include "tree/object_source.h"
 #include "tree/snapshot.h"

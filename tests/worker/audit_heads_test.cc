@@ -1,4 +1,4 @@
-#include "worker/audit_heads.h"
+#include "worker/membership/audit_heads.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/files.h"
+#include "common/files/files.h"
 
 namespace muster::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/channel.h"
+#include "worker/links/channel.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-#include "common/limits.h"
+#include "common/base/limits.h"
+#include "common/kernel/shim_protocol.h"
 #include "common/node_shortage.h"
-#include "common/shim_protocol.h"
 #include "tests/worker/core_fixture.h"
 #include "worker/core/stages.h"
 

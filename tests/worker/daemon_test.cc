@@ -4,7 +4,7 @@
 
 #include <iterator>
 
-#include "common/sha256.h"
+#include "common/hash/sha256.h"
 #include "tests/worker/daemon_fixture.h"
 
 namespace muster::worker {

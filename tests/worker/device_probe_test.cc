@@ -1,11 +1,11 @@
-#include "worker/device_probe.h"
+#include "worker/devices/device_probe.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "common/device_kinds.h"
-#include "common/files.h"
+#include "common/files/files.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::worker {

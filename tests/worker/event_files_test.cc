@@ -12,10 +12,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/crc32c.h"
-#include "worker/event_ledger.h"
-#include "worker/event_tailer.h"
-#include "worker/event_writer.h"
+#include "common/hash/crc32c.h"
+#include "worker/events/event_ledger.h"
+#include "worker/events/event_tailer.h"
+#include "worker/events/event_writer.h"
 
 namespace muster::worker {
 namespace {

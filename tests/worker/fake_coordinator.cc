@@ -4,7 +4,7 @@
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
-#include "common/sha256.h"
+#include "common/hash/sha256.h"
 #include "muster/v1/worker_service.grpc.pb.h"
 
 namespace muster::worker {

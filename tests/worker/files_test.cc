@@ -9,16 +9,16 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/event_file.h"
-#include "common/shim_protocol.h"
-#include "worker/checkpoint_directory.h"
-#include "worker/event_tailer.h"
-#include "worker/json_lines.h"
-#include "worker/log_forwarder.h"
-#include "worker/metric_spool.h"
-#include "worker/paths.h"
-#include "worker/rank_report.h"
-#include "worker/spool_reader.h"
+#include "common/kernel/shim_protocol.h"
+#include "common/tensorboard/event_file.h"
+#include "worker/attempts/rank_report.h"
+#include "worker/base/json_lines.h"
+#include "worker/base/paths.h"
+#include "worker/checkpoints/checkpoint_directory.h"
+#include "worker/events/event_tailer.h"
+#include "worker/output/log_forwarder.h"
+#include "worker/output/metric_spool.h"
+#include "worker/output/spool_reader.h"
 
 namespace muster::worker {
 namespace {

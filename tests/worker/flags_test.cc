@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "common/limits.h"
-#include "common/strings.h"
+#include "common/base/limits.h"
+#include "common/text/strings.h"
 #include "worker/config.h"
 #include "worker/init_command.h"
 

@@ -10,14 +10,14 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/crc32c.h"
-#include "common/limits.h"
-#include "common/shim_protocol.h"
-#include "worker/attempt_scanner.h"
-#include "worker/descriptor_budget.h"
-#include "worker/log_forwarder.h"
-#include "worker/metric_forwarder.h"
-#include "worker/spool_reader.h"
+#include "common/base/limits.h"
+#include "common/hash/crc32c.h"
+#include "common/kernel/shim_protocol.h"
+#include "worker/base/descriptor_budget.h"
+#include "worker/events/attempt_scanner.h"
+#include "worker/output/log_forwarder.h"
+#include "worker/output/metric_forwarder.h"
+#include "worker/output/spool_reader.h"
 
 namespace muster::worker {
 namespace {

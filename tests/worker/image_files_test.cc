@@ -12,13 +12,13 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/files.h"
-#include "common/strings.h"
-#include "worker/containers/image_tools.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
 #include "worker/containers/layer_access.h"
 #include "worker/containers/mount_sources.h"
-#include "worker/containers/without_rights.h"
-#include "worker/marked_processes.h"
+#include "worker/launch/marked_processes.h"
+#include "worker/preparation/image_tools.h"
+#include "worker/preparation/without_rights.h"
 
 namespace muster::worker {
 namespace {

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "common/base/status.h"
 #include "common/job/image_name.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "worker/containers/bundle.h"
 #include "worker/containers/cdi.h"
 #include "worker/containers/container_tools.h"

@@ -1,5 +1,5 @@
 // What an attempt's sandbox keeps of the node's /tmp.
-#include "worker/isolation.h"
+#include "worker/confinement/isolation.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Work on jobs' files: a hang blocks only its own lane; reports keep their order and do not wait
 // forever; a rank that hoards connections locks out only its own job.
-#include "worker/job_threads.h"
+#include "worker/base/job_threads.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -16,13 +16,13 @@
 #include <future>
 #include <mutex>
 
-#include "common/files.h"
-#include "common/sha256.h"
-#include "worker/launch_checks.h"
-#include "worker/log_copies.h"
-#include "worker/rank_reports.h"
-#include "worker/rank_token.h"
-#include "worker/trainer_socket.h"
+#include "common/files/files.h"
+#include "common/hash/sha256.h"
+#include "worker/attempts/rank_reports.h"
+#include "worker/confinement/rank_token.h"
+#include "worker/launch/launch_checks.h"
+#include "worker/output/log_copies.h"
+#include "worker/output/trainer_socket.h"
 
 namespace muster::worker {
 namespace {

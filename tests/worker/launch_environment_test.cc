@@ -1,11 +1,11 @@
-#include "worker/launch_environment.h"
+#include "worker/launch/launch_environment.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <map>
 
-#include "common/files.h"
+#include "common/files/files.h"
 #include "muster/v1/job.pb.h"
 #include "muster/v1/worker_service.pb.h"
 

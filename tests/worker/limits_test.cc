@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "common/cgroup_files.h"
-#include "common/files.h"
-#include "common/kill_ladder.h"
-#include "common/limits.h"
-#include "common/strings.h"
+#include "common/base/limits.h"
+#include "common/files/cgroup_files.h"
+#include "common/files/files.h"
+#include "common/kernel/kill_ladder.h"
+#include "common/text/strings.h"
 #include "worker/limits/limit_host.h"
 #include "worker/limits/rank_groups.h"
 

@@ -1,5 +1,5 @@
 // When a worker renews its certificate.
-#include "worker/membership.h"
+#include "worker/membership/membership.h"
 
 #include <gtest/gtest.h>
 

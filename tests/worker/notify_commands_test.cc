@@ -1,5 +1,5 @@
 // Commands of `notify`: what they see, what is kept of them, and that a repeated order runs once.
-#include "worker/notify_commands.h"
+#include "worker/exec/notify_commands.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -8,8 +8,8 @@
 
 #include <future>
 
-#include "common/files.h"
-#include "worker/bounded_command.h"
+#include "common/files/files.h"
+#include "worker/base/bounded_command.h"
 
 namespace muster::worker {
 namespace {

@@ -6,10 +6,10 @@
 #include <fstream>
 #include <sstream>
 
-#include "common/files.h"
-#include "worker/identity.h"
-#include "worker/launch_record.h"
-#include "worker/shim_watch.h"
+#include "common/files/files.h"
+#include "worker/launch/launch_record.h"
+#include "worker/launch/shim_watch.h"
+#include "worker/membership/identity.h"
 
 namespace muster::worker {
 namespace {

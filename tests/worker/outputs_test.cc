@@ -1,5 +1,5 @@
 // What a job leaves behind, and what it does to it while it is read.
-#include "worker/outputs.h"
+#include "worker/checkpoints/outputs.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include <fstream>
 
 #include "common/outputs.h"
-#include "common/relative_path.h"
-#include "common/strings.h"
+#include "common/text/relative_path.h"
+#include "common/text/strings.h"
 
 namespace muster::worker {
 namespace {

@@ -1,6 +1,6 @@
 // Which ranks are looked at from outside, and when; and that a helper program cannot hold up the
 // worker.
-#include "worker/outside_looks.h"
+#include "worker/inspection/outside_looks.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -10,7 +10,7 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "worker/bounded_command.h"
+#include "worker/base/bounded_command.h"
 
 namespace muster::worker {
 namespace {

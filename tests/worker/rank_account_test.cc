@@ -1,5 +1,5 @@
 // Whose account ranks get, and what a thread that acts as it can open.
-#include "worker/rank_account.h"
+#include "worker/confinement/rank_account.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 #include <future>
 #include <string>
 
-#include "common/files.h"
+#include "common/files/files.h"
 #include "common/problem.h"
 
 namespace muster::worker {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "common/files.h"
+#include "common/files/files.h"
 
 namespace muster::worker {
 namespace {

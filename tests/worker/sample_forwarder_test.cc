@@ -8,8 +8,8 @@
 #include <chrono>
 #include <thread>
 
-#include "common/clock.h"
-#include "worker/mailbox.h"
+#include "common/base/clock.h"
+#include "worker/base/mailbox.h"
 
 namespace muster::worker {
 namespace {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <limits>
 
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "worker/sampling/attempt_sampler.h"
 #include "worker/sampling/device_meter.h"
 #include "worker/sampling/process_files.h"

@@ -1,4 +1,4 @@
-#include "worker/secret_files.h"
+#include "worker/confinement/secret_files.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/files.h"
+#include "common/files/files.h"
 
 namespace muster::worker {
 namespace {

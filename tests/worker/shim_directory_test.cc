@@ -1,4 +1,4 @@
-// What an attempt's directory says of its shim (worker/shim_client.h), whatever lies there.
+// What an attempt's directory says of its shim (worker/launch/shim_client.h), whatever lies there.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "common/files.h"
-#include "worker/leftovers.h"
-#include "worker/shim_client.h"
+#include "common/files/files.h"
+#include "worker/launch/leftovers.h"
+#include "worker/launch/shim_client.h"
 
 namespace muster::worker {
 namespace {

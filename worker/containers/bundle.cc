@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
-#include "common/closed_to_ranks.h"
-#include "common/strings.h"
+#include "common/kernel/closed_to_ranks.h"
+#include "common/text/strings.h"
 
 namespace muster::worker {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/files.h"
-#include "common/relative_path.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/text/relative_path.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::worker {
 namespace {

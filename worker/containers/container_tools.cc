@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
-#include "common/files.h"
-#include "common/strings.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
 
 namespace muster::worker {
 namespace {

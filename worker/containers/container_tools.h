@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "muster/v1/event.pb.h"
-#include "worker/bounded_command.h"
+#include "worker/base/bounded_command.h"
 
 namespace muster::worker {
 

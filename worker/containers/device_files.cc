@@ -6,11 +6,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/base/status.h"
 #include "common/device_kinds.h"
-#include "common/files.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/word_list.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
+#include "common/text/word_list.h"
 
 namespace muster::worker {
 namespace {

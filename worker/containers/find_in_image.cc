@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 
 namespace muster::worker {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "common/files.h"
+#include "common/files/files.h"
 
 namespace muster::worker {
 

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "common/sha256.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/hash/sha256.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::worker {
 namespace {

@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
 
 namespace muster::worker {
 namespace {

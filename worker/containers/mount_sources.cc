@@ -5,10 +5,10 @@
 #include <string_view>
 #include <utility>
 
-#include "common/files.h"
-#include "common/mount_info.h"
-#include "common/relative_path.h"
-#include "common/strings.h"
+#include "common/files/files.h"
+#include "common/files/mount_info.h"
+#include "common/text/relative_path.h"
+#include "common/text/strings.h"
 
 namespace muster::worker {
 namespace {

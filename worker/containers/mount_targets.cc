@@ -5,11 +5,11 @@
 #include <set>
 #include <utility>
 
+#include "common/base/status.h"
 #include "common/job/code.h"
-#include "common/relative_path.h"
-#include "common/shim_protocol.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/kernel/shim_protocol.h"
+#include "common/text/relative_path.h"
+#include "common/text/strings.h"
 #include "worker/containers/find_in_image.h"
 
 namespace muster::worker {

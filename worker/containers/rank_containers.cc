@@ -17,20 +17,20 @@
 #include <string_view>
 #include <utility>
 
-#include "common/files.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
 #include "common/job/code.h"
-#include "common/relative_path.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/text/relative_path.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+#include "worker/confinement/isolation.h"
+#include "worker/confinement/secret_files.h"
 #include "worker/containers/bundle.h"
 #include "worker/containers/device_files.h"
 #include "worker/containers/find_in_image.h"
 #include "worker/containers/layer_access.h"
 #include "worker/containers/mount_sources.h"
 #include "worker/containers/mount_targets.h"
-#include "worker/isolation.h"
-#include "worker/secret_files.h"
 
 namespace muster::worker {
 namespace {

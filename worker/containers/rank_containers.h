@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "common/shim_protocol.h"
+#include "common/kernel/shim_protocol.h"
 #include "muster/v1/job.pb.h"
+#include "worker/confinement/rank_account.h"
 #include "worker/containers/container_tools.h"
 #include "worker/containers/ready_image.h"
-#include "worker/launch_environment.h"
-#include "worker/preparation/prepared_place.h"
-#include "worker/rank_account.h"
+#include "worker/launch/launch_environment.h"
+#include "worker/launch/prepared_place.h"
 
 namespace muster::worker {
 

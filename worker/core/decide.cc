@@ -1,8 +1,8 @@
 // Decide: dispatches one input to its function. Pure.
 #include "worker/core/decide.h"
 
-#include "common/overloaded.h"
-#include "common/status.h"
+#include "common/base/overloaded.h"
+#include "common/base/status.h"
 #include "worker/core/invariants.h"
 #include "worker/core/steps.h"
 

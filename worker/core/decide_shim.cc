@@ -1,6 +1,6 @@
 // What a shim reports about its ranks, and what a restarted worker found. Pure.
 #include "absl/strings/str_cat.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "worker/core/stages.h"
 #include "worker/core/steps.h"
 

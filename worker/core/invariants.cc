@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "common/strings.h"
+#include "common/text/strings.h"
 #include "worker/core/stages.h"
 
 namespace muster::worker {

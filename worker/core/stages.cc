@@ -1,7 +1,7 @@
 // stages: the table. Pure.
 #include "worker/core/stages.h"
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace muster::worker {
 namespace {

@@ -30,7 +30,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "muster/v1/event.pb.h"
 #include "muster/v1/worker_service.pb.h"
 

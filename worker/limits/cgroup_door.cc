@@ -5,10 +5,10 @@
 
 #include <cerrno>
 
-#include "common/cgroup_files.h"
-#include "common/files.h"
-#include "common/plain_files.h"
-#include "common/strings.h"
+#include "common/files/cgroup_files.h"
+#include "common/files/files.h"
+#include "common/files/plain_files.h"
+#include "common/text/strings.h"
 
 namespace muster::worker {
 namespace {

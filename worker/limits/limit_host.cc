@@ -7,10 +7,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "common/cgroup_files.h"
-#include "common/limits.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/base/limits.h"
+#include "common/files/cgroup_files.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::worker {
 namespace {

@@ -10,7 +10,7 @@
 
 #include <string>
 
-#include "common/kill_ladder.h"
+#include "common/kernel/kill_ladder.h"
 #include "muster/v1/event.pb.h"
 #include "worker/limits/cgroup_door.h"
 

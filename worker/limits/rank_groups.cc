@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/kill_ladder.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/base/status.h"
+#include "common/kernel/kill_ladder.h"
+#include "common/text/strings.h"
 
 namespace muster::worker {
 namespace {

@@ -1,11 +1,11 @@
 // The cgroups that limit the ranks of one attempt: BASE/muster-MARK/rank-R for each controller. The
 // shim puts each rank into its own before exec and removes them at the end; what a dead shim left
-// is removed with the attempt's other cgroups, which have the same names (common/kill_ladder.h).
+// is removed with the attempt's other cgroups, which have the same names (common/kernel/kill_ladder.h).
 // Control loop's thread.
 #pragma once
 
 #include "absl/status/status.h"
-#include "common/shim_protocol.h"
+#include "common/kernel/shim_protocol.h"
 #include "muster/v1/job.pb.h"
 #include "worker/limits/limit_host.h"
 

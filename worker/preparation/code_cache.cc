@@ -14,13 +14,13 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
-#include "common/files.h"
-#include "common/hmac.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/hash/hmac.h"
+#include "common/hash/sha256.h"
 #include "common/log.h"
-#include "common/sha256.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/units.h"
+#include "common/text/strings.h"
+#include "common/text/units.h"
 
 namespace muster::worker {
 namespace {

@@ -18,7 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/paths.h"
+#include "worker/base/paths.h"
 
 namespace muster::worker {
 

@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <utility>
 
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/units.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/units.h"
 
 namespace muster::worker {
 

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/files.h"
-#include "worker/blob_link.h"
+#include "common/files/files.h"
+#include "worker/links/blob_link.h"
 #include "worker/preparation/progress.h"
 #include "worker/preparation/turns.h"
 

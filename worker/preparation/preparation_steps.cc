@@ -7,14 +7,14 @@
 #include <optional>
 #include <utility>
 
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "tree/copy_tree.h"
 #include "tree/materialize.h"
 #include "worker/containers/rank_containers.h"
-#include "worker/launch_environment.h"
-#include "worker/preparation/prepared_place.h"
+#include "worker/launch/launch_environment.h"
+#include "worker/launch/prepared_place.h"
 #include "worker/preparation/setup_step.h"
 #include "worker/preparation/tree_step.h"
 

@@ -5,12 +5,12 @@
 #include <optional>
 #include <string>
 
-#include "common/shim_protocol.h"
+#include "common/kernel/shim_protocol.h"
 #include "muster/v1/worker_service.pb.h"
-#include "worker/launch_environment.h"
+#include "worker/confinement/rank_account.h"
+#include "worker/launch/launch_environment.h"
 #include "worker/preparation/progress.h"
 #include "worker/preparation/workshop.h"
-#include "worker/rank_account.h"
 
 namespace muster::worker {
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "worker/job_threads.h"
+#include "worker/base/job_threads.h"
 #include "worker/preparation/preparation_steps.h"
 
 namespace muster::worker {

@@ -6,10 +6,10 @@
 
 #include "absl/status/statusor.h"
 #include "muster/v1/job.pb.h"
-#include "worker/containers/image_step.h"
+#include "worker/confinement/rank_account.h"
+#include "worker/preparation/image_step.h"
 #include "worker/preparation/tree_step.h"
 #include "worker/preparation/workshop.h"
-#include "worker/rank_account.h"
 
 namespace muster::worker {
 

@@ -10,10 +10,10 @@
 #include <memory>
 #include <string>
 
-#include "common/files.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/text.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
 #include "tree/copy_file.h"
 
 namespace muster::worker {

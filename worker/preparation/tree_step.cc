@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/sha256.h"
-#include "common/status.h"
-#include "common/strings.h"
-#include "common/units.h"
+#include "common/base/status.h"
+#include "common/hash/sha256.h"
+#include "common/text/strings.h"
+#include "common/text/units.h"
 #include "tree/placement.h"
 #include "tree/unpack.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/files.h"
+#include "common/files/files.h"
 #include "muster/v1/job.pb.h"
 #include "tree/manifest.h"
 #include "worker/preparation/progress.h"

@@ -5,13 +5,13 @@
 #include <string>
 #include <utility>
 
+#include "worker/base/paths.h"
+#include "worker/confinement/isolation.h"
+#include "worker/confinement/run_as.h"
 #include "worker/containers/container_tools.h"
-#include "worker/isolation.h"
-#include "worker/paths.h"
 #include "worker/preparation/code_cache.h"
 #include "worker/preparation/object_shelf.h"
 #include "worker/preparation/turns.h"
-#include "worker/run_as.h"
 
 namespace muster::worker {
 

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "common/base/status.h"
 #include "common/device_kinds.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 
 namespace muster::worker {
 namespace {

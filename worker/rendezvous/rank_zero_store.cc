@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "common/base/status.h"
 #include "common/node_shortage.h"
-#include "common/status.h"
-#include "common/strings.h"
+#include "common/text/strings.h"
 
 namespace muster::worker {
 namespace {

@@ -1,7 +1,7 @@
 #include "worker/sampling/attempt_sampler.h"
 
-#include "common/strings.h"
-#include "worker/device_probe.h"
+#include "common/text/strings.h"
+#include "worker/devices/device_probe.h"
 
 namespace muster::worker {
 

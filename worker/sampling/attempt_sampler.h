@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "muster/v1/sample.pb.h"
 #include "muster/v1/worker_service.pb.h"
 #include "worker/core/state.h"

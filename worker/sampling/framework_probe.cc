@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cctype>
 
-#include "common/files.h"
-#include "common/strings.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
 
 namespace muster::worker {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "worker/rank_account.h"
+#include "worker/confinement/rank_account.h"
 
 namespace muster::worker {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/files.h"
+#include "common/files/files.h"
 
 namespace muster::worker {
 

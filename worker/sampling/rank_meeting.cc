@@ -9,8 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "common/plain_files.h"
-#include "common/strings.h"
+#include "common/files/plain_files.h"
+#include "common/text/strings.h"
 #include "worker/sampling/descriptors.h"
 
 namespace muster::worker {

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <utility>
 
-#include "common/strings.h"
+#include "common/text/strings.h"
 
 namespace muster::worker {
 namespace {

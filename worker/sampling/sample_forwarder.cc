@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 namespace muster::worker {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "muster/v1/worker_service.pb.h"
-#include "worker/job_threads.h"
+#include "worker/base/job_threads.h"
 #include "worker/sampling/attempt_sampler.h"
 #include "worker/sampling/step_clock.h"
 

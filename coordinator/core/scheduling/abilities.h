@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/core/scheduling/blockers.h"
 #include "coordinator/core/scheduling/demand.h"
-#include "coordinator/core/state.h"
+#include "coordinator/core/state/blockers.h"
+#include "coordinator/core/state/state.h"
 
 namespace muster::coordinator {
 

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "common/status.h"
-#include "coordinator/core/rendezvous.h"
+#include "common/base/status.h"
+#include "coordinator/core/state/rendezvous.h"
 
 namespace muster::coordinator {
 namespace {

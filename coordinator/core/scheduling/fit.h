@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "coordinator/core/scheduling/placement.h"
-#include "coordinator/core/state.h"
+#include "coordinator/core/state/state.h"
 
 namespace muster::coordinator {
 

@@ -6,8 +6,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/status.h"
 #include "common/device_kinds.h"
-#include "common/status.h"
 #include "coordinator/core/scheduling/abilities.h"
 
 namespace muster::coordinator {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "coordinator/core/scheduling/demand.h"
-#include "coordinator/core/state.h"
+#include "coordinator/core/state/state.h"
 
 namespace muster::coordinator {
 

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/core/scheduling/asides.h"
-#include "coordinator/core/scheduling/blockers.h"
 #include "coordinator/core/scheduling/demand.h"
-#include "coordinator/core/scheduling/order.h"
 #include "coordinator/core/scheduling/placement.h"
-#include "coordinator/core/state.h"
+#include "coordinator/core/state/asides.h"
+#include "coordinator/core/state/blockers.h"
+#include "coordinator/core/state/order.h"
+#include "coordinator/core/state/state.h"
 
 namespace muster::coordinator {
 

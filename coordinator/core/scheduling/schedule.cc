@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/text.h"
+#include "common/text/text.h"
 #include "coordinator/core/scheduling/pass.h"
 
 namespace muster::coordinator {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "coordinator/core/state.h"
+#include "coordinator/core/state/state.h"
 
 namespace muster::coordinator {
 

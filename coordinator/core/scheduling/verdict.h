@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "coordinator/core/scheduling/blockers.h"
+#include "coordinator/core/state/blockers.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::coordinator {

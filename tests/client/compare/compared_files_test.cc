@@ -8,8 +8,8 @@
 #include "client/compare/csv_rows.h"
 #include "client/compare/junit.h"
 #include "client/compare/read_run.h"
-#include "common/exact_number.h"
-#include "common/strings.h"
+#include "common/text/exact_number.h"
+#include "common/text/strings.h"
 
 namespace muster::client {
 namespace {

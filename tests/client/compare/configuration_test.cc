@@ -1,5 +1,5 @@
 // How jobctl diff and compare tell two jobs' configurations apart.
-#include "client/configuration.h"
+#include "client/compare/configuration.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "coordinator/audit/audit.h"
+#include "coordinator/base/data_lock.h"
 #include "coordinator/care/report.h"
-#include "coordinator/data_lock.h"
 #include "coordinator/local/audit_files.h"
 #include "coordinator/local/audit_store.h"
 #include "coordinator/local/log_reader.h"

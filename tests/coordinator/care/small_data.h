@@ -12,16 +12,16 @@
 #include <utility>
 #include <vector>
 
-#include "common/files.h"
-#include "common/sha256.h"
+#include "common/files/files.h"
+#include "common/hash/sha256.h"
 #include "coordinator/care/backup.h"
 #include "coordinator/care/check.h"
 #include "coordinator/local/blob_store.h"
 #include "coordinator/local/log_stream_file.h"
 #include "coordinator/local/metric_stream_file.h"
-#include "coordinator/paths.h"
 #include "coordinator/sqlite/journal.h"
 #include "coordinator/sqlite/state_care.h"
+#include "coordinator/stores/paths.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/opened_journal.h"
 #include "tests/stores/put_blob.h"

@@ -1,5 +1,5 @@
 // Which of several deaths was the first.
-#include "coordinator/core/first_cause.h"
+#include "coordinator/core/outcome/first_cause.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Every index and sum of the state is checked: each of these breaks one of them.
-#include "coordinator/core/invariants.h"
+#include "coordinator/core/state/invariants.h"
 
 #include <gtest/gtest.h>
 

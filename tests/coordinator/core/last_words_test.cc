@@ -1,13 +1,13 @@
 // The sentence about a rank's exit quotes what reads as an error and was printed just before,
 // nothing else.
-#include "coordinator/core/last_words.h"
+#include "coordinator/core/views/last_words.h"
 
 #include <gtest/gtest.h>
 
 #include <csignal>
 
-#include "common/error_lines.h"
-#include "coordinator/core/views.h"
+#include "common/lines/error_lines.h"
+#include "coordinator/core/views/views.h"
 
 namespace muster::coordinator {
 namespace {

@@ -1,5 +1,5 @@
 // Which failures a restart would only repeat.
-#include "coordinator/core/lasting_failure.h"
+#include "coordinator/core/outcome/lasting_failure.h"
 
 #include <gtest/gtest.h>
 

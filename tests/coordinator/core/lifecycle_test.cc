@@ -1,5 +1,5 @@
 // docs/lifecycle.md is generated from the table; MUSTER_UPDATE_SCENARIOS=1 rewrites it.
-#include "coordinator/core/lifecycle.h"
+#include "coordinator/core/state/lifecycle.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "common/files.h"
-#include "coordinator/core/state.h"
+#include "common/files/files.h"
+#include "coordinator/core/state/state.h"
 #include "tests/support/paths.h"
 
 namespace muster::coordinator {
@@ -17,7 +17,8 @@ namespace {
 
 std::string PrintedTable() {
   std::string text =
-      "# The life of a job\n\nPrinted from the table in `coordinator/core/lifecycle.cc`; every "
+      "# The life of a job\n\nPrinted from the table in `coordinator/core/state/lifecycle.cc`; "
+      "every "
       "other edge is a bug that "
       "stops the daemon.\n\n| from | to | when |\n|---|---|---|\n";
   for (const JobEdge& edge : JobEdges()) {

@@ -7,16 +7,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/limits.h"
+#include "common/base/limits.h"
+#include "common/base/version.h"
+#include "common/hash/sha256.h"
+#include "common/kernel/shim_protocol.h"
 #include "common/problem.h"
-#include "common/sha256.h"
-#include "common/shim_protocol.h"
-#include "common/version.h"
-#include "coordinator/core/apply.h"
-#include "coordinator/core/checkpoint_rules.h"
-#include "coordinator/core/replayed.h"
+#include "coordinator/core/outcome/checkpoint_rules.h"
+#include "coordinator/core/state/apply.h"
+#include "coordinator/core/state/replayed.h"
 #include "coordinator/core/turn.h"
-#include "coordinator/core/views.h"
+#include "coordinator/core/views/views.h"
 
 namespace muster::coordinator {
 namespace {

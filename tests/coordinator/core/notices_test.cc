@@ -1,12 +1,12 @@
 // Findings that a job's `notify` tells: each once per attempt, and never of a job that did not ask;
 // files of its streams that fail.
-#include "coordinator/core/notices.h"
+#include "coordinator/core/decide/notices.h"
 
 #include <gtest/gtest.h>
 
-#include "coordinator/core/apply.h"
+#include "coordinator/core/state/apply.h"
 #include "coordinator/core/turn.h"
-#include "coordinator/core/views.h"
+#include "coordinator/core/views/views.h"
 
 namespace muster::coordinator {
 namespace {

@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "common/limits.h"
+#include "common/base/limits.h"
 #include "common/problem.h"
-#include "coordinator/core/commands.h"
-#include "coordinator/core/node_facts.h"
-#include "coordinator/core/state.h"
+#include "coordinator/core/decide/commands.h"
+#include "coordinator/core/decide/node_facts.h"
+#include "coordinator/core/state/state.h"
 #include "coordinator/core/turn.h"
 
 namespace muster::coordinator {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_replace.h"
-#include "common/files.h"
-#include "common/version.h"
+#include "common/base/version.h"
+#include "common/files/files.h"
 #include "tests/support/cluster_script.h"
 #include "tests/support/paths.h"
 

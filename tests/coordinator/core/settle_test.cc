@@ -4,14 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
-#include "common/version.h"
-#include "coordinator/core/apply.h"
-#include "coordinator/core/checkpoint_rules.h"
-#include "coordinator/core/replayed.h"
-#include "coordinator/core/timers.h"
+#include "common/base/status.h"
+#include "common/base/version.h"
+#include "coordinator/core/outcome/checkpoint_rules.h"
+#include "coordinator/core/state/apply.h"
+#include "coordinator/core/state/replayed.h"
+#include "coordinator/core/state/timers.h"
 #include "coordinator/core/turn.h"
-#include "coordinator/core/views.h"
+#include "coordinator/core/views/views.h"
 
 namespace muster::coordinator {
 namespace {

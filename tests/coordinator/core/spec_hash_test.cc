@@ -1,13 +1,13 @@
 // What tells specs of one idempotency key apart.
-#include "coordinator/core/spec_hash.h"
+#include "coordinator/core/state/spec_hash.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "common/problem.h"
-#include "coordinator/core/apply.h"
-#include "coordinator/core/decide.h"
+#include "coordinator/core/decide/decide.h"
+#include "coordinator/core/state/apply.h"
 
 namespace muster::coordinator {
 namespace {

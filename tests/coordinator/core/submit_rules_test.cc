@@ -1,13 +1,13 @@
 // What a spec and a peer may send, whichever client it is.
 #include <gtest/gtest.h>
 
+#include "common/base/version.h"
 #include "common/job/validate.h"
 #include "common/problem.h"
-#include "common/version.h"
-#include "coordinator/core/apply.h"
-#include "coordinator/core/decide.h"
-#include "coordinator/core/holdings.h"
-#include "coordinator/core/spec_hash.h"
+#include "coordinator/core/decide/decide.h"
+#include "coordinator/core/state/apply.h"
+#include "coordinator/core/state/holdings.h"
+#include "coordinator/core/state/spec_hash.h"
 
 namespace muster::coordinator {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "coordinator/core/plan.h"
 #include "coordinator/core/scheduling/pass.h"
-#include "coordinator/core/views.h"
+#include "coordinator/core/views/views.h"
 #include "tests/support/cluster_script.h"
 
 namespace muster::coordinator {

@@ -1,5 +1,5 @@
 // /api/v1: queries as messages, which calls there are, what is refused, the OpenAPI document.
-#include "coordinator/http/api.h"
+#include "coordinator/http/api/api.h"
 
 #include <gtest/gtest.h>
 
@@ -9,10 +9,10 @@
 #include <string>
 
 #include "common/problem.h"
-#include "coordinator/http/api_calls.h"
-#include "coordinator/http/collected.h"
-#include "coordinator/http/openapi.h"
-#include "coordinator/http/query.h"
+#include "coordinator/http/api/api_calls.h"
+#include "coordinator/http/api/collected.h"
+#include "coordinator/http/api/openapi.h"
+#include "coordinator/http/api/query.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::coordinator::http {

@@ -1,5 +1,5 @@
 // The ring of events that every open page reads from.
-#include "coordinator/http/event_hub.h"
+#include "coordinator/http/pages/event_hub.h"
 
 #include <gtest/gtest.h>
 

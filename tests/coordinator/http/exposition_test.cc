@@ -1,12 +1,12 @@
 // /metrics: the two formats, and what is taken from the cluster's state.
-#include "coordinator/http/exposition.h"
+#include "coordinator/http/metrics/exposition.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <string>
 
-#include "coordinator/http/telemetry.h"
+#include "coordinator/http/metrics/telemetry.h"
 
 namespace muster::coordinator::http {
 namespace {

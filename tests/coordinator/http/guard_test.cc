@@ -1,5 +1,5 @@
 // Who may ask over HTTP: addresses, hosts, origins, tokens, cookies, sign-in links.
-#include "coordinator/http/guard.h"
+#include "coordinator/http/admission/guard.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -7,16 +7,16 @@
 #include <chrono>
 #include <string>
 
-#include "common/files.h"
-#include "common/hex.h"
+#include "common/files/files.h"
+#include "common/hash/hex.h"
 #include "common/problem.h"
-#include "common/strings.h"
-#include "coordinator/http/answers.h"
+#include "common/text/strings.h"
+#include "coordinator/http/admission/sessions.h"
+#include "coordinator/http/admission/token_file.h"
 #include "coordinator/http/front.h"
-#include "coordinator/http/page_files.h"
-#include "coordinator/http/sessions.h"
-#include "coordinator/http/target.h"
-#include "coordinator/http/token_file.h"
+#include "coordinator/http/pages/page_files.h"
+#include "coordinator/http/server/answers.h"
+#include "coordinator/http/server/target.h"
 #include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator::http {

@@ -1,5 +1,5 @@
 // The HTTP server's limits, over a real socket, with a client that misbehaves.
-#include "coordinator/http/server.h"
+#include "coordinator/http/server/server.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "common/strings.h"
-#include "coordinator/http/answers.h"
-#include "coordinator/listener.h"
+#include "common/text/strings.h"
+#include "coordinator/http/server/answers.h"
+#include "coordinator/net/listener.h"
 #include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator::http {

@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/strings.h"
-#include "coordinator/http/answers.h"
-#include "coordinator/http/server.h"
-#include "coordinator/listener.h"
+#include "common/text/strings.h"
+#include "coordinator/http/server/answers.h"
+#include "coordinator/http/server/server.h"
+#include "coordinator/net/listener.h"
 #include "identity/certificate.h"
 #include "tests/coordinator/temp_dir.h"
 

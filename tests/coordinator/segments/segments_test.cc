@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/files.h"
+#include "common/files/files.h"
 #include "coordinator/segments/cursor.h"
 #include "coordinator/segments/last_lines.h"
 #include "coordinator/segments/since.h"

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/files.h"
-#include "client/hang_report.h"
+#include "client/diagnosis/hang_report.h"
 #include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
 #include "tests/support/paths.h"

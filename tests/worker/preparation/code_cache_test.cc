@@ -7,7 +7,7 @@
 
 #include <optional>
 
-#include "common/files.h"
+#include "common/files/files.h"
 
 namespace muster::worker {
 namespace {

@@ -5,10 +5,10 @@
 #include <mutex>
 #include <thread>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "tests/tree/tree_fixture.h"
+#include "worker/launch/prepared_place.h"
 #include "worker/preparation/preparation_steps.h"
-#include "worker/preparation/prepared_place.h"
 
 namespace muster::worker {
 namespace {

@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory
 
-PROTOCOL = 3  # of proto/, as common/version.h
+PROTOCOL = 3  # of proto/, as common/base/version.h
 
 
 def _pool() -> Any:

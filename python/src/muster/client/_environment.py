@@ -1,4 +1,4 @@
-"""What of this process's environment a job gets, as jobctl sends it (client/spec_environment.cc)."""
+"""What of this process's environment a job gets, as jobctl sends it (client/session/spec_environment.cc)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Which process is at the other end of a unix socket, checked before anything is sent: a submit carries the whole
-environment. The rules are those of client/socket_trust.h."""
+environment. The rules are those of client/connection/socket_trust.h."""
 
 from __future__ import annotations
 

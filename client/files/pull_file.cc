@@ -1,0 +1,131 @@
+#include "client/files/pull_file.h"
+
+#include <unistd.h>
+
+#include <optional>
+
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/hash/sha256.h"
+#include "common/problem.h"
+#include "common/text/relative_path.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+// Hashes the file at `fd` from the start, at most `most` bytes.
+uint64_t HashWhole(int fd, uint64_t most, common::Sha256* hash) {
+  uint64_t bytes = 0;
+  std::string buffer(1 << 20, '\0');
+  for (ssize_t count; bytes <= most && (count = read(fd, buffer.data(), buffer.size())) > 0;
+       bytes += count) {
+    hash->Update(std::string_view(buffer).substr(0, count));
+  }
+  return bytes;
+}
+
+bool IsPresent(const PullTarget& target, const std::string& name, const v1::CheckpointFile& file) {
+  const absl::StatusOr<common::UniqueFd> present = target.OpenExisting(name);
+  common::Sha256 hash;
+  return present.ok() && HashWhole(present->get(), file.size(), &hash) == file.size() &&
+         hash.FinishHex() == file.sha256();
+}
+
+absl::Status CheckAnnounced(const v1::CheckpointFile& file, const std::string& name) {
+  if (common::StaysInside(file.path()) && common::StaysInside(name) &&
+      common::IsSha256Hex(file.sha256()) && file.size() <= static_cast<uint64_t>(INT64_MAX)) {
+    return absl::OkStatus();
+  }
+  return common::MakeProblem(
+      absl::StatusCode::kDataLoss,
+      {.code = "JC1504",
+       .what = common::StaysInside(file.path())
+                   ? StrCat("size or SHA-256 of ", common::Printable(file.path()), " is not valid")
+                   : StrCat("the file name \"", common::Printable(file.path()),
+                            "\" leads outside the directory"),
+       .fix = "do not use these files"});
+}
+
+absl::Status Empty(int fd, const std::string& name) {
+  if (ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0) return absl::OkStatus();
+  return common::ErrnoStatus(StrCat("cannot truncate ", name, ".part"));
+}
+
+// Keeps and hashes what an interrupted download left, and requests the rest. Never writes more
+// bytes than were announced. `kept`: how many bytes were there.
+absl::Status Fetch(const ReadFrom& read, const v1::CheckpointFile& file, const std::string& verify,
+                   int fd, uint64_t* kept, absl::Status* written) {
+  std::optional<common::Sha256> hash(std::in_place);
+  uint64_t offset = HashWhole(fd, file.size(), &*hash);
+  if (offset > file.size()) {
+    hash.emplace();
+    offset = 0;
+    *written = Empty(fd, file.path());
+    if (!written->ok()) return absl::OkStatus();
+  }
+  *kept = offset;
+  bool too_long = false;
+  RETURN_IF_ERROR(read(offset, [&](std::string_view bytes) {
+    offset += bytes.size();
+    too_long = offset > file.size();
+    if (too_long) return false;
+    *written = common::WriteAll(fd, bytes);
+    hash->Update(bytes);
+    return written->ok();
+  }));
+  if (!written->ok() || (!too_long && hash->FinishHex() == file.sha256())) return absl::OkStatus();
+  return common::MakeProblem(
+      absl::StatusCode::kDataLoss,
+      {.code = "JC1504",
+       .what = StrCat(common::Printable(file.path()),
+                      too_long ? " is longer than announced" : " does not match its SHA-256"),
+       .fix = verify});
+}
+
+}  // namespace
+
+ReadFrom FromCoordinator(Connection& connection, const v1::PullFileRequest& request) {
+  return [&connection, request](uint64_t offset, const TakeBytes& take) {
+    v1::PullFileRequest rest = request;
+    rest.set_offset(offset);
+    return connection.PullFile(rest,
+                               [&](const v1::BlobChunk& chunk) { return take(chunk.data()); });
+  };
+}
+
+absl::StatusOr<Pulled> PullOne(const ReadFrom& read, const v1::CheckpointFile& file,
+                               const PullTarget& target, const std::string& name,
+                               const std::string& verify) {
+  const auto cannot_write = [&](const absl::Status& why) {
+    return common::MakeProblem(absl::StatusCode::kInternal,
+                               {.code = "JC1601",
+                                .what = common::Printable(StrCat(target.path(), "/", name)),
+                                .why = std::string(why.message()),
+                                .fix = StrCat("df ", target.path(), "; ls -l ", target.path())});
+  };
+  RETURN_IF_ERROR(CheckAnnounced(file, name));
+  if (IsPresent(target, name, file)) return Pulled::kPresent;
+  const std::string part = name + ".part";
+  const absl::StatusOr<common::UniqueFd> fd = target.Create(part);
+  if (!fd.ok()) return cannot_write(fd.status());
+  absl::Status written;
+  uint64_t kept = 0;
+  absl::Status fetched = Fetch(read, file, verify, fd->get(), &kept, &written);
+  // What lay there was the beginning of something else.
+  if (absl::IsDataLoss(fetched) && kept > 0) {
+    written = Empty(fd->get(), name);
+    if (written.ok()) fetched = Fetch(read, file, verify, fd->get(), &kept, &written);
+  }
+  if (absl::IsDataLoss(fetched)) target.Remove(part);
+  RETURN_IF_ERROR(fetched);
+  if (written.ok() && fsync(fd->get()) != 0) written = common::ErrnoStatus("cannot sync");
+  if (written.ok()) written = target.Rename(part, name);
+  if (!written.ok()) return cannot_write(written);
+  return Pulled::kFetched;
+}
+
+}  // namespace muster::client

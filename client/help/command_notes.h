@@ -1,0 +1,12 @@
+// What of a command is taken as it is written and is rarely meant so. Notes, not errors: it may be meant.
+#pragma once
+
+#include "client/command_line/arguments.h"
+#include "client/session/session.h"
+#include "muster/v1/job.pb.h"
+
+namespace muster::client {
+
+void NoteCommand(Session& session, const Arguments& arguments, const v1::JobSpec& spec);
+
+}  // namespace muster::client

@@ -1,0 +1,8 @@
+#include "common/base/version.h"
+
+namespace muster::common {
+
+const char* const kVersion = MUSTER_VERSION;
+const uint32_t kProtocol = 3;
+
+}  // namespace muster::common

@@ -1,8 +1,0 @@
-#include "common/version.h"
-
-namespace muster::common {
-
-const char* const kVersion = MUSTER_VERSION;
-const uint32_t kProtocol = 3;
-
-}  // namespace muster::common

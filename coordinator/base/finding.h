@@ -1,0 +1,29 @@
+// What a look at the data directory found: where, what is wrong, what to do about it.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/problem.h"
+#include "common/text/strings.h"
+
+namespace muster::coordinator {
+
+struct Finding {
+  std::string path;  // below the data directory
+  std::string what;
+  std::string fix;
+};
+
+using Found = std::function<void(const Finding&)>;
+
+// What an error says of the path.
+inline Finding FindingOf(const std::string& path, const absl::Status& status) {
+  const common::Problem problem = common::ProblemOf(status);
+  return {path,
+          problem.why.empty() ? problem.what : common::StrCat(problem.what, ": ", problem.why),
+          problem.fix};
+}
+
+}  // namespace muster::coordinator

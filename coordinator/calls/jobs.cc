@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "common/base/limits.h"
+#include "common/job/labels.h"
+#include "common/job/validate.h"
+#include "coordinator/calls/handlers.h"
+#include "coordinator/calls/hiding.h"
+#include "coordinator/calls/secrets.h"
+#include "coordinator/calls/submit.h"
+#include "coordinator/contexts/lookup.h"
+#include "coordinator/core/state/owner.h"
+#include "coordinator/core/state/state.h"
+#include "coordinator/core/views/views.h"
+#include "coordinator/identity/directory.h"
+#include "coordinator/periodic/assessor.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr uint32_t kListedByDefault = 1'000;
+constexpr uint32_t kListedMax = 10'000;  // per page
+// Running jobs of a page that are judged at once; the others show what the last round found.
+constexpr size_t kAssessedMax = 64;
+constexpr int64_t kRecentMs = 24 * 3'600'000;
+
+using LabelTerms = std::vector<job::LabelTerm>;
+
+// `mine`: OwnerKey, whose jobs alone; empty: all.
+bool Matches(const v1::JobRecord& job, const v1::ListJobsRequest& request, const std::string& mine,
+             const LabelTerms& labels) {
+  if (request.before_id() != 0 && job.id() >= request.before_id()) return false;
+  if (!mine.empty() && OwnerKey(job) != mine) return false;
+  if (!request.owner().empty() && job.owner() != request.owner()) return false;
+  if (job.name().find(request.name_has()) == std::string::npos) return false;
+  const std::string& project = job.spec().project();
+  if (!request.project().empty() && request.project() != (project.empty() ? "default" : project)) {
+    return false;
+  }
+  if (!job::MeetsLabelTerms(job.spec().labels(), labels)) return false;
+  if (request.states().empty()) return true;
+  return std::find(request.states().begin(), request.states().end(), job.state()) !=
+         request.states().end();
+}
+
+uint32_t LimitOf(const v1::ListJobsRequest& request) {
+  return std::min(request.limit() == 0 ? kListedByDefault : request.limit(), kListedMax);
+}
+
+// What cannot be read now shows no finding.
+void AssessFinished(Jobs& jobs, Process& process, uint64_t id) {
+  if (jobs.assessor.IsFinal(id)) return;
+  const auto record = jobs.index.Find(id);
+  if (!record.ok() || !record->has_value()) return;
+  (void)jobs.assessor.Assess(FactsOf(**record), process.clock.Read());
+}
+
+// On a pool thread: adds finished jobs, newest first, up to the limit.
+absl::StatusOr<v1::ListJobsResponse> WithFinished(Jobs& jobs, JobStores& stores, Access& access,
+                                                  Process& process,
+                                                  const v1::ListJobsRequest& request,
+                                                  const std::string& mine, const LabelTerms& labels,
+                                                  std::vector<v1::JobSummary> live,
+                                                  int64_t now_ms) {
+  JobIndex::Filter filter;
+  for (const int state : request.states())
+    filter.states.push_back(static_cast<v1::JobState>(state));
+  filter.owner = request.owner();
+  filter.owner_key = mine;
+  filter.labels = labels;
+  filter.name_has = request.name_has();
+  filter.project = request.project();
+  filter.before_id = request.before_id();
+  filter.limit = LimitOf(request) + 1;
+  if (!request.all() && request.states().empty()) filter.finished_since_ms = now_ms - kRecentMs;
+  absl::StatusOr<std::vector<v1::JobSummary>> finished = jobs.index.List(filter);
+  if (!finished.ok()) return finished.status();
+  std::set<uint64_t> listed;
+  for (const v1::JobSummary& job : live) listed.insert(job.id());
+  for (v1::JobSummary& job : *finished) {
+    if (!listed.contains(job.id())) live.push_back(std::move(job));
+  }
+  std::sort(live.begin(), live.end(),
+            [](const v1::JobSummary& a, const v1::JobSummary& b) { return a.id() > b.id(); });
+  v1::ListJobsResponse response;
+  response.set_labels_met(true);
+  size_t bytes = 0;
+  for (v1::JobSummary& job : live) {
+    bytes += job.ByteSizeLong();
+    if (response.jobs_size() >= static_cast<int>(LimitOf(request)) ||
+        bytes > common::kAnswerBytesMax) {
+      response.set_more(true);
+      break;
+    }
+    if (job.finished_ms() > 0) {
+      stores.metrics.DecorateFinished(job);
+    } else {
+      stores.metrics.Decorate(job);
+    }
+    if (request.assess() && job.finished_ms() > 0) AssessFinished(jobs, process, job.id());
+    jobs.assessor.Decorate(job);
+    job.set_owner_is_gone(access.directory.IsGone(job.owner(), job.owner_id()));
+    *response.add_jobs() = std::move(job);
+  }
+  return response;
+}
+
+}  // namespace
+
+void ListJobs(Jobs& jobs, JobStores& stores, Access& access, Process& process, const Caller& caller,
+              const v1::ListJobsRequest& asked, Answer<v1::ListJobsResponse> answer) {
+  v1::ListJobsRequest request = asked;
+  request.set_owner(asked.mine() ? caller.principal : PrincipalOfUser(asked.owner()));
+  const std::string mine = asked.mine() ? OwnerKey(caller) : "";
+  const absl::StatusOr<LabelTerms> labels =
+      job::ParseLabelTerms({request.labels().begin(), request.labels().end()});
+  if (!labels.ok()) return answer(labels.status());
+  jobs.loop.Ask(
+      [&jobs, &stores, &access, &process, request, mine, answer,
+       labels = *labels](const LoopView& view) {
+        std::vector<v1::JobSummary> live;
+        const auto facts = std::make_shared<std::vector<v1::JobRecord>>();
+        const uint32_t limit = LimitOf(request);
+        const auto& kept = view.state.jobs;
+        const auto first =
+            request.before_id() == 0 ? kept.end() : kept.lower_bound(request.before_id());
+        for (auto job = std::make_reverse_iterator(first);
+             job != kept.rend() && live.size() <= limit; ++job) {
+          if (!Matches(job->second, request, mine, labels)) continue;
+          live.push_back(Summarize(job->second));
+          const bool runs = job->second.state() == v1::JOB_STATE_RUNNING;
+          if (request.assess() && runs && facts->size() < kAssessedMax) {
+            facts->push_back(FactsOf(job->second));
+          }
+        }
+        return [&jobs, &stores, &access, &process, request, mine, answer, labels, facts,
+                live = std::move(live), now_ms = view.now.wall_ms] {
+          // Reading metrics may take long: not among the short reads.
+          WorkPool& pool = request.assess() ? process.reads : process.pool;
+          pool.Post([&jobs, &stores, &access, &process, request, mine, answer, labels, facts, live,
+                     now_ms] {
+            for (const v1::JobRecord& job : *facts) {
+              (void)jobs.assessor.Assess(job, process.clock.Read());
+            }
+            answer(
+                WithFinished(jobs, stores, access, process, request, mine, labels, live, now_ms));
+          });
+        };
+      },
+      answer);
+}
+MUSTER_HANDLER(ListJobs)
+
+void GetJob(Jobs& jobs, JobStores& stores, Access& access, Process& process, const Caller& caller,
+            const v1::JobReference& request, Answer<v1::GetJobResponse> answer) {
+  FindJob(jobs, process, caller, request.job(),
+          [&stores, &access, caller, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+            if (!found.ok()) return answer(found.status());
+            v1::GetJobResponse response;
+            v1::JobSummary& summary = *response.mutable_summary();
+            summary = Summarize(*found->record);
+            summary.set_owner_is_gone(access.directory.IsGone(summary.owner(), summary.owner_id()));
+            found->live ? stores.metrics.Decorate(summary)
+                        : stores.metrics.DecorateFinished(summary);
+            *response.mutable_record() = RecordForPeople(std::move(*found->record));
+            HideFromCaller(access, caller, *response.mutable_record());
+            answer(std::move(response));
+          });
+}
+MUSTER_HANDLER(GetJob)
+
+void WhyJob(Jobs& jobs, Process& process, const Caller& caller, const v1::JobReference& request,
+            Answer<v1::WhyResponse> answer) {
+  FindJob(jobs, process, caller, request.job(),
+          [&jobs, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+            if (!found.ok()) return answer(found.status());
+            jobs.loop.Ask(
+                [answer, job = found->record](const LoopView& view) {
+                  const auto live = view.state.jobs.find(job->id());
+                  v1::WhyResponse response = Why(
+                      view.state, live != view.state.jobs.end() ? live->second : *job, view.now);
+                  return [answer, response = std::move(response)] { answer(response); };
+                },
+                answer);
+          });
+}
+MUSTER_HANDLER(WhyJob)
+
+void PlanJob(Jobs& jobs, JobStores& stores, JobCode& job_code, Access& access, Process& process,
+             const Caller& caller, const v1::PlanJobRequest& request,
+             Answer<v1::PlanJobResponse> answer) {
+  // Before it takes space in the loop's queue.
+  if (const absl::Status size = job::CheckSize(request.spec()); !size.ok()) return answer(size);
+  v1::SubmitRequest submit;
+  *submit.mutable_spec() = request.spec();
+  const auto plan = [&jobs, &process, input = InputOf(access, caller, submit),
+                     answer = std::move(answer)](const absl::Status& may) {
+    if (!may.ok()) return answer(may);
+    jobs.plans.Plan(jobs, process, input, answer);
+  };
+  if (!request.spec().has_code()) return plan(absl::OkStatus());
+  CheckMayUseCode(stores, job_code, access, process, caller, request.spec(), plan);
+}
+MUSTER_HANDLER(PlanJob)
+
+}  // namespace muster::coordinator

@@ -1,0 +1,21 @@
+// What follows from certificates that are refused from now on. Any thread of the pool; blocks on the
+// disk.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "coordinator/contexts/contexts.h"
+
+namespace muster::coordinator {
+
+// Connections made with these certificates end now; the caller's own once the answer is out. How many.
+uint32_t Cut(Access& access, Process& process, const Caller& caller,
+             const std::vector<v1::Credential>& revoked);
+// The certificates of a node that was removed.
+absl::Status RevokeNode(Access& access, Process& process, const Caller& caller,
+                        const std::string& node);
+
+}  // namespace muster::coordinator

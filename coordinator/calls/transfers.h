@@ -1,0 +1,34 @@
+// Files of checkpoints and of jobs' code on their way out, and WorkerService's calls about them, each only for attempts
+// of the caller's node (reach.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "coordinator/contexts/contexts.h"
+#include "coordinator/contexts/sink.h"
+#include "coordinator/core/state/input.h"
+#include "muster/v1/job_service.pb.h"
+#include "muster/v1/worker_service.pb.h"
+
+namespace muster::coordinator {
+
+// In pieces. The client's queue can hold all of them: at most 32 MiB of names.
+void SendCheckpointFiles(const google::protobuf::RepeatedPtrField<v1::CheckpointFile>& files,
+                         Sink<v1::CheckpointFiles>& sink);
+// The bytes of one blob, starting at `offset`.
+void SendBlob(JobStores& stores, Process& process, const std::string& sha256, uint64_t offset,
+              std::shared_ptr<Sink<v1::BlobChunk>> sink);
+
+void BeginUpload(Jobs& jobs, JobStores& stores, Gates& gates, Traffic& traffic, Process& process,
+                 const Caller& caller, const v1::BeginUploadRequest& request,
+                 Answer<v1::BeginUploadResponse> answer);
+void DownloadBlob(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates, Traffic& traffic,
+                  Process& process, const Caller& caller, const v1::DownloadBlobRequest& request,
+                  std::shared_ptr<Sink<v1::BlobChunk>> sink);
+void ListResumeFiles(Jobs& jobs, Gates& gates, Traffic& traffic, Process& process,
+                     const Caller& caller, const v1::ListResumeFilesRequest& request,
+                     std::shared_ptr<Sink<v1::CheckpointFiles>> sink);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,59 @@
+// The command line of muster-coordinator, parsed. Fixed when the daemon starts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "coordinator/base/disk_share.h"
+#include "coordinator/base/retention.h"
+#include "coordinator/core/state/state.h"
+#include "coordinator/identity/enrolment.h"
+#include "coordinator/notify/address.h"
+#include "coordinator/oidc/client.h"
+
+namespace muster::coordinator {
+
+struct Config {
+  std::string data_dir;
+  std::string socket;                   // path of the unix socket; empty: none
+  std::string listen;                   // ADDR:PORT; empty: no TCP
+  std::vector<std::string> http;        // ADDR:PORT or unix:PATH; empty: no HTTP
+  std::vector<std::string> http_hosts;  // names by which HTTP may be addressed, besides addresses
+  bool insecure_plaintext = false;
+  bool is_secured = false;  // the data directory belongs to a cluster made by init
+  std::string keys_dir;     // of a cluster made by init; empty: as its file CLUSTER says
+  // How long the certificates live that this coordinator issues.
+  int64_t worker_certificate_ms = Enrolment::kWorkerLivesMs;
+  int64_t person_certificate_ms = Enrolment::kUserLivesMs;
+  oidc::Settings oidc;  // where people sign in, besides tokens
+  bool is_private = false;
+  std::string worker_state_dir;         // private: state directory of its worker
+  std::string log_file;                 // empty: stderr
+  int report_fd = -1;                   // also gets the reason if the start fails
+  std::vector<Network> notify_allowed;  // networks that webhooks may be in, besides public ones
+  Settings settings;
+  Retention retention;
+  // What each project may keep of jobs' code; 0: no limit.
+  DiskShare code_quota{.bytes = 100'000'000'000};
+  // What one person may keep, in all projects and of all jobs; 0: no limit.
+  DiskShare person_code{.bytes = 50'000'000'000};
+  DiskShare person_logs{.percent = 30};
+  // What one job may keep: of its output the newest, of its metrics the first.
+  DiskShare job_logs{.percent = 10};
+  DiskShare job_metrics{.percent = 2};
+  DiskShare job_outputs{.percent = 10};  // of its outputs the newest
+  // The shortest pause or loss that findings speak of (docs/findings.md).
+  int64_t findings_floor_ms = 60'000;
+};
+
+// The result of parsing a command line.
+struct ParsedFlags {
+  Config config;
+  bool stop = false;  // help, version, or an error: print `text` and exit
+  int exit_code = 0;
+  std::string text;
+};
+
+ParsedFlags ParseFlags(int argc, char** argv);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,93 @@
+#include "coordinator/config/open_stores.h"
+
+#include <sys/statvfs.h>
+
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/problem.h"
+#include "common/text/strings.h"
+#include "coordinator/local/audit_store.h"
+#include "coordinator/local/blob_store.h"
+#include "coordinator/local/format.h"
+#include "coordinator/local/log_store.h"
+#include "coordinator/local/metric_store.h"
+#include "coordinator/local/note_store.h"
+#include "coordinator/local/sample_store.h"
+#include "coordinator/sqlite/code_store.h"
+#include "coordinator/sqlite/identity_store.h"
+#include "coordinator/sqlite/job_index.h"
+#include "coordinator/sqlite/journal.h"
+#include "coordinator/sqlite/state_care.h"
+#include "coordinator/stores/paths.h"
+
+namespace muster::coordinator {
+
+namespace {
+
+uint64_t DiskBytes(const std::string& directory) {
+  struct statvfs disk {};
+  if (statvfs(directory.c_str(), &disk) != 0) return 0;
+  return uint64_t{disk.f_blocks} * disk.f_frsize;
+}
+
+absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& shares,
+                               LivedClock& clock) {
+  const Paths paths(config.data_dir);
+  RETURN_IF_ERROR(CheckFormat(paths));
+  Stores stores;
+  stores.disk_bytes = DiskBytes(config.data_dir);
+  stores.gate = std::make_unique<DiskGate>();
+  stores.stream_failures = std::make_unique<StreamFailures>();
+  stores.logs = std::make_unique<LocalLogStore>(
+      paths, DiskUse{shares.log_streams, config.job_logs.Of(stores.disk_bytes), stores.gate.get(),
+                     stores.stream_failures.get()});
+  stores.metrics = std::make_unique<LocalMetricStore>(
+      paths, DiskUse{shares.metric_segments, config.job_metrics.Of(stores.disk_bytes),
+                     stores.gate.get(), stores.stream_failures.get()});
+  stores.samples = std::make_unique<LocalSampleStore>(paths);
+  ASSIGN_OR_RETURN(std::unique_ptr<BlobStore> blobs, LocalBlobStore::Open(paths));
+  ASSIGN_OR_RETURN(stores.blobs, Blobs::Open(std::move(blobs), paths, stores.gate.get()));
+  const auto turns = std::make_shared<WriteTurns>();
+  ASSIGN_OR_RETURN(stores.journal, OpenSqliteJournal(paths, &clock, turns));
+  ASSIGN_OR_RETURN(stores.index, SqliteJobIndex::Open(paths.Database()));
+  ASSIGN_OR_RETURN(stores.identities, SqliteIdentityStore::Open(paths, turns));
+  ASSIGN_OR_RETURN(stores.code, SqliteCodeStore::Open(paths, turns));
+  return stores;
+}
+
+}  // namespace
+
+absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
+                                  LivedClock& clock) {
+  absl::StatusOr<Stores> stores = OpenAll(config, shares, clock);
+  if (stores.ok() || !common::CodeOf(stores.status()).empty()) return stores;
+  return common::MakeProblem(
+      stores.status().code(),
+      {.code = "JC1602",
+       .what = common::StrCat("the data directory ", config.data_dir, " cannot be used"),
+       .why = std::string(stores.status().message()),
+       .fix = "check the disk, and that its files are the coordinator's own; then start it again"});
+}
+
+std::unique_ptr<NoteStore> OpenNotes(const Config& config) {
+  return std::make_unique<LocalNoteStore>(Paths(config.data_dir));
+}
+
+std::unique_ptr<AuditStore> OpenAuditStore(const Config& config) {
+  return std::make_unique<LocalAuditStore>(Paths(config.data_dir).AuditRoot());
+}
+
+absl::StatusOr<std::unique_ptr<IdentityStore>> OpenIdentities(const Config& config,
+                                                              LivedClock& clock) {
+  const Paths paths(config.data_dir);
+  // Its tables are in the journal's file.
+  RETURN_IF_ERROR(OpenSqliteJournal(paths, &clock).status());
+  return SqliteIdentityStore::Open(paths, std::make_shared<WriteTurns>());
+}
+
+std::unique_ptr<StateCare> OpenStateCare(const Config& config) {
+  return std::make_unique<SqliteStateCare>(Paths(config.data_dir));
+}
+
+}  // namespace muster::coordinator

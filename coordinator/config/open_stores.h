@@ -1,0 +1,68 @@
+// Which engine implements which store: the only place that names the implementations behind
+// stores/. A new engine is a folder next to sqlite/ and local/, a line in open_stores.cc, and the flag
+// that chooses it (config.h, flags.cc).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/base/descriptors.h"
+#include "coordinator/config/config.h"
+#include "coordinator/store_parts/blobs.h"
+#include "coordinator/store_parts/disk_gate.h"
+#include "coordinator/store_parts/lived_clock.h"
+#include "coordinator/stores/audit_store.h"
+#include "coordinator/stores/code_store.h"
+#include "coordinator/stores/identity_store.h"
+#include "coordinator/stores/job_index.h"
+#include "coordinator/stores/journal.h"
+#include "coordinator/stores/log_store.h"
+#include "coordinator/stores/metric_store.h"
+#include "coordinator/stores/note_store.h"
+#include "coordinator/stores/sample_store.h"
+#include "coordinator/stores/state_care.h"
+#include "coordinator/stores/stream_failures.h"
+
+namespace muster::coordinator {
+
+// Constructed in this order, destroyed in reverse.
+struct Stores {
+  uint64_t disk_bytes = 0;  // of the data directory's disk, at the start
+  std::unique_ptr<DiskGate> gate;
+  std::unique_ptr<StreamFailures> stream_failures;
+  std::unique_ptr<LogStore> logs;
+  std::unique_ptr<MetricStore> metrics;
+  std::unique_ptr<SampleStore> samples;
+  std::unique_ptr<Blobs> blobs;
+  std::unique_ptr<Journal> journal;
+  std::unique_ptr<JobIndex> index;
+  std::unique_ptr<IdentityStore> identities;
+  std::unique_ptr<CodeStore> code;
+};
+
+// `clock` is raised to the journal's time.
+absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
+                                  LivedClock& clock);
+
+// Before all others: clocks go on from what is in it.
+std::unique_ptr<NoteStore> OpenNotes(const Config& config);
+
+std::unique_ptr<AuditStore> OpenAuditStore(const Config& config);
+
+// Only who is who, of a state that no coordinator serves; makes it if there is none.
+absl::StatusOr<std::unique_ptr<IdentityStore>> OpenIdentities(const Config& config,
+                                                              LivedClock& clock);
+
+// What says where the state is, for commands that do not serve.
+inline Config ConfigOf(const std::string& data_dir) {
+  Config config;
+  config.data_dir = data_dir;
+  return config;
+}
+
+// For those who care for the state (check, repair, backup, restore).
+std::unique_ptr<StateCare> OpenStateCare(const Config& config);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,78 @@
+// The memory that calls hold while they are under way: so much in all, and of one caller a share of it. Every call
+// passes here, by gRPC and by HTTP; its row says what it costs (common/calls.h). People have one budget, nodes another.
+//
+// A call with one answer waits for its caller's others to end, as it would for a busy server; one that would wait
+// behind too many is refused, and so is a stream, which may last for days. Any thread; never blocks.
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/calls.h"
+#include "coordinator/base/fair_share.h"
+
+namespace muster::coordinator {
+
+size_t BytesOf(common::Cost cost);
+// What this call costs: a search is dearer than its row.
+common::Cost CostOf(common::Cost row, const google::protobuf::Message& request);
+// The same in bytes, with the request, which a stream keeps.
+size_t BytesOfStream(common::Cost row, const google::protobuf::Message& request);
+
+class CallBudget {
+ public:
+  struct Limits {
+    size_t all = 1 << 30;
+    size_t of_one = 512 << 20;
+    size_t waiting_of_one = 32 << 20;  // requests that wait, with what each costs to keep
+    // What a caller that has its share can do.
+    std::string fix =
+        "end some of the streams that are open, such as jobctl logs -f, or try again later";
+  };
+  CallBudget() : CallBudget(Limits()) {}
+  explicit CallBudget(const Limits& limits);
+
+  // What a call takes, until the last copy is gone.
+  using Hold = std::shared_ptr<void>;
+  // RESOURCE_EXHAUSTED (JC1308): the caller has its share, or there is nothing left.
+  absl::StatusOr<Hold> Take(const std::string& caller, size_t bytes);
+  // Runs it now, or once the caller's share has room, with the hold; or with Take's error, if too much of the caller's
+  // waits. `kept`: what the request takes while it waits.
+  void Begin(const std::string& caller, size_t bytes, size_t kept,
+             std::function<void(absl::StatusOr<Hold>)> run);
+
+  size_t Bytes() const;
+  // The most that was held since this was called last.
+  size_t TakePeak();
+
+ private:
+  struct Waiting {
+    size_t bytes = 0;
+    size_t kept = 0;
+    std::function<void(absl::StatusOr<Hold>)> run;
+  };
+  struct Line {
+    std::deque<Waiting> waiting;
+    size_t kept = 0;
+  };
+  struct State;
+  static Hold HoldOf(const std::shared_ptr<State>& state, const std::string& caller, size_t bytes);
+  // With the lock held: the first that has room now.
+  static std::optional<std::pair<Waiting, Hold>> NextWaiting(const std::shared_ptr<State>& state);
+  static void Release(const std::shared_ptr<State>& state, const std::string& caller, size_t bytes);
+
+  const std::shared_ptr<State> state_;  // holds may outlive this
+};
+
+}  // namespace muster::coordinator

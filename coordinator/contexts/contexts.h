@@ -1,0 +1,126 @@
+// What the calls may use, in contexts: each is one subject, and a handler's signature names those that the call touches,
+// and no others. Process has what all work needs: threads, clock, paths. Jobs are what the control loop and the index
+// know of them, JobStores what they have written, JobCode what they bring along; Gates tell which worker may send or
+// fetch what; Access is who is who, and the audit; Traffic counts and bounds the calls themselves; Instance is this run
+// of the coordinator. They are set once, before the first call. Handlers run on gRPC's threads, never block there, and
+// post work that waits for a disk to a pool.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "coordinator/base/said_rarely.h"
+#include "coordinator/base/work_pool.h"
+#include "coordinator/contexts/attached_runs.h"
+#include "coordinator/contexts/call_budget.h"
+#include "coordinator/contexts/call_counts.h"
+#include "coordinator/contexts/denial_counts.h"
+#include "coordinator/contexts/diagnoses.h"
+#include "coordinator/contexts/plan_desk.h"
+#include "coordinator/loop/control_loop.h"
+#include "coordinator/store_parts/blobs.h"
+#include "coordinator/stores/code_store.h"
+#include "coordinator/stores/job_index.h"
+#include "coordinator/stores/log_store.h"
+#include "coordinator/stores/metric_store.h"
+#include "coordinator/stores/paths.h"
+#include "coordinator/stores/sample_store.h"
+
+namespace muster::coordinator {
+
+class Admission;
+class Assessor;
+class Audit;
+class Cluster;
+class CurveShelf;
+class Directory;
+class ExecBroker;
+class Lifetime;
+class LogUsage;
+class Notifier;
+class StreamFailures;
+
+struct Jobs {
+  ControlLoop& loop;  // those that are not over
+  JobIndex& index;    // the others, and all events
+  Assessor& assessor;
+  Notifier& notifier;
+  ExecBroker& execs;
+  AttachedRuns attached = {};
+  Diagnoses diagnoses = {};
+  PlanDesk plans = {};
+};
+
+struct JobStores {
+  LogStore& logs;
+  MetricStore& metrics;
+  SampleStore& samples;
+  Blobs& blobs;
+  CurveShelf& curves;
+  LogUsage& log_usage;
+  StreamFailures& stream_failures;
+};
+
+struct Access {
+  const Admission& admission;
+  Directory& directory;
+  Audit& audit;
+  // Null: a coordinator without identities.
+  const Cluster* cluster = nullptr;
+  // Ends the connections that were made with certificates of these serials; how many. Any thread.
+  std::function<uint32_t(const std::vector<std::string>& serials)> cut = nullptr;
+  // Likewise those of a local account: "uid:1000".
+  std::function<uint32_t(const std::string& principal)> cut_local = nullptr;
+};
+
+struct Traffic {
+  CallCounts calls = {};
+  CallBudget budget = {};
+  // Of nodes with certificates. Each has its share, however many there are.
+  CallBudget node_budget{{.all = std::numeric_limits<size_t>::max(),
+                          .fix = "a worker has a few streams: look for a foreign program that uses "
+                                 "the node's certificate"}};
+  // Total size of workers' partially received messages, over all streams.
+  std::atomic<size_t> piece_bytes = 0;
+  DenialCounts denied = {};
+  SaidRarely refusals = {};
+};
+
+struct Instance {
+  Lifetime& lifetime;
+  uint64_t epoch = 0;
+  int64_t started_ms = 0;
+  std::string endpoint = {};
+  // Of the TCP port that serves gRPC: "0.0.0.0:7700"; empty: none.
+  std::string tcp_endpoint = {};
+  // HTTP's address, and a link that signs a browser of the caller in there and leads to a path;
+  // empty: no HTTP.
+  std::string http_address = {};
+  std::function<absl::StatusOr<std::string>(const Caller& caller, std::string_view path)>
+      sign_in_link = nullptr;
+  bool is_private = false;
+  // Set before the server stops: from then on a stream ends because of us, not because its client
+  // left.
+  std::atomic<bool> stopping = false;
+  // Of the data directory's file system, measured every few seconds; 0: not yet.
+  std::atomic<uint64_t> disk_bytes = 0;
+  std::atomic<uint64_t> disk_free_bytes = 0;
+};
+
+struct Process {
+  const Paths& paths;
+  const common::Clock& clock;
+  WorkPool& pool;    // short reads from disk, never delayed by long ones:
+  WorkPool& reads;   // logs and metrics, piece by piece
+  WorkPool& files;   // checkpoint files: uploads, downloads
+  WorkPool& hashes;  // files that people have checked, one at a time
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,42 @@
+// Decide: one input against the state → facts and replies. Changes nothing.
+#pragma once
+
+#include <vector>
+
+#include "coordinator/core/decide/effects.h"
+
+namespace muster::coordinator {
+
+struct Decision {
+  std::vector<v1::Event> facts;  // seq unset; valid to apply in this order
+  std::vector<Command>
+      commands;  // those that no event implies: heartbeat replies, dismissals, acknowledgements
+  Reply reply;
+  std::vector<Denial> denials;
+};
+
+Decision Decide(const ClusterState& state, const Input& input, Now now);
+
+// For a bulk response: the result for one subject.
+void SetStatus(const absl::Status& status, v1::BulkResult* result);
+
+// The branches, one per file. decide_submit.cc:
+Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now now);
+// The job that a submit would make now, without its spec's hash.
+v1::JobRecord SubmittedRecord(const SchedulingState& state, const SubmitInput& input, Now now);
+// decide_node.cc:
+Decision DecideDrain(const ClusterState& state, const DrainInput& input, Now now);
+Decision DecideDeclareDead(const ClusterState& state, const DeclareDeadInput& input, Now now);
+Decision DecideRemoveNode(const ClusterState& state, const RemoveNodeInput& input, Now now);
+// decide_worker.cc:
+Decision DecideRegistered(const ClusterState& state, const WorkerRegisteredInput& input, Now now);
+Decision DecideSaid(const ClusterState& state, const WorkerSaidInput& input, Now now);
+Decision DecideGone(const ClusterState& state, const WorkerGoneInput& input, Now now);
+
+// protocol.cc: whether `program` of this version may talk to us. FAILED_PRECONDITION with the
+// reason and what to upgrade: the coordinator is upgraded first, so nothing newer than it is
+// accepted.
+absl::Status JudgeProtocol(const std::string& program, const std::string& version,
+                           uint32_t protocol);
+
+}  // namespace muster::coordinator

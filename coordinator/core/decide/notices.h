@@ -1,0 +1,21 @@
+// What a job's `notify` tells, as facts: findings that appeared for the first time, and deliveries
+// that ended in a way that a person may want to know. Pure.
+#pragma once
+
+#include <string_view>
+
+#include "coordinator/core/decide/decide.h"
+
+namespace muster::coordinator {
+
+// Findings that one job tells of, over all its attempts; later ones are only shown.
+inline constexpr int kNoticedMax = 32;
+
+bool WantsFindings(const v1::JobSpec& spec);
+bool IsNoticed(const v1::JobRecord& job, std::string_view code, uint32_t attempt);
+
+// Of a live job only: each code once per attempt.
+Decision DecideNotice(const ClusterState& state, const FindingInput& input, Now now);
+Decision DecideNotified(const NotifiedInput& input, Now now);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,176 @@
+#include "coordinator/core/outcome/settle.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/text/units.h"
+#include "coordinator/core/outcome/checkpoint_rules.h"
+#include "coordinator/core/outcome/node_events.h"
+#include "coordinator/core/outcome/outcome.h"
+#include "coordinator/core/state/lifecycle.h"
+#include "coordinator/core/state/timers.h"
+#include "coordinator/core/views/views.h"
+
+namespace muster::coordinator {
+namespace {
+
+v1::Event JobEvent(const v1::JobRecord& job, Now now) {
+  v1::Event event;
+  event.set_job(job.id());
+  event.set_at_ms(now.wall_ms);
+  if (!job.attempts().empty()) event.set_attempt(job.attempts().rbegin()->number());
+  return event;
+}
+
+v1::Event Stop(const ClusterState& state, const v1::JobRecord& job, v1::StopCause cause,
+               const std::string& reason, Now now) {
+  v1::Event event = JobEvent(job, now);
+  event.mutable_stop_requested()->set_cause(cause);
+  event.mutable_stop_requested()->set_reason(reason);
+  event.mutable_stop_requested()->set_grace_ms(GraceMsOf(state, job.spec()));
+  return event;
+}
+
+v1::Event MoveTo(const v1::JobRecord& job, v1::JobState to, const std::string& reason, Now now) {
+  v1::Event event = JobEvent(job, now);
+  event.mutable_job_state_changed()->set_from(job.state());
+  event.mutable_job_state_changed()->set_to(to);
+  event.mutable_job_state_changed()->set_reason(reason);
+  return event;
+}
+
+// A silent node whose part must have stopped itself by now.
+std::optional<v1::Event> FenceByTime(const ClusterState& state, const v1::JobRecord& job,
+                                     const v1::Attempt& attempt, Now now) {
+  for (const v1::NodePart& part : attempt.parts()) {
+    if (!IsDue(FencedAtMonoMs(state, job, part), now)) continue;
+    const int64_t silent = now.mono_ms - state.nodes.at(part.node()).last_contact_mono_ms;
+    return PartEnded(
+        job, attempt, part.node(), "fenced by time",
+        absl::StrCat(part.node(), " was not heard from for ", common::HumanDuration(silent)),
+        v1::STOP_CAUSE_NODE_LOST, now);
+  }
+  return std::nullopt;
+}
+
+// Why a live attempt must be stopped, if nothing is stopping it yet.
+std::optional<v1::Event> ReasonToStop(const ClusterState& state, const v1::JobRecord& job,
+                                      const v1::Attempt& attempt, Now now) {
+  if (attempt.has_culprit()) {
+    return Stop(state, job, v1::STOP_CAUSE_RANK_FAILED, DescribeExit(attempt.culprit()), now);
+  }
+  for (const v1::NodePart& part : attempt.parts()) {
+    if (part.ended() && !part.failure().empty()) {
+      return Stop(state, job, part.failure_cause(), part.failure(), now);
+    }
+    if (part.ended() && static_cast<uint32_t>(part.exits_size()) < part.local_world_size()) {
+      return Stop(state, job, v1::STOP_CAUSE_SUPERVISOR_LOST,
+                  absl::StrCat(part.node(), " has lost track of some of its ranks"), now);
+    }
+  }
+  if (IsDue(TimeLimitAtMonoMs(state, job, attempt), now)) {
+    return Stop(state, job, v1::STOP_CAUSE_TIME_LIMIT,
+                absl::StrCat("its time limit of ",
+                             common::HumanDuration(job.spec().max_duration_ms()), " expired"),
+                now);
+  }
+  if (IsDue(LaunchLateAtMonoMs(state, job, attempt), now)) {
+    const v1::NodePart& late = *UnlaunchedPart(attempt);
+    const std::string within = common::HumanDuration(state.settings.start_timeout_ms);
+    const std::string& doing = late.preparation().doing();
+    return Stop(state, job, v1::STOP_CAUSE_START_TIMEOUT,
+                doing.empty()
+                    ? absl::StrCat(late.node(), " did not launch its ranks within ", within)
+                    : absl::StrCat(late.node(), " made no progress within ", within, ": ", doing),
+                now);
+  }
+  return std::nullopt;
+}
+
+std::optional<v1::Event> AttemptConsequence(const ClusterState& state, const v1::JobRecord& job,
+                                            const v1::Attempt& attempt, Now now) {
+  if (auto fenced = FenceByTime(state, job, attempt, now)) return fenced;
+  if (!attempt.stopping()) {
+    if (job.state() == v1::JOB_STATE_STARTING && AllPartsLaunched(attempt)) {
+      return MoveTo(job, v1::JOB_STATE_RUNNING, job.reason(), now);
+    }
+    if (auto stop = ReasonToStop(state, job, attempt, now)) return stop;
+  }
+  if (attempt.stopping() && job.state() != v1::JOB_STATE_STOPPING) {
+    return MoveTo(job, v1::JOB_STATE_STOPPING, attempt.reason(), now);
+  }
+  if (AllPartsEnded(attempt)) {
+    v1::Event event = JobEvent(job, now);
+    *event.mutable_attempt_ended() = JudgeAttempt(attempt);
+    event.mutable_attempt_ended()->set_ran_ms(RunningMs(state, job, now));
+    return event;
+  }
+  return std::nullopt;
+}
+
+// The job has no live attempt.
+std::optional<v1::Event> IdleConsequence(const ClusterState& state, const v1::JobRecord& job,
+                                         Now now) {
+  const bool waits = job.state() == v1::JOB_STATE_QUEUED || job.state() == v1::JOB_STATE_RESTARTING;
+  if (waits && job.cancel_requested()) {
+    v1::Event event = MoveTo(job, v1::JOB_STATE_CANCELLED, job.reason(), now);
+    event.mutable_job_state_changed()->set_cause(job.cause());
+    event.mutable_job_state_changed()->set_exit_code(130);
+    return event;
+  }
+  if (job.state() == v1::JOB_STATE_RESTARTING) {
+    if (!IsDue(RestartAtMonoMs(state, job), now)) return std::nullopt;
+    v1::Event event =
+        MoveTo(job, v1::JOB_STATE_QUEUED, "the pause before its restart is over", now);
+    event.mutable_job_state_changed()->set_quick_failures(job.quick_failures());
+    event.mutable_job_state_changed()->set_quick_failure(job.quick_failure());
+    return event;
+  }
+  if (job.state() == v1::JOB_STATE_QUEUED || IsFinal(job.state())) return std::nullopt;
+  // Its attempt has ended. If the table has no direct transition to the outcome, go through
+  // STOPPING.
+  v1::JobStateChanged change = JudgeJob(state, job);
+  if (!IsLegalEdge(job.state(), change.to())) {
+    return MoveTo(job, v1::JOB_STATE_STOPPING, job.attempts().rbegin()->reason(), now);
+  }
+  v1::Event event = JobEvent(job, now);
+  *event.mutable_job_state_changed() = std::move(change);
+  return event;
+}
+
+}  // namespace
+
+std::optional<v1::Event> JobConsequence(const ClusterState& state, const v1::JobRecord& job,
+                                        Now now) {
+  if (IsFinal(job.state())) return std::nullopt;
+  if (auto event = CheckpointConsequence(state, job, now)) return event;
+  if (const v1::Attempt* attempt = LiveAttempt(job)) {
+    return AttemptConsequence(state, job, *attempt, now);
+  }
+  return IdleConsequence(state, job, now);
+}
+
+void AddSilence(const ClusterState& state, const std::string& node, v1::NodeState to,
+                const std::string& reason, Now now, std::vector<v1::Event>& facts) {
+  ForEachLivePart(state, node, [&](const auto& job, const auto& attempt, const auto&) {
+    v1::Event& event = facts.emplace_back(PartEvent(job, attempt, node, now));
+    event.set_skippable(true);
+    event.mutable_part_silence()->set_state(to);
+    event.mutable_part_silence()->set_reason(reason);
+  });
+}
+
+std::vector<v1::Event> NodeConsequence(const ClusterState& state, const Node& node, Now now) {
+  if (!IsDue(SilentAtMonoMs(state, node), now)) return {};
+  const v1::NodeState to =
+      node.record.state() == v1::NODE_STATE_ALIVE ? v1::NODE_STATE_SUSPECT : v1::NODE_STATE_LOST;
+  const std::string& name = node.record.facts().name();
+  const std::string reason = absl::StrCat(
+      "not heard from for ", common::HumanDuration(now.mono_ms - node.last_contact_mono_ms));
+  std::vector<v1::Event> facts = {NodeChange(name, to, reason, now)};
+  AddSilence(state, name, to, reason, now, facts);
+  return facts;
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,22 @@
+// Consequences: rules that depend on current state, not on the triggering event. After any input,
+// any replay and any passage of time, the same rules finish unfinished work.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/core/state/state.h"
+
+namespace muster::coordinator {
+
+// The next consequence for the job, or nothing. Apply it and call again.
+std::optional<v1::Event> JobConsequence(const ClusterState& state, const v1::JobRecord& job,
+                                        Now now);
+// The same for a node (suspect, lost): all consequences, to be applied in this order.
+std::vector<v1::Event> NodeConsequence(const ClusterState& state, const Node& node, Now now);
+// Tells the jobs that run on the node what happened to it, in their event histories.
+void AddSilence(const ClusterState& state, const std::string& node, v1::NodeState to,
+                const std::string& reason, Now now, std::vector<v1::Event>& facts);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,563 @@
+#include "coordinator/core/state/apply.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "coordinator/core/state/blockers.h"
+#include "coordinator/core/state/checkpoint_files.h"
+#include "coordinator/core/state/holdings.h"
+#include "coordinator/core/state/lifecycle.h"
+#include "coordinator/core/state/order.h"
+#include "coordinator/core/state/owner.h"
+
+namespace muster::coordinator {
+namespace {
+
+v1::JobRecord& JobOf(ClusterState& state, const v1::Event& event) {
+  CHECK(state.jobs.contains(event.job()));  // our own decision; from a disk: ReplayEvent refuses it
+  return state.jobs.Edit(event.job());
+}
+
+v1::Attempt& NewestAttempt(v1::JobRecord& job) {
+  CHECK(!job.attempts().empty());  // our own decision; from a disk: ReplayEvent refuses it
+  return *job.mutable_attempts()->rbegin();
+}
+
+v1::NodePart& PartOf(v1::JobRecord& job, const v1::Event& event) {
+  for (v1::NodePart& part : *NewestAttempt(job).mutable_parts()) {
+    if (part.node() == event.node()) return part;
+  }
+  // Decisions name parts that they looked up; from a disk: ReplayEvent refuses it.
+  CHECK(false && "an event names a node that has no part in the attempt");
+}
+
+// When something happened, on this run's clock: after a restart a pause resumes where it was. Facts
+// recorded before lived time existed count as new.
+int64_t MonoOf(int64_t lived_ms, Now now) {
+  return lived_ms > 0 ? now.mono_ms - std::max<int64_t>(now.lived_ms - lived_ms, 0) : now.mono_ms;
+}
+
+// Moves the job into the index for its state; a held one is in none.
+void Index(ClusterState& state, const v1::JobRecord& job) {
+  const QueuePlace place = PlaceOf(job);
+  state.queue.erase(place);
+  state.told.erase(job.id());
+  state.active.erase(job.id());
+  if (job.state() != v1::JOB_STATE_QUEUED || job.held()) state.asides.jobs.erase(job.id());
+  if (job.state() == v1::JOB_STATE_QUEUED) {
+    if (!job.held()) state.queue.insert(place);
+    if (!job.held() && IsFoundByPass(job.reason())) state.told.insert(job.id());
+  } else if (!IsFinal(job.state())) {
+    state.active.insert(job.id());
+  }
+}
+
+void ApplySubmitted(ClusterState& state, const v1::Event& event, Now now) {
+  const v1::JobRecord& record = event.job_submitted().record();
+  CHECK(!state.jobs.contains(record.id()));  // numbers are given once; from a disk: ReplayEvent
+  v1::JobRecord& job = state.jobs.Add(record.id());
+  job = record;
+  job.set_state_lived_ms(event.lived_ms());
+  DetachFiles(state, job);
+  Weigh(state, job);
+  state.timers[record.id()].state_since_mono_ms = MonoOf(event.lived_ms(), now);
+  state.next_job_id = std::max(state.next_job_id, record.id() + 1);
+  if (!record.idempotency_key().empty()) {
+    RestoreKey(state, OwnerKey(record), record.idempotency_key(), record.id(), record.spec_hash());
+  }
+  Index(state, job);
+  state.schedule_needed = true;
+}
+
+void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
+  v1::JobRecord& job = JobOf(state, event);
+  // Two gangs would run as one job. A pass starts jobs of the queue; from a disk: ReplayEvent refuses it.
+  CHECK(LiveAttempt(job) == nullptr && !event.attempt_started().attempt().parts().empty());
+  *job.add_attempts() = event.attempt_started().attempt();
+  NewestAttempt(job).set_started_lived_ms(event.lived_ms());
+  job.set_next_attempt(event.attempt_started().attempt().number() + 1);
+  job.set_resolved_device_kind(NewestAttempt(job).parts(0).device_kind());
+  while (job.attempts_size() > common::kAttemptsKept) {
+    job.mutable_attempts()->DeleteSubrange(0, 1);
+    job.set_dropped_attempts(job.dropped_attempts() + 1);
+  }
+  JobTimers& timers = state.timers[job.id()];
+  timers.attempt_since_mono_ms = MonoOf(event.lived_ms(), now);
+  timers.prepared_mono_ms = 0;
+}
+
+void ApplyMasterPortHeld(ClusterState& state, const v1::Event& event) {
+  const v1::MasterPortHeld& held = event.master_port_held();
+  v1::Attempt& attempt = NewestAttempt(JobOf(state, event));
+  attempt.set_master_port(held.port());
+  CHECK(!attempt.parts().empty());  // our own decision; from a disk: ReplayEvent refuses it
+  v1::NodePart& part = *attempt.mutable_parts(0);
+  part.set_ready(held.port() != 0);
+  part.clear_preparation();
+  if (held.has_preparation()) *part.mutable_preparation() = held.preparation();
+}
+
+void ApplyPartReady(ClusterState& state, const v1::Event& event) {
+  v1::NodePart& part = PartOf(JobOf(state, event), event);
+  part.set_ready(true);
+  part.clear_preparation();
+  if (event.part_ready().has_preparation())
+    *part.mutable_preparation() = event.part_ready().preparation();
+}
+
+void ApplyPartPreparing(ClusterState& state, const v1::Event& event, Now now) {
+  v1::NodePart& part = PartOf(JobOf(state, event), event);
+  part.mutable_preparation()->set_doing(event.part_preparing().doing());
+  state.timers[event.job()].prepared_mono_ms = now.mono_ms;
+}
+
+// It is not journaled what a node is doing.
+void ForgetDoing(v1::NodePart& part) {
+  if (!part.preparation().doing().empty()) part.clear_preparation();
+}
+
+void ApplyRankExited(ClusterState& state, const v1::Event& event) {
+  v1::JobRecord& job = JobOf(state, event);
+  const v1::RankExited& exited = event.rank_exited();
+  *PartOf(job, event).add_exits() = exited.exit();
+  if (IsFailure(exited.exit())) {
+    NewestAttempt(job).set_failed_ranks(NewestAttempt(job).failed_ranks() + 1);
+  }
+  if (exited.first_failure()) *NewestAttempt(job).mutable_culprit() = exited.exit();
+}
+
+void ApplyCheckpointFailed(v1::NodePart& part, const v1::CheckpointFailed& failed) {
+  part.set_checkpoint_error(failed.why());
+  part.set_checkpoint_errors(part.checkpoint_errors() + 1);
+}
+
+// A later exit may be caused by this signal.
+void ApplySignalSent(ClusterState& state, const v1::Event& event) {
+  v1::JobRecord& job = JobOf(state, event);
+  // Older journals may name any number: only what a rank can die of is remembered.
+  if (LiveAttempt(job) == nullptr || !IsSignal(event.signal_sent().signal())) return;
+  auto& sent = *NewestAttempt(job).mutable_signals_sent();
+  const int32_t signal = event.signal_sent().signal();
+  if (std::find(sent.begin(), sent.end(), signal) == sent.end()) sent.Add(signal);
+}
+
+void ApplyStopRequested(ClusterState& state, const v1::Event& event) {
+  v1::JobRecord& job = JobOf(state, event);
+  const v1::StopRequested& stop = event.stop_requested();
+  if (stop.cancel_job()) {
+    job.set_cancel_requested(true);
+    job.set_cause(stop.cause());
+  }
+  if (LiveAttempt(job) == nullptr) {
+    job.set_reason(stop.reason());
+    Index(state, job);
+    return;
+  }
+  v1::Attempt& attempt = NewestAttempt(job);
+  attempt.set_stopping(true);
+  attempt.set_stopping_ms(event.at_ms());
+  attempt.set_cause(stop.cause());
+  attempt.set_reason(stop.reason());
+  attempt.set_stop_grace_ms(stop.grace_ms());
+}
+
+void ApplyPartEnded(ClusterState& state, const v1::Event& event) {
+  v1::NodePart& part = PartOf(JobOf(state, event), event);
+  part.set_ended(true);
+  part.set_how_ended(event.part_ended().how());
+  part.set_failure(event.part_ended().failure());
+  part.set_failure_cause(event.part_ended().cause());
+  ForgetDoing(part);
+  if (event.part_ended().has_preparation())
+    *part.mutable_preparation() = event.part_ended().preparation();
+  state.schedule_needed = true;
+}
+
+void ApplyAttemptEnded(ClusterState& state, const v1::Event& event) {
+  v1::JobRecord& job = JobOf(state, event);
+  v1::Attempt& attempt = NewestAttempt(job);
+  attempt.set_ended_ms(event.at_ms());
+  attempt.set_cause(event.attempt_ended().cause());
+  attempt.set_reason(event.attempt_ended().reason());
+  attempt.set_ran_ms(event.attempt_ended().ran_ms());
+  if (event.attempt_ended().has_culprit()) {
+    *attempt.mutable_culprit() = event.attempt_ended().culprit();
+  }
+  job.set_ran_ms(job.ran_ms() + event.attempt_ended().ran_ms());
+  Slim(state.settings, job);
+  Weigh(state, job);
+}
+
+void ApplyJobStateChanged(ClusterState& state, const v1::Event& event, Now now) {
+  v1::JobRecord& job = JobOf(state, event);
+  const v1::JobStateChanged& change = event.job_state_changed();
+  // Rules take `from` from the job, and each edge from the table; from a disk: ReplayEvent refuses it.
+  CHECK(change.from() == job.state() && IsLegalEdge(change.from(), change.to()));
+  job.set_state(change.to());
+  job.set_state_ms(event.at_ms());
+  job.set_reason(change.reason());
+  job.set_backoff_ms(change.backoff_ms());
+  if (change.used_restart()) {
+    job.set_failures(job.failures() + 1);
+    job.set_quick_failures(change.quick_failures());
+    job.set_quick_failure(change.quick_failure());
+  }
+  if (change.used_node_loss()) job.set_node_losses(job.node_losses() + 1);
+  if (change.used_supervisor_loss()) job.set_supervisor_losses(job.supervisor_losses() + 1);
+  if (change.used_restart() || change.used_node_loss() || change.used_supervisor_loss()) {
+    job.set_node_losses_in_a_row(change.node_losses_in_a_row());
+  }
+  job.set_held(change.held());
+  job.set_state_lived_ms(event.lived_ms());
+  JobTimers& timers = state.timers[job.id()];
+  timers.state_since_mono_ms = MonoOf(event.lived_ms(), now);
+  if (change.to() == v1::JOB_STATE_RUNNING) {
+    NewestAttempt(job).set_running_ms(event.at_ms());
+    NewestAttempt(job).set_running_lived_ms(event.lived_ms());
+    timers.running_since_mono_ms = timers.state_since_mono_ms;
+    if (job.first_running_ms() == 0) job.set_first_running_ms(event.at_ms());
+  }
+  if (IsFinal(change.to())) {
+    job.set_finished_ms(event.at_ms());
+    job.set_cause(change.cause());
+    job.set_exit_code(change.exit_code());
+    state.finished.push_back(job.id());
+  }
+  Index(state, job);
+  state.schedule_needed = true;
+}
+
+void ApplyReleased(ClusterState& state, const v1::Event& event) {
+  v1::JobRecord& job = JobOf(state, event);
+  job.set_held(false);
+  job.set_node_losses_in_a_row(0);
+  job.set_reason(absl::StrCat("released by ", event.job_released().by()));
+  Index(state, job);
+  state.schedule_needed = true;
+}
+
+void ApplyPartAge(ClusterState& state, const v1::Event& event, Now now) {
+  if (NewestAttempt(JobOf(state, event)).running_ms() == 0) return;
+  int64_t& since = state.timers[event.job()].running_since_mono_ms;
+  since = std::min(since, now.mono_ms - event.part_age().ran_ms());
+}
+
+void ApplyCheckpointPart(ClusterState& state, const v1::Event& event) {
+  v1::JobRecord& job = JobOf(state, event);
+  const v1::CheckpointPart& ready = event.checkpoint_part();
+  v1::Checkpoint* checkpoint = nullptr;
+  CheckpointList& list = ListFor(job, ready.step());
+  for (v1::Checkpoint& known : list) {
+    if (known.step() == ready.step() && known.attempt() == event.attempt()) checkpoint = &known;
+  }
+  if (checkpoint == nullptr) {
+    checkpoint = list.Add();
+    checkpoint->set_step(ready.step());
+    checkpoint->set_attempt(event.attempt());
+    checkpoint->set_parts(ready.parts());
+    checkpoint->set_state(v1::CHECKPOINT_STATE_UPLOADING);
+  }
+  if (!ready.more()) checkpoint->add_parts_present(ready.part());
+  CheckpointFileList& files =
+      state.checkpoint_files[{job.id(), event.attempt(), checkpoint->step()}];
+  for (const v1::CheckpointFile& file : ready.files()) {
+    *files.Add() = file;
+    WeighFile(state, job, file);
+    checkpoint->set_bytes(checkpoint->bytes() + file.size());
+  }
+  checkpoint->set_file_count(static_cast<uint32_t>(files.size()));
+}
+
+template <typename Change>
+void ChangeCheckpoint(ClusterState& state, const v1::Event& event, int64_t step, uint32_t attempt,
+                      Change change) {
+  for (v1::Checkpoint& known : ListFor(JobOf(state, event), step)) {
+    if (known.step() == step && known.attempt() == attempt) change(known);
+  }
+}
+
+void ApplyCheckpointRemoved(ClusterState& state, const v1::Event& event) {
+  const v1::CheckpointRemoved& removed = event.checkpoint_removed();
+  v1::JobRecord& job = JobOf(state, event);
+  for (const v1::CheckpointFile& file :
+       FilesOf(state, job.id(), removed.attempt(), removed.step())) {
+    WeighFile(state, job, file, /*forget=*/true);
+  }
+  CheckpointList& list = ListFor(job, removed.step());
+  const auto kept = std::remove_if(list.begin(), list.end(), [&](const v1::Checkpoint& known) {
+    return known.step() == removed.step() && known.attempt() == removed.attempt();
+  });
+  list.erase(kept, list.end());
+  state.checkpoint_files.erase({event.job(), removed.attempt(), removed.step()});
+}
+
+// The counts are kept up to date, so that reading them is free.
+void SetNodeState(ClusterState& state, Node& node, v1::NodeState to, int64_t at_ms) {
+  state.asides = {};
+  const auto count = [&](int change) {
+    if (node.record.state() == v1::NODE_STATE_SUSPECT) state.silent_nodes += change;
+    if (node.record.state() == v1::NODE_STATE_LOST) state.lost_nodes += change;
+  };
+  count(-1);
+  node.record.set_state(to);
+  node.record.set_state_ms(at_ms);
+  count(1);
+}
+
+// The facts of all nodes are counted here, as each registration asks for their sum (decide_worker.cc).
+void SetFacts(ClusterState& state, Node& node, const v1::NodeFacts& facts) {
+  state.node_facts_bytes -= node.record.facts().ByteSizeLong();
+  *node.record.mutable_facts() = facts;
+  state.node_facts_bytes += facts.ByteSizeLong();
+}
+
+void ForgetNode(ClusterState& state, const std::string& name) {
+  const auto found = state.nodes.find(name);
+  CHECK(found != state.nodes.end());  // our own decision; from a disk: ReplayEvent refuses it
+  SetNodeState(state, found->second, v1::NODE_STATE_ALIVE,
+               0);  // no longer counted as silent or lost
+  SetFacts(state, found->second, {});
+  state.nodes.erase(found);
+  state.schedule_needed = true;
+}
+
+void ApplyNodeRegistered(ClusterState& state, const v1::Event& event, Now now) {
+  Node& node = state.nodes[event.node()];
+  SetFacts(state, node, event.node_registered().facts());
+  if (node.cleared_by != node.record.facts().process()) node.cleared_by = 0;
+  SetNodeState(state, node, v1::NODE_STATE_ALIVE, event.at_ms());
+  node.record.set_reason(node.record.drain_reason());
+  node.record.set_registered_ms(event.at_ms());
+  node.record.set_last_contact_ms(event.at_ms());
+  node.last_contact_mono_ms = now.mono_ms;
+  state.schedule_needed = true;
+}
+
+void ApplyNodeStateChanged(ClusterState& state, const v1::Event& event) {
+  const auto found = state.nodes.find(event.node());
+  CHECK(found != state.nodes.end());  // our own decision; from a disk: ReplayEvent refuses it
+  const v1::NodeStateChanged& change = event.node_state_changed();
+  v1::NodeRecord& record = found->second.record;
+  if (change.set_drain()) {
+    state.asides = {};
+    record.set_draining(change.draining());
+    record.set_drain_reason(change.draining() ? change.reason() : "");
+  } else {
+    SetNodeState(state, found->second, change.state(), event.at_ms());
+    record.set_reason(change.reason());
+  }
+  // What keeps a healthy node from getting jobs; for any other, why it is unhealthy matters more.
+  if (record.state() == v1::NODE_STATE_ALIVE &&
+      (change.set_drain() || !record.drain_reason().empty())) {
+    record.set_reason(record.drain_reason());
+  }
+  state.schedule_needed = true;
+}
+
+void ApplyNodeContact(ClusterState& state, const v1::Event& event, Now now) {
+  const auto found = state.nodes.find(event.node());
+  CHECK(found != state.nodes.end());  // our own decision; from a disk: ReplayEvent refuses it
+  Node& node = found->second;
+  const v1::NodeContact& contact = event.node_contact();
+  const bool cleared = contact.cleared() || (node.cleared && node.session == contact.session());
+  if (node.record.connected() != contact.connected() || node.cleared != cleared) {
+    state.schedule_needed = true;
+  }
+  node.cleared = cleared;
+  if (contact.cleared()) node.cleared_by = node.record.facts().process();
+  node.record.set_connected(contact.connected());
+  if (contact.has_health()) node.health = contact.health();
+  if (!contact.connected()) node.health.Clear();
+  node.session = contact.session();
+  if (contact.heard()) {
+    node.record.set_last_contact_ms(now.wall_ms);
+    node.last_contact_mono_ms = now.mono_ms;
+  }
+}
+
+void ApplyJobRemoved(ClusterState& state, const v1::Event& event) {
+  const v1::JobRemoved& removed = event.job_removed();
+  if (removed.idempotency_key().empty()) return;
+  state.keys.erase(KeyOf(OwnerKey(removed.owner(), removed.owner_id()), removed.idempotency_key()));
+}
+
+}  // namespace
+
+std::vector<v1::JobRecord> TakeFinished(ClusterState& state) {
+  std::vector<v1::JobRecord> finished;
+  for (const uint64_t id : state.finished) {
+    Unweigh(state, state.jobs.at(id));
+    v1::JobRecord& job = finished.emplace_back(state.jobs.Take(id));
+    AttachFiles(state, job);
+    state.timers.erase(id);
+  }
+  state.finished.clear();
+  return finished;
+}
+
+bool IsJournaled(const v1::Event& event) {
+  return !event.has_node_contact() && !event.has_part_age() && !event.has_part_preparing();
+}
+
+void Apply(ClusterState& state, const v1::Event& event, Now now) {
+  if (event.seq() != 0) state.next_seq = event.seq() + 1;
+  switch (event.what_case()) {
+    case v1::Event::kJobSubmitted:
+      ApplySubmitted(state, event, now);
+      break;
+    case v1::Event::kAttemptStarted:
+      ApplyAttemptStarted(state, event, now);
+      break;
+    case v1::Event::kMasterPortHeld:
+      ApplyMasterPortHeld(state, event);
+      break;
+    case v1::Event::kPartReady:
+      ApplyPartReady(state, event);
+      break;
+    case v1::Event::kPartPreparing:
+      ApplyPartPreparing(state, event, now);
+      break;
+    case v1::Event::kPartLaunched:
+      PartOf(JobOf(state, event), event).set_launched(true);
+      break;
+    case v1::Event::kRankExited:
+      ApplyRankExited(state, event);
+      break;
+    case v1::Event::kStopRequested:
+      ApplyStopRequested(state, event);
+      break;
+    case v1::Event::kPartEnded:
+      ApplyPartEnded(state, event);
+      break;
+    case v1::Event::kAttemptEnded:
+      ApplyAttemptEnded(state, event);
+      break;
+    case v1::Event::kJobStateChanged:
+      ApplyJobStateChanged(state, event, now);
+      break;
+    case v1::Event::kReasonChanged:
+      JobOf(state, event).set_reason(event.reason_changed().reason());
+      Index(state, JobOf(state, event));
+      break;
+    case v1::Event::kCheckpointPart:
+      ApplyCheckpointPart(state, event);
+      break;
+    case v1::Event::kCheckpointCommitted:
+      ChangeCheckpoint(state, event, event.checkpoint_committed().step(), event.attempt(),
+                       [&](v1::Checkpoint& known) {
+                         known.set_state(v1::CHECKPOINT_STATE_COMMITTED);
+                         known.set_committed_ms(event.at_ms());
+                       });
+      break;
+    case v1::Event::kCheckpointRemoved:
+      ApplyCheckpointRemoved(state, event);
+      break;
+    case v1::Event::kCheckpointFlagged:
+      ChangeCheckpoint(state, event, event.checkpoint_flagged().step(), event.attempt(),
+                       [](v1::Checkpoint& known) { known.set_flagged_corrupt(true); });
+      break;
+    case v1::Event::kCheckpointFailed:
+      ApplyCheckpointFailed(PartOf(JobOf(state, event), event), event.checkpoint_failed());
+      break;
+    case v1::Event::kNodeRegistered:
+      ApplyNodeRegistered(state, event, now);
+      break;
+    case v1::Event::kNodeStateChanged:
+      ApplyNodeStateChanged(state, event);
+      break;
+    case v1::Event::kNodeContact:
+      ApplyNodeContact(state, event, now);
+      break;
+    case v1::Event::kJobRemoved:
+      ApplyJobRemoved(state, event);
+      break;
+    case v1::Event::kJobReleased:
+      ApplyReleased(state, event);
+      break;
+    case v1::Event::kPartAge:
+      ApplyPartAge(state, event, now);
+      break;
+    case v1::Event::kNodeRemoved:
+      ForgetNode(state, event.node());
+      break;
+    case v1::Event::kSignalSent:
+      ApplySignalSent(state, event);
+      break;
+    case v1::Event::kFindingNoticed:
+      *JobOf(state, event).add_noticed() = event.finding_noticed().finding();
+      break;
+    case v1::Event::kPartVersions:
+      *PartOf(JobOf(state, event), event).mutable_versions() = event.part_versions().versions();
+      break;
+    case v1::Event::kDiskSpace:
+      state.disk = event.disk_space();
+      break;
+    case v1::Event::kPartSilence:
+    case v1::Event::kNotified:
+    case v1::Event::kStreamFailed:
+      break;  // facts for the history; nothing in the state depends on them
+    case v1::Event::WHAT_NOT_SET:
+      break;  // of a newer version; the replay refuses those that may not be skipped
+  }
+  if (IsJournaled(event) && state.jobs.contains(event.job())) {
+    v1::JobRecord& job = state.jobs.Edit(event.job());
+    job.set_event_count(job.event_count() + 1);
+  }
+}
+
+v1::Snapshot MakeSnapshot(const ClusterState& state) {
+  v1::Snapshot snapshot;
+  const bool is_sealed = std::any_of(state.jobs.begin(), state.jobs.end(), [](const auto& job) {
+    return !job.second.spec().sealed_env().empty();
+  });
+  snapshot.set_format(is_sealed ? 2 : 1);
+  snapshot.set_seq(state.next_seq - 1);
+  snapshot.set_next_job_id(state.next_job_id);
+  for (const auto& [id, job] : state.jobs) {
+    v1::JobRecord& record = *snapshot.add_jobs() = WithFiles(state, job);
+    if (record.attempts().empty()) continue;
+    for (v1::NodePart& part : *record.mutable_attempts()->rbegin()->mutable_parts())
+      ForgetDoing(part);
+  }
+  for (const auto& [name, node] : state.nodes) *snapshot.add_nodes() = node.record;
+  return snapshot;
+}
+
+void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now) {
+  // ReplaySnapshot refuses any other.
+  CHECK(snapshot.format() >= 1 && snapshot.format() <= kSnapshotFormat);
+  state.next_seq = snapshot.seq() + 1;
+  state.next_job_id = snapshot.next_job_id();
+  for (const v1::JobRecord& job : snapshot.jobs()) {
+    v1::JobRecord& live = state.jobs.Add(job.id());
+    live = job;
+    DetachFiles(state, live);
+    Weigh(state, live);
+    JobTimers& timers = state.timers[job.id()];
+    timers.state_since_mono_ms = MonoOf(job.state_lived_ms(), now);
+    if (const v1::Attempt* attempt = LiveAttempt(live)) {
+      timers.attempt_since_mono_ms = MonoOf(attempt->started_lived_ms(), now);
+      timers.running_since_mono_ms = MonoOf(attempt->running_lived_ms(), now);
+    }
+    if (!job.idempotency_key().empty()) {
+      RestoreKey(state, OwnerKey(job), job.idempotency_key(), job.id(), job.spec_hash());
+    }
+    Index(state, job);
+  }
+  for (const v1::NodeRecord& record : snapshot.nodes()) {
+    Node& node = state.nodes[record.facts().name()];
+    SetNodeState(state, node, record.state(), record.state_ms());
+    SetFacts(state, node, record.facts());
+    node.record = record;
+    node.record.set_connected(false);
+    node.last_contact_mono_ms = now.mono_ms;
+  }
+}
+
+void RestoreKey(ClusterState& state, const std::string& owner, const std::string& key, uint64_t job,
+                uint64_t spec_hash) {
+  state.keys[KeyOf(owner, key)] = {job, spec_hash};
+}
+
+}  // namespace muster::coordinator

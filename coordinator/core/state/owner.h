@@ -1,0 +1,25 @@
+// Whose something is, as one text to compare by and to find by: the owner's name where that is all
+// there is, otherwise with the id of the person (User.id), which whoever has the name later does not
+// have. It is never shown. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "coordinator/core/state/input.h"
+#include "muster/v1/job.pb.h"
+
+namespace muster::coordinator {
+
+struct Owner {
+  std::string name;  // "user:alice", "uid:1000"
+  std::string id;    // empty: none
+};
+
+// "user:alice#5f0c…", "uid:1000". No name has a '#'.
+std::string OwnerKey(std::string_view name, std::string_view id);
+std::string OwnerKey(const Caller& caller);
+std::string OwnerKey(const v1::JobRecord& job);
+Owner OwnerOfKey(std::string_view key);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,196 @@
+// The coordinator's whole state, and the settings its decisions depend on.
+//
+// Pure: no I/O, clock, thread, random number or log. Changed only by Apply (apply.h), read by all
+// decisions. Owned by the control loop's thread. Finished jobs leave it (Turn::finished); their
+// idempotency keys stay.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/limits.h"
+#include "common/job/rules.h"
+#include "coordinator/core/state/asides.h"
+#include "coordinator/core/state/job_records.h"
+#include "coordinator/core/state/order.h"
+#include "muster/v1/event.pb.h"
+#include "muster/v1/job.pb.h"
+
+namespace muster::coordinator {
+
+using common::Now;
+
+// Durations and budgets that decisions depend on. Fixed when the daemon starts.
+struct Settings {
+  int64_t heartbeat_ms = 5'000;
+  int64_t suspect_after_ms = 30'000;
+  int64_t fence_margin_ms =
+      5'000;  // added to stop_after + grace before a silent node's part counts as ended
+  int64_t start_timeout_ms =
+      600'000;  // devices assigned, but a worker has not launched its part (a fetch counts); from
+                // the newest progress of a node that prepares it
+  int64_t quick_failure_ms = 10'000;  // an attempt that failed this soon after its start …
+  int64_t backoff_first_ms = 1'000;   // … is followed by a pause that doubles
+  int64_t backoff_max_ms = 60'000;
+  int same_quick_failures_max =
+      2;  // identical quick failures in a row that end the job regardless of its budget
+  uint32_t supervisor_restarts = 3;       // for a job whose supervisor was lost, each after a pause
+  uint32_t node_losses_in_a_row_max = 3;  // attempts in a row that lost a node: the job is held
+  uint32_t default_grace_ms = job::kDefaultGraceMs;
+  uint32_t default_keep = job::kDefaultCheckpointsKept;
+  uint32_t default_node_loss_restarts = job::kDefaultNodeLossRestarts;
+  uint32_t default_stop_after_ms = job::kDefaultStopAfterMs;
+  uint64_t live_jobs_max = common::kLiveJobsMax;
+  // Of live jobs (holdings.h): all of them, which memory holds twice while a snapshot is taken; one owner's; one job's
+  // with its checkpoints' file lists, which are one value in the database; one record without those.
+  uint64_t live_bytes_max = 640ull << 20;
+  uint64_t owner_live_bytes_max = 384ull << 20;
+  uint64_t job_live_bytes_max = 128ull << 20;
+  uint64_t record_bytes_max = 8ull << 20;
+  uint64_t node_facts_bytes_max = 48ull
+                                  << 20;  // of all nodes; what the live jobs leave in a snapshot
+  uint64_t job_outputs_bytes_max = 0;     // of all outputs of a job; 0: no limit
+  uint64_t spool_quota_bytes = common::kSpoolQuotaBytes;
+  std::string cluster_id;  // of the data directory; sent to workers
+};
+
+// One registered node: the journaled record, plus what is known only while the daemon runs.
+struct Node {
+  v1::NodeRecord record;
+  uint64_t session = 0;  // of the control stream; 0: none
+  // For this session: nothing of older attempts is alive there except what the worker holds.
+  bool cleared = false;
+  // The worker process that cleared it last and has been its only one since; 0: none known.
+  uint64_t cleared_by = 0;
+  int64_t last_contact_mono_ms = 0;
+  v1::NodeHealth health;  // newest, while connected
+};
+
+// Identifies a checkpoint of a job.
+struct CheckpointId {
+  uint64_t job = 0;
+  uint32_t attempt = 0;
+  int64_t step = 0;
+  auto operator<=>(const CheckpointId&) const = default;
+};
+using CheckpointFileList = google::protobuf::RepeatedPtrField<v1::CheckpointFile>;
+using CheckpointList = google::protobuf::RepeatedPtrField<v1::Checkpoint>;
+
+// The job that an idempotency key identifies, forever.
+struct KeyEntry {
+  uint64_t job = 0;
+  uint64_t spec_hash = 0;
+};
+
+// Volatile companions of a live job, rebuilt by Apply on replay from Event.lived_ms: coordinator
+// downtime does not count, except for running time, which the nodes report (PartAge).
+struct JobTimers {
+  int64_t state_since_mono_ms = 0;    // the job's current state
+  int64_t attempt_since_mono_ms = 0;  // the newest attempt's assignment
+  int64_t prepared_mono_ms = 0;  // the newest progress of a node that prepares it (PartPreparing)
+  int64_t running_since_mono_ms = 0;  // the newest attempt's RUNNING, if Attempt.running_ms says so
+};
+
+// What live jobs take, in bytes: holdings.h.
+struct HeldByJob {
+  uint64_t bytes = 0;         // with its checkpoints' file lists
+  uint64_t record_bytes = 0;  // of these, its record
+};
+struct HeldByOwner {
+  uint64_t bytes = 0;
+  std::set<uint64_t> jobs;
+};
+struct Holdings {
+  uint64_t bytes = 0;
+  std::unordered_map<uint64_t, HeldByJob> jobs;
+  std::map<std::string, HeldByOwner> owners;
+};
+
+// What the scheduler decides from. Its policies see nothing else, and a plan copies all of it (plan.h): so what a policy
+// reads, a plan has.
+struct SchedulingState {
+  Settings settings;
+  uint64_t next_job_id = 1;
+  JobRecords jobs;  // live jobs, and those that finished in this turn
+  std::map<uint64_t, JobTimers> timers;
+  std::map<std::string, Node> nodes;
+  int64_t silent_nodes = 0;    // SUSPECT ones
+  int64_t lost_nodes = 0;      // LOST ones
+  std::set<QueuePlace> queue;  // QUEUED jobs in queue order; held ones are not in it
+  std::set<uint64_t> told;     // those in the queue whose reason a pass has found (IsFoundByPass)
+  Asides asides;               // of the queue, not journaled
+  std::set<uint64_t> active;   // live ones that are not QUEUED
+};
+
+struct ClusterState : SchedulingState {
+  uint64_t next_seq = 1;                                        // of the next journaled event
+  std::map<CheckpointId, CheckpointFileList> checkpoint_files;  // of live jobs: checkpoint_files.h
+  Holdings holdings;
+  uint64_t node_facts_bytes = 0;                   // of all of them
+  std::unordered_map<std::string, KeyEntry> keys;  // by KeyOf(owner, key)
+  std::vector<uint64_t> finished;                  // final since TakeFinished
+  std::set<uint64_t> unsettled;  // jobs with more consequences than one turn takes: turn.cc
+  v1::DiskSpace disk;            // of the data directory, when it last crossed the border
+  bool schedule_needed = true;   // something that placement depends on has changed
+};
+
+// The culprit is kept.
+void LeaveOutExits(v1::Attempt& attempt);
+inline constexpr int32_t kSignalsMax = 64;  // Linux's, with the real-time ones
+inline bool IsSignal(int32_t signal) { return signal >= 1 && signal <= kSignalsMax; }
+bool IsFinal(v1::JobState state);
+bool IsFailure(const v1::RankExit& exit);
+// How long the newest attempt has run; 0: it is not running.
+int64_t RunningMs(const SchedulingState& state, const v1::JobRecord& job, Now now);
+// More than half of at least three nodes fell silent for no known reason: more likely our own
+// network, so nothing is replaced until a person intervenes or nodes report again.
+bool MostNodesSilent(const SchedulingState& state);
+// The newest attempt if it has not ended, otherwise null.
+const v1::Attempt* LiveAttempt(const v1::JobRecord& job);
+const v1::NodePart* FindPart(const v1::Attempt& attempt, const std::string& node);
+bool AllPartsEnded(const v1::Attempt& attempt);
+// Every worker has checked what the launch needs, and the port is held.
+bool AllPartsReady(const v1::Attempt& attempt);
+bool AllPartsLaunched(const v1::Attempt& attempt);
+// The job's outputs for common::kOutputsStep, else its checkpoints. They are separate lists, so that
+// no job resumes from outputs and no policy for checkpoints removes them.
+const CheckpointList& ListFor(const v1::JobRecord& job, int64_t step);
+CheckpointList& ListFor(v1::JobRecord& job, int64_t step);
+// "checkpoint 10", or "its outputs".
+std::string NameOfSaved(int64_t step);
+// Newest committed checkpoint that is not flagged: by attempt, then step. Null if none.
+const v1::Checkpoint* LatestCheckpoint(const v1::JobRecord& job);
+// The checkpoint that the attempt resumed from. Null: it started fresh.
+const v1::Checkpoint* ResumedCheckpoint(const v1::JobRecord& job, const v1::Attempt& attempt);
+std::string KeyOf(const std::string& owner, const std::string& key);
+const Node* FindNode(const SchedulingState& state, const std::string& name);
+// Calls use(job, attempt, part) for every part of a live attempt that may still have ranks on the
+// node.
+template <typename Use>
+void ForEachLivePart(const SchedulingState& state, const std::string& node, Use use) {
+  for (const uint64_t id : state.active) {
+    const v1::JobRecord& job = state.jobs.at(id);
+    const v1::Attempt* attempt = LiveAttempt(job);
+    const v1::NodePart* part = attempt == nullptr ? nullptr : FindPart(*attempt, node);
+    if (part != nullptr && !part->ended()) use(job, *attempt, *part);
+  }
+}
+// The job's own values, otherwise the defaults. Kept in one place, because the fence is only safe
+// if the coordinator waits for what the node was told.
+uint32_t GraceMsOf(const SchedulingState& state, const v1::JobSpec& spec);
+uint32_t StopAfterMsOf(const SchedulingState& state, const v1::JobSpec& spec);
+// The minimum number of ranks in the job's shape.
+uint32_t WantedRanks(const v1::Shape& shape);
+// "RUNNING", "QUEUED"…
+std::string StateName(v1::JobState state);
+std::string NodeStateName(v1::NodeState state);
+std::string CauseName(v1::StopCause cause);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,91 @@
+#include "coordinator/core/state/timers.h"
+
+#include <algorithm>
+
+namespace muster::coordinator {
+namespace {
+
+void Sooner(std::optional<int64_t>& deadline, const std::optional<int64_t>& candidate) {
+  if (!candidate.has_value()) return;
+  if (!deadline.has_value() || *candidate < *deadline) deadline = candidate;
+}
+
+void AddJob(const ClusterState& state, const v1::JobRecord& job, std::optional<int64_t>& deadline) {
+  Sooner(deadline, RestartAtMonoMs(state, job));
+  const v1::Attempt* attempt = LiveAttempt(job);
+  if (attempt == nullptr) return;
+  Sooner(deadline, TimeLimitAtMonoMs(state, job, *attempt));
+  Sooner(deadline, LaunchLateAtMonoMs(state, job, *attempt));
+  for (const v1::NodePart& part : attempt->parts()) {
+    Sooner(deadline, FencedAtMonoMs(state, job, part));
+  }
+}
+
+}  // namespace
+
+std::optional<int64_t> SilentAtMonoMs(const ClusterState& state, const Node& node) {
+  if (node.record.state() == v1::NODE_STATE_ALIVE) {
+    return node.last_contact_mono_ms + state.settings.suspect_after_ms;
+  }
+  if (node.record.state() == v1::NODE_STATE_SUSPECT && !MostNodesSilent(state)) {
+    return node.last_contact_mono_ms + state.settings.default_stop_after_ms +
+           state.settings.default_grace_ms + state.settings.fence_margin_ms;
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> RestartAtMonoMs(const ClusterState& state, const v1::JobRecord& job) {
+  if (job.state() != v1::JOB_STATE_RESTARTING) return std::nullopt;
+  return state.timers.at(job.id()).state_since_mono_ms + job.backoff_ms();
+}
+
+std::optional<int64_t> TimeLimitAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
+                                         const v1::Attempt& attempt) {
+  const auto limit = static_cast<int64_t>(job.spec().max_duration_ms());
+  if (limit == 0 || attempt.stopping()) return std::nullopt;
+  const JobTimers& timers = state.timers.at(job.id());
+  const int64_t left = limit - job.ran_ms();
+  if (attempt.running_ms() > 0) return timers.running_since_mono_ms + std::max<int64_t>(left, 0);
+  if (left > 0) return std::nullopt;  // not running yet
+  return timers.attempt_since_mono_ms;
+}
+
+std::optional<int64_t> LaunchLateAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
+                                          const v1::Attempt& attempt) {
+  if (attempt.stopping() || UnlaunchedPart(attempt) == nullptr) return std::nullopt;
+  const JobTimers& timers = state.timers.at(job.id());
+  return std::max(timers.attempt_since_mono_ms, timers.prepared_mono_ms) +
+         state.settings.start_timeout_ms;
+}
+
+const v1::NodePart* UnlaunchedPart(const v1::Attempt& attempt) {
+  const v1::NodePart* first = nullptr;
+  for (const v1::NodePart& part : attempt.parts()) {
+    if (part.launched() || part.ended()) continue;
+    if (!part.ready()) return &part;
+    if (first == nullptr) first = &part;
+  }
+  return first;
+}
+
+std::optional<int64_t> FencedAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
+                                      const v1::NodePart& part) {
+  if (part.ended() || job.spec().on_node_loss() == v1::ON_NODE_LOSS_WAIT ||
+      MostNodesSilent(state)) {
+    return std::nullopt;
+  }
+  const auto node = state.nodes.find(part.node());
+  if (node == state.nodes.end()) return std::nullopt;
+  return node->second.last_contact_mono_ms + StopAfterMsOf(state, job.spec()) +
+         GraceMsOf(state, job.spec()) + state.settings.fence_margin_ms;
+}
+
+std::optional<int64_t> NextDeadlineMonoMs(const ClusterState& state) {
+  if (!state.unsettled.empty()) return 0;  // long past
+  std::optional<int64_t> deadline;
+  for (const auto& [name, node] : state.nodes) Sooner(deadline, SilentAtMonoMs(state, node));
+  for (const uint64_t id : state.active) AddJob(state, state.jobs.at(id), deadline);
+  return deadline;
+}
+
+}  // namespace muster::coordinator

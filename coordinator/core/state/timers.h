@@ -1,0 +1,39 @@
+// What happens by the passing of time alone. Each timer is stated once, for the rule that waits for
+// it (settle.cc) and for the loop that has to wake up for it (NextDeadlineMonoMs). Monotonic
+// milliseconds; nullopt: never, as things stand. Pure.
+#pragma once
+
+#include <optional>
+
+#include "coordinator/core/state/state.h"
+
+namespace muster::coordinator {
+
+inline bool IsDue(const std::optional<int64_t>& at_mono_ms, Now now) {
+  return at_mono_ms.has_value() && now.mono_ms >= *at_mono_ms;
+}
+
+// When a node that is not heard from becomes suspect, and later lost.
+std::optional<int64_t> SilentAtMonoMs(const ClusterState& state, const Node& node);
+
+// When the pause before a job's restart ends.
+std::optional<int64_t> RestartAtMonoMs(const ClusterState& state, const v1::JobRecord& job);
+
+// For the job's live attempt: when its time limit expires; when the launch timeout of a part that
+// has not launched its ranks expires, counted from the newest progress of a node that prepares.
+std::optional<int64_t> TimeLimitAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
+                                         const v1::Attempt& attempt);
+std::optional<int64_t> LaunchLateAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
+                                          const v1::Attempt& attempt);
+// The first part that has neither launched its ranks nor ended, or null; one that the others wait for
+// (it is not ready) comes before them.
+const v1::NodePart* UnlaunchedPart(const v1::Attempt& attempt);
+
+// When the node's silence proves that its part of the job's attempt has stopped itself.
+std::optional<int64_t> FencedAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
+                                      const v1::NodePart& part);
+
+// The earliest of all timers: when the next TickInput is due.
+std::optional<int64_t> NextDeadlineMonoMs(const ClusterState& state);
+
+}  // namespace muster::coordinator

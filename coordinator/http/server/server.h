@@ -1,0 +1,92 @@
+// The HTTP/1.1 server: connections, their limits and time limits, on one thread. What a request
+// means is the site's. server.cc alone compiles Boost's headers, which takes 14 s.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/files/files.h"
+#include "coordinator/http/server/message.h"
+#include "coordinator/http/server/server_tls.h"
+
+namespace muster::coordinator::http {
+
+inline constexpr size_t kHeadBytesMax = 16 * 1024;
+inline constexpr size_t kBodyBytesMax = 2 << 20;
+// Bodies that arrive, and responses that are being read, over all connections.
+inline constexpr size_t kHeldBytesMax = 64 << 20;
+
+// Of the threads that answer over HTTP: submits and reports go first.
+inline constexpr int kHttpNiceness = 10;
+
+// How long a client may take. Of each the whole, however it trickles.
+struct TimeLimits {
+  // From the connection to the end of the first head, TLS's handshake included.
+  std::chrono::milliseconds first_head{10'000};
+  std::chrono::milliseconds next_head{60'000};  // from a response to the end of the next head
+  std::chrono::milliseconds body{30'000};
+  std::chrono::milliseconds answer{45'000};     // the site's
+  std::chrono::milliseconds write{60'000};      // of a response, until the client has taken it
+  std::chrono::milliseconds linger{2'000};      // after a refusal, for the client to read it
+  std::chrono::milliseconds heartbeat{15'000};  // of a stream that has nothing to say
+  // From one round of telling all streams the news to the next: a flood costs as much as ten news a
+  // second.
+  std::chrono::milliseconds pace{100};
+};
+
+// Called on the server's thread; must not block.
+struct Handlers {
+  // A request's head has arrived: what to refuse it with before its body is read; nothing: go on.
+  std::function<std::optional<Response>(const RequestHead&)> check;
+  std::function<void(Request, Respond)> handle;
+  // Whose share a request that passed the check uses; null: its address's.
+  std::function<std::string(const RequestHead&)> caller = nullptr;
+};
+
+struct Listener {
+  common::UniqueFd fd;  // listening, not blocking
+  bool is_unix = false;
+  bool own_uid_only = false;                       // for a socket: only our own uid and root
+  std::shared_ptr<const ServerTls> tls = nullptr;  // null: not encrypted
+};
+
+class Server {
+ public:
+  struct Core;  // server.cc's
+  struct Options {
+    std::vector<Listener> listeners;
+    // At once. For a new one, the connection that idles longest is closed; rather one of an address
+    // that has more than a quarter, and then also one that does not idle.
+    size_t connections = 256;
+    TimeLimits limits;
+  };
+  Server(Options options, Handlers handlers);
+  ~Server();
+  // From here on connections are accepted.
+  void Begin();
+  // Closes all connections; afterwards no handler is called.
+  void Stop();
+
+  struct Counts {
+    size_t connections = 0;  // now
+    uint64_t accepted = 0;
+    // Closed to make room, also for the handshakes of others, or because no descriptor was free.
+    uint64_t turned_away = 0;
+    uint64_t timed_out = 0;
+  };
+  // Any thread.
+  Counts Read() const;
+  // Streams have something to say. Any thread.
+  void PullStreams();
+
+ private:
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace muster::coordinator::http

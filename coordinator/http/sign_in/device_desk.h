@@ -1,0 +1,84 @@
+// /enroll/device and /enroll/device/poll: a person signs in at the cluster's identity provider
+// (RFC 8628). The provider is asked on threads of this desk's own, as it may take seconds to answer.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "coordinator/base/fair_share.h"
+#include "coordinator/base/work_pool.h"
+#include "coordinator/http/server/message.h"
+#include "coordinator/identity/enrolment.h"
+#include "coordinator/oidc/pending.h"
+#include "coordinator/oidc/provider.h"
+
+namespace muster::coordinator {
+struct Daemon;
+}
+
+namespace muster::coordinator::http {
+
+inline constexpr std::string_view kDevice = "/enroll/device";
+inline constexpr std::string_view kDevicePoll = "/enroll/device/poll";
+
+class DeviceDesk {
+ public:
+  static constexpr int kThreads = 2;
+  // Requests that wait for a thread or have one, and of one address; those beyond are told to come
+  // again.
+  static constexpr size_t kWaitingMost = 32;
+  static constexpr size_t kWaitingOfOne = 8;
+  // One that waited longer is not worth asking for: whoever sent it gives up soon.
+  static constexpr int64_t kWaitedMostMs = 10'000;
+
+  // Decides, records it in the audit, and answers once that is durable.
+  using Settle = std::function<void(const std::function<Enrolment::Outcome()>& decide,
+                                    std::string_view path, const Peer& peer, Respond respond)>;
+  // Both outlive this.
+  DeviceDesk(Daemon& daemon, Enrolment& enrolment, oidc::Client client, Settle settle);
+  ~DeviceDesk() { Stop(); }
+
+  // Never block; any thread.
+  void Begin(Request request, Respond respond);
+  void Poll(Request request, Respond respond);
+  // The provider, as people know it: "id.example.org".
+  std::string ProviderName() const;
+  // Of a sign-in that Begin has just answered: a browser waits for it, whose session is that of a
+  // certificate with a key that nobody has.
+  absl::Status BindToBrowser(const std::string& handle);
+  std::optional<oidc::PendingSignIns::InBrowser> FindInBrowser(const std::string& handle);
+  // Breaks off what is asked of the provider.
+  void Stop();
+
+ private:
+  bool Post(const Peer& peer, std::function<void()> work);
+  oidc::Provider::Times Now() const;
+  absl::StatusOr<v1::DeviceResponse> BeginFor(const std::string& peer);
+  void PollFor(const Request& request, const Respond& respond);
+  struct Asked {
+    std::string_view path;
+    const Peer& peer;
+    const Respond& respond;
+  };
+  // Ends the sign-in, or answers why it goes on.
+  void Conclude(const v1::DevicePollRequest& poll,
+                const absl::StatusOr<oidc::Provider::Answer>& got, const Asked& asked);
+  void Refuse(const absl::Status& why, const Asked& asked) const;
+
+  Daemon& daemon_;
+  Enrolment& enrolment_;
+  const Settle settle_;
+  std::atomic<bool> is_stopping_ = false;
+  FairPlaces waiting_{{.most = kWaitingMost, .of_one = kWaitingOfOne}};
+  oidc::PendingSignIns pending_;
+  oidc::Provider provider_;
+  WorkPool pool_;  // last: its threads use the others
+};
+
+// What is answered where there is no provider: JC1361.
+absl::Status NoProvider();
+
+}  // namespace muster::coordinator::http

@@ -1,0 +1,65 @@
+// /enroll/…: what a node or a person asks before it has a certificate, and to renew one. Without a
+// session; only on an encrypted connection; bounded in size and number. What is decided is
+// identity/enrolment.h's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "coordinator/http/admission/request_pace.h"
+#include "coordinator/http/server/message.h"
+#include "coordinator/http/server/target.h"
+#include "coordinator/http/sign_in/device_desk.h"
+#include "coordinator/identity/enrolment.h"
+
+namespace muster::coordinator {
+struct Daemon;
+}
+
+namespace muster::coordinator::http {
+
+inline constexpr size_t kEnrollBodyMax = 64 * 1024;
+
+bool IsEnroll(std::string_view path);
+
+// What the audit says of somebody who came without a session: at which path, as whom, and how it ended.
+v1::AuditEntry DoorEntry(std::string_view path, std::string_view who, const Peer& peer,
+                         const absl::Status& result);
+
+// The server's thread; the answers come from the daemon's pool, those of the identity provider from
+// the device desk's.
+class EnrollDesk {
+ public:
+  // Both outlive this. Without a client nobody signs in at an identity provider.
+  EnrollDesk(Daemon& daemon, Enrolment& enrolment, std::optional<oidc::Client> client);
+  // Asks the identity provider nothing more. Before what the answers need is stopped.
+  void Stop();
+
+  // What to refuse a request with before its body is read.
+  std::optional<Response> Check(const RequestHead& head, const Target& target);
+  // After the check. Never blocks.
+  void Answer(Request request, const Target& target, Respond respond);
+
+  // Null: there is no identity provider.
+  DeviceDesk* device() const { return device_.get(); }
+
+ private:
+  template <typename Message>
+  using Rule = Enrolment::Outcome (Enrolment::*)(const Message&, const Enrolment::Asked&);
+  template <typename Message>
+  void Decide(Rule<Message> rule, Request request, std::string path, Respond respond);
+  void Join(Request request, std::string path, Respond respond);
+  // Decides, records it in the audit, and answers once that is durable.
+  void Settle(const std::function<Enrolment::Outcome()>& decide, std::string_view path,
+              const Peer& peer, Respond respond) const;
+
+  Daemon& daemon_;
+  Enrolment& enrolment_;
+  RequestPace pace_;
+  std::unique_ptr<DeviceDesk> device_;  // null: no identity provider
+};
+
+}  // namespace muster::coordinator::http

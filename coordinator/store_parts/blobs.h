@@ -1,0 +1,93 @@
+// What the coordinator does with checkpoint files and objects of jobs' code: their bytes arrive in an
+// UploadArea, become blobs of whichever BlobStore the engine has once they are whole, durable and of
+// the hash that names them, and stay as long as somebody may be about to refer to them.
+//
+// Any thread; may be slow or remote: called on the work pools' threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/store_parts/disk_gate.h"
+#include "coordinator/store_parts/file_age.h"
+#include "coordinator/store_parts/upload_area.h"
+#include "coordinator/store_parts/upload_proofs.h"
+#include "coordinator/stores/blob_promises.h"
+#include "coordinator/stores/blob_store.h"
+#include "coordinator/stores/paths.h"
+
+namespace muster::coordinator {
+
+class Blobs {
+ public:
+  using Upload = UploadArea::Upload;
+  using OpenedUpload = UploadArea::OpenedUpload;
+  using Partial = UploadArea::Partial;
+
+  // `paths`: where uploads arrive. `gate`: may be null.
+  static absl::StatusOr<std::unique_ptr<Blobs>> Open(std::unique_ptr<BlobStore> store,
+                                                     const Paths& paths,
+                                                     const DiskGate* gate = nullptr);
+
+  // Whether the blob is here with this size; if so, it is not removed in the next minutes.
+  // INVALID_ARGUMENT: not a hash, or more bytes than a file may have.
+  absl::StatusOr<bool> Keep(const std::string& sha256, uint64_t size);
+
+  // As UploadArea says.
+  absl::StatusOr<std::unique_ptr<Upload>> OpenUpload(const OpenedUpload& upload) {
+    return uploads_.Open(upload);
+  }
+  uint64_t Arrived(const std::string& owner, const std::string& sha256) const {
+    return uploads_.Arrived(owner, sha256);
+  }
+  std::vector<Partial> Partials(const std::string& owner) const { return uploads_.Partials(owner); }
+  void RemovePartial(const std::string& owner, const std::string& sha256) {
+    uploads_.Remove(owner, sha256);
+  }
+
+  // That a blob is here is no proof that an owner has it: hashes are seen by many. Remembers durably
+  // that this owner has shown all its bytes, for kUnusedKept after the last question.
+  absl::Status Prove(const std::string& owner, const std::string& sha256) {
+    return proofs_.Add(owner, sha256);
+  }
+  absl::StatusOr<bool> HasProven(const std::string& owner, const std::string& sha256) const {
+    return proofs_.Has(owner, sha256);
+  }
+
+  // As BlobStore says.
+  absl::StatusOr<std::string> Read(const std::string& sha256, uint64_t offset, size_t max) const {
+    return store_->Read(sha256, offset, max);
+  }
+  absl::StatusOr<uint64_t> Size(const std::string& sha256) const { return store_->Size(sha256); }
+  // Reads all of it. OK: it matches its name. NOT_FOUND, DATA_LOSS; one of shortage.h: no verdict.
+  absl::Status Verify(const std::string& sha256) const;
+
+  // Deletes it unless an upload was promised or finished lately (it may be about to be referred
+  // to). True: it is gone.
+  bool RemoveUnlessPromised(const std::string& sha256);
+  // Blobs older than kUnusedKept, for the caller to check against what is referred to; deletes
+  // stale uploads.
+  std::vector<std::string> OldBlobs();
+
+ private:
+  Blobs(std::unique_ptr<BlobStore> store, const Paths& paths, const DiskGate* gate);
+
+  const FileAge age_;
+  const std::unique_ptr<BlobStore> store_;
+  BlobPromises promises_;
+  UploadArea uploads_;
+  const UploadProofs proofs_;
+};
+
+// Whether the blob is here and this owner has shown its bytes; if so, it is not removed in the
+// next minutes. Of a blob that it has not shown nothing is looked up: neither the answer nor its
+// time tells whether others have it. No owner (""): of callers that are not told apart nothing is
+// asked. INVALID_ARGUMENT, as Keep says.
+absl::StatusOr<bool> KeepProven(Blobs& blobs, const std::string& owner, const std::string& sha256,
+                                uint64_t size);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,191 @@
+"""The rooms of the house, and which may include which: the one table of layers, for lint.py and for the picture in
+ARCHITECTURE.md (tests/lint/draw_rooms.py). A room is a folder of C++ sources. It may include its own headers, those of
+rooms on lower floors of its area, and those of the areas that its own area sees. Rooms of one floor do not see each
+other, so no two rooms can include each other, and no chain of rooms leads back.
+"""
+import os
+import re
+
+# An area is a program or a library: which other areas it may include. "proto" stands for muster/v1/*.pb.h.
+AREAS = {
+    "common": ("proto",),
+    "identity": ("common", "proto"),
+    "tree": ("common",),
+    "compare": ("common",),
+    "shim": ("common",),
+    "unwind": ("common",),
+    "coordinator": ("common", "compare", "identity", "page", "proto", "tree"),
+    "worker": ("common", "identity", "proto", "tree"),
+    "client": ("common", "compare", "identity", "proto", "tree"),
+    "trainer": (),
+    "examples": ("trainer",),
+    "bench": ("common", "identity", "proto", "tree", "trainer"),
+}
+
+# Floors of an area, from the lowest up; "." is the area's own folder. An area that is not here is one room.
+FLOORS = {
+    "common": [
+        ["base", "text"],
+        ["files"],
+        ["hash"],
+        [".", "kernel", "tensorboard"],
+        ["http", "job", "lines"],
+    ],
+    "coordinator": [
+        ["base", "core/state", "net", "oidc", "segments"],
+        ["core/scheduling", "stores"],
+        ["audit", "core/views", "curves", "identity", "logs"],
+        ["core/outcome", "findings", "http/server", "store_parts"],
+        ["core/decide", "http/admission", "local", "sqlite"],
+        ["core"],
+        ["loop"],
+        ["contexts", "notify"],
+        ["code", "config", "exec", "gates"],
+        ["care", "periodic"],
+        ["calls"],
+        ["http/api", "http/metrics", "http/pages", "services"],
+        ["http/sign_in"],
+        ["http"],
+        ["."],
+    ],
+    "worker": [
+        ["core", "devices", "limits", "rendezvous"],
+        ["base"],
+        ["confinement", "links", "membership"],
+        ["launch", "sampling"],
+        ["containers", "inspection"],
+        ["exec", "preparation"],
+        ["checkpoints"],
+        ["events"],
+        ["output"],
+        ["attempts"],
+        ["."],
+    ],
+    "client": [
+        ["command_line", "machine"],
+        ["connection", "job_file", "terminal"],
+        ["text"],
+        ["compare", "launchers", "session"],
+        ["diagnosis", "doctor", "export", "files", "follow", "help", "installed"],
+        ["cluster", "code"],
+        ["submit"],
+        ["commands"],
+        ["."],
+    ],
+    # The SDK's areas: trainer/src/AREA with trainer/include/muster/AREA (sdk_layers.py).
+    "trainer": [
+        ["base"],
+        ["device", "profiling", "tracking", "values"],
+        ["diagnosis", "memory"],
+        ["parallel"],
+        ["checkpoint", "collectives", "sharding"],
+        ["data", "optim"],
+        ["precision"],
+        ["accelerator"],
+    ],
+}
+
+# Rooms that not every room above them may know: who alone includes them, besides the room itself. A name with a slash
+# at its end stands for all rooms below it.
+KNOWN_TO = {
+    # An engine behind coordinator/stores/ is known to the one place that opens it. The commands that care for a data
+    # directory know local/ besides, whose files are below it.
+    "coordinator/local": ("coordinator/config", "coordinator/care"),
+    "coordinator/sqlite": ("coordinator/config",),
+    # The transports.
+    "coordinator/services": ("coordinator",),
+    "coordinator/http": ("coordinator",),
+    "coordinator/http/": ("coordinator", "coordinator/http/", "coordinator/http"),
+    # Verdicts are made of the state alone: nothing there may know what prints them, or decides anything else.
+    "coordinator/core/outcome": ("coordinator/core", "coordinator/core/"),
+    "coordinator/core/decide": ("coordinator/core", "coordinator/core/", "coordinator/calls", "coordinator/contexts"),
+}
+
+# No thread, clock, file, random number or log. A name with a slash at its end stands for all rooms below it.
+PURE = ("common/job", "compare", "coordinator/core", "coordinator/core/", "coordinator/findings", "worker/core")
+
+# A room has at most so many files; a flat list of like things may be longer.
+FILES_MAX = 42
+FLAT_LISTS = ("client/commands", "coordinator/calls")
+
+
+def floors():
+    """{room: (area, number of its floor)}."""
+    found = {}
+    for area in AREAS:
+        for number, names in enumerate(FLOORS.get(area, [["."]]), 1):
+            for name in names:
+                found[area if name == "." else f"{area}/{name}"] = (area, number)
+    return found
+
+
+FLOOR_OF = floors()
+
+
+def room_of(path):
+    """The room of a source, a header, or None (tests see everything; the SDK has its own shape, sdk_layers.py)."""
+    area = path.split("/", 1)[0]
+    if area not in AREAS or area == "trainer":
+        return None
+    return os.path.dirname(path) if area in FLOORS else area
+
+
+def in_list(room, names):
+    return any(room.startswith(name) if name.endswith("/") else room == name for name in names)
+
+
+def is_pure(path):
+    room = room_of(path)
+    return room is not None and in_list(room, PURE)
+
+
+def area_of_header(header):
+    if header.startswith("muster/v1/"):
+        return "proto"
+    if header.startswith("muster/"):
+        return "trainer"
+    area = header.split("/", 1)[0]
+    return area if "/" in header and area in (*AREAS, "page") else None
+
+
+def include_finding(path, header):
+    """What is wrong with `path` including `header` (as it is written there), or None."""
+    room = room_of(path)
+    target_area = area_of_header(header)
+    if room is None or target_area is None:
+        return None
+    area = path.split("/", 1)[0]
+    if target_area != area:
+        if target_area in AREAS[area]:
+            return None
+        return f"{area} may not include {header}: it sees only {', '.join((area, *AREAS[area]))}"
+    target = room_of(header)
+    if room == target:
+        return None
+    if target not in FLOOR_OF:
+        return f"{header} is in no room: name {target} in tests/lint/rooms.py"
+    if room in FLOOR_OF and FLOOR_OF[target][1] >= FLOOR_OF[room][1]:
+        return (f"{room} (floor {FLOOR_OF[room][1]}) may not include {header} (floor {FLOOR_OF[target][1]}): a room "
+                "includes only lower floors; move what both need below both")
+    for known, users in KNOWN_TO.items():
+        if in_list(target, (known,)) and not in_list(room, users):
+            return f"{room} may not include {header}: {known} is known to {', '.join(users)} alone"
+    return None
+
+
+def house_findings(paths):
+    """(path, line, what is wrong) for folders that are no room, rooms that are none, and rooms that are too large."""
+    sizes = {}
+    for path in paths:
+        room = room_of(path) if re.search(r"\.(h|cc)$", path) else None
+        if room is None:
+            continue
+        sizes[room] = sizes.get(room, 0) + 1
+        if room not in FLOOR_OF and sizes[room] == 1:
+            yield path, 1, f"{room} is not a room: put the file into one, or name the folder in tests/lint/rooms.py"
+    for room, size in sorted(sizes.items()):
+        if size > FILES_MAX and room not in FLAT_LISTS and room in FLOOR_OF:
+            yield "tests/lint/rooms.py", 1, f"{room} has {size} files, more than {FILES_MAX}: divide it"
+    for room, (area, _) in FLOOR_OF.items():
+        if area != "trainer" and area in FLOORS and room not in sizes and paths:
+            yield "tests/lint/rooms.py", 1, f"{room} has no file: remove its name"

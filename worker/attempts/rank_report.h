@@ -1,0 +1,29 @@
+// What is reported about a rank that ended: the shim's facts, the error file, the end of its
+// stderr. Any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "muster/v1/worker_service.pb.h"
+#include "worker/base/paths.h"
+#include "worker/launch/shim_client.h"
+
+namespace muster::worker {
+
+// What the shim reported. Touches no file.
+v1::RankExit ReportFacts(const v1::LaunchAttempt& launch, const common::ShimLaunch& shim_launch,
+                         const RankExited& exit);
+// What the rank left in its files; may block. `secrets`: how many values have to be hidden in it. If one is
+// gone, a sentence takes the place of the words.
+void AddWords(const Paths& paths, const AttemptKey& key, size_t secrets, v1::RankExit* report);
+
+struct LastLines {
+  std::string text;  // printable, whole lines if possible
+  std::optional<uint32_t>
+      fresh;  // how many of them, empty ones excluded, were written just before the end
+};
+// The last bytes of a rank's stderr that are still on this node.
+LastLines ReadLastLines(const Paths& paths, const AttemptKey& key, uint32_t rank, int64_t ended_ms);
+
+}  // namespace muster::worker

@@ -1,0 +1,79 @@
+// Checkpoint transfers: hashing and uploading parts, fetching what an attempt resumes from,
+// deleting. Each attempt has separate threads for it, so that a huge or hanging transfer delays no
+// other job's. Results go to the control loop's mailbox. Logs never wait for any of this.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "muster/v1/worker_service.pb.h"
+#include "worker/base/job_threads.h"
+#include "worker/base/paths.h"
+#include "worker/checkpoints/outputs.h"
+#include "worker/confinement/rank_account.h"
+#include "worker/core/decide.h"
+#include "worker/links/blob_link.h"
+#include "worker/links/route.h"
+#include "worker/preparation/object_shelf.h"
+
+namespace muster::worker {
+
+class Transfers {
+ public:
+  // `result` is called on transfer threads and must only enqueue.
+  Transfers(Paths paths, JobThreads* threads, std::function<void(Input)> result);
+  ~Transfers();
+
+  void SetRoute(const Route& route);
+  void Upload(const UploadAction& action);
+  void Fetch(const AttemptKey& key, const v1::LaunchAttempt& launch);
+  void CancelFetch(const AttemptKey& key);
+  // After what is under way in the lane.
+  void DeleteTree(const AttemptKey& key, const std::string& path, Work lane = Work::kDelete);
+  // Fetches objects of jobs' code, on any thread that may block.
+  FetchObject ObjectDoor();
+  // Makes every transfer end soon; JobThreads waits for them.
+  void Shutdown();
+
+ private:
+  void UploadNow(const UploadAction& action);
+  // What is already uploaded, if its record is intact and for this very part.
+  std::optional<v1::CheckpointPartReady> Recorded(const UploadAction& action) const;
+  absl::StatusOr<v1::CheckpointPartReady> HashAndSend(const UploadAction& action);
+  // What cannot be taken is not an error: `left_out` names it.
+  absl::StatusOr<v1::CheckpointPartReady> SendOutputs(const UploadAction& action,
+                                                      std::string* left_out);
+  // FAILED_PRECONDITION: this file cannot be read as a whole.
+  absl::StatusOr<v1::CheckpointFile> SendOutput(const OutputTree& tree, const UploadAction& action,
+                                                const std::string& path);
+  absl::StatusOr<std::vector<v1::CheckpointFile>> ResumeFiles(const AttemptKey& key,
+                                                              const v1::LaunchAttempt& launch,
+                                                              const std::atomic<bool>& cancelled);
+  absl::Status FetchNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
+                        const std::atomic<bool>& cancelled);
+  absl::Status FetchFile(const AttemptKey& key, const v1::CheckpointFile& file,
+                         const std::string& target, const RankAccount& account,
+                         const v1::LaunchAttempt& launch, const std::atomic<bool>& cancelled);
+  // Another attempt on this node has the same file: linked instead of fetched, or copied if that one
+  // may still run.
+  bool TakeLocal(const AttemptKey& key, const v1::CheckpointFile& file, const std::string& target,
+                 const RankAccount& account, const v1::LaunchAttempt& launch);
+
+  const Paths paths_;
+  JobThreads* const threads_;
+  const std::function<void(Input)> result_;
+  BlobLink uploads_client_;
+  BlobLink fetch_client_;
+  std::atomic<bool> stopping_ = false;
+  std::mutex mutex_;
+  std::map<AttemptKey, std::shared_ptr<std::atomic<bool>>> fetches_;  // guarded; the cancel flags
+};
+
+}  // namespace muster::worker

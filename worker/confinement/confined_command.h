@@ -1,0 +1,34 @@
+// A command of a job that is no rank (`notify`, `setup`): run like the ranks, as their account and in
+// their sandbox, for a bounded time. Blocks; a job's thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/files/files.h"
+#include "common/kernel/shim_protocol.h"
+#include "worker/base/bounded_command.h"
+#include "worker/confinement/rank_account.h"
+
+namespace muster::worker {
+
+struct Confinement {
+  std::string shim_binary;
+  bool no_new_privs = false;
+  common::LaunchSandbox sandbox;  // with its paths
+  // With a bundle for rank 0 instead of all that.
+  common::LaunchContainer container = {};
+  std::string mark = {};              // names the container
+  std::vector<std::string> env = {};  // "NAME=value": what waits for the command is found by it
+};
+
+// What muster-shim reads from its descriptor (common/kernel/shim_protocol.h), in memory. Invalid: no
+// descriptor is free.
+common::UniqueFd LaunchInMemory(const common::ShimLaunch& launch);
+
+// `command` has passed CheckLaunch. Of `bounds`, program, words, environment, directory and descriptor
+// are filled in.
+CommandOutput RunConfined(const Confinement& confinement, const RankAccount& account,
+                          const common::RankLaunch& command, BoundedCommand bounds);
+
+}  // namespace muster::worker

@@ -1,0 +1,46 @@
+// A command in a rank's place: as its account, in its sandbox, cgroups, working directory and
+// environment, as its attempt was launched. A session's thread: the working directory may be on a
+// file system that hangs.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "common/files/files.h"
+#include "muster/v1/exec.pb.h"
+#include "worker/base/paths.h"
+
+namespace muster::worker {
+
+struct ExecSetup {
+  std::string node;
+  Paths paths;
+  std::string shim_binary;
+};
+
+// One that runs. It leads its own session and process group.
+struct ExecProcess {
+  pid_t pid = -1;
+  common::UniqueFd in;  // not blocking, as the next two; with a terminal `in` and `out` are both it
+  common::UniqueFd out;
+  common::UniqueFd err;  // not with a terminal
+  bool has_terminal = false;
+};
+
+// False: `ended` tells why.
+bool StartInRank(const ExecSetup& setup, const v1::ExecOrder& order, ExecProcess* process,
+                 v1::ExecEnded* ended);
+
+void SetTerminalSize(int fd, const v1::ExecTerminal& size);
+// To the processes of its session and those that have its mark in their environment. The command
+// must not have been reaped yet. How many there were, the command itself included.
+int SignalExec(const ExecSetup& setup, const v1::ExecOrder& order, pid_t leader, int signal);
+// SIGKILL until there are none; gives up after a while on those that the kernel holds.
+void KillExec(const ExecSetup& setup, const v1::ExecOrder& order, pid_t leader);
+// What is left of commands of a worker with this state directory that was killed.
+void KillOlderExecs(const ExecSetup& setup);
+// Reaps it.
+v1::ExecEnded ReapExec(pid_t pid);
+
+}  // namespace muster::worker

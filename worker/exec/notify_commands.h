@@ -1,0 +1,61 @@
+// Runs the commands of jobs' `notify` on this node, as their ranks would run: same account, sandbox
+// (but for /tmp: theirs may be gone),
+// environment and working directory. A few at once, each for at most a minute, on their own threads.
+// Remembers how the newest ended, so that a repeated order is answered and not carried out again.
+// Control loop's thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "common/base/lru_map.h"
+#include "muster/v1/worker_service.pb.h"
+#include "worker/base/job_threads.h"
+#include "worker/confinement/isolation.h"
+#include "worker/launch/launch_environment.h"
+
+namespace muster::worker {
+
+class NotifyCommands {
+ public:
+  static constexpr size_t kAtOnce = 4;
+  static constexpr size_t kWaitingMax = 32;  // with those that run; the coordinator asks again
+  static constexpr size_t kRememberedMax = 1'024;
+  static constexpr size_t kOutputBytesMax = 2'048;
+  static constexpr int kTimeoutMs = 60'000;
+
+  struct Setup {
+    std::string node;
+    std::set<std::string> device_kinds;
+    RunAs run_as;
+    Isolation isolation;
+    Paths paths;
+    std::string shim_binary;
+  };
+  // `ended`: on a thread of this object's; passes it to Ended on the control loop's.
+  NotifyCommands(Setup setup, std::function<void(v1::NotifyEnded)> ended);
+  ~NotifyCommands() { Shutdown(std::chrono::milliseconds(0)); }
+
+  // Starts it, or has the answer from last time.
+  std::optional<v1::NotifyEnded> Run(v1::RunNotify order);
+  void Ended(const v1::NotifyEnded& ended);
+  // Kills what is running, without an answer. False: some file system does not let go.
+  bool Shutdown(std::chrono::milliseconds wait);
+
+ private:
+  const std::shared_ptr<const Setup> setup_;
+  const std::function<void(v1::NotifyEnded)> ended_;
+  // By delivery.
+  std::set<std::string> running_;  // or waiting
+  common::LruMap<std::string, v1::NotifyEnded> ended_before_{kRememberedMax};
+  const std::shared_ptr<std::atomic<bool>> stop_ = std::make_shared<std::atomic<bool>>(false);
+  JobThreads threads_{kAtOnce};
+};
+
+}  // namespace muster::worker

@@ -1,0 +1,88 @@
+#include "worker/launch/marked_processes.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#include <set>
+#include <vector>
+
+#include "common/kernel/process.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr int kKillRoundsMax = 100;
+constexpr int kKillPauseMs = 10;
+
+// The signal works once the process is between two system calls, of which fork may be the first.
+void AwaitStop(pid_t pid) {
+  common::ProcessStat stat;
+  for (int round = 0; round < kKillRoundsMax; ++round) {
+    if (!common::ReadProcessStat(pid, &stat) ||
+        (stat.state != 'R' && stat.state != 'S' && stat.state != 'D'))
+      return;
+    poll(nullptr, 0, 1);
+  }
+}
+
+// Parents have smaller depth, not smaller numbers: rounds until no more are found.
+std::vector<pid_t> LiveBelow(pid_t leader) {
+  const std::vector<common::ProcessStat> all = common::ListProcesses();
+  std::set<pid_t> family = {leader};
+  std::vector<pid_t> live;
+  for (bool grows = true; grows;) {
+    grows = false;
+    for (const common::ProcessStat& process : all) {
+      if (!family.contains(process.ppid) || !family.insert(process.pid).second) continue;
+      grows = true;
+      if (process.state != 'Z' && process.state != 'X') live.push_back(process.pid);
+    }
+  }
+  return live;
+}
+
+}  // namespace
+
+int SignalMarked(const ProcessMark& mark, pid_t leader, int signal) {
+  int count = 0;
+  for (const common::ProcessStat& process : common::ListProcesses()) {
+    if (process.state == 'Z' || process.state == 'X') continue;
+    if (process.session != leader &&
+        common::EnvironValue(process.pid, mark.variable) != mark.value) {
+      continue;
+    }
+    kill(process.pid, signal);
+    ++count;
+  }
+  return count;
+}
+
+void KillMarked(const ProcessMark& mark, pid_t leader) {
+  if (leader > 0) kill(-leader, SIGKILL);  // at once, without a search
+  for (int round = 0; round < kKillRoundsMax; ++round) {
+    if (SignalMarked(mark, leader, SIGKILL) == 0) return;
+    poll(nullptr, 0, kKillPauseMs);
+  }
+}
+
+void KillBelow(pid_t leader) {
+  kill(leader, SIGSTOP);
+  AwaitStop(leader);
+  // A list is read one by one while processes start others: twice without any is none.
+  int empty = 0;
+  for (int round = 0; round < kKillRoundsMax && empty < 2; ++round) {
+    const std::vector<pid_t> below = LiveBelow(leader);
+    empty = below.empty() ? empty + 1 : 0;
+    for (const pid_t pid : below) kill(pid, SIGKILL);
+    if (empty == 0) poll(nullptr, 0, kKillPauseMs);
+  }
+  kill(leader, SIGKILL);
+}
+
+void KillMarkedBefore(const std::string& variable, std::string_view end) {
+  for (const common::ProcessStat& process : common::ListProcesses()) {
+    if (common::EnvironValue(process.pid, variable).ends_with(end)) KillBelow(process.pid);
+  }
+}
+
+}  // namespace muster::worker

@@ -1,0 +1,41 @@
+// The files of an image's layout: taken from a directory that others wrote into one of our own, each
+// verified on the way. A thread that may block.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/confinement/rank_account.h"
+#include "worker/containers/image_manifest.h"
+
+namespace muster::worker {
+
+struct LayoutSource {
+  std::string directory;
+  // Of an OCI layout blobs lie in blobs/sha256/; skopeo's and podman's "dir:" has them beside its
+  // manifest.json.
+  bool is_oci = true;
+  bool is_ours = false;  // our own tools wrote it: its files are moved instead of copied
+  RankAccount account;   // with whose rights it is read
+};
+
+struct TakenLayout {
+  std::string manifest_hex;  // SHA-256 of the manifest as it was there: the image's digest
+  ImageManifest manifest;
+  ImageConfig config;
+};
+
+// The manifest alone: what the image is, before anything is copied. `wanted`: its digest, empty: any.
+absl::StatusOr<TakenLayout> ReadLayout(const LayoutSource& source, const std::string& wanted);
+
+// Whether the account can read all its layers, and they are what the manifest says. `took` as below.
+absl::Status CheckLayers(const LayoutSource& source, const TakenLayout& layout,
+                         const std::function<bool(uint64_t)>& took);
+
+// Makes `target`, an OCI layout with the one image "image", of what was read. `took` gets the bytes so
+// far; false stops it with CANCELLED. DATA_LOSS names a file that differs from its digest.
+absl::Status TakeLayout(const LayoutSource& source, const TakenLayout& layout,
+                        const std::string& target, const std::function<bool(uint64_t)>& took);
+
+}  // namespace muster::worker

@@ -25,11 +25,11 @@
 #include "coordinator/calls/submit.h"
 #include "coordinator/calls/watch.h"
 #include "coordinator/config/open_stores.h"
-#include "coordinator/curves/curve_shelf.h"
+#include "coordinator/curves/curve_cache.h"
 #include "coordinator/exec/exec.h"
 #include "coordinator/gates/reach.h"
-#include "coordinator/http/front.h"
-#include "coordinator/http/sign_in/entrance.h"
+#include "coordinator/http/http_service.h"
+#include "coordinator/http/sign_in/http_identities.h"
 #include "coordinator/identity/admission.h"
 #include "coordinator/identity/cluster.h"
 #include "coordinator/identity/directory.h"
@@ -57,9 +57,9 @@ constexpr int kHashNiceness = 5;
 constexpr size_t kHttpConnectionsLeast = 4;
 constexpr size_t kHttpConnectionsMost = 1'024;
 constexpr std::chrono::seconds kCheckAgainAfter{5};
-constexpr std::chrono::milliseconds kLockPatience{1'000};
+constexpr std::chrono::milliseconds kLockTimeout{1'000};
 // If several private coordinators are started at once, all but the first exit immediately.
-constexpr std::chrono::milliseconds kNoPatience{0};
+constexpr std::chrono::milliseconds kNoTimeout{0};
 constexpr std::chrono::seconds kLivedKeptEvery{5};
 constexpr std::chrono::seconds kCertificateLookedAtEvery{3'600};
 constexpr std::chrono::seconds kCertificateRetriedAfter{600};
@@ -120,7 +120,7 @@ struct Coordinator::Parts {
   absl::Status Open(common::UniqueFd data_lock);
   void Serve();
   absl::Status OpenHttp();
-  absl::Status OpenEntrance();
+  absl::Status OpenHttpIdentities();
   // Now and every hour, sooner after a failure, until the pool stops.
   void KeepCertificate();
   void ShowToBrowsers();
@@ -142,15 +142,15 @@ struct Coordinator::Parts {
   WorkPool hashes;
   const DescriptorShares shares = ShareDescriptors();
   Stores stores;
-  std::unique_ptr<http::Entrance> entrance;  // null: there are no identities
-  std::unique_ptr<http::Front> front;        // answers of the loop may still come after its Stop
+  std::unique_ptr<http::HttpIdentities> identities;  // null: there are no identities
+  std::unique_ptr<http::HttpService> front;  // answers of the loop may still come after its Stop
   std::unique_ptr<ControlLoop> loop;
   Lifetime lifetime;
   ExecBroker execs{[this](std::chrono::milliseconds pause, std::function<void()> task) {
     pool.PostAfter(pause, std::move(task));
   }};
   std::unique_ptr<Assessor> assessor;
-  std::unique_ptr<CurveShelf> curves;
+  std::unique_ptr<CurveCache> curves;
   std::unique_ptr<LogUsage> log_usage;
   std::unique_ptr<Notifier> notifier;
   std::unique_ptr<Directory> directory;
@@ -178,7 +178,7 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                        &input.error);
     loop->Say(std::move(input));
   });
-  curves = std::make_unique<CurveShelf>(*stores.metrics);
+  curves = std::make_unique<CurveCache>(*stores.metrics);
   assessor = std::make_unique<Assessor>(*stores.metrics, *stores.samples, config.findings_floor_ms);
   notifier = std::make_unique<Notifier>(
       Notifier::Options{
@@ -235,18 +235,18 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   return absl::OkStatus();
 }
 
-absl::Status Coordinator::Parts::OpenEntrance() {
+absl::Status Coordinator::Parts::OpenHttpIdentities() {
   if (cluster == nullptr) return absl::OkStatus();
   const std::string& tcp = daemon->instance.tcp_endpoint;
   Enrolment::Place place{.endpoint = tcp.empty() ? "" : tcp.substr(tcp.rfind(':')),
                          .worker_lives_ms = config.worker_certificate_ms,
                          .user_lives_ms = config.person_certificate_ms};
-  ASSIGN_OR_RETURN(entrance, http::Entrance::Open(
-                                 *cluster, *directory,
-                                 [this](const std::vector<std::string>& serials) {
-                                   if (daemon->access.cut) daemon->access.cut(serials);
-                                 },
-                                 std::move(place)));
+  ASSIGN_OR_RETURN(identities, http::HttpIdentities::Open(
+                                   *cluster, *directory,
+                                   [this](const std::vector<std::string>& serials) {
+                                     if (daemon->access.cut) daemon->access.cut(serials);
+                                   },
+                                   std::move(place)));
   ShowToBrowsers();  // HTTP takes its names for its own
   pool.Post([this] { KeepCertificate(); });
   return absl::OkStatus();
@@ -254,7 +254,7 @@ absl::Status Coordinator::Parts::OpenEntrance() {
 
 // A coordinator whose browsers see a warning is better than none.
 void Coordinator::Parts::ShowToBrowsers() {
-  const absl::Status shown = entrance->ShowToBrowsers(clock.Read().wall_ms);
+  const absl::Status shown = identities->ShowToBrowsers(clock.Read().wall_ms);
   if (shown.ok()) return;
   common::LogWarning(StrCat("browsers are not shown the certificate beside the cluster's keys: ",
                             common::Readable(common::ProblemOf(shown))));
@@ -263,7 +263,7 @@ void Coordinator::Parts::ShowToBrowsers() {
 void Coordinator::Parts::KeepCertificate() {
   ShowToBrowsers();
   const common::Now now = clock.Read();
-  absl::Status renewed = entrance->RenewIfDue(now.wall_ms);
+  absl::Status renewed = identities->RenewIfDue(now.wall_ms);
   if (renewed.ok()) renewed = cluster->Certificate().why;
   if (renewed.ok()) {
     certificate_told_ms.reset();
@@ -277,19 +277,19 @@ void Coordinator::Parts::KeepCertificate() {
 }
 
 absl::Status Coordinator::Parts::OpenHttp() {
-  RETURN_IF_ERROR(OpenEntrance());
+  RETURN_IF_ERROR(OpenHttpIdentities());
   if (config.http.empty()) return absl::OkStatus();
   std::optional<oidc::Client> client;
   if (!config.oidc.issuer.empty()) {
     ASSIGN_OR_RETURN(client, oidc::ReadClient(config.oidc));
   }
-  absl::StatusOr<std::unique_ptr<http::Front>> opened = http::Front::Open(
+  absl::StatusOr<std::unique_ptr<http::HttpService>> opened = http::HttpService::Open(
       *daemon, {.listen = config.http,
                 .host_names = config.http_hosts,
                 .connections = HttpConnectionsOf(config, shares),
                 .journal_pending_bytes = [this] { return stores.journal->PendingBytes(); },
-                .tls = entrance == nullptr ? nullptr : entrance->tls(),
-                .enrolment = entrance == nullptr ? nullptr : &entrance->enrolment(),
+                .tls = identities == nullptr ? nullptr : identities->tls(),
+                .enrolment = identities == nullptr ? nullptr : &identities->enrolment(),
                 .oidc = std::move(client)});
   if (!opened.ok()) {
     if (!config.is_private) return opened.status();
@@ -362,8 +362,8 @@ void Coordinator::Parts::Serve() {
   if (const absl::Status started = notifier->Start(*loop); !started.ok())
     common::LogWarning(StrCat("nothing of notify is told: ", common::MessageOf(started)));
   CancelAbandonedRuns(daemon->jobs, daemon->instance, daemon->process);
-  KeepHouse(daemon->jobs, daemon->stores, daemon->job_code, daemon->gates, daemon->access,
-            daemon->process, config.retention);
+  CollectGarbage(daemon->jobs, daemon->stores, daemon->job_code, daemon->gates, daemon->access,
+                 daemon->process, config.retention);
   KeepLogUsage(daemon->jobs, daemon->stores, daemon->process);
   KeepAssessing(daemon->jobs, daemon->stores, daemon->traffic, daemon->process);
   if (stores.index->NeedsWholeCheck()) {
@@ -394,7 +394,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
       std::unique_ptr<Cluster> cluster,
       Cluster::Open(config.data_dir, config.keys_dir, common::SystemClock().Read().wall_ms));
   absl::StatusOr<common::UniqueFd> lock =
-      LockDataDirectory(paths.Lock(), config.is_private ? kNoPatience : kLockPatience);
+      LockDataDirectory(paths.Lock(), config.is_private ? kNoTimeout : kLockTimeout);
   // A single user loses nothing by waiting for room; a cluster's coordinator tries anyway.
   if (config.is_private && (lock.ok() || absl::IsResourceExhausted(lock.status()))) {
     RETURN_IF_ERROR(Headroom(paths.Headroom()).CheckRoom());

@@ -10,7 +10,7 @@
 #include "common/text/units.h"
 #include "coordinator/care/commands.h"
 #include "coordinator/config/config.h"
-#include "coordinator/http/front.h"
+#include "coordinator/http/http_service.h"
 
 namespace muster::coordinator {
 namespace {

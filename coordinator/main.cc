@@ -20,7 +20,7 @@
 #include "coordinator/care/commands.h"
 #include "coordinator/config/config.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/http/front.h"
+#include "coordinator/http/http_service.h"
 #include "coordinator/init_command.h"
 #include "identity/tls_versions.h"
 

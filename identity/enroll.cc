@@ -151,19 +151,19 @@ absl::StatusOr<Credentials> Enroll(const Enrolling& enrolling) {
   return Ask(question, request, key);
 }
 
-absl::StatusOr<DeviceSignIn> BeginSignIn(const Door& door) {
-  ASSIGN_OR_RETURN(const HttpsAnswer answer, AskHttps({.address = door.address,
+absl::StatusOr<DeviceSignIn> BeginSignIn(const Endpoint& endpoint) {
+  ASSIGN_OR_RETURN(const HttpsAnswer answer, AskHttps({.address = endpoint.address,
                                                        .target = "/enroll/device",
                                                        .body = JsonOf(v1::DeviceRequest()),
-                                                       .authority_pem = door.authority_pem,
-                                                       .within = door.within}));
+                                                       .authority_pem = endpoint.authority_pem,
+                                                       .within = endpoint.within}));
   v1::DeviceResponse device;
   if (answer.status != 200 || !Parse(answer.body, device))
-    return StatusOfAnswer(door.address, answer);
-  RETURN_IF_ERROR(CheckPage(door.address, device.verification_uri()));
+    return StatusOfAnswer(endpoint.address, answer);
+  RETURN_IF_ERROR(CheckPage(endpoint.address, device.verification_uri()));
   if (!device.verification_uri_complete().empty())
-    RETURN_IF_ERROR(CheckPage(door.address, device.verification_uri_complete()));
-  RETURN_IF_ERROR(CheckUserCode(door.address, device.user_code()));
+    RETURN_IF_ERROR(CheckPage(endpoint.address, device.verification_uri_complete()));
+  RETURN_IF_ERROR(CheckUserCode(endpoint.address, device.user_code()));
   return DeviceSignIn{
       .handle = device.handle(),
       .user_code = device.user_code(),
@@ -173,15 +173,15 @@ absl::StatusOr<DeviceSignIn> BeginSignIn(const Door& door) {
       .lives = std::chrono::seconds(device.expires_s())};
 }
 
-absl::StatusOr<Credentials> FinishSignIn(const Door& door, const std::string& handle,
+absl::StatusOr<Credentials> FinishSignIn(const Endpoint& endpoint, const std::string& handle,
                                          const PrivateKey& key) {
   v1::DevicePollRequest request;
   request.set_handle(handle);
   request.set_csr_pem(MakeRequest(key));
-  return Ask({.address = door.address,
+  return Ask({.address = endpoint.address,
               .target = "/enroll/device/poll",
-              .authority_pem = door.authority_pem,
-              .within = door.within},
+              .authority_pem = endpoint.authority_pem,
+              .within = endpoint.within},
              request, key);
 }
 

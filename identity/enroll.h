@@ -23,7 +23,7 @@ struct Enrolling {
 absl::StatusOr<Credentials> Enroll(const Enrolling& enrolling);
 
 // A coordinator whose authority is known.
-struct Door {
+struct Endpoint {
   std::string address;  // HOST:PORT of the HTTPS listener
   std::string authority_pem;
   std::chrono::milliseconds within{30'000};
@@ -37,9 +37,9 @@ struct DeviceSignIn {
   std::chrono::seconds interval{0};       // between two questions whether it is confirmed
   std::chrono::seconds lives{0};
 };
-absl::StatusOr<DeviceSignIn> BeginSignIn(const Door& door);
+absl::StatusOr<DeviceSignIn> BeginSignIn(const Endpoint& endpoint);
 // With the same key each time. UNAVAILABLE (JC1363): not confirmed yet.
-absl::StatusOr<Credentials> FinishSignIn(const Door& door, const std::string& handle,
+absl::StatusOr<Credentials> FinishSignIn(const Endpoint& endpoint, const std::string& handle,
                                          const PrivateKey& key);
 
 // New credentials by the old key, for a new key.

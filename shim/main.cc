@@ -13,8 +13,8 @@
 
 #include "common/files/plain_files.h"
 #include "common/kernel/shim_protocol.h"
+#include "shim/barrier.h"
 #include "shim/commands.h"
-#include "shim/meet.h"
 #include "shim/probe.h"
 #include "shim/supervisor.h"
 
@@ -40,8 +40,8 @@ int main(int argc, char** argv) {
     End(shim::RunConfined(common::kConfinedFd));
   if (argc == 2 && std::strcmp(argv[1], common::kJoinArgument) == 0)
     return shim::RunJoined(common::kConfinedFd, common::kJoinedPidFd);
-  if (argc == 4 && std::strcmp(argv[1], common::kMeetArgument) == 0)
-    return shim::Meet(argv[2], std::atoi(argv[3]));
+  if (argc == 4 && std::strcmp(argv[1], common::kBarrierArgument) == 0)
+    return shim::WaitAtBarrier(argv[2], std::atoi(argv[3]));
   std::string bytes;
   common::ShimLaunch launch;
   if (argc != 3 || lseek(common::kLaunchFileFd, 0, SEEK_SET) != 0 ||

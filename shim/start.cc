@@ -107,7 +107,7 @@ std::string Supervisor::Prepare() {
   if (failure.empty()) StartRanks(write_ends, mounts);
   for (const int fd : write_ends) close(fd);
   SaveState();
-  TellStory();
+  ReplayFacts();
   return failure;
 }
 

@@ -1,4 +1,4 @@
-// The loop and how ranks end. Starting is in start.cc and runtimes.cc, messages to the worker in story.cc.
+// The loop and how ranks end. Starting is in start.cc and runtimes.cc, messages to the worker in worker_reports.cc.
 #include "shim/supervisor.h"
 
 #include <sys/signalfd.h>
@@ -27,7 +27,7 @@ using common::ShimPacket;
 constexpr int64_t kGatherUs = 2'000;  // a slowly written stream is read about this often at most
 constexpr int64_t kBlockedRetryUs = 50'000;  // a blocked stream checks for room this often
 constexpr int64_t kKillEveryUs = 2'000;
-// Patience, on the lived clock: whoever is waited for may have stood still together with us.
+// Timeouts, on the lived clock: whoever is waited for may have stood still together with us.
 constexpr int64_t kUnkillableAfterUs =
     10'000'000;  // then the survivors are listed and the node needs a person
 constexpr int64_t kForeignWriterUs =
@@ -65,7 +65,7 @@ void Supervisor::Turn() {
   for (const pollfd& entry : polled) {
     if (entry.revents == 0) continue;
     if (entry.fd == signal_fd_) ReadSignals();
-    if (entry.fd == connection_.listener() && connection_.Accept()) TellStory();
+    if (entry.fd == connection_.listener() && connection_.Accept()) ReplayFacts();
   }
   for (Rank& rank : ranks_) {
     if (rank.exec_pipe >= 0) ReadExecPipe(rank);

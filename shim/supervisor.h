@@ -93,7 +93,7 @@ class Supervisor {
   void Finish();
 
   // Messages to the worker.
-  void TellStory();
+  void ReplayFacts();
   void TellStarted(const Rank& rank);
   void TellExited(const Rank& rank);
   void TellClosed(Rank& rank, int stream);

@@ -73,7 +73,7 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
                   .isolation = setup_.isolation,
                   .containers = setup_.containers,
                   .code_cache_bytes = setup_.config.code_cache_bytes,
-                  .fetch_object = transfers_.ObjectDoor()},
+                  .fetch_object = transfers_.ObjectFetcher()},
                  &io_, &threads_,
                  {.input = [this](Input input) { Feed(std::move(input)); },
                   .in_background = [this](Task task) { ends_.Post(std::move(task)); },

@@ -40,11 +40,11 @@ std::string RelativeTo(const std::string& outer, const std::string& inner) {
 }
 
 // Of a directory that the job file alone names.
-bool IsFar(const CodeWishes& wishes, const std::string& root) {
-  if (wishes.workdir_is_flag || wishes.workdir.empty() || wishes.file_directory.empty())
+bool IsFar(const CodeOptions& options, const std::string& root) {
+  if (options.workdir_is_flag || options.workdir.empty() || options.file_directory.empty())
     return false;
-  const std::string beside = RealDirectory(wishes.file_directory);
-  const std::string here = RealDirectory(wishes.here);
+  const std::string beside = RealDirectory(options.file_directory);
+  const std::string here = RealDirectory(options.here);
   return (beside.empty() || !Contains(beside, root)) && (here.empty() || !Contains(here, root));
 }
 
@@ -92,29 +92,30 @@ std::string JoinedPath(const std::string& base, const std::string& path) {
   return joined;
 }
 
-absl::StatusOr<CodeChoice> ChooseCode(const CodeWishes& wishes) {
-  const bool has_file = !wishes.file_directory.empty();
-  const std::string& beside = has_file ? wishes.file_directory : wishes.here;
-  const std::string& base = wishes.workdir_is_flag ? wishes.here : beside;
+absl::StatusOr<CodeChoice> ChooseCode(const CodeOptions& options) {
+  const bool has_file = !options.file_directory.empty();
+  const std::string& beside = has_file ? options.file_directory : options.here;
+  const std::string& base = options.workdir_is_flag ? options.here : beside;
   CodeChoice choice;
-  if (wishes.root.empty()) {
-    choice.root = JoinedPath(base, wishes.workdir);
+  if (options.root.empty()) {
+    choice.root = JoinedPath(base, options.workdir);
     const std::string root = RealDirectory(choice.root);
     if (root.empty()) return NoDirectory(choice.root);
-    choice.is_far = IsFar(wishes, root);
+    choice.is_far = IsFar(options, root);
     return choice;
   }
-  choice.root = JoinedPath(wishes.here, wishes.root);
+  choice.root = JoinedPath(options.here, options.root);
   const std::string root = RealDirectory(choice.root);
   if (root.empty()) return NoDirectory(choice.root);
-  if (wishes.workdir.empty()) {
+  if (options.workdir.empty()) {
     // Where the command line was typed, or its file lies, if that is sent.
     const std::string directory = RealDirectory(beside);
     if (!directory.empty() && Contains(root, directory))
       choice.workdir = RelativeTo(root, directory);
     return choice;
   }
-  const std::string named = JoinedPath(wishes.workdir_is_flag ? choice.root : base, wishes.workdir);
+  const std::string named =
+      JoinedPath(options.workdir_is_flag ? choice.root : base, options.workdir);
   const std::string directory = RealDirectory(named);
   if (directory.empty()) return NoDirectory(named);
   if (!Contains(root, directory)) {
@@ -127,10 +128,10 @@ absl::StatusOr<CodeChoice> ChooseCode(const CodeWishes& wishes) {
   return choice;
 }
 
-absl::StatusOr<CodeChoice> ChooseCodeByDefault(const CodeWishes& wishes, const std::string& home,
+absl::StatusOr<CodeChoice> ChooseCodeByDefault(const CodeOptions& options, const std::string& home,
                                                std::string* refused) {
-  if (wishes.workdir.starts_with('/')) return CodeChoice();
-  CodeWishes wanted = wishes;
+  if (options.workdir.starts_with('/')) return CodeChoice();
+  CodeOptions wanted = options;
   // Without sync, the default of `workdir` is the current directory; here too.
   if (wanted.workdir.empty()) wanted.file_directory.clear();
   ASSIGN_OR_RETURN(CodeChoice choice, ChooseCode(wanted));

@@ -10,7 +10,7 @@
 namespace muster::client {
 
 // What was said about it.
-struct CodeWishes {
+struct CodeOptions {
   std::optional<bool> sync;  // --sync, --no-sync, or `sync` of the job file
   std::string root;          // DIR of --sync=DIR
   std::string workdir;       // of the command line or the job file; empty: not said
@@ -28,14 +28,14 @@ struct CodeChoice {
   bool is_far = false;
 };
 
-// By `wishes`, which name a directory to send. Errors: JC1713 for a directory that is not there,
+// By `options`, which name a directory to send. Errors: JC1713 for a directory that is not there,
 // JC1714 for a working directory outside of it.
-absl::StatusOr<CodeChoice> ChooseCode(const CodeWishes& wishes);
+absl::StatusOr<CodeChoice> ChooseCode(const CodeOptions& options);
 
 // Where nothing was said: what is sent to a coordinator on another host. None if `workdir` is
 // absolute, as it is then a directory of the nodes, or if it would be the root, the home directory
 // or one that contains it (`refused` is that directory).
-absl::StatusOr<CodeChoice> ChooseCodeByDefault(const CodeWishes& wishes, const std::string& home,
+absl::StatusOr<CodeChoice> ChooseCodeByDefault(const CodeOptions& options, const std::string& home,
                                                std::string* refused);
 
 // "/a/b" and "../c" are "/a/c". Pure.

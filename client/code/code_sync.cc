@@ -95,7 +95,7 @@ class UploadView {
   steady_clock::time_point sending_since_{};
 };
 
-CodeDoor DoorOf(Session& session, Connection* connection) {
+CodeTransport TransportOf(Session& session, Connection* connection) {
   // The connection may be another one after each `again`.
   const auto current = std::make_shared<Connection*>(connection);
   return {.prepare = [current](const auto& request) { return (*current)->PrepareObjects(request); },
@@ -221,7 +221,8 @@ absl::Status SendCode(Session& session, const CodeChoice& choice, v1::JobSpec* s
       .now_ms = [] { return common::SystemClock().Read().wall_ms; },
       .on_progress = [&view](const UploadProgress& progress) { view.Show(progress); }};
   const auto began = steady_clock::now();
-  const absl::StatusOr<UploadedTree> uploaded = UploadTree(DoorOf(session, connection), options);
+  const absl::StatusOr<UploadedTree> uploaded =
+      UploadTree(TransportOf(session, connection), options);
   view.Clear();
   if (!uploaded.ok() && choice.by_default) return OrNoSync(uploaded.status());
   RETURN_IF_ERROR(uploaded.status());

@@ -30,7 +30,7 @@ constexpr int kLossesMax = 3;     // snapshots because the coordinator lost obje
 constexpr int kPushesMax = 6;     // in a row that brought nothing
 constexpr int kPushesInAllMax = 1'000;
 
-absl::Status Senseless(std::string_view what) {
+absl::Status ProtocolError(std::string_view what) {
   return common::MakeProblem(absl::StatusCode::kInternal,
                              {.code = "JC1716",
                               .what = StrCat("the coordinator's answer makes no sense: ", what),
@@ -155,7 +155,8 @@ class ChunkSource {
 
 class TreeUpload {
  public:
-  TreeUpload(const CodeDoor& door, const UploadOptions& options) : door_(door), options_(options) {}
+  TreeUpload(const CodeTransport& transport, const UploadOptions& options)
+      : transport_(transport), options_(options) {}
 
   absl::StatusOr<UploadedTree> Run() {
     for (int snapshots = 1, losses = 0;; ++snapshots) {
@@ -164,7 +165,7 @@ class TreeUpload {
       if (sent.ok()) break;
       if (!lost_now_.empty()) {
         if (++losses > kLossesMax)
-          return Senseless("objects that it had are missing again and again");
+          return ProtocolError("objects that it had are missing again and again");
         lost_.insert(lost_.end(), lost_now_.begin(), lost_now_.end());
         --snapshots;
         continue;
@@ -235,12 +236,12 @@ class TreeUpload {
         name->set_sha256(items_[i].name.bytes.data(), items_[i].name.bytes.size());
         name->set_size(items_[i].size);
       }
-      ASSIGN_OR_RETURN(const v1::PrepareObjectsResponse response, door_.prepare(request));
+      ASSIGN_OR_RETURN(const v1::PrepareObjectsResponse response, transport_.prepare(request));
       if (static_cast<size_t>(response.offsets_size()) != end - begin)
-        return Senseless("another number of objects than it was asked for");
+        return ProtocolError("another number of objects than it was asked for");
       for (size_t i = begin; i < end; ++i) {
         const uint64_t offset = response.offsets(static_cast<int>(i - begin));
-        if (offset > items_[i].size) return Senseless("it has more of an object than there is");
+        if (offset > items_[i].size) return ProtocolError("it has more of an object than there is");
         if (offset < items_[i].size) missing.push_back({&items_[i], offset});
       }
     }
@@ -259,9 +260,9 @@ class TreeUpload {
       idle = left < least_left ? 1 : idle + 1;
       least_left = std::min(least_left, left);
       if (idle > kPushesMax) return sent;
-      RETURN_IF_ERROR(door_.again(sent, idle));
+      RETURN_IF_ERROR(transport_.again(sent, idle));
     }
-    return Senseless("the upload breaks off again and again");
+    return ProtocolError("the upload breaks off again and again");
   }
 
   // `left`: how many bytes were missing at the beginning.
@@ -282,7 +283,7 @@ class TreeUpload {
       Tell();
     });
     const absl::StatusOr<v1::PushObjectsResponse> pushed =
-        door_.push([&](v1::ObjectChunk* chunk) { return source.Next(chunk); });
+        transport_.push([&](v1::ObjectChunk* chunk) { return source.Next(chunk); });
     is_changed_ = !source.problem().ok();
     is_damaged_ = !is_changed_ && absl::IsDataLoss(pushed.status());
     return is_changed_ ? source.problem() : pushed.status();
@@ -295,7 +296,7 @@ class TreeUpload {
     unlink(tree::IndexPath(options_.cache_directory, real).c_str());
   }
 
-  const CodeDoor& door_;
+  const CodeTransport& transport_;
   const UploadOptions& options_;
   UploadProgress progress_;
   tree::Snapshot snapshot_;
@@ -311,8 +312,9 @@ class TreeUpload {
 
 }  // namespace
 
-absl::StatusOr<UploadedTree> UploadTree(const CodeDoor& door, const UploadOptions& options) {
-  return TreeUpload(door, options).Run();
+absl::StatusOr<UploadedTree> UploadTree(const CodeTransport& transport,
+                                        const UploadOptions& options) {
+  return TreeUpload(transport, options).Run();
 }
 
 }  // namespace muster::client

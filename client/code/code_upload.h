@@ -20,7 +20,7 @@ inline constexpr size_t kObjectChunkBytes = 256 * 1024;
 using NextChunk = std::function<absl::StatusOr<bool>(v1::ObjectChunk*)>;
 
 // The calls that an upload makes.
-struct CodeDoor {
+struct CodeTransport {
   std::function<absl::StatusOr<v1::PrepareObjectsResponse>(const v1::PrepareObjectsRequest&)>
       prepare;
   std::function<absl::StatusOr<v1::PushObjectsResponse>(const NextChunk&)> push;
@@ -55,6 +55,7 @@ struct UploadedTree {
 // Errors: JC1710 for entries that cannot be sent, JC1711 for too much, JC1712 for a file that
 // changed while it was sent, each time; JC1713 if the directory cannot be read; JC1716 for answers
 // that make no sense. Others are the coordinator's.
-absl::StatusOr<UploadedTree> UploadTree(const CodeDoor& door, const UploadOptions& options);
+absl::StatusOr<UploadedTree> UploadTree(const CodeTransport& transport,
+                                        const UploadOptions& options);
 
 }  // namespace muster::client

@@ -131,7 +131,7 @@ absl::StatusOr<int> Plan(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(*request.mutable_spec(), BuildSpec(session, arguments));
   const v1::JobSpec spec = request.spec();
   request.mutable_spec()->clear_env();
-  RETURN_IF_ERROR(AwaitJudges(session, request.spec()));
+  RETURN_IF_ERROR(AwaitNodesFor(session, request.spec()));
   RETURN_IF_ERROR(AwaitNodes(session));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::PlanJobResponse plan, connection->PlanJob(request));

@@ -42,7 +42,7 @@ absl::StatusOr<int> Run(Session& session, const Arguments& arguments) {
   WatchSignals();
   if (!arguments.Has("detach")) SubmitInterruptibly(session);
   ASSIGN_OR_RETURN(Submission submission, BuildSubmission(session, arguments));
-  RETURN_IF_ERROR(AwaitJudges(session, submission.spec));
+  RETURN_IF_ERROR(AwaitNodesFor(session, submission.spec));
   RETURN_IF_ERROR(SendCode(session, submission.code, &submission.spec));
   v1::SubmitRequest request;
   *request.mutable_spec() = std::move(submission.spec);

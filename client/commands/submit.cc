@@ -118,7 +118,7 @@ absl::StatusOr<int> Submit(Session& session, const Arguments& arguments) {
   WatchSignals();  // for an upload
   if (arguments.Has("follow") || arguments.Has("wait")) SubmitInterruptibly(session);
   ASSIGN_OR_RETURN(Submission submission, BuildSubmission(session, arguments));
-  RETURN_IF_ERROR(AwaitJudges(session, submission.spec));
+  RETURN_IF_ERROR(AwaitNodesFor(session, submission.spec));
   if (arguments.Has("dry-run")) {
     LeaveOutCode(submission.code, &submission.spec);
   } else {

@@ -25,7 +25,7 @@ using common::UniqueFd;
 using std::chrono::steady_clock;
 
 constexpr size_t kFloats = 16 * 1024;
-constexpr auto kMeetingLimit = std::chrono::seconds(5);
+constexpr auto kRendezvousLimit = std::chrono::seconds(5);
 constexpr int kTransferLimitS = 5;
 
 absl::Status Unmet(std::string_view what, const std::string& address) {
@@ -70,7 +70,7 @@ absl::StatusOr<UniqueFd> Accept(const Address& address) {
     return Unmet("cannot listen at", address.text);
   }
   pollfd waited{listener.get(), POLLIN, 0};
-  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(kMeetingLimit);
+  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(kRendezvousLimit);
   if (poll(&waited, 1, static_cast<int>(limit.count())) <= 0)
     return absl::DeadlineExceededError(StrCat("rank 1 did not come to ", address.text));
   UniqueFd peer(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -79,7 +79,7 @@ absl::StatusOr<UniqueFd> Accept(const Address& address) {
 }
 
 absl::StatusOr<UniqueFd> Connect(const Address& address) {
-  const auto deadline = steady_clock::now() + kMeetingLimit;
+  const auto deadline = steady_clock::now() + kRendezvousLimit;
   while (true) {
     UniqueFd peer(socket(address.family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (connect(peer.get(), reinterpret_cast<const sockaddr*>(&address.value), address.size) == 0)

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_split.h"
 #include "client/doctor/machine.h"
+#include "client/machine/child_output.h"
 #include "common/files/files.h"
 #include "common/text/strings.h"
 

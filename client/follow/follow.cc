@@ -33,7 +33,7 @@ using std::chrono::steady_clock;
 // After a job's end its last output is still in transit; it may take long, but must keep
 // progressing.
 constexpr auto kLogsStandStill = std::chrono::seconds(15);
-constexpr auto kQueuePatience = std::chrono::milliseconds(500);
+constexpr auto kQueueTimeout = std::chrono::milliseconds(500);
 constexpr int64_t kLookedAtMs = 2'000;
 constexpr auto kReconnectLimit = std::chrono::seconds(60);
 
@@ -167,7 +167,7 @@ class AttachedRun {
     std::unique_lock lock(mutex_);
     std::string said;
     while (record_.state() == v1::JOB_STATE_QUEUED && !ended_) {
-      if (changed_.wait_for(lock, kQueuePatience) != std::cv_status::timeout) continue;
+      if (changed_.wait_for(lock, kQueueTimeout) != std::cv_status::timeout) continue;
       if (record_.state() != v1::JOB_STATE_QUEUED || ended_ || record_.reason() == said) continue;
       said = record_.reason();
       session_.Note(StrCat(name_, "  queued: ", common::Printable(said)));

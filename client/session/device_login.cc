@@ -38,7 +38,7 @@ constexpr int kFailuresMost = 3;
 // The coordinator forgets a sign-in that is not asked for.
 constexpr milliseconds kPauseMost{60'000};
 
-milliseconds PatienceOf(const Session& session) {
+milliseconds TimeoutOf(const Session& session) {
   return std::max(kAnswerWithin, milliseconds(session.settings().timeout_ms()));
 }
 
@@ -66,7 +66,7 @@ absl::StatusOr<std::string> AskWhetherToTrust(const Session& session, bool may_a
                        "`muster-coordinator init` printed")});
   }
   ASSIGN_OR_RETURN(const identity::ShownAuthority shown,
-                   identity::AskForAuthority(address, PatienceOf(session)));
+                   identity::AskForAuthority(address, TimeoutOf(session)));
   std::cerr << Filtered(StrCat("The cluster at ", address, " has the authority ", kHashName,
                                shown.fingerprint, ".\nTrust it? [y/N] "))
             << std::flush;
@@ -76,24 +76,25 @@ absl::StatusOr<std::string> AskWhetherToTrust(const Session& session, bool may_a
   return absl::CancelledError("nobody was signed in");
 }
 
-absl::StatusOr<identity::Door> DoorTo(const Session& session, const Arguments& arguments,
-                                      const std::string& address) {
-  identity::Door door{.address = address, .authority_pem = "", .within = PatienceOf(session)};
+absl::StatusOr<identity::Endpoint> EndpointOf(const Session& session, const Arguments& arguments,
+                                              const std::string& address) {
+  identity::Endpoint endpoint{
+      .address = address, .authority_pem = "", .within = TimeoutOf(session)};
   if (arguments.Has("authority")) {
     ASSIGN_OR_RETURN(const std::string fingerprint, ReadFingerprint(arguments.Get("authority")));
-    ASSIGN_OR_RETURN(door.authority_pem,
-                     identity::FetchAuthority(
-                         {.address = address, .fingerprint = fingerprint, .within = door.within}));
-    return door;
+    ASSIGN_OR_RETURN(endpoint.authority_pem, identity::FetchAuthority({.address = address,
+                                                                       .fingerprint = fingerprint,
+                                                                       .within = endpoint.within}));
+    return endpoint;
   }
   if (auto known = KnownAuthority(session.settings().file(), address); known.has_value()) {
-    door.authority_pem = *std::move(known);
-    return door;
+    endpoint.authority_pem = *std::move(known);
+    return endpoint;
   }
   // Not Session::Confirm: --yes answers questions about what is deleted, not whom to trust.
-  ASSIGN_OR_RETURN(door.authority_pem,
+  ASSIGN_OR_RETURN(endpoint.authority_pem,
                    AskWhetherToTrust(session, !arguments.Has("no-input"), address));
-  return door;
+  return endpoint;
 }
 
 void TellHowToConfirm(Session& session, const identity::DeviceSignIn& sign_in) {
@@ -107,7 +108,7 @@ void TellHowToConfirm(Session& session, const identity::DeviceSignIn& sign_in) {
   session.Note("Waiting until it is confirmed there; Ctrl-C gives up.");
 }
 
-absl::StatusOr<identity::Credentials> AwaitConfirmed(const identity::Door& door,
+absl::StatusOr<identity::Credentials> AwaitConfirmed(const identity::Endpoint& endpoint,
                                                      const identity::DeviceSignIn& sign_in) {
   const identity::PrivateKey key = identity::PrivateKey::Generate();
   const auto until = steady_clock::now() + sign_in.lives + sign_in.interval;
@@ -116,7 +117,7 @@ absl::StatusOr<identity::Credentials> AwaitConfirmed(const identity::Door& door,
   while (true) {
     std::this_thread::sleep_for(pause);
     absl::StatusOr<identity::Credentials> finished =
-        identity::FinishSignIn(door, sign_in.handle, key);
+        identity::FinishSignIn(endpoint, sign_in.handle, key);
     // The coordinator tells when it is over; a clock that runs apart must not wait forever.
     if (finished.ok() || !absl::IsUnavailable(finished.status()) || steady_clock::now() > until)
       return finished;
@@ -144,10 +145,10 @@ absl::StatusOr<std::string> ReadFingerprint(std::string_view text) {
 
 absl::StatusOr<identity::Credentials> LoginAtProvider(Session& session, const Arguments& arguments,
                                                       const std::string& address) {
-  ASSIGN_OR_RETURN(const identity::Door door, DoorTo(session, arguments, address));
-  ASSIGN_OR_RETURN(const identity::DeviceSignIn sign_in, identity::BeginSignIn(door));
+  ASSIGN_OR_RETURN(const identity::Endpoint endpoint, EndpointOf(session, arguments, address));
+  ASSIGN_OR_RETURN(const identity::DeviceSignIn sign_in, identity::BeginSignIn(endpoint));
   TellHowToConfirm(session, sign_in);
-  return AwaitConfirmed(door, sign_in);
+  return AwaitConfirmed(endpoint, sign_in);
 }
 
 }  // namespace muster::client

@@ -65,8 +65,8 @@ absl::StatusOr<Connection*> Session::Connect() {
                      CredentialsFor(settings_, common::SystemClock().Read().wall_ms));
     ASSIGN_OR_RETURN(connection_, Connection::Open(settings_.server(), settings_.timeout_ms(),
                                                    credentials.get()));
-    if (credentials != nullptr && keeper_ == nullptr)
-      keeper_ = std::make_unique<SignInKeeper>(settings_, *credentials);
+    if (credentials != nullptr && renewal_ == nullptr)
+      renewal_ = std::make_unique<SignInRenewal>(settings_, *credentials);
   }
   if (verbose_) {
     Note(common::StrCat("connected to ", connection_->endpoint(), " (",

@@ -16,7 +16,7 @@ namespace muster::client {
 class Arguments;
 class Connection;
 class PrivateCoordinator;
-class SignInKeeper;
+class SignInRenewal;
 struct Listing;
 struct ListingOptions;
 
@@ -73,7 +73,7 @@ class Session {
   std::string key_;
   std::unique_ptr<PrivateCoordinator> private_;
   std::unique_ptr<Connection> connection_;
-  std::unique_ptr<SignInKeeper> keeper_;
+  std::unique_ptr<SignInRenewal> renewal_;
 };
 
 }  // namespace muster::client

@@ -127,10 +127,10 @@ std::chrono::milliseconds PauseOf(const identity::Credentials& credentials) {
 
 }  // namespace
 
-SignInKeeper::SignInKeeper(const Settings& settings, const identity::Credentials& credentials)
+SignInRenewal::SignInRenewal(const Settings& settings, const identity::Credentials& credentials)
     : thread_([this, &settings, pause = PauseOf(credentials)] { Run(settings, pause); }) {}
 
-SignInKeeper::~SignInKeeper() {
+SignInRenewal::~SignInRenewal() {
   {
     std::lock_guard lock(mutex_);
     is_over_ = true;
@@ -139,7 +139,7 @@ SignInKeeper::~SignInKeeper() {
   thread_.join();
 }
 
-void SignInKeeper::Run(const Settings& settings, std::chrono::milliseconds pause) {
+void SignInRenewal::Run(const Settings& settings, std::chrono::milliseconds pause) {
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, pause, [this] { return is_over_; })) {
     lock.unlock();

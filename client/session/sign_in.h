@@ -31,11 +31,11 @@ absl::StatusOr<std::shared_ptr<const identity::Credentials>> CredentialsFor(
 
 // Renews them while a command runs for longer than they live: the coordinator ends a connection with
 // its certificate, and the next one needs new credentials. Owns one thread.
-class SignInKeeper {
+class SignInRenewal {
  public:
   // Outlived by the settings.
-  SignInKeeper(const Settings& settings, const identity::Credentials& credentials);
-  ~SignInKeeper();
+  SignInRenewal(const Settings& settings, const identity::Credentials& credentials);
+  ~SignInRenewal();
 
  private:
   void Run(const Settings& settings, std::chrono::milliseconds pause);

@@ -167,28 +167,28 @@ absl::Status CheckSyncWords(const Arguments& arguments) {
       StrCat("--sync=", words[0]));
 }
 
-absl::StatusOr<CodeWishes> WishesOf(const Arguments& arguments, const v1::JobSpec& spec,
-                                    std::optional<bool> sync_of_file) {
+absl::StatusOr<CodeOptions> CodeOptionsOf(const Arguments& arguments, const v1::JobSpec& spec,
+                                          std::optional<bool> sync_of_file) {
   if (arguments.Has("sync") && arguments.Has("no-sync")) {
     return Usage("JC1004", "--sync and --no-sync exclude each other", "give only one of them");
   }
   RETURN_IF_ERROR(CheckSyncWords(arguments));
-  CodeWishes wishes;
-  wishes.sync = sync_of_file;
-  if (arguments.Has("sync")) wishes.sync = true;
-  if (arguments.Has("no-sync")) wishes.sync = false;
-  wishes.root = arguments.Get("sync");
-  wishes.workdir_is_flag = arguments.Has("workdir");
-  wishes.workdir = wishes.workdir_is_flag ? arguments.Get("workdir") : spec.workdir();
-  wishes.here = WorkingDirectory();
-  if (wishes.here.empty())
+  CodeOptions options;
+  options.sync = sync_of_file;
+  if (arguments.Has("sync")) options.sync = true;
+  if (arguments.Has("no-sync")) options.sync = false;
+  options.root = arguments.Get("sync");
+  options.workdir_is_flag = arguments.Has("workdir");
+  options.workdir = options.workdir_is_flag ? arguments.Get("workdir") : spec.workdir();
+  options.here = WorkingDirectory();
+  if (options.here.empty())
     return Usage("JC1107", "the directory that you are in does not exist anymore",
                  "cd to one that does");
   if (!arguments.words().empty() && arguments.words()[0] != "-") {
-    const std::filesystem::path file = JoinedPath(wishes.here, arguments.words()[0]);
-    wishes.file_directory = file.parent_path().string();
+    const std::filesystem::path file = JoinedPath(options.here, arguments.words()[0]);
+    options.file_directory = file.parent_path().string();
   }
-  return wishes;
+  return options;
 }
 
 absl::Status AskWhetherToSend(Session& session, const CodeChoice& choice) {
@@ -200,15 +200,15 @@ absl::Status AskWhetherToSend(Session& session, const CodeChoice& choice) {
 }
 
 // `asks_context`: whether code is sent may depend on the coordinator.
-absl::StatusOr<CodeChoice> ChooseFor(Session& session, const CodeWishes& wishes,
+absl::StatusOr<CodeChoice> ChooseFor(Session& session, const CodeOptions& options,
                                      bool asks_context) {
-  if (wishes.sync.has_value()) {
-    if (*wishes.sync) return ChooseCode(wishes);
+  if (options.sync.has_value()) {
+    if (*options.sync) return ChooseCode(options);
     return CodeChoice();
   }
   if (!asks_context || !IsOnAnotherHost(session.settings().server())) return CodeChoice();
   std::string refused;
-  ASSIGN_OR_RETURN(CodeChoice choice, ChooseCodeByDefault(wishes, HomeDirectory(), &refused));
+  ASSIGN_OR_RETURN(CodeChoice choice, ChooseCodeByDefault(options, HomeDirectory(), &refused));
   if (choice.root.empty() && refused.empty()) return choice;
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   if (connection->server().protocol() < kCodeProtocol) return CodeChoice();
@@ -220,13 +220,13 @@ absl::StatusOr<CodeChoice> ChooseFor(Session& session, const CodeWishes& wishes,
   return choice;
 }
 
-void ApplyWorkdir(const CodeWishes& wishes, const CodeChoice& choice, v1::JobSpec* spec) {
+void ApplyWorkdir(const CodeOptions& options, const CodeChoice& choice, v1::JobSpec* spec) {
   if (!choice.root.empty()) {
     spec->set_workdir(choice.workdir);
-  } else if (wishes.workdir.empty() || wishes.workdir == ".") {
-    spec->set_workdir(spec->has_container() ? "" : wishes.here);
+  } else if (options.workdir.empty() || options.workdir == ".") {
+    spec->set_workdir(spec->has_container() ? "" : options.here);
   } else {
-    spec->set_workdir(JoinedPath(wishes.here, wishes.workdir));
+    spec->set_workdir(JoinedPath(options.here, options.workdir));
   }
 }
 
@@ -323,10 +323,10 @@ absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, b
   RETURN_IF_ERROR(
       EnterJobFlags(arguments, {.session = session, .spec = spec, .device_total = device_total}));
   RETURN_IF_ERROR(job::Complete(device_total, spec.mutable_shape()));
-  ASSIGN_OR_RETURN(const CodeWishes wishes, WishesOf(arguments, spec, file.sync));
-  ASSIGN_OR_RETURN(result.code, ChooseFor(session, wishes, asks_context));
+  ASSIGN_OR_RETURN(const CodeOptions options, CodeOptionsOf(arguments, spec, file.sync));
+  ASSIGN_OR_RETURN(result.code, ChooseFor(session, options, asks_context));
   if (asks_context && result.code.is_far) RETURN_IF_ERROR(AskWhetherToSend(session, result.code));
-  ApplyWorkdir(wishes, result.code, &spec);
+  ApplyWorkdir(options, result.code, &spec);
   RETURN_IF_ERROR(ValidateWithCode(result.code, spec));
   NoteCommand(session, arguments, spec);
   if (asks_context) NoteLeftOut(session, left_out, spec);
@@ -345,7 +345,7 @@ absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& argumen
   return std::move(built.spec);
 }
 
-absl::Status AwaitJudges(Session& session, const v1::JobSpec& spec) {
+absl::Status AwaitNodesFor(Session& session, const v1::JobSpec& spec) {
   if (spec.shape().has_limits()) {
     ASSIGN_OR_RETURN(Connection * connection, session.Connect());
     RETURN_IF_ERROR(CheckEnforced(*connection));

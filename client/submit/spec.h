@@ -31,7 +31,7 @@ absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& argumen
 // Call before a spec is sent. Errors: JC1413, JC1715: the coordinator would ignore a part of it. Of a
 // private coordinator that may just have started it waits for the node: without a registered worker
 // it refuses nothing, and a job that its one node can never hold would wait forever.
-absl::Status AwaitJudges(Session& session, const v1::JobSpec& spec);
+absl::Status AwaitNodesFor(Session& session, const v1::JobSpec& spec);
 // The same whatever is asked for, until the node of a private coordinator takes jobs: a plan names
 // nodes.
 absl::Status AwaitNodes(Session& session);

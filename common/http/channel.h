@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/http/client.h"
-#include "common/http/patience.h"
+#include "common/http/deadline.h"
 
 namespace muster::common {
 
@@ -20,10 +20,10 @@ class Channel {
   virtual absl::StatusOr<std::string> Read() = 0;
 };
 
-// The socket and the patience must outlive it.
-std::unique_ptr<Channel> PlainChannel(int fd, const Patience& patience);
+// The socket and the deadline must outlive it.
+std::unique_ptr<Channel> PlainChannel(int fd, const Deadline& deadline);
 // After the handshake. UNAUTHENTICATED: the certificate is not one of this server; nothing was sent.
 absl::StatusOr<std::unique_ptr<Channel>> TlsChannel(int fd, const HttpCall& call,
-                                                    const Patience& patience);
+                                                    const Deadline& deadline);
 
 }  // namespace muster::common

@@ -7,8 +7,8 @@
 #include "common/base/version.h"
 #include "common/files/files.h"
 #include "common/http/channel.h"
+#include "common/http/deadline.h"
 #include "common/http/dial.h"
-#include "common/http/patience.h"
 #include "common/kernel/pipe_signal.h"
 #include "common/text/strings.h"
 
@@ -59,13 +59,13 @@ absl::StatusOr<HttpResponse> ReadAnswer(Channel& channel, size_t bytes_max) {
   }
 }
 
-absl::StatusOr<HttpResponse> Exchange(const HttpCall& call, const Patience& patience) {
-  ASSIGN_OR_RETURN(const UniqueFd socket_fd, Dial(call.url, call.may_call, patience));
+absl::StatusOr<HttpResponse> Exchange(const HttpCall& call, const Deadline& deadline) {
+  ASSIGN_OR_RETURN(const UniqueFd socket_fd, Dial(call.url, call.may_call, deadline));
   std::unique_ptr<Channel> channel;
   if (call.url.is_https) {
-    ASSIGN_OR_RETURN(channel, TlsChannel(socket_fd.get(), call, patience));
+    ASSIGN_OR_RETURN(channel, TlsChannel(socket_fd.get(), call, deadline));
   } else {
-    channel = PlainChannel(socket_fd.get(), patience);
+    channel = PlainChannel(socket_fd.get(), deadline);
   }
   RETURN_IF_ERROR(channel->Write(TextOf(call)));
   return call.answer_max == 0 ? ReadStatus(*channel) : ReadAnswer(*channel, call.answer_max);
@@ -75,7 +75,7 @@ absl::StatusOr<HttpResponse> Exchange(const HttpCall& call, const Patience& pati
 
 absl::StatusOr<HttpResponse> CallHttp(const HttpCall& call, const std::atomic<bool>* stop) {
   const PipeSignalHeld held;
-  absl::StatusOr<HttpResponse> answer = Exchange(call, Patience(call.within, stop));
+  absl::StatusOr<HttpResponse> answer = Exchange(call, Deadline(call.within, stop));
   if (absl::IsDeadlineExceeded(answer.status()))
     return absl::AbortedError(MessageOf(answer.status()));
   return answer;

@@ -34,15 +34,15 @@ std::unique_ptr<Lookup> MakeLookup(const HttpUrl& url) {
   return lookup;
 }
 
-absl::StatusOr<std::shared_ptr<addrinfo>> Resolve(const HttpUrl& url, const Patience& patience) {
+absl::StatusOr<std::shared_ptr<addrinfo>> Resolve(const HttpUrl& url, const Deadline& deadline) {
   std::unique_ptr<Lookup> lookup = MakeLookup(url);
   gaicb* request = &lookup->request;
   if (const int error = getaddrinfo_a(GAI_NOWAIT, &request, 1, nullptr); error != 0)
     return absl::NotFoundError(gai_strerror(error));
   while (gai_error(request) == EAI_INPROGRESS) {
-    const timespec slice{0, Patience::kSlice.count() * 1'000'000};
+    const timespec slice{0, Deadline::kSlice.count() * 1'000'000};
     gai_suspend(&request, 1, &slice);
-    const absl::Status waits = patience.Check();
+    const absl::Status waits = deadline.Check();
     if (waits.ok() || gai_error(request) != EAI_INPROGRESS) continue;
     // Still in use by that thread unless it can be cancelled: never freed then.
     if (gai_cancel(request) != EAI_CANCELED) static_cast<void>(lookup.release());
@@ -53,12 +53,12 @@ absl::StatusOr<std::shared_ptr<addrinfo>> Resolve(const HttpUrl& url, const Pati
   return std::shared_ptr<addrinfo>(request->ar_result, freeaddrinfo);
 }
 
-absl::StatusOr<UniqueFd> ConnectTo(const addrinfo& address, const Patience& patience) {
+absl::StatusOr<UniqueFd> ConnectTo(const addrinfo& address, const Deadline& deadline) {
   UniqueFd socket_fd(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket_fd.valid()) return absl::UnavailableError(strerror(errno));
   if (connect(socket_fd.get(), address.ai_addr, address.ai_addrlen) != 0 && errno != EINPROGRESS)
     return absl::UnavailableError(strerror(errno));
-  RETURN_IF_ERROR(patience.AwaitSocket(socket_fd.get(), POLLOUT));
+  RETURN_IF_ERROR(deadline.AwaitSocket(socket_fd.get(), POLLOUT));
   int error = 0;
   socklen_t size = sizeof(error);
   getsockopt(socket_fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
@@ -70,15 +70,15 @@ absl::StatusOr<UniqueFd> ConnectTo(const addrinfo& address, const Patience& pati
 
 absl::StatusOr<UniqueFd> Dial(const HttpUrl& url,
                               const std::function<absl::Status(const sockaddr*)>& may_call,
-                              const Patience& patience) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<addrinfo> found, Resolve(url, patience));
+                              const Deadline& deadline) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<addrinfo> found, Resolve(url, deadline));
   absl::Status last = absl::UnavailableError("the host has no address");
   for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
     if (absl::Status may = may_call ? may_call(each->ai_addr) : absl::OkStatus(); !may.ok()) {
       last = std::move(may);
       continue;
     }
-    absl::StatusOr<UniqueFd> connected = ConnectTo(*each, patience);
+    absl::StatusOr<UniqueFd> connected = ConnectTo(*each, deadline);
     if (connected.ok() || absl::IsCancelled(connected.status())) return connected;
     last = absl::UnavailableError(MessageOf(connected.status()));
   }

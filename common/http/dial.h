@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/files/files.h"
-#include "common/http/patience.h"
+#include "common/http/deadline.h"
 #include "common/text/url.h"
 
 namespace muster::common {
@@ -17,6 +17,6 @@ namespace muster::common {
 // resolve; UNAVAILABLE: no address answers; CANCELLED; what may_call said of the last address.
 absl::StatusOr<UniqueFd> Dial(const HttpUrl& url,
                               const std::function<absl::Status(const sockaddr*)>& may_call,
-                              const Patience& patience);
+                              const Deadline& deadline);
 
 }  // namespace muster::common

@@ -12,11 +12,11 @@ namespace {
 
 class Plain final : public Channel {
  public:
-  Plain(int fd, const Patience& patience) : fd_(fd), patience_(patience) {}
+  Plain(int fd, const Deadline& deadline) : fd_(fd), deadline_(deadline) {}
 
   absl::Status Write(std::string_view bytes) override {
     while (!bytes.empty()) {
-      RETURN_IF_ERROR(patience_.AwaitSocket(fd_, POLLOUT));
+      RETURN_IF_ERROR(deadline_.AwaitSocket(fd_, POLLOUT));
       const ssize_t count = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
       if (count < 0) return absl::AbortedError(strerror(errno));
@@ -28,7 +28,7 @@ class Plain final : public Channel {
   absl::StatusOr<std::string> Read() override {
     char buffer[16 * 1024];
     while (true) {
-      RETURN_IF_ERROR(patience_.AwaitSocket(fd_, POLLIN));
+      RETURN_IF_ERROR(deadline_.AwaitSocket(fd_, POLLIN));
       const ssize_t count = recv(fd_, buffer, sizeof(buffer), 0);
       if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
       if (count < 0) return absl::AbortedError(strerror(errno));
@@ -38,13 +38,13 @@ class Plain final : public Channel {
 
  private:
   const int fd_;
-  const Patience& patience_;
+  const Deadline& deadline_;
 };
 
 }  // namespace
 
-std::unique_ptr<Channel> PlainChannel(int fd, const Patience& patience) {
-  return std::make_unique<Plain>(fd, patience);
+std::unique_ptr<Channel> PlainChannel(int fd, const Deadline& deadline) {
+  return std::make_unique<Plain>(fd, deadline);
 }
 
 }  // namespace muster::common

@@ -25,7 +25,7 @@ std::string TlsError() {
 
 class Tls final : public Channel {
  public:
-  Tls(int fd, const Patience& patience) : fd_(fd), patience_(patience) {}
+  Tls(int fd, const Deadline& deadline) : fd_(fd), deadline_(deadline) {}
 
   absl::Status Begin(const HttpCall& call) {
     ERR_clear_error();
@@ -112,7 +112,7 @@ class Tls final : public Channel {
       const int why = SSL_get_error(ssl_.get(), result);
       if (why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE)
         return absl::AbortedError(TlsError());
-      RETURN_IF_ERROR(patience_.AwaitSocket(fd_, why == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT));
+      RETURN_IF_ERROR(deadline_.AwaitSocket(fd_, why == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT));
     }
   }
 
@@ -123,7 +123,7 @@ class Tls final : public Channel {
     void operator()(BIO* bio) const { BIO_free(bio); }
   };
   const int fd_;
-  const Patience& patience_;
+  const Deadline& deadline_;
   std::unique_ptr<SSL_CTX, Free> context_;
   std::unique_ptr<SSL, Free> ssl_;
 };
@@ -131,8 +131,8 @@ class Tls final : public Channel {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Channel>> TlsChannel(int fd, const HttpCall& call,
-                                                    const Patience& patience) {
-  auto channel = std::make_unique<Tls>(fd, patience);
+                                                    const Deadline& deadline) {
+  auto channel = std::make_unique<Tls>(fd, deadline);
   RETURN_IF_ERROR(channel->Begin(call));
   return channel;
 }

@@ -56,8 +56,8 @@ inline constexpr int kConfinedFd = 3;
 // parent is. The number of the process that becomes it is written to this descriptor.
 inline constexpr char kJoinArgument[] = "--join";
 inline constexpr int kJoinedPidFd = 4;
-// muster-shim as a hook of the runtime: DIRECTORY COUNT (shim/meet.h).
-inline constexpr char kMeetArgument[] = "--meet";
+// muster-shim as a hook of the runtime: DIRECTORY COUNT (shim/barrier.h).
+inline constexpr char kBarrierArgument[] = "--meet";
 
 enum class Stream : uint32_t { kStdout = 0, kStderr = 1 };
 inline constexpr int kStreams = 2;

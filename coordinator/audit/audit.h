@@ -20,7 +20,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "coordinator/audit/refusal_budget.h"
-#include "coordinator/base/said_rarely.h"
+#include "coordinator/base/rate_limited_log.h"
 #include "coordinator/stores/audit_store.h"
 #include "muster/v1/identity.pb.h"
 
@@ -92,7 +92,7 @@ class Audit {
   v1::AuditHead last_;
   uint64_t said_ = 0;
   std::chrono::steady_clock::time_point said_at_;
-  SaidRarely complaints_;
+  RateLimitedLog complaints_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;

@@ -25,8 +25,8 @@ constexpr std::chrono::milliseconds kRetryPause{10};
 }  // namespace
 
 absl::StatusOr<common::UniqueFd> LockDataDirectory(const std::string& path,
-                                                   std::chrono::milliseconds patience) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+                                                   std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   absl::StatusOr<common::UniqueFd> lock = common::LockFile(path);
   while (!lock.ok() && absl::IsFailedPrecondition(lock.status()) &&
          std::chrono::steady_clock::now() < deadline) {

@@ -9,10 +9,10 @@
 
 namespace muster::coordinator {
 
-// FAILED_PRECONDITION names the process that holds it. Retries for `patience`: a coordinator that
+// FAILED_PRECONDITION names the process that holds it. Retries for `timeout`: a coordinator that
 // was killed a moment ago still holds it while exiting.
 absl::StatusOr<common::UniqueFd> LockDataDirectory(const std::string& path,
-                                                   std::chrono::milliseconds patience);
+                                                   std::chrono::milliseconds timeout);
 // The pid that holds an flock on `path`, from /proc/locks or the file's text; 0: none.
 int LockHolder(const std::string& path);
 

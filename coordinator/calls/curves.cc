@@ -1,5 +1,5 @@
 // QueryCurves: metrics as charts draw them. What is asked for again and again, whole curves, comes
-// from the shelf; a closer look is read for itself.
+// from the cache; a closer look is read for itself.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -12,7 +12,7 @@
 #include "coordinator/base/descriptors.h"
 #include "coordinator/calls/handlers.h"
 #include "coordinator/contexts/lookup.h"
-#include "coordinator/curves/curve_shelf.h"
+#include "coordinator/curves/curve_cache.h"
 
 namespace muster::coordinator {
 namespace {
@@ -50,11 +50,11 @@ bool IsWanted(const v1::QueryCurvesRequest& request, const std::string& name) {
          std::find(request.names().begin(), request.names().end(), name) != request.names().end();
 }
 
-v1::QueryCurvesResponse Draw(const CurveBook& book, const v1::QueryCurvesRequest& request) {
+v1::QueryCurvesResponse Draw(const JobCurves& job, const v1::QueryCurvesRequest& request) {
   v1::QueryCurvesResponse response;
   uint32_t left_out = 0;
   size_t bytes = 0;
-  for (const auto& [name, curve] : book.curves()) {
+  for (const auto& [name, curve] : job.curves()) {
     if (!IsWanted(request, name)) continue;
     if (response.curves_size() == kCurvesPerAnswer || bytes > common::kAnswerBytesMax) {
       ++left_out;
@@ -67,20 +67,20 @@ v1::QueryCurvesResponse Draw(const CurveBook& book, const v1::QueryCurvesRequest
     bytes += drawn.ByteSizeLong();
   }
   response.set_curves_left_out(left_out);
-  response.set_has_more_names(book.left_out());
+  response.set_has_more_names(job.left_out());
   return response;
 }
 
-// Whether a book of whole curves is fine enough for the request.
-bool Suffices(const CurveBook& book, const v1::QueryCurvesRequest& request) {
+// Whether whole curves are fine enough for the request.
+bool Suffices(const JobCurves& job, const v1::QueryCurvesRequest& request) {
   int found = 0;
-  for (const auto& [name, curve] : book.curves()) {
+  for (const auto& [name, curve] : job.curves()) {
     if (!IsWanted(request, name)) continue;
     ++found;
     if (request.has_rank() && curve.rank != request.rank()) return false;
     if (!curve.buckets.Suffices(RangeOf(request), BucketsOf(request))) return false;
   }
-  return request.names().empty() || !book.left_out() || found == request.names_size();
+  return request.names().empty() || !job.left_out() || found == request.names_size();
 }
 
 class CurvesTask : public std::enable_shared_from_this<CurvesTask> {
@@ -93,7 +93,7 @@ class CurvesTask : public std::enable_shared_from_this<CurvesTask> {
         job_(job),
         request_(std::move(request)),
         answer_(std::move(answer)),
-        book_(stores.curves.Take(job)) {}
+        shared_(stores.curves.Take(job)) {}
   ~CurvesTask() {
     if (is_look_) stores_.curves.EndLook();
   }
@@ -105,23 +105,24 @@ class CurvesTask : public std::enable_shared_from_this<CurvesTask> {
 
  private:
   void Turn() {
-    if (book_ == nullptr) return LookCloser();
-    std::unique_lock lock(book_->mutex);
-    const absl::StatusOr<bool> more = book_->book.ReadOn();
+    if (shared_ == nullptr) return LookCloser();
+    std::unique_lock lock(shared_->mutex);
+    const absl::StatusOr<bool> more = shared_->curves.ReadOn();
     if (absl::IsUnavailable(more.status())) return Go(kShortageRetry);
     if (!more.ok()) return answer_(more.status());
-    if (!is_look_) stores_.curves.Grew(*book_, book_->book.Size());
+    if (!is_look_) stores_.curves.Grew(*shared_, shared_->curves.Size());
     if (*more) return Go();
-    if (is_look_ || Suffices(book_->book, request_)) return answer_(Draw(book_->book, request_));
+    if (is_look_ || Suffices(shared_->curves, request_))
+      return answer_(Draw(shared_->curves, request_));
     lock.unlock();
-    book_ = nullptr;
+    shared_ = nullptr;
     LookCloser();
   }
 
   void LookCloser() {
     is_look_ = stores_.curves.BeginLook();
     if (!is_look_) return Go(kCurvesLookAgainAfter);
-    book_ = std::make_shared<SharedBook>(stores_.metrics, job_, ChoiceOf(request_));
+    shared_ = std::make_shared<SharedCurves>(stores_.metrics, job_, ChoiceOf(request_));
     Go();
   }
 
@@ -131,7 +132,7 @@ class CurvesTask : public std::enable_shared_from_this<CurvesTask> {
   const uint64_t job_;
   const v1::QueryCurvesRequest request_;
   const Answer<v1::QueryCurvesResponse> answer_;
-  std::shared_ptr<SharedBook> book_;  // null: waits to look closer
+  std::shared_ptr<SharedCurves> shared_;  // null: waits to look closer
   bool is_look_ = false;
 };
 

@@ -113,14 +113,14 @@ SubmitInput InputOf(const Access& access, const Caller& caller, const v1::Submit
 
 absl::Status EnqueueSubmit(Jobs& jobs, JobStores& stores, Access& access, SubmitInput input,
                            std::function<void(const Reply&)> done) {
-  v1::JobSpec wishes;
-  wishes.set_metric(input.request.spec().metric());
-  wishes.set_logs_keep_bytes(input.request.spec().logs_keep_bytes());
+  v1::JobSpec wanted;
+  wanted.set_metric(input.request.spec().metric());
+  wanted.set_logs_keep_bytes(input.request.spec().logs_keep_bytes());
   RETURN_IF_ERROR(SealEnvironment(access.cluster, &input));
   return jobs.loop.Submit(std::move(input),
-                          [&stores, wishes, done = std::move(done)](const Reply& reply) {
+                          [&stores, wanted, done = std::move(done)](const Reply& reply) {
                             if (reply.status.ok() && !reply.submit.existed())
-                              TellStores(stores, reply.submit.job(), wishes);
+                              TellStores(stores, reply.submit.job(), wanted);
                             done(reply);
                           });
 }

@@ -5,6 +5,7 @@
 #include "common/text/strings.h"
 #include "coordinator/core/state/checkpoint_files.h"
 #include "coordinator/gates/code_gate.h"
+#include "coordinator/gates/gates.h"
 #include "coordinator/gates/reach.h"
 #include "coordinator/gates/resume_gate.h"
 #include "coordinator/store_parts/upload_checks.h"

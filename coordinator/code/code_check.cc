@@ -10,6 +10,7 @@
 #include "common/text/strings.h"
 #include "common/text/text.h"
 #include "coordinator/code/code_push.h"
+#include "coordinator/code/job_code.h"
 #include "coordinator/stores/shortage.h"
 #include "tree/manifest.h"
 #include "tree/placement.h"

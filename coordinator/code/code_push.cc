@@ -9,6 +9,7 @@
 #include "common/text/strings.h"
 #include "common/text/text.h"
 #include "common/text/units.h"
+#include "coordinator/code/job_code.h"
 #include "coordinator/core/state/owner.h"
 #include "coordinator/identity/directory.h"
 #include "coordinator/stores/shortage.h"

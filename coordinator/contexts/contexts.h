@@ -16,14 +16,14 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
-#include "coordinator/base/said_rarely.h"
+#include "coordinator/base/rate_limited_log.h"
 #include "coordinator/base/work_pool.h"
 #include "coordinator/contexts/attached_runs.h"
 #include "coordinator/contexts/call_budget.h"
 #include "coordinator/contexts/call_counts.h"
 #include "coordinator/contexts/denial_counts.h"
 #include "coordinator/contexts/diagnoses.h"
-#include "coordinator/contexts/plan_desk.h"
+#include "coordinator/contexts/planner.h"
 #include "coordinator/loop/control_loop.h"
 #include "coordinator/store_parts/blobs.h"
 #include "coordinator/stores/code_store.h"
@@ -39,13 +39,15 @@ class Admission;
 class Assessor;
 class Audit;
 class Cluster;
-class CurveShelf;
+class CurveCache;
 class Directory;
 class ExecBroker;
 class Lifetime;
 class LogUsage;
 class Notifier;
 class StreamFailures;
+struct Gates;    // gates/gates.h
+struct JobCode;  // code/job_code.h
 
 struct Jobs {
   ControlLoop& loop;  // those that are not over
@@ -55,7 +57,7 @@ struct Jobs {
   ExecBroker& execs;
   AttachedRuns attached = {};
   Diagnoses diagnoses = {};
-  PlanDesk plans = {};
+  Planner plans = {};
 };
 
 struct JobStores {
@@ -63,7 +65,7 @@ struct JobStores {
   MetricStore& metrics;
   SampleStore& samples;
   Blobs& blobs;
-  CurveShelf& curves;
+  CurveCache& curves;
   LogUsage& log_usage;
   StreamFailures& stream_failures;
 };
@@ -90,7 +92,7 @@ struct Traffic {
   // Total size of workers' partially received messages, over all streams.
   std::atomic<size_t> piece_bytes = 0;
   DenialCounts denied = {};
-  SaidRarely refusals = {};
+  RateLimitedLog refusals = {};
 };
 
 struct Instance {

@@ -24,7 +24,7 @@ constexpr double kQuietSteps = 10;
 constexpr int64_t kQuietPauses = 3;
 constexpr int64_t kStepsBeforeQuiet = 3;
 // While all ranks compute, it may be an evaluation: wait ten times as long.
-constexpr int64_t kBusyPatience = 10;
+constexpr int64_t kBusyFactor = 10;
 constexpr double kComputingCores = 0.5;
 
 bool IsWarm(const Evidence& evidence, const RankTimes& times) {
@@ -231,7 +231,7 @@ std::optional<v1::Finding> NoProgress(const Evidence& evidence, const v1::Ledger
   const int64_t quiet = std::min(evidence.QuietMs(), heard_ago);
   int64_t limit = std::max({static_cast<int64_t>(history->RecentStepMs() * kQuietSteps),
                             evidence.history.longest_pause_ms() * kQuietPauses, evidence.floor_ms});
-  if (AllCompute(evidence)) limit *= kBusyPatience;
+  if (AllCompute(evidence)) limit *= kBusyFactor;
   if (quiet <= limit) return std::nullopt;
   v1::Finding finding = MakeFinding(
       v1::FINDING_SEVERITY_ERROR,

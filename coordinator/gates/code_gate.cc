@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "coordinator/code/job_code.h"
 #include "coordinator/contexts/contexts.h"
 #include "coordinator/contexts/lookup.h"
 #include "coordinator/stores/code_store.h"

@@ -9,6 +9,7 @@
 #include "common/text/strings.h"
 #include "common/text/text.h"
 #include "coordinator/contexts/contexts.h"
+#include "coordinator/gates/gates.h"
 #include "coordinator/gates/job_gate.h"
 
 namespace muster::coordinator {

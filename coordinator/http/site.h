@@ -20,8 +20,8 @@
 #include "coordinator/http/server/message.h"
 #include "coordinator/http/server/server.h"
 #include "coordinator/http/server/target.h"
+#include "coordinator/http/sign_in/browser_sign_in.h"
 #include "coordinator/http/sign_in/enroll.h"
-#include "coordinator/http/sign_in/sign_in_desk.h"
 
 namespace muster::coordinator {
 struct Daemon;
@@ -36,7 +36,7 @@ class Site {
     std::function<Server::Counts()> counts;
     std::function<size_t()> journal_pending_bytes;
     std::shared_ptr<EventHub> hub;
-    EnrollDesk* enroll = nullptr;  // null: there is no cluster to join
+    EnrollHandler* enroll = nullptr;  // null: there is no cluster to join
   };
   // All outlive this.
   Site(Daemon& daemon, Sessions& sessions, Options options)
@@ -63,8 +63,8 @@ class Site {
   Sessions& sessions_;
   const Options options_;
   WorkPool pool_{1, kHttpNiceness};
-  ApiDesk desk_{.daemon = daemon_, .pool = pool_};
-  SignInDesk sign_in_{daemon_, sessions_, options_.enroll};
+  ApiHandler desk_{.daemon = daemon_, .pool = pool_};
+  BrowserSignIn sign_in_{daemon_, sessions_, options_.enroll};
   mutable std::mutex mutex_;  // guards what follows
   std::map<unsigned, uint64_t> responses_;
 };

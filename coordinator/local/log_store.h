@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "coordinator/base/said_rarely.h"
+#include "coordinator/base/rate_limited_log.h"
 #include "coordinator/local/failing_streams.h"
 #include "coordinator/local/log_quota.h"
 #include "coordinator/local/log_reader.h"
@@ -76,8 +76,8 @@ class LocalLogStore final : public LogStore {
   OpenStreams<LogKey, Stream> streams_;
   FailingStreams<LogKey, LogUploader> failing_;
   bool is_leaving_ = false;  // without room: the workers still have what is not synced
-  SaidRarely refusals_;
-  SaidRarely removals_;
+  RateLimitedLog refusals_;
+  RateLimitedLog removals_;
   LogQuota quota_;
 
   JobWatchers<LogNews> watchers_;

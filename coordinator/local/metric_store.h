@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/base/said_rarely.h"
+#include "coordinator/base/rate_limited_log.h"
 #include "coordinator/local/failing_streams.h"
 #include "coordinator/local/metric_quota.h"
 #include "coordinator/local/metric_stream_file.h"
@@ -85,7 +85,7 @@ class LocalMetricStore final : public MetricStore {
   OpenStreams<StreamKey, Stream> streams_;
   FailingStreams<StreamKey, MetricUploader> failing_;
   bool is_leaving_ = false;  // without room: the workers still have what is not synced
-  SaidRarely refusals_;
+  RateLimitedLog refusals_;
   MetricQuota quota_;
 
   JobWatchers<const v1::MetricBatch&> watchers_;

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "coordinator/base/said_rarely.h"
+#include "coordinator/base/rate_limited_log.h"
 #include "coordinator/local/sample_files.h"
 #include "coordinator/store_parts/newest_samples.h"
 #include "coordinator/store_parts/sample_buckets.h"
@@ -104,7 +104,7 @@ class LocalSampleStore final : public SampleStore {
   // Used only by the writer thread.
   std::map<StreamKey, Stream> streams_;
   SampleFileTable table_;
-  SaidRarely complaints_;
+  RateLimitedLog complaints_;
 
   NewestSamples newest_;
   JobWatchers<const v1::SampleBatch&> watchers_;

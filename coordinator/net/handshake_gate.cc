@@ -19,7 +19,7 @@ HandshakeGate::Verdict HandshakeGate::Ask(std::string_view network, Time now) co
   } else {
     return {.may_begin = true, .to_close = std::nullopt};
   }
-  if (now - oldest->since < limits_.patience) return {};
+  if (now - oldest->since < limits_.timeout) return {};
   return {.may_begin = false, .to_close = oldest->id};
 }
 

@@ -21,7 +21,7 @@ class HandshakeGate {
   struct Limits {
     size_t most = 128;
     size_t most_of_network = 16;
-    std::chrono::milliseconds patience{1'000};
+    std::chrono::milliseconds timeout{1'000};
   };
   HandshakeGate() : HandshakeGate(Limits()) {}
   explicit HandshakeGate(const Limits& limits) : limits_(limits) {}

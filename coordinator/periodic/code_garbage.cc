@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "common/log.h"
 #include "common/text/strings.h"
+#include "coordinator/code/job_code.h"
 #include "coordinator/periodic/garbage.h"
 #include "coordinator/stores/code_store.h"
 

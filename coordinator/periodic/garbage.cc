@@ -11,7 +11,9 @@
 #include "common/text/strings.h"
 #include "common/text/text.h"
 #include "coordinator/base/number_file.h"
+#include "coordinator/code/job_code.h"
 #include "coordinator/gates/code_gate.h"
+#include "coordinator/gates/gates.h"
 #include "coordinator/gates/job_gate.h"
 #include "coordinator/gates/resume_gate.h"
 #include "coordinator/gates/sample_gate.h"
@@ -143,8 +145,8 @@ void CollectBlobs(Jobs& jobs, JobStores& stores, JobCode& job_code, Process& pro
   });
 }
 
-void KeepHouse(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates, Access& access,
-               Process& process, const Retention& retention) {
+void CollectGarbage(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates, Access& access,
+                    Process& process, const Retention& retention) {
   process.pool.Post([&jobs, &stores, &job_code, &gates, &access, &process, retention] {
     RemoveExpired(jobs, stores, job_code, gates, process, retention);
     stores.samples.Expire();
@@ -154,10 +156,10 @@ void KeepHouse(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates, A
     }
     CollectCode(jobs, stores, job_code, process);
     CollectBlobs(jobs, stores, job_code, process, stores.blobs.OldBlobs());
-    process.pool.PostAfter(kHousekeepingEvery,
-                           [&jobs, &stores, &job_code, &gates, &access, &process, retention] {
-                             KeepHouse(jobs, stores, job_code, gates, access, process, retention);
-                           });
+    process.pool.PostAfter(
+        kHousekeepingEvery, [&jobs, &stores, &job_code, &gates, &access, &process, retention] {
+          CollectGarbage(jobs, stores, job_code, gates, access, process, retention);
+        });
   });
 }
 

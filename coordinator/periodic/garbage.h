@@ -21,7 +21,7 @@ void CollectBlobs(Jobs& jobs, JobStores& stores, JobCode& job_code, Process& pro
                   std::vector<std::string> blobs);
 
 // Runs now and every few minutes, until the pool stops.
-void KeepHouse(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates, Access& access,
-               Process& process, const Retention& retention);
+void CollectGarbage(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates, Access& access,
+                    Process& process, const Retention& retention);
 
 }  // namespace muster::coordinator

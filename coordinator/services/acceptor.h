@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "common/files/files.h"
-#include "coordinator/base/said_rarely.h"
+#include "coordinator/base/rate_limited_log.h"
 #include "coordinator/net/handshake_gate.h"
 #include "coordinator/services/peers.h"
 
@@ -95,8 +95,8 @@ class Acceptor {
   std::map<int, std::string> shaking_;  // gRPC's names of those that the gate has let in
   Time may_forget_at_;
   Time deaf_until_;  // accepting cannot succeed before
-  SaidRarely turned_away_;
-  SaidRarely strangers_;
+  RateLimitedLog turned_away_;
+  RateLimitedLog strangers_;
   std::thread thread_;
 };
 

@@ -19,7 +19,7 @@
 #include "common/problem.h"
 #include "common/text/strings.h"
 #include "coordinator/base/headroom.h"
-#include "coordinator/base/said_rarely.h"
+#include "coordinator/base/rate_limited_log.h"
 #include "coordinator/sqlite/database.h"
 #include "coordinator/sqlite/journal_writer.h"
 #include "coordinator/sqlite/lost_database.h"
@@ -115,7 +115,7 @@ class SqliteJournal final : public Journal {
   common::UniqueFd high_water_;
   bool disk_full_ = false;
   bool is_stuck_ = false;
-  SaidRarely waits_;
+  RateLimitedLog waits_;
 
   std::atomic<size_t> pending_bytes_ = 0;
   std::atomic<bool> may_use_last_ = false;
@@ -131,7 +131,7 @@ absl::Status SqliteJournal::Open(LivedClock* clock, Carried carried) {
   const std::string path = paths_.Database();
   RETURN_IF_ERROR(RefuseLostDatabase(paths_));
   absl::StatusOr<std::unique_ptr<Database>> opened =
-      Database::Open(path, Database::Mode::kReadWrite, turns_->Patience());
+      Database::Open(path, Database::Mode::kReadWrite, turns_->Timeout());
   if (!opened.ok()) {
     return MakeProblem(opened.status().code(),
                        {.code = "JC1602",
@@ -335,7 +335,7 @@ absl::Status SqliteJournal::WhyNoTurn() const {
       absl::StatusCode::kDeadlineExceeded,
       {.code = "JC1613",
        .what = StrCat("another write of this coordinator into ", paths_.Database(),
-                      " has not ended for more than ", turns_->Patience().count(), " ms"),
+                      " has not ended for more than ", turns_->Timeout().count(), " ms"),
        .fix =
            "look at the disk: it does not finish what it was given (dmesg, iostat -x); what waits "
            "is recorded as soon as it does"});

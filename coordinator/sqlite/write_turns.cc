@@ -15,7 +15,7 @@ WriteTurns::Turn::~Turn() {
 std::optional<WriteTurns::Turn> WriteTurns::TakeForJournal() {
   std::unique_lock lock(mutex_);
   journal_waits_ = true;
-  if (!changed_.wait_for(lock, patience_, [this] { return !is_taken_ && IsJournalNext(); }))
+  if (!changed_.wait_for(lock, timeout_, [this] { return !is_taken_ && IsJournalNext(); }))
     return std::nullopt;
   journal_waits_ = false;
   journal_in_a_row_ = waiting_.empty() ? 0 : journal_in_a_row_ + 1;

@@ -23,10 +23,10 @@ class WriteTurns {
  public:
   static constexpr int kJournalInARow = 4;
   // How long the journal waits for the database before that is told; others fail by then.
-  static constexpr std::chrono::milliseconds kPatience{5'000};
+  static constexpr std::chrono::milliseconds kTimeout{5'000};
 
-  explicit WriteTurns(std::chrono::milliseconds patience = kPatience) : patience_(patience) {}
-  std::chrono::milliseconds Patience() const { return patience_; }
+  explicit WriteTurns(std::chrono::milliseconds timeout = kTimeout) : timeout_(timeout) {}
+  std::chrono::milliseconds Timeout() const { return timeout_; }
 
   // Lasts until it is destroyed.
   class Turn {
@@ -41,7 +41,7 @@ class WriteTurns {
     WriteTurns* turns_;
   };
 
-  // The journal's. Nothing: another still writes after Patience(); call it again. Until then nobody
+  // The journal's. Nothing: another still writes after Timeout(); call it again. Until then nobody
   // else gets ahead of it.
   std::optional<Turn> TakeForJournal();
   // The journal will not ask again.
@@ -62,7 +62,7 @@ class WriteTurns {
   bool IsJournalNext() const;
   void End();
 
-  const std::chrono::milliseconds patience_;
+  const std::chrono::milliseconds timeout_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   bool is_taken_ = false;

@@ -27,9 +27,9 @@ class CodeChoiceTest : public ::testing::Test {
   void TearDown() override { fs::remove_all(base_); }
 
   // "root workdir", without the test's directory.
-  std::string Chosen(const CodeWishes& wishes) const { return Shown(ChooseCode(wishes)); }
-  std::string ByDefault(const CodeWishes& wishes) {
-    return Shown(ChooseCodeByDefault(wishes, base_ + "/home", &refused_));
+  std::string Chosen(const CodeOptions& options) const { return Shown(ChooseCode(options)); }
+  std::string ByDefault(const CodeOptions& options) {
+    return Shown(ChooseCodeByDefault(options, base_ + "/home", &refused_));
   }
   std::string Shown(const absl::StatusOr<CodeChoice>& choice) const {
     if (!choice.ok()) return common::CodeOf(choice.status());
@@ -39,7 +39,7 @@ class CodeChoiceTest : public ::testing::Test {
 
   std::string base_;
   std::string refused_;
-  CodeWishes wishes_;
+  CodeOptions wishes_;
 };
 
 TEST_F(CodeChoiceTest, WithoutAWordItIsTheCurrentDirectory) {
@@ -67,8 +67,8 @@ TEST_F(CodeChoiceTest, AJobFilesDirectoriesAreRelativeToIt) {
 
 // A file that someone else wrote must not choose what of this machine is sent.
 TEST_F(CodeChoiceTest, WhatAJobFileNamesElsewhereIsAskedFor) {
-  const auto is_far = [](const CodeWishes& wishes) {
-    const auto choice = ChooseCode(wishes);
+  const auto is_far = [](const CodeOptions& options) {
+    const auto choice = ChooseCode(options);
     return choice.ok() && choice->is_far;
   };
   fs::create_directories(base_ + "/home/vit/.ssh");
@@ -134,11 +134,11 @@ TEST_F(CodeChoiceTest, ByDefaultItIsWhereTheJobWouldRunButNeverTheHome) {
   EXPECT_EQ(ByDefault(wishes_), "none") << "a directory of the nodes";
   EXPECT_EQ(refused_, "");
   for (const char* too_much : {"/home", ""}) {
-    CodeWishes wishes;
-    wishes.here = base_ + too_much;
-    EXPECT_EQ(ByDefault(wishes), "none");
-    EXPECT_EQ(refused_, wishes.here);
-    EXPECT_EQ(Chosen(wishes), too_much + std::string(" ")) << "but if it is asked for";
+    CodeOptions options;
+    options.here = base_ + too_much;
+    EXPECT_EQ(ByDefault(options), "none");
+    EXPECT_EQ(refused_, options.here);
+    EXPECT_EQ(Chosen(options), too_much + std::string(" ")) << "but if it is asked for";
   }
 }
 

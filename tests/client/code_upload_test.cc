@@ -32,7 +32,7 @@ std::string NameOf(const std::string& bytes) {
 // The coordinator's side: objects by name, whole or begun.
 class Store {
  public:
-  CodeDoor Door() {
+  CodeTransport Endpoint() {
     return {.prepare = [this](const auto& request) { return Prepare(request); },
             .push = [this](const NextChunk& next) { return Push(next); },
             .again =
@@ -123,8 +123,8 @@ class CodeUploadTest : public ::testing::Test {
         // As if all files had been written long ago: none is racy.
         .now_ms = [] { return static_cast<int64_t>(time(nullptr)) * 1'000 + 60'000; },
         .on_progress = [this](const UploadProgress& progress) { progress_ = progress; }};
-    const CodeDoor door = store_.Door();
-    return UploadTree(door, options);
+    const CodeTransport endpoint = store_.Endpoint();
+    return UploadTree(endpoint, options);
   }
   std::string Code(const absl::Status& status) const { return common::CodeOf(status); }
   // What the store has of a tree, written out.
@@ -185,12 +185,12 @@ TEST_F(CodeUploadTest, ABrokenStreamIsContinuedWhereItBroke) {
 
 TEST_F(CodeUploadTest, AStreamThatBringsNothingIsGivenUp) {
   int tries = 0;
-  const CodeDoor door = {
-      .prepare = store_.Door().prepare,
+  const CodeTransport endpoint = {
+      .prepare = store_.Endpoint().prepare,
       .push = [](const NextChunk&) { return absl::UnavailableError("cut"); },
       .again = [&](const absl::Status&, int) { return ++tries, absl::OkStatus(); }};
   const UploadOptions options = {.root = root_, .now_ms = [] { return int64_t{1}; }};
-  EXPECT_EQ(UploadTree(door, options).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(UploadTree(endpoint, options).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_GT(tries, 2);
   EXPECT_LT(tries, 20);
 }

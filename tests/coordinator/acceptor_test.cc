@@ -197,7 +197,7 @@ TEST_F(AcceptorTest, OfHandshakesThatGoOnAtOnceOnlySoManyAreHandedOver) {
   ASSERT_GE(WaitForGiven(16), 0);
   // The oldest makes room.
   EXPECT_GE(WaitForGiven(17), 0);
-  EXPECT_GE(std::chrono::steady_clock::now() - began, HandshakeGate::Limits().patience);
+  EXPECT_GE(std::chrono::steady_clock::now() - began, HandshakeGate::Limits().timeout);
   const bool is_one_closed = std::any_of(half_open.begin(), half_open.end(), [](const auto& each) {
     return IsClosedWithin(each.get(), 0);
   });
@@ -312,7 +312,7 @@ TEST(PeerAddressTest, AnIpv6NetworkIsOnePeerAndAZoneIsNoPartOfTheAddress) {
 using Gate = HandshakeGate;
 
 TEST(HandshakeGateTest, SoManyGoOnAtOnceAndOneNetworkDoesNotUseThemUp) {
-  Gate gate({.most = 5, .most_of_network = 3, .patience = std::chrono::seconds(1)});
+  Gate gate({.most = 5, .most_of_network = 3, .timeout = std::chrono::seconds(1)});
   const Gate::Time now{};
   for (const Gate::Id id : {1, 2, 3}) {
     ASSERT_TRUE(gate.Ask("a", now).may_begin);
@@ -331,7 +331,7 @@ TEST(HandshakeGateTest, SoManyGoOnAtOnceAndOneNetworkDoesNotUseThemUp) {
 }
 
 TEST(HandshakeGateTest, OneThatMakesNoProgressIsClosedForAnother) {
-  Gate gate({.most = 3, .most_of_network = 2, .patience = std::chrono::seconds(1)});
+  Gate gate({.most = 3, .most_of_network = 2, .timeout = std::chrono::seconds(1)});
   const Gate::Time now{};
   gate.Begin(1, "b", now);
   gate.Begin(2, "a", now + std::chrono::milliseconds(100));

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "coordinator/curves/curve.h"
-#include "coordinator/curves/curve_book.h"
-#include "coordinator/curves/curve_shelf.h"
+#include "coordinator/curves/curve_cache.h"
+#include "coordinator/curves/job_curves.h"
 #include "tests/stores/engines.h"
 #include "tests/stores/metric_sender.h"
 
@@ -106,8 +106,8 @@ class Curves : public StoreContract {
     batch.mutable_points(0)->set_name(name);
     Log(std::move(batch));
   }
-  static void ReadAllOf(CurveBook& book) {
-    while (*book.ReadOn()) {
+  static void ReadAllOf(JobCurves& curves) {
+    while (*curves.ReadOn()) {
     }
   }
   static CurveChoice Whole() {
@@ -115,8 +115,8 @@ class Curves : public StoreContract {
     choice.buckets = 100;
     return choice;
   }
-  static v1::Curve Drawn(const CurveBook& book, const std::string& name = "loss") {
-    return book.curves().at(name).buckets.Draw({}, 100);
+  static v1::Curve Drawn(const JobCurves& curves, const std::string& name = "loss") {
+    return curves.curves().at(name).buckets.Draw({}, 100);
   }
   MetricStore& store() { return *store_; }
 
@@ -128,47 +128,47 @@ class Curves : public StoreContract {
 
 TEST_P(Curves, ReadsOnWhereItStopped) {
   LogPoint(0, 0, 1, 10);
-  CurveBook book(store(), 1, Whole());
-  ReadAllOf(book);
-  EXPECT_EQ(LastOf(Drawn(book)), Values{10});
+  JobCurves curves(store(), 1, Whole());
+  ReadAllOf(curves);
+  EXPECT_EQ(LastOf(Drawn(curves)), Values{10});
   LogPoint(0, 0, 2, 20);
-  ReadAllOf(book);
-  EXPECT_EQ(LastOf(Drawn(book)), (Values{10, 20}));
+  ReadAllOf(curves);
+  EXPECT_EQ(LastOf(Drawn(curves)), (Values{10, 20}));
 }
 
 TEST_P(Curves, ARestartReplacesWhatItDoesAgainAlsoUnderAnOpenBook) {
   for (const int64_t step : {1, 2, 3}) LogPoint(0, 0, step, static_cast<double>(step));
-  CurveBook book(store(), 1, Whole());
-  ReadAllOf(book);
+  JobCurves curves(store(), 1, Whole());
+  ReadAllOf(curves);
   LogPoint(1, 0, 2, 200);
-  ReadAllOf(book);
-  EXPECT_EQ(LastOf(Drawn(book)), (Values{1, 200}));
+  ReadAllOf(curves);
+  EXPECT_EQ(LastOf(Drawn(curves)), (Values{1, 200}));
   LogPoint(1, 0, 3, 300);
   LogPoint(2, 0, 3, 3'000);
-  ReadAllOf(book);
-  EXPECT_EQ(LastOf(Drawn(book)), (Values{1, 200, 3'000}));
-  CurveBook fresh(store(), 1, Whole());
+  ReadAllOf(curves);
+  EXPECT_EQ(LastOf(Drawn(curves)), (Values{1, 200, 3'000}));
+  JobCurves fresh(store(), 1, Whole());
   ReadAllOf(fresh);
-  EXPECT_EQ(Drawn(fresh).DebugString(), Drawn(book).DebugString());
+  EXPECT_EQ(Drawn(fresh).DebugString(), Drawn(curves).DebugString());
 }
 
 TEST_P(Curves, WhatArrivesLateReplacesToo) {
   for (const int64_t step : {1, 2, 3}) LogPoint(0, 0, step, static_cast<double>(step));
   LogPoint(1, 0, 3, 300);
-  CurveBook book(store(), 1, Whole());
-  ReadAllOf(book);
-  EXPECT_EQ(LastOf(Drawn(book)), (Values{1, 2, 300}));
+  JobCurves curves(store(), 1, Whole());
+  ReadAllOf(curves);
+  EXPECT_EQ(LastOf(Drawn(curves)), (Values{1, 2, 300}));
   LogPoint(1, 1, 2, 0);
-  ReadAllOf(book);
-  EXPECT_EQ(LastOf(Drawn(book)), (Values{1, 300}));
+  ReadAllOf(curves);
+  EXPECT_EQ(LastOf(Drawn(curves)), (Values{1, 300}));
   LogPoint(2, 0, 100, 0);
-  ReadAllOf(book);
+  ReadAllOf(curves);
   LogPoint(2, 0, 1, 10);
-  ReadAllOf(book);
-  EXPECT_EQ(LastOf(Drawn(book)), (Values{10, 0}));
-  CurveBook fresh(store(), 1, Whole());
+  ReadAllOf(curves);
+  EXPECT_EQ(LastOf(Drawn(curves)), (Values{10, 0}));
+  JobCurves fresh(store(), 1, Whole());
   ReadAllOf(fresh);
-  EXPECT_EQ(Drawn(fresh).DebugString(), Drawn(book).DebugString());
+  EXPECT_EQ(Drawn(fresh).DebugString(), Drawn(curves).DebugString());
 }
 
 TEST_P(Curves, ManyCurvesShareTheRoomOfABook) {
@@ -184,13 +184,13 @@ TEST_P(Curves, ManyCurvesShareTheRoomOfABook) {
   for (int64_t step = 1; step < 1'500; ++step) Send(batch_of(step));
   Log(batch_of(1'500));
   CurveChoice choice;
-  choice.buckets = CurveShelf::kBuckets;
-  CurveBook book(store(), 1, choice);
-  ReadAllOf(book);
-  EXPECT_EQ(book.curves().size(), 100u);
-  EXPECT_LE(book.Size(), CurveBook::kBucketsMax);
-  EXPECT_GE(book.Size(), CurveBook::kBucketsMax / 2);
-  EXPECT_EQ(book.curves().at("m1099").buckets.Draw({}, 10'000).points(), 1'500u);
+  choice.buckets = CurveCache::kBuckets;
+  JobCurves curves(store(), 1, choice);
+  ReadAllOf(curves);
+  EXPECT_EQ(curves.curves().size(), 100u);
+  EXPECT_LE(curves.Size(), JobCurves::kBucketsMax);
+  EXPECT_GE(curves.Size(), JobCurves::kBucketsMax / 2);
+  EXPECT_EQ(curves.curves().at("m1099").buckets.Draw({}, 10'000).points(), 1'500u);
 }
 
 TEST_P(Curves, AreOfTheLowestRankThatLoggedThem) {
@@ -198,14 +198,14 @@ TEST_P(Curves, AreOfTheLowestRankThatLoggedThem) {
   LogPoint(0, 2, 1, 2);
   LogPoint(0, 0, 2, 0);
   LogPoint(0, 1, 3, 1);
-  CurveBook book(store(), 1, Whole());
-  ReadAllOf(book);
-  EXPECT_EQ(book.curves().at("loss").rank, 0u);
-  EXPECT_EQ(StepsOf(Drawn(book)), Steps{2});
-  EXPECT_EQ(book.curves().at("late").rank, 3u);
+  JobCurves curves(store(), 1, Whole());
+  ReadAllOf(curves);
+  EXPECT_EQ(curves.curves().at("loss").rank, 0u);
+  EXPECT_EQ(StepsOf(Drawn(curves)), Steps{2});
+  EXPECT_EQ(curves.curves().at("late").rank, 3u);
   CurveChoice of_rank_1 = Whole();
   of_rank_1.rank = 1;
-  CurveBook other(store(), 1, of_rank_1);
+  JobCurves other(store(), 1, of_rank_1);
   ReadAllOf(other);
   EXPECT_EQ(StepsOf(Drawn(other)), Steps{3});
 }
@@ -218,26 +218,26 @@ TEST_P(Curves, KeepsTheFirstNamesOfTooMany) {
     batch.mutable_points()->rbegin()->set_name("m" + std::to_string(name));
   }
   Log(batch);
-  CurveBook book(store(), 1, Whole());
-  ReadAllOf(book);
-  EXPECT_TRUE(book.left_out());
-  EXPECT_EQ(book.curves().size(), CurveBook::kCurvesMax);
-  EXPECT_EQ(book.curves().begin()->first, "m700");
+  JobCurves curves(store(), 1, Whole());
+  ReadAllOf(curves);
+  EXPECT_TRUE(curves.left_out());
+  EXPECT_EQ(curves.curves().size(), JobCurves::kCurvesMax);
+  EXPECT_EQ(curves.curves().begin()->first, "m700");
 }
 
 TEST_P(Curves, TheShelfKeepsTheBooksUsedLast) {
-  CurveShelf shelf(store());
-  const auto first = shelf.Take(1);
-  EXPECT_EQ(shelf.Take(1), first);
-  for (uint64_t job = 2; job <= CurveShelf::kBooksMax; ++job) shelf.Take(job);
-  EXPECT_EQ(shelf.Take(1), first);
-  shelf.Take(100);
-  EXPECT_EQ(shelf.Take(1), first) << "job 2 had to go";
-  const auto large = shelf.Take(100);
-  shelf.Grew(*large, CurveShelf::kBucketsMax);
-  shelf.Grew(*first, 1);
-  EXPECT_EQ(shelf.Take(100), large) << "the one used last stays, whatever its size";
-  EXPECT_NE(shelf.Take(1), first);
+  CurveCache cache(store());
+  const auto first = cache.Take(1);
+  EXPECT_EQ(cache.Take(1), first);
+  for (uint64_t job = 2; job <= CurveCache::kJobsMax; ++job) cache.Take(job);
+  EXPECT_EQ(cache.Take(1), first);
+  cache.Take(100);
+  EXPECT_EQ(cache.Take(1), first) << "job 2 had to go";
+  const auto large = cache.Take(100);
+  cache.Grew(*large, CurveCache::kBucketsMax);
+  cache.Grew(*first, 1);
+  EXPECT_EQ(cache.Take(100), large) << "the one used last stays, whatever its size";
+  EXPECT_NE(cache.Take(1), first);
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, Curves, testing::ValuesIn(EngineKinds()), NameOfKind);

@@ -6,7 +6,7 @@
 #include "coordinator/audit/audit.h"
 #include "coordinator/calls/transfers.h"
 #include "coordinator/config/open_stores.h"
-#include "coordinator/curves/curve_shelf.h"
+#include "coordinator/curves/curve_cache.h"
 #include "coordinator/exec/exec.h"
 #include "coordinator/identity/admission.h"
 #include "coordinator/identity/directory.h"
@@ -129,7 +129,7 @@ struct WorkersDaemon::Parts {
   std::unique_ptr<ControlLoop> loop;
   Lifetime lifetime{false, pool, [] {}, [] { return size_t{0}; }};
   std::unique_ptr<Assessor> assessor;
-  std::unique_ptr<CurveShelf> curves;
+  std::unique_ptr<CurveCache> curves;
   const Admission admission{{}};
   std::unique_ptr<Directory> directory;
   Audit audit;
@@ -149,7 +149,7 @@ void WorkersDaemon::Parts::Open() {
   CHECK(audit.Open().ok());
   directory = std::make_unique<Directory>(*stores.identities, clock);
   CHECK(directory->Load().ok());
-  curves = std::make_unique<CurveShelf>(*stores.metrics);
+  curves = std::make_unique<CurveCache>(*stores.metrics);
   assessor = std::make_unique<Assessor>(*stores.metrics, *stores.samples, config.findings_floor_ms);
   const auto denied = [this](const Denial& denial) { TellDenied(daemon->traffic, denial); };
   notifier =

@@ -35,7 +35,7 @@ constexpr char kV1Mounts[] =
 
 // A kernel's cgroups as far as they matter here: controllers are passed down, and a cgroup that
 // passes them to its children holds no process.
-class FakeCgroups final : public CgroupDoor {
+class FakeCgroups final : public CgroupFiles {
  public:
   std::map<std::string, std::string> files;
   std::set<std::string> unwritable, delegated, directories;

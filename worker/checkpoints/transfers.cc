@@ -412,7 +412,7 @@ bool Transfers::TakeLocal(const AttemptKey& own, const v1::CheckpointFile& file,
   return false;
 }
 
-FetchObject Transfers::ObjectDoor() {
+FetchObject Transfers::ObjectFetcher() {
   return [this](const Blob& blob, const AttemptKey& key, int fd,
                 const std::function<bool()>& cancelled,
                 const std::function<void(uint64_t)>& progress) {

@@ -21,7 +21,7 @@
 #include "worker/core/decide.h"
 #include "worker/links/blob_link.h"
 #include "worker/links/route.h"
-#include "worker/preparation/object_shelf.h"
+#include "worker/preparation/object_cache.h"
 
 namespace muster::worker {
 
@@ -38,7 +38,7 @@ class Transfers {
   // After what is under way in the lane.
   void DeleteTree(const AttemptKey& key, const std::string& path, Work lane = Work::kDelete);
   // Fetches objects of jobs' code, on any thread that may block.
-  FetchObject ObjectDoor();
+  FetchObject ObjectFetcher();
   // Makes every transfer end soon; JobThreads waits for them.
   void Shutdown();
 

@@ -147,11 +147,11 @@ class Wrapping {
       if (absl::IsUnimplemented(written)) written = absl::OkStatus();
     }
     if (written.ok()) written = common::MakeDirectories(place_.directory + "/run");
-    if (written.ok()) written = common::MakeDirectories(MeetingPlace());
+    if (written.ok()) written = common::MakeDirectories(BarrierDirectory());
     if (!place_.shim_binary.empty() && ranks.size() > 1) {
       devices_.hooks.push_back({.path = place_.shim_binary,
-                                .args = {place_.shim_binary, common::kMeetArgument, MeetingPlace(),
-                                         StrCat(ranks.size())},
+                                .args = {place_.shim_binary, common::kBarrierArgument,
+                                         BarrierDirectory(), StrCat(ranks.size())},
                                 .env = {}});
     }
     for (const common::RankLaunch& rank : ranks) {
@@ -168,7 +168,7 @@ class Wrapping {
                                   why, fix.empty() ? "" : StrCat("; fix: ", fix)));
   }
 
-  std::string MeetingPlace() const { return place_.directory + "/meeting"; }
+  std::string BarrierDirectory() const { return place_.directory + "/meeting"; }
   bool IsMounted(const std::string& path) const {
     return std::any_of(spec_.container().mounts().begin(), spec_.container().mounts().end(),
                        [&](const v1::Mount& each) { return IsWithin(path, TargetOf(each)); }) ||
@@ -195,7 +195,7 @@ class Wrapping {
       if (auto problem = CheckTarget(mount, target)) return problem;
       for (const std::string& hidden : place_.hidden) {
         if (IsWithin(mount.source(), hidden) || IsWithin(hidden, mount.source()))
-          return MeetsOwn(mount, hidden);
+          return CoversOwn(mount, hidden);
       }
       if (HoldsSecrets(mount.source()))
         return Refused(StrCat("the mount ", mount.source(),
@@ -209,7 +209,7 @@ class Wrapping {
     return CheckWhereMountsLead();
   }
 
-  LaunchProblem MeetsOwn(const v1::Mount& mount, const std::string& own) const {
+  LaunchProblem CoversOwn(const v1::Mount& mount, const std::string& own) const {
     return Refused(
         StrCat("the mount ", mount.source(), " meets ", own, ", which is the worker's own"),
         "mount a directory beside it");
@@ -224,7 +224,7 @@ class Wrapping {
                        "mount it elsewhere");
     }
     for (const std::string& hidden : place_.hidden) {
-      if (IsWithin(target, hidden) || IsWithin(hidden, target)) return MeetsOwn(mount, hidden);
+      if (IsWithin(target, hidden) || IsWithin(hidden, target)) return CoversOwn(mount, hidden);
     }
     return std::nullopt;
   }
@@ -241,7 +241,7 @@ class Wrapping {
       if (auto problem = CheckTarget(mount, mounts_.paths[i])) return problem;
       for (const auto& [path, led] : own) {
         if (IsWithin(led, mounts_.paths[i]) || IsWithin(mounts_.paths[i], led))
-          return MeetsOwn(mount, path);
+          return CoversOwn(mount, path);
       }
     }
     return std::nullopt;

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
+#include "worker/base/paths.h"
 #include "worker/containers/image_manifest.h"
 
 namespace muster::worker {
@@ -14,4 +16,7 @@ struct ReadyImage {
   ImageConfig config;
 };
 
+// The one that a prepared attempt uses. NOT_FOUND: none.
+absl::StatusOr<ReadyImage> ImageOf(const Paths& paths, const AttemptKey& key,
+                                   const std::string& name);
 }  // namespace muster::worker

@@ -8,7 +8,7 @@ namespace muster::worker {
 namespace {
 
 // What the SDK needs for its answer; jobctl waits 10 s.
-constexpr int64_t kPatienceMs = 2'000;
+constexpr int64_t kAnswerTimeoutMs = 2'000;
 constexpr size_t kQuestionsMax = 16;  // of one attempt; older ones are forgotten
 
 }  // namespace
@@ -25,8 +25,10 @@ void OutsideLooks::Ask(const AttemptKey& key, uint64_t number, const std::string
   if (number == 0 || found == watched_.end()) return;  // 0: for the ranks' own files
   Watch& watch = found->second;
   if (watch.questions.size() >= kQuestionsMax) watch.questions.erase(watch.questions.begin());
-  watch.questions.push_back(
-      {.number = number, .reason = reason, .waiting = speakers, .due_ms = now_ms + kPatienceMs});
+  watch.questions.push_back({.number = number,
+                             .reason = reason,
+                             .waiting = speakers,
+                             .due_ms = now_ms + kAnswerTimeoutMs});
   for (const auto& [rank, target] : watch.ranks) {
     if (!speakers.contains(rank)) Look(key, watch, rank, watch.questions.back());
   }

@@ -42,10 +42,10 @@ void ShimWatch::Asked(bool answers, int64_t now_ms) {
 
 bool ShimWatch::IsLost(int64_t now_ms) const {
   if (!waiting_ || !answers_) return false;
-  const int64_t patience = !over_by_ms_             ? kLostMs
-                           : now_ms >= *over_by_ms_ ? kLostOverdueMs
-                                                    : kLostStoppingMs;
-  return silent_ms_ >= patience;
+  const int64_t timeout = !over_by_ms_             ? kLostMs
+                          : now_ms >= *over_by_ms_ ? kLostOverdueMs
+                                                   : kLostStoppingMs;
+  return silent_ms_ >= timeout;
 }
 
 int64_t ShimWatch::NextMs(int64_t now_ms) const {

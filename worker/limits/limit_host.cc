@@ -45,55 +45,55 @@ bool HasWord(const std::string& text, std::string_view word) {
 }
 
 // Processes in a cgroup other than this one. Other namespaces' processes are listed as 0.
-size_t OthersIn(const CgroupDoor& door, const std::string& directory) {
+size_t OthersIn(const CgroupFiles& files, const std::string& directory) {
   size_t others = 0;
   for (const absl::string_view line :
-       absl::StrSplit(door.Read(StrCat(directory, "/cgroup.procs")), '\n', absl::SkipEmpty())) {
+       absl::StrSplit(files.Read(StrCat(directory, "/cgroup.procs")), '\n', absl::SkipEmpty())) {
     int pid = -1;
-    if (!absl::SimpleAtoi(line, &pid) || pid != door.ProcessId()) ++others;
+    if (!absl::SimpleAtoi(line, &pid) || pid != files.ProcessId()) ++others;
   }
   return others;
 }
 
 // Only the root of the whole hierarchy has no type; it may hold processes beside its children.
-bool IsRoot(const CgroupDoor& door, const std::string& directory) {
-  return !door.Exists(StrCat(directory, "/cgroup.type"));
+bool IsRoot(const CgroupFiles& files, const std::string& directory) {
+  return !files.Exists(StrCat(directory, "/cgroup.type"));
 }
 
-bool MayDivide(const CgroupDoor& door, const std::string& directory) {
-  if (!door.IsWritable(directory)) return false;
-  return door.UserId() != 0 || !door.UnderSystemd() || door.IsDelegated(directory);
+bool MayDivide(const CgroupFiles& files, const std::string& directory) {
+  if (!files.IsWritable(directory)) return false;
+  return files.UserId() != 0 || !files.UnderSystemd() || files.IsDelegated(directory);
 }
 
-Ground FindGround(const CgroupDoor& door, const std::string& own) {
+Ground FindGround(const CgroupFiles& files, const std::string& own) {
   if (own.empty()) {
     return {.why = "no cgroup hierarchy is mounted where it could limit ranks",
             .fix = "mount cgroup v2 at /sys/fs/cgroup; in a container, give it its cgroup"};
   }
-  if (!door.Exists(StrCat(own, "/cgroup.procs"))) {
+  if (!files.Exists(StrCat(own, "/cgroup.procs"))) {
     return {.why = StrCat("its cgroup ", own, " is not visible here"), .fix = kContainerFix};
   }
-  if (IsRoot(door, own)) {
-    if (MayDivide(door, own)) return {.base = own};
+  if (IsRoot(files, own)) {
+    if (MayDivide(files, own)) return {.base = own};
     return {.why = "it is in the root cgroup, which it may not divide", .fix = kContainerFix};
   }
   const std::string parent = own.substr(0, own.rfind('/'));
-  const bool in_leaf = own.ends_with(kLeaf) || door.IsDelegated(parent);
-  if (in_leaf && MayDivide(door, parent) && OthersIn(door, parent) == 0) return {.base = parent};
-  if (!door.IsWritable(own)) {
-    return {.why = StrCat("its cgroup ", own, " is not writable for user ", door.UserId()),
+  const bool in_leaf = own.ends_with(kLeaf) || files.IsDelegated(parent);
+  if (in_leaf && MayDivide(files, parent) && OthersIn(files, parent) == 0) return {.base = parent};
+  if (!files.IsWritable(own)) {
+    return {.why = StrCat("its cgroup ", own, " is not writable for user ", files.UserId()),
             .fix = kContainerFix};
   }
-  if (!MayDivide(door, own)) {
+  if (!MayDivide(files, own)) {
     return {.why = StrCat("systemd has not delegated its cgroup ", own), .fix = kSystemdFix};
   }
   // A scope is not started again: systemd adopted a process that another one had started.
-  if (door.UnderSystemd() && !own.ends_with(".scope")) {
+  if (files.UnderSystemd() && !own.ends_with(".scope")) {
     return {.why = StrCat("it is itself in its delegated cgroup ", own,
                           ", where systemd could not restart it beside limited ranks"),
             .fix = kSystemdFix};
   }
-  if (const size_t others = OthersIn(door, own); others > 0) {
+  if (const size_t others = OthersIn(files, own); others > 0) {
     return {.why = StrCat("its cgroup ", own, " holds ", others, " other process",
                           others == 1 ? "" : "es", ", so it cannot be divided"),
             .fix = kContainerFix};
@@ -102,37 +102,37 @@ Ground FindGround(const CgroupDoor& door, const std::string& own) {
 }
 
 // "" or why the worker could not leave the cgroup that is to be divided.
-std::string EnterLeaf(CgroupDoor& door, const std::string& own) {
+std::string EnterLeaf(CgroupFiles& files, const std::string& own) {
   const std::string leaf = StrCat(own, kLeaf);
-  int error = door.MakeDirectory(leaf);
-  if (error == 0) error = door.Write(StrCat(leaf, "/cgroup.procs"), StrCat(door.ProcessId()));
+  int error = files.MakeDirectory(leaf);
+  if (error == 0) error = files.Write(StrCat(leaf, "/cgroup.procs"), StrCat(files.ProcessId()));
   if (error == 0) return "";
-  door.RemoveDirectory(leaf);
+  files.RemoveDirectory(leaf);
   return StrCat("it could not enter ", leaf, ": ", std::strerror(error));
 }
 
 // A cgroup made for the test has the file.
-bool ChildHas(CgroupDoor& door, const std::string& base, const char* file) {
-  const std::string probe = StrCat(base, "/muster-probe-", door.ProcessId());
-  if (door.MakeDirectory(probe) != 0) return false;
-  const bool has = door.Exists(StrCat(probe, "/", file));
-  door.RemoveDirectory(probe);
+bool ChildHas(CgroupFiles& files, const std::string& base, const char* file) {
+  const std::string probe = StrCat(base, "/muster-probe-", files.ProcessId());
+  if (files.MakeDirectory(probe) != 0) return false;
+  const bool has = files.Exists(StrCat(probe, "/", file));
+  files.RemoveDirectory(probe);
   return has;
 }
 
-LimitController OnV1(CgroupDoor& door, const Place& place, const std::string& directory,
+LimitController OnV1(CgroupFiles& files, const Place& place, const std::string& directory,
                      const std::string& systemd) {
   LimitController found;
-  const bool delegated = !systemd.empty() && door.IsDelegated(systemd);
-  if (!door.IsWritable(directory)) {
-    found.why = StrCat("its v1 cgroup ", directory, " is not writable for user ", door.UserId());
-    found.fix = door.UserId() == 0
+  const bool delegated = !systemd.empty() && files.IsDelegated(systemd);
+  if (!files.IsWritable(directory)) {
+    found.why = StrCat("its v1 cgroup ", directory, " is not writable for user ", files.UserId());
+    found.fix = files.UserId() == 0
                     ? "start the worker's container with a writable cgroup"
                     : "start the worker as root, or in a container with a writable cgroup";
-  } else if (!delegated && !MayDivide(door, directory)) {
+  } else if (!delegated && !MayDivide(files, directory)) {
     found.why = StrCat("systemd has not delegated its v1 cgroup ", directory);
     found.fix = "Delegate=yes in the worker's unit";
-  } else if (!ChildHas(door, directory, place.v1_file)) {
+  } else if (!ChildHas(files, directory, place.v1_file)) {
     found.why = StrCat("a cgroup made in ", directory, " has no ", place.v1_file);
     found.fix = StrCat("a kernel with limits of the ", place.controller,
                        " controller, and cgroups that may be created there");
@@ -142,11 +142,11 @@ LimitController OnV1(CgroupDoor& door, const Place& place, const std::string& di
   return found;
 }
 
-LimitController OnV2(CgroupDoor& door, const Place& place, const Ground& ground) {
+LimitController OnV2(CgroupFiles& files, const Place& place, const Ground& ground) {
   LimitController found;
   found.is_v2 = true;
   const std::string control = StrCat(ground.base, "/cgroup.subtree_control");
-  const std::string available = door.Read(StrCat(ground.base, "/cgroup.controllers"));
+  const std::string available = files.Read(StrCat(ground.base, "/cgroup.controllers"));
   if (!HasWord(available, place.controller)) {
     found.why = StrCat("cgroup ", ground.base, " has no ", place.controller,
                        " controller (it has: ", absl::StripAsciiWhitespace(available), ")");
@@ -154,8 +154,8 @@ LimitController OnV2(CgroupDoor& door, const Place& place, const Ground& ground)
                        " > …/cgroup.subtree_control");
     return found;
   }
-  if (!HasWord(door.Read(control), place.controller)) {
-    const int error = door.Write(control, StrCat("+", place.controller));
+  if (!HasWord(files.Read(control), place.controller)) {
+    const int error = files.Write(control, StrCat("+", place.controller));
     if (error != 0) {
       found.why = StrCat("cannot enable the ", place.controller, " controller in ", ground.base,
                          ": ", std::strerror(error));
@@ -163,7 +163,7 @@ LimitController OnV2(CgroupDoor& door, const Place& place, const Ground& ground)
       return found;
     }
   }
-  if (!ChildHas(door, ground.base, place.v2_file)) {
+  if (!ChildHas(files, ground.base, place.v2_file)) {
     found.why = StrCat("a cgroup made in ", ground.base, " has no ", place.v2_file);
     found.fix = kContainerFix;
     return found;
@@ -192,27 +192,27 @@ void AddGap(const LimitController& controller, v1::LimitGap* (v1::LimitFacts::*g
 
 }  // namespace
 
-LimitHost PrepareLimits(CgroupDoor& door) {
-  const std::string cgroups = door.Read("/proc/self/cgroup");
-  const std::string mounts = door.Read("/proc/self/mountinfo");
+LimitHost PrepareLimits(CgroupFiles& files) {
+  const std::string cgroups = files.Read("/proc/self/cgroup");
+  const std::string mounts = files.Read("/proc/self/mountinfo");
   const auto directory = [&](const std::string& controller) {
     return common::CgroupDirectory(cgroups, mounts, controller);
   };
   const std::string cpu = directory("cpu"), memory = directory("memory"), own = directory("");
   const std::string systemd = directory("name=systemd");
   LimitHost host;
-  Ground ground = FindGround(door, own);
+  Ground ground = FindGround(files, own);
   // A controller is in one hierarchy only.
   const bool needs_v2 = cpu.empty() || memory.empty();
   if (ground.is_own && needs_v2) {
-    if (const std::string why = EnterLeaf(door, own); !why.empty()) {
+    if (const std::string why = EnterLeaf(files, own); !why.empty()) {
       ground = {.why = why, .fix = kContainerFix};
     }
   }
   const auto find = [&](const Place& place, const std::string& v1) -> LimitController {
-    if (!v1.empty()) return OnV1(door, place, v1, systemd);
+    if (!v1.empty()) return OnV1(files, place, v1, systemd);
     if (ground.base.empty()) return {.is_v2 = true, .why = ground.why, .fix = ground.fix};
-    return OnV2(door, place, ground);
+    return OnV2(files, place, ground);
   };
   host.cpu = find(kCpu, cpu);
   host.memory = find(kMemory, memory);
@@ -227,23 +227,23 @@ LimitHost PrepareLimits(CgroupDoor& door) {
   if (divides(host.cpu) || divides(host.memory)) {
     host.v2_base = ground.base;
   } else {  // leave it as it was
-    door.Write(StrCat(own, "/cgroup.procs"), StrCat(door.ProcessId()));
-    door.RemoveDirectory(StrCat(own, kLeaf));
+    files.Write(StrCat(own, "/cgroup.procs"), StrCat(files.ProcessId()));
+    files.RemoveDirectory(StrCat(own, kLeaf));
   }
   return host;
 }
 
-std::string EnterLeafForLimits(CgroupDoor& door) {
-  const std::string cgroups = door.Read("/proc/self/cgroup");
-  const std::string mounts = door.Read("/proc/self/mountinfo");
+std::string EnterLeafForLimits(CgroupFiles& files) {
+  const std::string cgroups = files.Read("/proc/self/cgroup");
+  const std::string mounts = files.Read("/proc/self/mountinfo");
   const auto directory = [&](const std::string& controller) {
     return common::CgroupDirectory(cgroups, mounts, controller);
   };
   if (!directory("cpu").empty() && !directory("memory").empty()) return "";  // v1 needs no leaf
   const std::string own = directory("");
-  const Ground ground = FindGround(door, own);
+  const Ground ground = FindGround(files, own);
   if (!ground.is_own) return ground.why;
-  return EnterLeaf(door, own);
+  return EnterLeaf(files, own);
 }
 
 common::CgroupHost ProbeCgroups(const LimitHost& limits) {

@@ -12,7 +12,7 @@
 
 #include "common/kernel/kill_ladder.h"
 #include "muster/v1/event.pb.h"
-#include "worker/limits/cgroup_door.h"
+#include "worker/limits/cgroup_files.h"
 
 namespace muster::worker {
 
@@ -30,10 +30,10 @@ struct LimitHost {
 };
 
 // Enters a leaf and enables controllers if need be.
-LimitHost PrepareLimits(CgroupDoor& door);
+LimitHost PrepareLimits(CgroupFiles& files);
 // For the parent of a worker that is to divide its cgroup: enters the leaf first, as other processes
 // in the cgroup would keep it from being divided. Returns why not, or "".
-std::string EnterLeafForLimits(CgroupDoor& door);
+std::string EnterLeafForLimits(CgroupFiles& files);
 // The cgroups to create and to clear attempts in.
 common::CgroupHost ProbeCgroups(const LimitHost& limits);
 v1::LimitFacts DescribeLimitHost(const LimitHost& limits);

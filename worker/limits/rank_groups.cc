@@ -56,7 +56,7 @@ void AddOnce(const std::string& directory, std::vector<std::string>* directories
 
 class Maker {
  public:
-  Maker(CgroupDoor& door, common::ShimLaunch* order) : door_(door), order_(order) {}
+  Maker(CgroupFiles& files, common::ShimLaunch* order) : files_(files), order_(order) {}
 
   absl::Status Limit(const char* controller, const LimitController& place,
                      const std::vector<Setting>& settings) {
@@ -80,25 +80,25 @@ class Maker {
 
  private:
   absl::Status Make(const std::string& directory) {
-    const int error = door_.MakeDirectory(directory);
+    const int error = files_.MakeDirectory(directory);
     return error == 0 ? absl::OkStatus() : Refused(directory, error);
   }
   absl::Status Set(const std::string& directory, const Setting& setting) {
     const std::string path = StrCat(directory, "/", setting.file);
-    const int error = door_.Write(path, setting.value);
+    const int error = files_.Write(path, setting.value);
     if (error == 0 || (setting.may_be_missing && error == ENOENT)) return absl::OkStatus();
     return Refused(path, error);
   }
 
-  CgroupDoor& door_;
+  CgroupFiles& files_;
   common::ShimLaunch* const order_;
 };
 
 }  // namespace
 
-absl::Status LimitRanks(CgroupDoor& door, const LimitHost& host, const v1::RankLimits& limits,
+absl::Status LimitRanks(CgroupFiles& files, const LimitHost& host, const v1::RankLimits& limits,
                         common::ShimLaunch* order) {
-  Maker maker(door, order);
+  Maker maker(files, order);
   // Memory first: the first of a rank's cgroups has its memory events.
   if (limits.memory_bytes() > 0) {
     RETURN_IF_ERROR(maker.Limit("memory", host.memory,

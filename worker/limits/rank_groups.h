@@ -14,7 +14,7 @@ namespace muster::worker {
 // Makes and limits them, and names them in the order. FAILED_PRECONDITION: this node cannot enforce
 // such a limit; UNAVAILABLE: the kernel refused a cgroup or a value. Both name file and fix; what
 // was made until then is named in the order.
-absl::Status LimitRanks(CgroupDoor& door, const LimitHost& host, const v1::RankLimits& limits,
+absl::Status LimitRanks(CgroupFiles& files, const LimitHost& host, const v1::RankLimits& limits,
                         common::ShimLaunch* order);
 
 }  // namespace muster::worker

@@ -11,6 +11,7 @@
 #include "worker/base/descriptor_budget.h"
 #include "worker/base/json_lines.h"
 #include "worker/confinement/rank_account.h"
+#include "worker/containers/rank_containers.h"
 
 namespace muster::worker {
 namespace {
@@ -304,7 +305,7 @@ std::shared_ptr<AttemptScanner> IoThread::MakeScanner(const AttemptKey& key,
 // Attempts whose programs may write event files into the same directories; those of one job are
 // never alive at once. Includes attempts that have ended: they may have been alive while the
 // existing files were recorded.
-void IoThread::MeetRivals(const AttemptKey& key, Watched& watched) {
+void IoThread::FindRivals(const AttemptKey& key, Watched& watched) {
   for (auto& [other_key, other] : attempts_) {
     if (other_key.job == key.job || !Overlap(watched.roots, other.roots)) continue;
     watched.rivals.insert(other_key);
@@ -335,7 +336,7 @@ void IoThread::OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
                 paths_.Account(key));
   watched.scanner = MakeScanner(key, launch);
   watched.roots = EventRoots(paths_, key, launch);
-  MeetRivals(key, watched);
+  FindRivals(key, watched);
   if (listener.valid()) trainers_.Add({key, first, ranks, std::move(pass)}, std::move(listener));
   next_scan_ms_ = 0;
 }

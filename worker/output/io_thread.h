@@ -96,7 +96,7 @@ class IoThread {
   void EndNow(const AttemptKey& key);
   std::shared_ptr<AttemptScanner> MakeScanner(const AttemptKey& key,
                                               const v1::LaunchAttempt& launch);
-  void MeetRivals(const AttemptKey& key, Watched& watched);
+  void FindRivals(const AttemptKey& key, Watched& watched);
   void CrowdRivals(const Watched& watched);
   void OnTime(int64_t now_ms);
   void Look(const AttemptKey& key, Watched& watched);

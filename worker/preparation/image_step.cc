@@ -38,15 +38,15 @@ constexpr char kDigestWord[] = "sha256:";
 
 class ImageStep {
  public:
-  ImageStep(Workshop& shop, job::ImageName name, const RankAccount& account,
+  ImageStep(PreparationContext& context, job::ImageName name, const RankAccount& account,
             const Progress& progress)
-      : shop_(shop), name_(std::move(name)), account_(account), progress_(progress) {}
+      : context_(context), name_(std::move(name)), account_(account), progress_(progress) {}
 
   absl::StatusOr<CachedImage> Get() {
     ASSIGN_OR_RETURN(const std::string key, SourceKey());
     // By source: one that never answers holds up nobody who names another.
     ASSIGN_OR_RETURN(const Turns::Turn turn,
-                     shop_.turns.Take(StrCat("image ", name_.repository, " ", key), progress_));
+                     context_.turns.Take(StrCat("image ", name_.repository, " ", key), progress_));
     const Progress shared = turn.Shared(progress_);
     progress_ = shared;
     const std::string known = KnownAs(key);
@@ -56,7 +56,7 @@ class ImageStep {
         return cached;
       }
     }
-    ASSIGN_OR_RETURN(const std::string directory, shop_.cache.NewDirectory());
+    ASSIGN_OR_RETURN(const std::string directory, context_.cache.NewDirectory());
     absl::Status made = FetchInto(directory, key);
     const absl::Status removed = common::RemoveTree(directory);
     RETURN_IF_ERROR(made);
@@ -64,12 +64,12 @@ class ImageStep {
     // What was taken was read and hashed with the account's rights.
     const bool is_others = name_.kind == job::ImageName::Kind::kLayout && account_.ids.is_other;
     if (is_others) RETURN_IF_ERROR(NoteHeld());
-    shop_.cache.Collect();
+    context_.cache.Collect();
     return FromCache(layout_.taken.manifest_hex);
   }
 
  private:
-  const ContainerTools& tools() const { return shop_.setup.containers; }
+  const ContainerTools& tools() const { return context_.setup.containers; }
 
   // For its words.
   absl::StatusOr<std::string> Ask(std::vector<std::string> words, size_t output_max = 0) {
@@ -118,7 +118,7 @@ class ImageStep {
   }
 
   std::string NameFile(const std::string& key) const {
-    return StrCat(shop_.setup.paths.CodeDir(), "/image-names/", common::Sha256Hex(key));
+    return StrCat(context_.setup.paths.CodeDir(), "/image-names/", common::Sha256Hex(key));
   }
   std::string KnownAs(const std::string& key) const {
     if (name_.kind == job::ImageName::Kind::kLayout) return key;
@@ -128,9 +128,9 @@ class ImageStep {
 
   absl::StatusOr<CachedImage> FromCache(const std::string& hex) {
     CachedImage cached;
-    cached.path = shop_.cache.ImagePath(hex);
-    cached.pin = shop_.cache.Hold(cached.path);
-    if (!shop_.cache.Use(cached.path)) return absl::NotFoundError("it is not in the cache");
+    cached.path = context_.cache.ImagePath(hex);
+    cached.pin = context_.cache.Hold(cached.path);
+    if (!context_.cache.Use(cached.path)) return absl::NotFoundError("it is not in the cache");
     ASSIGN_OR_RETURN(const std::string config,
                      common::ReadFile(cached.path + "/config.json", kImageJsonBytesMax));
     ASSIGN_OR_RETURN(cached.image.config, ParseImageConfig(config));
@@ -176,7 +176,7 @@ class ImageStep {
   absl::Status NoteHeld() const { return NoteName(HeldFile(), layout_.taken.manifest_hex); }
 
   absl::Status NoteName(const std::string& file, const std::string& hex) const {
-    RETURN_IF_ERROR(common::MakeDirectories(shop_.setup.paths.CodeDir() + "/image-names"));
+    RETURN_IF_ERROR(common::MakeDirectories(context_.setup.paths.CodeDir() + "/image-names"));
     return common::WriteFileDurably(file, hex);
   }
 
@@ -201,7 +201,7 @@ class ImageStep {
     }
     ASSIGN_OR_RETURN(const ImageManifest manifest, ParseManifest(raw));
     const uint64_t bytes = PackedBytes(manifest);
-    RETURN_IF_ERROR(shop_.cache.MakeRoom("the job's image", 2 * bytes));
+    RETURN_IF_ERROR(context_.cache.MakeRoom("the job's image", 2 * bytes));
     RETURN_IF_ERROR(Fetch({tools().skopeo, "copy", "--quiet", from + wanted, "dir:" + to}, to,
                           bytes + kFetchSlack));
     return wanted;
@@ -257,7 +257,7 @@ class ImageStep {
 
   absl::Status Unpack(const std::string& directory) {
     RETURN_IF_ERROR(
-        shop_.cache.MakeRoom("the job's image", 2 * PackedBytes(layout_.taken.manifest)));
+        context_.cache.MakeRoom("the job's image", 2 * PackedBytes(layout_.taken.manifest)));
     const std::string layout = directory + "/layout", entry = directory + "/entry";
     RETURN_IF_ERROR(TakeLayout(layout_.source, layout_.taken, layout, Verifying()));
     RETURN_IF_ERROR(common::MakeDirectories(entry));
@@ -284,14 +284,14 @@ class ImageStep {
 
   // Held until it is used: the next Collect would take what nothing uses.
   absl::Status Keep(const std::string& entry, uint64_t bytes) {
-    const std::string path = shop_.cache.ImagePath(layout_.taken.manifest_hex);
-    ASSIGN_OR_RETURN(const Turns::Turn turn, shop_.turns.Take(StrCat("keep ", path), progress_));
-    pin_ = shop_.cache.Hold(path);
-    if (shop_.cache.Use(path)) return absl::OkStatus();  // the same image, by another name
-    shop_.cache.Discard(path);
+    const std::string path = context_.cache.ImagePath(layout_.taken.manifest_hex);
+    ASSIGN_OR_RETURN(const Turns::Turn turn, context_.turns.Take(StrCat("keep ", path), progress_));
+    pin_ = context_.cache.Hold(path);
+    if (context_.cache.Use(path)) return absl::OkStatus();  // the same image, by another name
+    context_.cache.Discard(path);
     if (rename(entry.c_str(), path.c_str()) != 0)
       return common::ErrnoStatus(StrCat("cannot rename ", entry));
-    return shop_.cache.Complete(path, bytes);
+    return context_.cache.Complete(path, bytes);
   }
 
   struct Layout {
@@ -299,7 +299,7 @@ class ImageStep {
     TakenLayout taken;
   };
 
-  Workshop& shop_;
+  PreparationContext& context_;
   const job::ImageName name_;
   const RankAccount& account_;
   Progress progress_;
@@ -321,18 +321,19 @@ std::string_view FixOf(const absl::Status& status, const job::ImageName& name) {
 
 }  // namespace
 
-absl::StatusOr<CachedImage> GetImage(Workshop& shop, const std::string& text,
+absl::StatusOr<CachedImage> GetImage(PreparationContext& context, const std::string& text,
                                      const RankAccount& account, const Progress& progress) {
   absl::StatusOr<job::ImageName> name = job::ParseImageName(text);
   if (!name.ok()) {
     return absl::InvalidArgumentError(
-        StrCat("node ", shop.setup.node, ": ", common::MessageOf(name.status())));
+        StrCat("node ", context.setup.node, ": ", common::MessageOf(name.status())));
   }
-  absl::StatusOr<CachedImage> image = ImageStep(shop, *name, account, progress).Get();
+  absl::StatusOr<CachedImage> image = ImageStep(context, *name, account, progress).Get();
   if (image.ok() || absl::IsCancelled(image.status())) return image;
-  return absl::Status(image.status().code(),
-                      StrCat("node ", shop.setup.node, " cannot get the image ", name->text, ": ",
-                             common::MessageOf(image.status()), FixOf(image.status(), *name)));
+  return absl::Status(
+      image.status().code(),
+      StrCat("node ", context.setup.node, " cannot get the image ", name->text, ": ",
+             common::MessageOf(image.status()), FixOf(image.status(), *name)));
 }
 
 absl::Status UseImage(const Paths& paths, const AttemptKey& key, const CachedImage& image) {
@@ -340,23 +341,6 @@ absl::Status UseImage(const Paths& paths, const AttemptKey& key, const CachedIma
   unlink(link.c_str());
   if (symlink(image.path.c_str(), link.c_str()) == 0) return absl::OkStatus();
   return common::ErrnoStatus(StrCat("cannot create ", link));
-}
-
-absl::StatusOr<ReadyImage> ImageOf(const Paths& paths, const AttemptKey& key,
-                                   const std::string& name) {
-  std::error_code error;
-  const std::string hex = fs::read_symlink(paths.AttemptImage(key), error).filename();
-  if (error || !common::IsSha256Hex(hex))
-    return absl::NotFoundError("the attempt's image was not prepared");
-  ReadyImage image;
-  image.name = name;
-  image.digest = kDigestWord + hex;
-  const std::string entry = StrCat(paths.CodeImages(), "/", hex);
-  image.root = entry + "/root";
-  ASSIGN_OR_RETURN(const std::string config,
-                   common::ReadFile(entry + "/config.json", kImageJsonBytesMax));
-  ASSIGN_OR_RETURN(image.config, ParseImageConfig(config));
-  return image;
 }
 
 }  // namespace muster::worker

@@ -7,8 +7,8 @@
 #include "absl/status/statusor.h"
 #include "worker/confinement/rank_account.h"
 #include "worker/containers/ready_image.h"
+#include "worker/preparation/preparation_context.h"
 #include "worker/preparation/progress.h"
-#include "worker/preparation/workshop.h"
 
 namespace muster::worker {
 
@@ -21,12 +21,9 @@ struct CachedImage {
 // `account`: whose rights decide which oci:DIRECTORY may be read. INVALID_ARGUMENT, NOT_FOUND,
 // FAILED_PRECONDITION, DATA_LOSS: it would fail again; others are the node's. Messages name the node,
 // the image, the reason and the fix.
-absl::StatusOr<CachedImage> GetImage(Workshop& shop, const std::string& name,
+absl::StatusOr<CachedImage> GetImage(PreparationContext& context, const std::string& name,
                                      const RankAccount& account, const Progress& progress);
 
-// The one that a prepared attempt uses. NOT_FOUND: none.
-absl::StatusOr<ReadyImage> ImageOf(const Paths& paths, const AttemptKey& key,
-                                   const std::string& name);
 // From now on the attempt uses it.
 absl::Status UseImage(const Paths& paths, const AttemptKey& key, const CachedImage& image);
 

@@ -39,23 +39,24 @@ absl::Status OfNode(const absl::Status& status) {
 
 class NodePreparation {
  public:
-  NodePreparation(Workshop& shop, const v1::PrepareAttempt& order, const Progress& progress)
-      : shop_(shop),
+  NodePreparation(PreparationContext& context, const v1::PrepareAttempt& order,
+                  const Progress& progress)
+      : context_(context),
         spec_(order.spec()),
         order_(order),
         project_(spec_.project().empty() ? "default" : spec_.project()),
         progress_(progress) {}
 
   absl::Status Run(PreparedNode* done) {
-    RETURN_IF_ERROR(OfNode(shop_.cache.Open()));
-    ASSIGN_OR_RETURN(done->account, AccountFor(shop_.setup.run_as, shop_.setup.node, order_.owner(),
-                                               order_.account()));
+    RETURN_IF_ERROR(OfNode(context_.cache.Open()));
+    ASSIGN_OR_RETURN(done->account, AccountFor(context_.setup.run_as, context_.setup.node,
+                                               order_.owner(), order_.account()));
     if (!spec_.container().image().empty()) RETURN_IF_ERROR(FetchImage(done));
     if (spec_.has_code()) RETURN_IF_ERROR(FetchTree(&done->preparation));
     absl::Status made = SetUpAndCopy(done);
     if (absl::IsDataLoss(made) && tree_) {
       // The tree in the cache was damaged: it is unpacked again, once.
-      shop_.cache.Discard(tree_->path);
+      context_.cache.Discard(tree_->path);
       tree_.reset();
       RETURN_IF_ERROR(FetchTree(&done->preparation));
       made = SetUpAndCopy(done);
@@ -66,15 +67,16 @@ class NodePreparation {
 
  private:
   absl::Status FetchImage(PreparedNode* done) {
-    if (shop_.setup.containers.runc.empty() || shop_.setup.containers.umoci.empty()) {
+    if (context_.setup.containers.runc.empty() || context_.setup.containers.umoci.empty()) {
       return absl::FailedPreconditionError(
-          StrCat("node ", shop_.setup.node, " cannot run the job's image ",
+          StrCat("node ", context_.setup.node, " cannot run the job's image ",
                  common::Printable(spec_.container().image()),
-                 ": its worker runs no containers; fix: jobctl nodes show ", shop_.setup.node,
+                 ": its worker runs no containers; fix: jobctl nodes show ", context_.setup.node,
                  " tells what it lacks"));
     }
     progress_.say("looking for the image");
-    ASSIGN_OR_RETURN(image_, GetImage(shop_, spec_.container().image(), done->account, progress_));
+    ASSIGN_OR_RETURN(image_,
+                     GetImage(context_, spec_.container().image(), done->account, progress_));
     done->in_image = true;
     done->preparation.set_image(image_->image.digest);
     return absl::OkStatus();
@@ -82,7 +84,7 @@ class NodePreparation {
 
   absl::Status FetchTree(v1::Preparation* preparation) {
     progress_.say("fetching code");
-    ASSIGN_OR_RETURN(tree_, GetTree(shop_, project_, spec_.code(), progress_));
+    ASSIGN_OR_RETURN(tree_, GetTree(context_, project_, spec_.code(), progress_));
     preparation->set_fetched_bytes(preparation->fetched_bytes() + tree_->fetched_bytes);
     return absl::OkStatus();
   }
@@ -95,7 +97,7 @@ class NodePreparation {
       spec.set_project(project_);
       v1::Preparation record;
       absl::StatusOr<CachedSetup> made =
-          GetSetup(shop_, spec, tree_ ? &*tree_ : nullptr, image_ ? &image_->image : nullptr,
+          GetSetup(context_, spec, tree_ ? &*tree_ : nullptr, image_ ? &image_->image : nullptr,
                    done->account, progress_, &record);
       done->preparation.MergeFrom(record);
       ASSIGN_OR_RETURN(setup, std::move(made));
@@ -108,21 +110,22 @@ class NodePreparation {
 
   // With the record of the setup that the attempt uses: from now on that is kept.
   absl::Status MakeAttemptDir(const RankAccount& account, const std::string& setup) const {
-    const std::string directory = shop_.setup.paths.AttemptDir(progress_.key);
+    const std::string directory = context_.setup.paths.AttemptDir(progress_.key);
     RETURN_IF_ERROR(common::MakeDirectories(directory));
     if (account.ids.is_other && chmod(directory.c_str(), 0711) != 0)
       return common::ErrnoStatus(StrCat("cannot open ", directory));
-    const std::string link = shop_.setup.paths.AttemptSetup(progress_.key);
+    const std::string link = context_.setup.paths.AttemptSetup(progress_.key);
     unlink(link.c_str());
-    if (image_) RETURN_IF_ERROR(UseImage(shop_.setup.paths, progress_.key, *image_));
+    if (image_) RETURN_IF_ERROR(UseImage(context_.setup.paths, progress_.key, *image_));
     if (setup.empty() || symlink(setup.c_str(), link.c_str()) == 0) return absl::OkStatus();
     return common::ErrnoStatus(StrCat("cannot create ", link));
   }
 
   absl::Status CopyCode(const RankAccount& account, const std::string& setup) const {
-    const std::string path = shop_.setup.paths.AttemptCode(progress_.key);
+    const std::string path = context_.setup.paths.AttemptCode(progress_.key);
     RETURN_IF_ERROR(OfNode(common::RemoveTree(path)));  // half made before a restart
-    RETURN_IF_ERROR(shop_.cache.MakeRoom("a copy of the job's code", DiskBytes(tree_->manifest)));
+    RETURN_IF_ERROR(
+        context_.cache.MakeRoom("a copy of the job's code", DiskBytes(tree_->manifest)));
     RETURN_IF_ERROR(OfNode(common::MakeDirectories(path)));
     const common::UniqueFd target(
         open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -160,16 +163,16 @@ class NodePreparation {
   absl::Status DescribeRank(PreparedNode* done) const {
     v1::RunNotify order;
     order.set_workdir(spec_.has_code()
-                          ? CodeWorkdir(shop_.setup.paths, progress_.key, spec_.workdir())
+                          ? CodeWorkdir(context_.setup.paths, progress_.key, spec_.workdir())
                           : spec_.workdir());
     *order.mutable_command() = spec_.command();
     *order.mutable_env() = spec_.env();
     done->command = BuildNotify(order, {});
-    const PreparedPlace place = PlaceOf(shop_.setup.paths, progress_.key);
+    const PreparedPlace place = PlaceOf(context_.setup.paths, progress_.key);
     if (image_) {
       std::vector<common::RankLaunch> ranks = {done->command};
       done->problem = CheckContainers(
-          PlaceOfAttempt(shop_.setup.node, shop_.setup.paths, progress_.key, spec_, place),
+          PlaceOfAttempt(context_.setup.node, context_.setup.paths, progress_.key, spec_, place),
           image_->image, spec_, order_.part(), done->account, place, &ranks);
     }
     EnterPlace(place, &done->command);
@@ -178,13 +181,13 @@ class NodePreparation {
     struct stat info {};
     if (stat(order.workdir().c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return absl::OkStatus();
     return absl::FailedPreconditionError(
-        StrCat("node ", shop_.setup.node, ": the job's code has no directory ",
+        StrCat("node ", context_.setup.node, ": the job's code has no directory ",
                common::Printable(spec_.workdir()),
                ", which is its workdir; fix: name one of the tree, or see what is left out of it "
                "(docs/code.md)"));
   }
 
-  Workshop& shop_;
+  PreparationContext& context_;
   const v1::JobSpec& spec_;
   const v1::PrepareAttempt& order_;
   const std::string project_;
@@ -195,17 +198,18 @@ class NodePreparation {
 
 }  // namespace
 
-PreparedNode PrepareNode(Workshop& shop, const v1::PrepareAttempt& order,
+PreparedNode PrepareNode(PreparationContext& context, const v1::PrepareAttempt& order,
                          const Progress& progress) {
   PreparedNode done;
-  const absl::Status status = NodePreparation(shop, order, progress).Run(&done);
+  const absl::Status status = NodePreparation(context, order, progress).Run(&done);
   if (status.ok()) return done;
   done.stopped = absl::IsCancelled(status);
   done.would_fail_again = IsOfJob(status);
   const std::string message = common::MessageOf(status);
-  const bool names_node = message.find(shop.setup.node) != std::string::npos;
-  done.failure =
-      names_node ? message : StrCat("node ", shop.setup.node, " cannot prepare the job: ", message);
+  const bool names_node = message.find(context.setup.node) != std::string::npos;
+  done.failure = names_node
+                     ? message
+                     : StrCat("node ", context.setup.node, " cannot prepare the job: ", message);
   if (!done.preparation.ran_setup()) done.preparation.Clear();
   return done;
 }

@@ -9,8 +9,8 @@
 #include "muster/v1/worker_service.pb.h"
 #include "worker/confinement/rank_account.h"
 #include "worker/launch/launch_environment.h"
+#include "worker/preparation/preparation_context.h"
 #include "worker/preparation/progress.h"
-#include "worker/preparation/workshop.h"
 
 namespace muster::worker {
 
@@ -25,6 +25,7 @@ struct PreparedNode {
   std::optional<LaunchProblem> problem = {};  // … with this result
 };
 
-PreparedNode PrepareNode(Workshop& shop, const v1::PrepareAttempt& order, const Progress& progress);
+PreparedNode PrepareNode(PreparationContext& context, const v1::PrepareAttempt& order,
+                         const Progress& progress);
 
 }  // namespace muster::worker

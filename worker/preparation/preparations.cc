@@ -40,7 +40,7 @@ void Preparations::Start(const AttemptKey& key, const v1::PrepareAttempt& order,
   running_[key] = {.cancelled = cancelled, .done = std::move(done), .unsaid = {}};
   threads_->Post(key, Work::kPrepare,
                  [this, order, progress = ProgressOf(key, cancelled), stopping = stopping_] {
-                   PreparedNode prepared = PrepareNode(shop_, order, progress);
+                   PreparedNode prepared = PrepareNode(context_, order, progress);
                    if (*stopping) return;
                    callbacks_.in_loop([this, key = progress.key, prepared = std::move(prepared)] {
                      const auto found = running_.find(key);

@@ -23,8 +23,8 @@ class Preparations {
     // Its newest state, at most once a second per attempt.
     std::function<void(const AttemptKey&, const std::string&)> preparing;
   };
-  Preparations(WorkshopSetup setup, FetchObject fetch, JobThreads* threads, Callbacks callbacks)
-      : shop_(std::move(setup), std::move(fetch)),
+  Preparations(PreparationSetup setup, FetchObject fetch, JobThreads* threads, Callbacks callbacks)
+      : context_(std::move(setup), std::move(fetch)),
         threads_(threads),
         callbacks_(std::move(callbacks)) {}
 
@@ -49,7 +49,7 @@ class Preparations {
   Progress ProgressOf(const AttemptKey& key, std::shared_ptr<std::atomic<bool>> cancelled);
   void Hear(const AttemptKey& key, const std::string& doing);
 
-  Workshop shop_;
+  PreparationContext context_;
   JobThreads* const threads_;
   const Callbacks callbacks_;
   const std::shared_ptr<std::atomic<bool>> stopping_ = std::make_shared<std::atomic<bool>>(false);

@@ -131,9 +131,10 @@ class SetupOutput {
 
 class SetupRun {
  public:
-  SetupRun(Workshop& shop, const v1::JobSpec& spec, const CachedTree* tree, const ReadyImage* image,
-           const RankAccount& account, std::string entry, const Progress& progress)
-      : shop_(shop),
+  SetupRun(PreparationContext& context, const v1::JobSpec& spec, const CachedTree* tree,
+           const ReadyImage* image, const RankAccount& account, std::string entry,
+           const Progress& progress)
+      : context_(context),
         spec_(spec),
         tree_(tree),
         image_(image),
@@ -151,7 +152,7 @@ class SetupRun {
     RETURN_IF_ERROR(common::RemoveTree(Temporary()));
     RETURN_IF_ERROR(common::RemoveTree(ContainerDir()));
     RETURN_IF_ERROR(common::WriteFileDurably(entry_ + "/done", record->SerializeAsString()));
-    return shop_.cache.Complete(entry_, result + tree);
+    return context_.cache.Complete(entry_, result + tree);
   }
 
  private:
@@ -161,7 +162,7 @@ class SetupRun {
 
   absl::Status Failed(std::string_view how, std::string_view fix) const {
     return absl::FailedPreconditionError(
-        StrCat("setup failed on ", shop_.setup.node, " ", how, "; fix: ", fix));
+        StrCat("setup failed on ", context_.setup.node, " ", how, "; fix: ", fix));
   }
 
   absl::Status MakeOwned(const std::string& path) const {
@@ -211,8 +212,8 @@ class SetupRun {
     for (const auto& [name, value] : SetupEnvironment(spec_)) (*order.mutable_env())[name] = value;
     (*order.mutable_told())[kSetupMark] = Mark().value;
     LaunchFacts facts;
-    facts.node = shop_.setup.node;
-    facts.device_kinds = shop_.setup.device_kinds;
+    facts.node = context_.setup.node;
+    facts.device_kinds = context_.setup.device_kinds;
     const Person person = PersonOf(account_);
     facts.home = person.home;
     facts.user = person.name;
@@ -223,11 +224,11 @@ class SetupRun {
 
   ProcessMark Mark() const {
     return {kSetupMark,
-            StrCat(common::Sha256Hex(entry_).substr(0, 16), MarkOfWorker(shop_.setup.paths))};
+            StrCat(common::Sha256Hex(entry_).substr(0, 16), MarkOfWorker(context_.setup.paths))};
   }
 
   ContainerPlace Place() const {
-    return PlaceOfSetup(shop_.setup.node, shop_.setup.paths, ContainerDir(), place_);
+    return PlaceOfSetup(context_.setup.node, context_.setup.paths, ContainerDir(), place_);
   }
 
   std::optional<LaunchProblem> CheckOrWrap(std::vector<common::RankLaunch>* command) const {
@@ -235,25 +236,25 @@ class SetupRun {
       return WrapRanks(Place(), *image_, spec_, v1::NodePart(), account_, place_, command);
     }
     const ActAs acting(account_);
-    return CheckLaunch(shop_.setup.node, command);
+    return CheckLaunch(context_.setup.node, command);
   }
 
   Confinement MakeConfinement() const {
-    Confinement confinement{.shim_binary = shop_.setup.shim_binary,
-                            .no_new_privs = shop_.setup.isolation.no_new_privs,
-                            .sandbox = shop_.setup.isolation.sandbox};
+    Confinement confinement{.shim_binary = context_.setup.shim_binary,
+                            .no_new_privs = context_.setup.isolation.no_new_privs,
+                            .sandbox = context_.setup.isolation.sandbox};
     if (image_ != nullptr) {
       confinement.mark = Mark().value;
       confinement.env = {StrCat(kSetupMark, "=", Mark().value)};
       confinement.container =
-          LaunchOfContainers(Place(), shop_.setup.containers, *image_, spec_.container());
+          LaunchOfContainers(Place(), context_.setup.containers, *image_, spec_.container());
       confinement.sandbox.has_own_processes = true;
       return confinement;
     }
     common::LaunchSandbox& sandbox = confinement.sandbox;
     if (!sandbox.has_own_mounts) return confinement;
     sandbox.temporary_dir = Temporary();
-    sandbox.hidden_dirs = {shop_.setup.paths.StateDir(), shop_.setup.paths.RuntimeDir()};
+    sandbox.hidden_dirs = {context_.setup.paths.StateDir(), context_.setup.paths.RuntimeDir()};
     sandbox.shown_dirs = {place_.setup_dir, place_.setup_tree};
     return confinement;
   }
@@ -275,7 +276,7 @@ class SetupRun {
       said_ms = lasted;
       progress_.say(StrCat("running setup for ", common::HumanDuration(lasted)));
     };
-    BoundedCommand bounds{.timeout_ms = static_cast<int>(shop_.setup.setup_timeout_ms),
+    BoundedCommand bounds{.timeout_ms = static_cast<int>(context_.setup.setup_timeout_ms),
                           .stop = &stop,
                           .output = [&](std::string_view bytes) { output.Take(bytes); },
                           .tick = tick,
@@ -301,7 +302,7 @@ class SetupRun {
     if (ended.is_late) {
       return Failed(
           StrCat("because it took longer than ",
-                 common::HumanDuration(shop_.setup.setup_timeout_ms), said),
+                 common::HumanDuration(context_.setup.setup_timeout_ms), said),
           "make it shorter, or install what takes long on the nodes or in the job's image");
     }
     const std::string after = StrCat(" after ", common::HumanDuration(lasted_ms), said);
@@ -320,7 +321,7 @@ class SetupRun {
     return TakeOver(fd.get(), is_other(), progress_.stopped);
   }
 
-  Workshop& shop_;
+  PreparationContext& context_;
   const v1::JobSpec& spec_;
   const CachedTree* const tree_;
   const ReadyImage* const image_;
@@ -332,30 +333,30 @@ class SetupRun {
 
 }  // namespace
 
-absl::StatusOr<CachedSetup> GetSetup(Workshop& shop, const v1::JobSpec& spec,
+absl::StatusOr<CachedSetup> GetSetup(PreparationContext& context, const v1::JobSpec& spec,
                                      const CachedTree* tree, const ReadyImage* image,
                                      const RankAccount& account, const Progress& progress,
                                      v1::Preparation* record) {
   CachedSetup setup;
-  setup.path = shop.cache.SetupPath(FactsOfSetup(spec, image, account));
-  ASSIGN_OR_RETURN(const Turns::Turn turn, shop.turns.Take(setup.path, progress));
-  setup.pin = shop.cache.Hold(setup.path);
+  setup.path = context.cache.SetupPath(FactsOfSetup(spec, image, account));
+  ASSIGN_OR_RETURN(const Turns::Turn turn, context.turns.Take(setup.path, progress));
+  setup.pin = context.cache.Hold(setup.path);
   if (const auto done = common::ReadFile(setup.path + "/done", kRecordBytesMax);
-      done.ok() && record->ParseFromString(*done) && shop.cache.Use(setup.path)) {
+      done.ok() && record->ParseFromString(*done) && context.cache.Use(setup.path)) {
     record->set_ran_setup(false);
     return setup;
   }
-  shop.cache.Discard(setup.path);
+  context.cache.Discard(setup.path);
   const Progress shared = turn.Shared(progress);
-  SetupRun run(shop, spec, tree, image, account, setup.path, shared);
+  SetupRun run(context, spec, tree, image, account, setup.path, shared);
   record->Clear();
   if (absl::Status made = run.Make(record); !made.ok()) {
-    shop.cache.Discard(setup.path);
+    context.cache.Discard(setup.path);
     // An errno of this node's own files is not the job's fault.
     const bool is_of_node = absl::IsPermissionDenied(made) || absl::IsNotFound(made);
     return is_of_node ? absl::InternalError(common::MessageOf(made)) : made;
   }
-  shop.cache.Collect();
+  context.cache.Collect();
   return setup;
 }
 

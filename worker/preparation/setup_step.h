@@ -8,8 +8,8 @@
 #include "muster/v1/job.pb.h"
 #include "worker/confinement/rank_account.h"
 #include "worker/preparation/image_step.h"
+#include "worker/preparation/preparation_context.h"
 #include "worker/preparation/tree_step.h"
-#include "worker/preparation/workshop.h"
 
 namespace muster::worker {
 
@@ -21,7 +21,7 @@ struct CachedSetup {
 // `tree`: null if the job brought no code; setup then runs in an empty directory. `image`: null if the
 // job names none. `record` gets what setup printed and how long it took, also if it failed now.
 // FAILED_PRECONDITION: it failed, and would fail again.
-absl::StatusOr<CachedSetup> GetSetup(Workshop& shop, const v1::JobSpec& spec,
+absl::StatusOr<CachedSetup> GetSetup(PreparationContext& context, const v1::JobSpec& spec,
                                      const CachedTree* tree, const ReadyImage* image,
                                      const RankAccount& account, const Progress& progress,
                                      v1::Preparation* record);

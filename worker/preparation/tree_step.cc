@@ -49,9 +49,9 @@ absl::Status CheckNames(const std::string& node, const v1::CodeTree& code) {
 // written, and goes with the last.
 class TreeFetch {
  public:
-  TreeFetch(Workshop& shop, const std::string& project, const v1::CodeTree& code,
+  TreeFetch(PreparationContext& context, const std::string& project, const v1::CodeTree& code,
             const Progress& progress)
-      : shop_(shop), project_(project), code_(code), progress_(progress) {}
+      : context_(context), project_(project), code_(code), progress_(progress) {}
 
   // Into a new entry; returns its directory.
   absl::StatusOr<std::string> Make(tree::Manifest* manifest) {
@@ -62,21 +62,21 @@ class TreeFetch {
     ASSIGN_OR_RETURN(placement_,
                      tree::DecodePlacement(placed, *manifest, tree::IdentityOf(encoded)));
     CountObjects(*manifest);
-    RETURN_IF_ERROR(shop_.cache.MakeRoom("the job's code", DiskBytes(*manifest) + largest_));
-    ASSIGN_OR_RETURN(const std::string entry, shop_.cache.NewDirectory());
+    RETURN_IF_ERROR(context_.cache.MakeRoom("the job's code", DiskBytes(*manifest) + largest_));
+    ASSIGN_OR_RETURN(const std::string entry, context_.cache.NewDirectory());
     absl::Status made = UnpackInto(entry, *manifest);
     if (made.ok()) made = common::WriteFileDurably(ManifestFile(entry), encoded);
-    if (made.ok()) made = shop_.cache.Complete(entry, DiskBytes(*manifest));
+    if (made.ok()) made = context_.cache.Complete(entry, DiskBytes(*manifest));
     if (made.ok()) return entry;
-    shop_.cache.Discard(entry);
+    context_.cache.Discard(entry);
     return made;
   }
   uint64_t fetched_bytes() const { return fetched_; }
 
  private:
-  absl::StatusOr<ObjectShelf::File> Fetch(const std::string& name, uint64_t size) {
-    auto file =
-        shop_.objects.Get(project_, {name, size}, progress_, [&](uint64_t bytes) { Say(bytes); });
+  absl::StatusOr<ObjectCache::File> Fetch(const std::string& name, uint64_t size) {
+    auto file = context_.objects.Get(project_, {name, size}, progress_,
+                                     [&](uint64_t bytes) { Say(bytes); });
     if (file.ok()) fetched_ += size;
     return file;
   }
@@ -90,7 +90,7 @@ class TreeFetch {
 
   // Of a manifest or placement, whose size CheckNames has bounded.
   absl::StatusOr<std::string> ReadObject(const std::string& name, uint64_t size) {
-    ASSIGN_OR_RETURN(const ObjectShelf::File file, Fetch(name, size));
+    ASSIGN_OR_RETURN(const ObjectCache::File file, Fetch(name, size));
     return common::ReadAt(file->get(), 0, size, StrCat("object ", name));
   }
 
@@ -137,12 +137,12 @@ class TreeFetch {
     return static_cast<size_t>(count);
   }
 
-  Workshop& shop_;
+  PreparationContext& context_;
   const std::string& project_;
   const v1::CodeTree& code_;
   const Progress& progress_;
   tree::Placement placement_;
-  std::vector<ObjectShelf::File> files_;  // of objects that are needed now, by position
+  std::vector<ObjectCache::File> files_;  // of objects that are needed now, by position
   std::vector<uint64_t> bytes_left_;      // to be read of each
   uint64_t total_ = 0;
   uint64_t largest_ = 0;
@@ -151,9 +151,9 @@ class TreeFetch {
 
 // What is in the cache, if it is whole: its bytes are those that were verified when it was unpacked, and
 // Materialize looks at the sizes.
-absl::StatusOr<CachedTree> OpenCached(Workshop& shop, const std::string& path,
+absl::StatusOr<CachedTree> OpenCached(PreparationContext& context, const std::string& path,
                                       const v1::CodeTree& code) {
-  if (!shop.cache.Use(path)) return absl::NotFoundError("it is not in the cache");
+  if (!context.cache.Use(path)) return absl::NotFoundError("it is not in the cache");
   CachedTree cached;
   cached.path = path;
   ASSIGN_OR_RETURN(const std::string encoded,
@@ -186,33 +186,33 @@ uint64_t DiskBytes(const tree::Manifest& manifest) {
   return blocks * kBlockBytes;
 }
 
-absl::StatusOr<CachedTree> GetTree(Workshop& shop, const std::string& project,
+absl::StatusOr<CachedTree> GetTree(PreparationContext& context, const std::string& project,
                                    const v1::CodeTree& code, const Progress& progress) {
-  const std::string& node = shop.setup.node;
+  const std::string& node = context.setup.node;
   RETURN_IF_ERROR(CheckNames(node, code));
-  const std::string path = shop.cache.TreePath(project, code.tree());
-  ASSIGN_OR_RETURN(const Turns::Turn turn, shop.turns.Take(path, progress));
-  CodeCache::Pin pin = shop.cache.Hold(path);
-  if (absl::StatusOr<CachedTree> cached = OpenCached(shop, path, code); cached.ok()) {
+  const std::string path = context.cache.TreePath(project, code.tree());
+  ASSIGN_OR_RETURN(const Turns::Turn turn, context.turns.Take(path, progress));
+  CodeCache::Pin pin = context.cache.Hold(path);
+  if (absl::StatusOr<CachedTree> cached = OpenCached(context, path, code); cached.ok()) {
     cached->pin = std::move(pin);
     return cached;
   }
-  shop.cache.Discard(path);
+  context.cache.Discard(path);
   const Progress shared = turn.Shared(progress);
   CachedTree made;
-  TreeFetch fetch(shop, project, code, shared);
+  TreeFetch fetch(context, project, code, shared);
   const absl::StatusOr<std::string> entry = fetch.Make(&made.manifest);
   if (!entry.ok()) return ExplainFetch(node, code, entry.status());
   if (rename(entry->c_str(), path.c_str()) != 0) {
     const absl::Status failed = common::ErrnoStatus(StrCat("cannot rename ", *entry));
-    shop.cache.Discard(*entry);
+    context.cache.Discard(*entry);
     return ExplainFetch(node, code, absl::InternalError(common::MessageOf(failed)));
   }
   ASSIGN_OR_RETURN(made.directory, OpenTreeDirectory(TreeDirectory(path)));
   made.path = path;
   made.pin = std::move(pin);
   made.fetched_bytes = fetch.fetched_bytes();
-  shop.cache.Collect();
+  context.cache.Collect();
   return made;
 }
 

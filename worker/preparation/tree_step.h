@@ -9,8 +9,8 @@
 #include "common/files/files.h"
 #include "muster/v1/job.pb.h"
 #include "tree/manifest.h"
+#include "worker/preparation/preparation_context.h"
 #include "worker/preparation/progress.h"
-#include "worker/preparation/workshop.h"
 
 namespace muster::worker {
 
@@ -25,7 +25,7 @@ struct CachedTree {
 // Names are a project's: what another one has cached is neither used nor told.
 // DATA_LOSS, NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT: it would fail again; others are the
 // node's. Messages name the node and the fix.
-absl::StatusOr<CachedTree> GetTree(Workshop& shop, const std::string& project,
+absl::StatusOr<CachedTree> GetTree(PreparationContext& context, const std::string& project,
                                    const v1::CodeTree& code, const Progress& progress);
 
 // Bytes on the disk, rounded up to blocks.

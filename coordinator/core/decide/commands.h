@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "coordinator/core/decide/effects.h"
+#include "coordinator/core/state/state.h"
 
 namespace muster::coordinator {
 

@@ -4,6 +4,9 @@
 #include <vector>
 
 #include "coordinator/core/decide/effects.h"
+#include "coordinator/core/state/denial.h"
+#include "coordinator/core/state/input.h"
+#include "coordinator/core/state/state.h"
 
 namespace muster::coordinator {
 

@@ -156,21 +156,21 @@ std::optional<Response> CheckApiCall(const RequestHead& head, const Target& targ
   return std::nullopt;
 }
 
-void AnswerApiCall(ApiDesk& desk, const Caller& caller, const Request& request,
+void AnswerApiCall(ApiHandler& handler, const Caller& caller, const Request& request,
                    const Target& target, Respond respond) {
   const ApiCall* call = ApiCallOf(target);
   const Call& row = *FindCall("JobService", call->name);
-  if (const absl::Status why = desk.daemon.access.admission.Admit(row, caller); !why.ok()) {
-    RecordRefusal(desk.daemon.access, {row, Way::kHttp}, caller, *call->request, why);
+  if (const absl::Status why = handler.daemon.access.admission.Admit(row, caller); !why.ok()) {
+    RecordRefusal(handler.daemon.access, {row, Way::kHttp}, caller, *call->request, why);
     return respond(ErrorResponse(why));
   }
-  CallPlace taken = TakeCallPlace(desk.places, caller.principal);
+  CallPlace taken = TakeCallPlace(handler.places, caller.principal);
   if (taken.refused.has_value()) return respond(*std::move(taken.refused));
-  desk.daemon.traffic.calls.Add(call->id, Way::kHttp);
+  handler.daemon.traffic.calls.Add(call->id, Way::kHttp);
   const bool is_get = request.head.method != "POST";
   // Parsing and writing JSON takes a while: not on the server's thread, nor on the control loop's.
-  desk.pool.Post([&desk, call, place = std::move(taken.place), is_get, query = target.query,
-                  body = request.body, caller, respond = std::move(respond)] {
+  handler.pool.Post([&handler, call, place = std::move(taken.place), is_get, query = target.query,
+                     body = request.body, caller, respond = std::move(respond)] {
     const std::shared_ptr<Message> message(call->request->New());
     const absl::Status filled = is_get ? FillFromQuery(query, *message)
                                        : FillFromBody(body,
@@ -178,13 +178,14 @@ void AnswerApiCall(ApiDesk& desk, const Caller& caller, const Request& request,
                                                        .described_by = "GET /api/v1/openapi.json"},
                                                       *message);
     if (!filled.ok()) return respond(ErrorResponse(filled));
-    call->run(desk.daemon, caller, *message,
-              [&desk, call, place, message, respond](const absl::Status& status, ApiAnswer answer) {
-                if (!status.ok()) return respond(ErrorResponse(status));
-                desk.pool.Post([call, place, respond, answer = std::move(answer)] {
-                  respond(AnswerAsJson(*call, answer));
-                });
-              });
+    call->run(
+        handler.daemon, caller, *message,
+        [&handler, call, place, message, respond](const absl::Status& status, ApiAnswer answer) {
+          if (!status.ok()) return respond(ErrorResponse(status));
+          handler.pool.Post([call, place, respond, answer = std::move(answer)] {
+            respond(AnswerAsJson(*call, answer));
+          });
+        });
   });
 }
 

@@ -43,13 +43,13 @@ CallPlace TakeCallPlace(FairPlaces& places, const std::string& caller);
 absl::StatusOr<Caller> HttpCallerOf(const Daemon& daemon, const Sessions::Session& session,
                                     const Peer& peer);
 // What all calls share; outlives them.
-struct ApiDesk {
+struct ApiHandler {
   Daemon& daemon;
   WorkPool& pool;  // reads and writes their JSON
   FairPlaces places{{.most = kCallsInFlightMax, .of_one = kCallsInFlightMax / 2}};
 };
 // After the check; refuses what the caller may not do. Never blocks.
-void AnswerApiCall(ApiDesk& desk, const Caller& caller, const Request& request,
+void AnswerApiCall(ApiHandler& handler, const Caller& caller, const Request& request,
                    const Target& target, Respond respond);
 
 }  // namespace muster::coordinator::http

@@ -9,7 +9,7 @@
 #include "common/text/strings.h"
 #include "coordinator/calls/daemon.h"
 #include "coordinator/calls/handlers.h"
-#include "coordinator/http/pages/job_pulse.h"
+#include "coordinator/http/pages/job_updates.h"
 
 namespace muster::coordinator::http {
 namespace {
@@ -165,7 +165,7 @@ std::shared_ptr<TextSource> EventHub::Reader(uint64_t number) {
 }
 
 std::shared_ptr<TextSource> EventHub::ReaderOfJob(uint64_t number, uint64_t job) {
-  return JobPulse::Open(daemon_, job, Reader(number), news_);
+  return JobUpdates::Open(daemon_, job, Reader(number), news_);
 }
 
 void EventHub::End() {

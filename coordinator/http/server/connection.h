@@ -52,8 +52,8 @@ inline constexpr size_t kBacklogBytes = 32 * 1024;
 class Connection;
 
 struct Server::Core : std::enable_shared_from_this<Server::Core> {
-  struct Door {
-    Door(asio::io_context& io, Listener from)
+  struct Endpoint {
+    Endpoint(asio::io_context& io, Listener from)
         : listener(std::move(from)), socket(io, listener.fd.Release()), pause(io) {}
     Listener listener;  // its descriptor is the socket's
     asio::posix::stream_descriptor socket;
@@ -69,10 +69,10 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
     for (Listener& each : options.listeners) doors.emplace_back(io, std::move(each));
   }
 
-  void WaitAt(Door& door);
+  void WaitAt(Endpoint& endpoint);
   // False: accepting cannot succeed for a while.
-  bool AcceptFrom(Door& door);
-  void Admit(common::UniqueFd fd, Door& door);
+  bool AcceptFrom(Endpoint& endpoint);
+  void Admit(common::UniqueFd fd, Endpoint& endpoint);
   // For one of this network; empty: unknown.
   void MakeRoom(const std::string& network);
   std::shared_ptr<Connection> IdleOne(std::string_view of_network) const;
@@ -100,7 +100,7 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
 
   // The thread's.
   asio::io_context io{1};
-  std::list<Door> doors;
+  std::list<Endpoint> doors;
   std::list<std::shared_ptr<Connection>> open;  // the one that was used last is at the end
   FairShare connections;                        // by network
   FairShare held_bytes{{.most = kHeldBytesMax, .of_one = kHeldBytesMax / 4}};

@@ -26,24 +26,24 @@ constexpr std::chrono::milliseconds kHeldPause{20};
 
 }  // namespace
 
-void Server::Core::WaitAt(Door& door) {
-  door.socket.async_wait(asio::posix::stream_descriptor::wait_read,
-                         [this, &door](error_code error) {
-                           if (error) return;
-                           if (AcceptFrom(door)) return WaitAt(door);
-                           door.pause.expires_after(kAcceptPause);
-                           door.pause.async_wait([this, &door](error_code stopped) {
-                             if (!stopped) WaitAt(door);
-                           });
-                         });
+void Server::Core::WaitAt(Endpoint& endpoint) {
+  endpoint.socket.async_wait(asio::posix::stream_descriptor::wait_read,
+                             [this, &endpoint](error_code error) {
+                               if (error) return;
+                               if (AcceptFrom(endpoint)) return WaitAt(endpoint);
+                               endpoint.pause.expires_after(kAcceptPause);
+                               endpoint.pause.async_wait([this, &endpoint](error_code stopped) {
+                                 if (!stopped) WaitAt(endpoint);
+                               });
+                             });
 }
 
-bool Server::Core::AcceptFrom(Door& door) {
+bool Server::Core::AcceptFrom(Endpoint& endpoint) {
   for (int i = 0; i < kAcceptsPerWake; ++i) {
     common::UniqueFd fd(
-        accept4(door.socket.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        accept4(endpoint.socket.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd.valid()) {
-      Admit(std::move(fd), door);
+      Admit(std::move(fd), endpoint);
     } else if (errno == EAGAIN) {
       return true;
     } else if (errno != ECONNABORTED && errno != EINTR && errno != EPROTO) {
@@ -129,13 +129,13 @@ void Server::Core::PullSome() {
   });
 }
 
-void Server::Core::Admit(common::UniqueFd fd, Door& door) {
-  Peer peer = PeerOf(fd.get(), door.listener.is_unix, door.listener.own_uid_only);
+void Server::Core::Admit(common::UniqueFd fd, Endpoint& endpoint) {
+  Peer peer = PeerOf(fd.get(), endpoint.listener.is_unix, endpoint.listener.own_uid_only);
   if (peer.principal.empty()) return;
   if (open.size() >= most) MakeRoom(NetworkOf(peer.principal));
   if (open.size() >= most) return;
   int family = AF_UNIX;
-  if (!door.listener.is_unix) {
+  if (!endpoint.listener.is_unix) {
     const int yes = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     family = peer.local_address.find(':') == std::string::npos ? AF_INET : AF_INET6;
@@ -147,7 +147,7 @@ void Server::Core::Admit(common::UniqueFd fd, Door& door) {
   fd.Release();
   ++accepted;
   ++open_count;
-  const ServerTls* tls = door.listener.tls.get();
+  const ServerTls* tls = endpoint.listener.tls.get();
   peer.is_encrypted = tls != nullptr;
   auto connection = std::make_shared<Connection>(*this, std::move(socket), std::move(peer),
                                                  tls == nullptr ? nullptr : tls->Context());
@@ -212,7 +212,7 @@ Server::Server(Options options, Handlers handlers)
     : core_(std::make_shared<Core>(std::move(options), std::move(handlers))) {}
 
 void Server::Begin() {
-  for (Core::Door& door : core_->doors) core_->WaitAt(door);
+  for (Core::Endpoint& endpoint : core_->doors) core_->WaitAt(endpoint);
   core_->thread = std::thread([core = core_.get()] {
     YieldBy(kHttpNiceness);
     core->io.run();

@@ -60,21 +60,22 @@ bool IsEnroll(std::string_view path) {
          path == kDevice || path == kDevicePoll;
 }
 
-EnrollDesk::EnrollDesk(Daemon& daemon, Enrolment& enrolment, std::optional<oidc::Client> client)
+EnrollHandler::EnrollHandler(Daemon& daemon, Enrolment& enrolment,
+                             std::optional<oidc::Client> client)
     : daemon_(daemon), enrolment_(enrolment) {
   if (!client.has_value()) return;
-  device_ = std::make_unique<DeviceDesk>(
+  device_ = std::make_unique<DeviceSignIn>(
       daemon, enrolment, *std::move(client),
       [this](const std::function<Enrolment::Outcome()>& decide, std::string_view path,
              const Peer& peer,
              Respond respond) { Settle(decide, path, peer, std::move(respond)); });
 }
 
-void EnrollDesk::Stop() {
+void EnrollHandler::Stop() {
   if (device_ != nullptr) device_->Stop();
 }
 
-std::optional<Response> EnrollDesk::Check(const RequestHead& head, const Target& target) {
+std::optional<Response> EnrollHandler::Check(const RequestHead& head, const Target& target) {
   if (!head.peer.is_encrypted) {
     return Refusal(403, "tokens and certificates are only taken over TLS",
                    "ask the coordinator's https:// address");
@@ -97,7 +98,7 @@ std::optional<Response> EnrollDesk::Check(const RequestHead& head, const Target&
   return std::nullopt;
 }
 
-void EnrollDesk::Answer(Request request, const Target& target, Respond respond) {
+void EnrollHandler::Answer(Request request, const Target& target, Respond respond) {
   const std::string& path = target.path;
   if (path == kAuthority) {
     return respond({.content_type = "application/x-pem-file",
@@ -117,7 +118,7 @@ void EnrollDesk::Answer(Request request, const Target& target, Respond respond) 
 }
 
 template <typename Message>
-void EnrollDesk::Decide(Rule<Message> rule, Request request, std::string path, Respond respond) {
+void EnrollHandler::Decide(Rule<Message> rule, Request request, std::string path, Respond respond) {
   daemon_.process.pool.Post([this, rule, request = std::move(request), path = std::move(path),
                              respond = std::move(respond)] {
     Message message;
@@ -131,7 +132,7 @@ void EnrollDesk::Decide(Rule<Message> rule, Request request, std::string path, R
 }
 
 // Whether the cluster knows a node of that name, only the control loop can tell.
-void EnrollDesk::Join(Request request, std::string path, Respond respond) {
+void EnrollHandler::Join(Request request, std::string path, Respond respond) {
   daemon_.process.pool.Post([this, request = std::move(request), path = std::move(path),
                              respond = std::move(respond)]() mutable {
     auto message = std::make_shared<v1::JoinRequest>();
@@ -153,8 +154,8 @@ void EnrollDesk::Join(Request request, std::string path, Respond respond) {
   });
 }
 
-v1::AuditEntry DoorEntry(std::string_view path, std::string_view who, const Peer& peer,
-                         const absl::Status& result) {
+v1::AuditEntry EnrollEntry(std::string_view path, std::string_view who, const Peer& peer,
+                           const absl::Status& result) {
   v1::AuditEntry entry;
   entry.set_who(std::string(who));
   entry.set_from(peer.principal);
@@ -164,14 +165,14 @@ v1::AuditEntry DoorEntry(std::string_view path, std::string_view who, const Peer
   return entry;
 }
 
-void EnrollDesk::Settle(const std::function<Enrolment::Outcome()>& decide, std::string_view path,
-                        const Peer& peer, Respond respond) const {
+void EnrollHandler::Settle(const std::function<Enrolment::Outcome()>& decide, std::string_view path,
+                           const Peer& peer, Respond respond) const {
   // First: what cannot be recorded does not happen.
   absl::StatusOr<Audit::Place> place = daemon_.access.audit.Reserve();
   if (!place.ok()) return respond(ErrorResponse(place.status()));
   const Enrolment::Outcome outcome = decide();
   const absl::Status& status = outcome.answer.status();
-  v1::AuditEntry entry = DoorEntry(path, outcome.who, peer, status);
+  v1::AuditEntry entry = EnrollEntry(path, outcome.who, peer, status);
   entry.set_object(outcome.object);
   if (!status.ok()) {
     daemon_.access.audit.RecordRefused(std::move(entry));

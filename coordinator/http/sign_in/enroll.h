@@ -12,7 +12,7 @@
 #include "coordinator/http/admission/request_pace.h"
 #include "coordinator/http/server/message.h"
 #include "coordinator/http/server/target.h"
-#include "coordinator/http/sign_in/device_desk.h"
+#include "coordinator/http/sign_in/device_sign_in.h"
 #include "coordinator/identity/enrolment.h"
 
 namespace muster::coordinator {
@@ -26,15 +26,15 @@ inline constexpr size_t kEnrollBodyMax = 64 * 1024;
 bool IsEnroll(std::string_view path);
 
 // What the audit says of somebody who came without a session: at which path, as whom, and how it ended.
-v1::AuditEntry DoorEntry(std::string_view path, std::string_view who, const Peer& peer,
-                         const absl::Status& result);
+v1::AuditEntry EnrollEntry(std::string_view path, std::string_view who, const Peer& peer,
+                           const absl::Status& result);
 
 // The server's thread; the answers come from the daemon's pool, those of the identity provider from
-// the device desk's.
-class EnrollDesk {
+// DeviceSignIn's.
+class EnrollHandler {
  public:
   // Both outlive this. Without a client nobody signs in at an identity provider.
-  EnrollDesk(Daemon& daemon, Enrolment& enrolment, std::optional<oidc::Client> client);
+  EnrollHandler(Daemon& daemon, Enrolment& enrolment, std::optional<oidc::Client> client);
   // Asks the identity provider nothing more. Before what the answers need is stopped.
   void Stop();
 
@@ -44,7 +44,7 @@ class EnrollDesk {
   void Answer(Request request, const Target& target, Respond respond);
 
   // Null: there is no identity provider.
-  DeviceDesk* device() const { return device_.get(); }
+  DeviceSignIn* device() const { return device_.get(); }
 
  private:
   template <typename Message>
@@ -59,7 +59,7 @@ class EnrollDesk {
   Daemon& daemon_;
   Enrolment& enrolment_;
   RequestPace pace_;
-  std::unique_ptr<DeviceDesk> device_;  // null: no identity provider
+  std::unique_ptr<DeviceSignIn> device_;  // null: no identity provider
 };
 
 }  // namespace muster::coordinator::http

@@ -13,7 +13,7 @@
 #include "common/text/strings.h"
 #include "coordinator/http/admission/sessions.h"
 #include "coordinator/http/admission/token_file.h"
-#include "coordinator/http/front.h"
+#include "coordinator/http/http_service.h"
 #include "coordinator/http/pages/page_files.h"
 #include "coordinator/http/server/answers.h"
 #include "coordinator/http/server/target.h"

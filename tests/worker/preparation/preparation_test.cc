@@ -48,15 +48,15 @@ class PreparationTest : public tree::TreeCase {
 
   // A new worker with the same state directory.
   void Restart(uint64_t cache_bytes = kCodeCacheBytes, int64_t setup_timeout_ms = 60'000) {
-    shop_ = std::make_unique<Workshop>(
-        WorkshopSetup{.node = "node1",
-                      .paths = paths_,
-                      .run_as = {},
-                      .isolation = {},
-                      .device_kinds = {},
-                      .shim_binary = {},
-                      .cache_bytes = cache_bytes,
-                      .setup_timeout_ms = setup_timeout_ms},
+    context_ = std::make_unique<PreparationContext>(
+        PreparationSetup{.node = "node1",
+                         .paths = paths_,
+                         .run_as = {},
+                         .isolation = {},
+                         .device_kinds = {},
+                         .shim_binary = {},
+                         .cache_bytes = cache_bytes,
+                         .setup_timeout_ms = setup_timeout_ms},
         [this](const Blob& blob, const AttemptKey&, int fd, const std::function<bool()>& cancelled,
                const std::function<void(uint64_t)>& progress) -> absl::Status {
           std::lock_guard<std::mutex> lock(mutex_);
@@ -81,7 +81,7 @@ class PreparationTest : public tree::TreeCase {
                                   said_.push_back(text);
                                 },
                             .stopped = [stop] { return stop != nullptr && *stop; }};
-    return PrepareNode(*shop_, order, progress);
+    return PrepareNode(*context_, order, progress);
   }
   void SetUpWith(const std::string& script) {
     spec_.clear_setup();
@@ -103,7 +103,7 @@ class PreparationTest : public tree::TreeCase {
   std::map<std::string, int> fetches_;
   std::mutex said_mutex_;
   std::vector<std::string> said_;
-  std::unique_ptr<Workshop> shop_;
+  std::unique_ptr<PreparationContext> context_;
 };
 
 TEST_F(PreparationTest, EachAttemptGetsItsOwnCopyAndTheObjectsAreFetchedOnce) {
@@ -151,7 +151,7 @@ TEST_F(PreparationTest, AnotherProjectDoesNotUseWhatOneHasCached) {
 
 TEST_F(PreparationTest, ADamagedTreeInTheCacheIsUnpackedAgain) {
   ASSERT_EQ(Prepare(0).failure, "");
-  const std::string entry = shop_->cache.TreePath("default", spec_.code().tree());
+  const std::string entry = context_->cache.TreePath("default", spec_.code().tree());
   ASSERT_EQ(truncate((entry + "/tree/train.py").c_str(), 1), 0);
   ASSERT_EQ(Prepare(1).failure, "");
   EXPECT_EQ(InCode(1, "train.py"), "print('step')\n");
@@ -291,7 +291,7 @@ TEST_F(PreparationTest, AFullCacheForgetsWhatNoAttemptUses) {
   EXPECT_EQ(Entries(paths_.CodeSetups()), 2u);
   EXPECT_EQ(Entries(paths_.CodeTrees()), 1u) << "only the newest, which was just used";
   ASSERT_TRUE(common::RemoveTree(paths_.AttemptDir({7, 0})).ok());
-  shop_->cache.Collect();
+  context_->cache.Collect();
   EXPECT_EQ(Entries(paths_.CodeSetups()), 1u);
   EXPECT_EQ(Entries(paths_.CodeTrees()), 0u);
 }

@@ -10,12 +10,12 @@
 
 namespace muster::common {
 
-class Patience {
+class Deadline {
  public:
   // How often a stop is looked for.
   static constexpr std::chrono::milliseconds kSlice{100};
 
-  Patience(std::chrono::milliseconds within, const std::atomic<bool>* stop)
+  Deadline(std::chrono::milliseconds within, const std::atomic<bool>* stop)
       : within_(within), deadline_ms_(MonotonicMs() + within.count()), stop_(stop) {}
 
   // DEADLINE_EXCEEDED or CANCELLED once it is over.

@@ -7,6 +7,6 @@ namespace muster::shim {
 
 // `directory`: where the hooks of one attempt meet, closed to everybody else; `count`: how many they
 // are. Returns an exit code; not 0, with the reason on stderr, if the others do not come.
-int Meet(const char* directory, int count);
+int WaitAtBarrier(const char* directory, int count);
 
 }  // namespace muster::shim

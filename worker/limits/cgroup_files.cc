@@ -1,4 +1,4 @@
-#include "worker/limits/cgroup_door.h"
+#include "worker/limits/cgroup_files.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kCgroupFileBytesMax = 1 << 20;
 
-class KernelDoor final : public CgroupDoor {
+class KernelDoor final : public CgroupFiles {
  public:
   std::string Read(const std::string& path) const override {
     return common::ReadFile(path, kCgroupFileBytesMax).value_or("");
@@ -42,9 +42,9 @@ class KernelDoor final : public CgroupDoor {
 
 }  // namespace
 
-CgroupDoor& KernelCgroups() {
-  static KernelDoor door;
-  return door;
+CgroupFiles& KernelCgroups() {
+  static KernelDoor files;
+  return files;
 }
 
 }  // namespace muster::worker

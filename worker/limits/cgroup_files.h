@@ -1,4 +1,4 @@
-// The door to the kernel's cgroup files; tests replace it. What is read is bounded and foreign.
+// The files to the kernel's cgroup files; tests replace it. What is read is bounded and foreign.
 // Control loop's thread, and the main thread before it runs.
 #pragma once
 
@@ -7,9 +7,9 @@
 
 namespace muster::worker {
 
-class CgroupDoor {
+class CgroupFiles {
  public:
-  virtual ~CgroupDoor() = default;
+  virtual ~CgroupFiles() = default;
 
   // At most 1 MiB; empty if it cannot be read.
   virtual std::string Read(const std::string& path) const = 0;
@@ -28,6 +28,6 @@ class CgroupDoor {
 };
 
 // /proc and /sys of this process.
-CgroupDoor& KernelCgroups();
+CgroupFiles& KernelCgroups();
 
 }  // namespace muster::worker

@@ -22,12 +22,12 @@ using FetchObject = std::function<absl::Status(const Blob& blob, const AttemptKe
                                                const std::function<bool()>& cancelled,
                                                const std::function<void(uint64_t)>& progress)>;
 
-class ObjectShelf {
+class ObjectCache {
  public:
   using File = std::shared_ptr<const common::UniqueFd>;
 
   // `directory`: on the file system where the objects lie; exists before the first Get.
-  ObjectShelf(std::string directory, FetchObject fetch)
+  ObjectCache(std::string directory, FetchObject fetch)
       : directory_(std::move(directory)), fetch_(std::move(fetch)) {}
 
   // Whole and verified; the last holder's end removes it. Only an attempt of the same project gets

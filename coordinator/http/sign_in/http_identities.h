@@ -19,12 +19,13 @@ class Cluster;
 
 namespace muster::coordinator::http {
 
-class Entrance {
+class HttpIdentities {
  public:
   // Both outlive this. Reads files.
-  static absl::StatusOr<std::unique_ptr<Entrance>> Open(Cluster& cluster, Directory& directory,
-                                                        DirectoryRecords::Cut cut,
-                                                        Enrolment::Place place);
+  static absl::StatusOr<std::unique_ptr<HttpIdentities>> Open(Cluster& cluster,
+                                                              Directory& directory,
+                                                              DirectoryRecords::Cut cut,
+                                                              Enrolment::Place place);
   const std::shared_ptr<ServerTls>& tls() const { return tls_; }
   Enrolment& enrolment() { return enrolment_; }
   // Shows browsers the certificate that an operator has put beside the cluster's keys, if it is another
@@ -35,8 +36,8 @@ class Entrance {
   absl::Status RenewIfDue(int64_t now_ms);
 
  private:
-  Entrance(Cluster& cluster, Directory& directory, DirectoryRecords::Cut cut,
-           Enrolment::Place place, std::shared_ptr<ServerTls> tls);
+  HttpIdentities(Cluster& cluster, Directory& directory, DirectoryRecords::Cut cut,
+                 Enrolment::Place place, std::shared_ptr<ServerTls> tls);
 
   Cluster& cluster_;
   DirectoryRecords records_;

@@ -1,4 +1,4 @@
-#include "coordinator/http/sign_in/sign_in_desk.h"
+#include "coordinator/http/sign_in/browser_sign_in.h"
 
 #include <google/protobuf/util/json_util.h>
 
@@ -99,7 +99,7 @@ bool IsSignInForm(const RequestHead& head) {
   return FieldOf(head.fields, "content-type").starts_with(kFormType);
 }
 
-void SignInDesk::Answer(const Request& request, Respond respond) {
+void BrowserSignIn::Answer(const Request& request, Respond respond) {
   const absl::StatusOr<Target> form = ParseTarget(StrCat("/sign-in?", request.body));
   if (!form.ok()) return respond(SignedOutPage({.problem = NoSuchToken()}));
   const std::string next(form->Get("next"));
@@ -119,8 +119,8 @@ void SignInDesk::Answer(const Request& request, Respond respond) {
 }
 
 // Of HTTP-TOKEN: the session is the coordinator's own user's.
-absl::StatusOr<std::string> SignInDesk::TicketOfToken(const Request& request,
-                                                      std::string_view token) {
+absl::StatusOr<std::string> BrowserSignIn::TicketOfToken(const Request& request,
+                                                         std::string_view token) {
   const Sessions::Session session =
       sessions_.SessionOf({{"authorization", StrCat("Bearer ", token)}}, 0);
   if (session.proof != Sessions::Proof::kToken) return NoSuchToken();
@@ -129,8 +129,8 @@ absl::StatusOr<std::string> SignInDesk::TicketOfToken(const Request& request,
                               steady_clock::now());
 }
 
-void SignInDesk::EnrollPerson(const Request& request, std::string token, std::string next,
-                              Respond respond) {
+void BrowserSignIn::EnrollPerson(const Request& request, std::string token, std::string next,
+                                 Respond respond) {
   v1::EnrollPersonRequest message;
   message.set_token(std::move(token));
   message.set_csr_pem(identity::MakeRequest(identity::PrivateKey::Generate()));
@@ -153,18 +153,19 @@ void SignInDesk::EnrollPerson(const Request& request, std::string token, std::st
                   });
 }
 
-Response SignInDesk::SignedOutPage(SignedOut why) const {
+Response BrowserSignIn::SignedOutPage(SignedOut why) const {
   if (provider() != nullptr) why.provider = provider()->ProviderName();
   return http::SignedOutPage(why);
 }
 
-void SignInDesk::AnswerAtProvider(const Request& request, const Target& target, Respond respond) {
+void BrowserSignIn::AnswerAtProvider(const Request& request, const Target& target,
+                                     Respond respond) {
   if (provider() == nullptr) return respond(SignedOutPage({.problem = NoProvider(), .next = "/"}));
   if (request.head.method == "POST") return BeginAtProvider(request, std::move(respond));
   LookAtProvider(request, LocalOr(target.Get("next")), std::move(respond));
 }
 
-void SignInDesk::BeginAtProvider(const Request& request, Respond respond) {
+void BrowserSignIn::BeginAtProvider(const Request& request, Respond respond) {
   const absl::StatusOr<Target> form = ParseTarget(StrCat("/sign-in?", request.body));
   const std::string next = LocalOr(form.ok() ? form->Get("next") : "");
   Request begin = EnrolmentOf(request, kDevice, v1::DeviceRequest());
@@ -192,7 +193,8 @@ void SignInDesk::BeginAtProvider(const Request& request, Respond respond) {
       });
 }
 
-void SignInDesk::LookAtProvider(const Request& request, const std::string& next, Respond respond) {
+void BrowserSignIn::LookAtProvider(const Request& request, const std::string& next,
+                                   Respond respond) {
   const std::string handle(sessions_.ProviderHandleOf(request.head.fields));
   const auto waiting = provider()->FindInBrowser(handle);
   if (!waiting.has_value()) {
@@ -210,8 +212,8 @@ void SignInDesk::LookAtProvider(const Request& request, const std::string& next,
                       const Response& answer) { respond(TakeLook(answer, peer, handle, next)); });
 }
 
-Response SignInDesk::TakeLook(const Response& answer, const Peer& peer, const std::string& handle,
-                              const std::string& next) {
+Response BrowserSignIn::TakeLook(const Response& answer, const Peer& peer,
+                                 const std::string& handle, const std::string& next) {
   if (answer.status == 200) {
     const absl::StatusOr<Sessions::Holder> holder = HolderOf(daemon_.access.directory, answer.body);
     if (!holder.ok()) return EndAtProvider(holder.status(), next);
@@ -234,7 +236,7 @@ Response SignInDesk::TakeLook(const Response& answer, const Peer& peer, const st
                       .interval_s = grant.interval_s});
 }
 
-Response SignInDesk::EndAtProvider(const absl::Status& why, const std::string& next) const {
+Response BrowserSignIn::EndAtProvider(const absl::Status& why, const std::string& next) const {
   Response response = SignedOutPage({.problem = why, .next = next});
   response.fields.emplace_back("Set-Cookie", sessions_.ProviderCookie("", 0));
   return response;
@@ -243,8 +245,8 @@ Response SignInDesk::EndAtProvider(const absl::Status& why, const std::string& n
 absl::Status RecordSignIn(Daemon& daemon, std::string_view path, std::string_view who,
                           const Peer& peer, const absl::Status& result) {
   if (!daemon.access.audit.IsKept()) return absl::OkStatus();
-  v1::AuditEntry entry = DoorEntry(common::Printable(path.substr(0, Audit::kTextBytesMax)),
-                                   who.empty() ? peer.principal : who, peer, result);
+  v1::AuditEntry entry = EnrollEntry(common::Printable(path.substr(0, Audit::kTextBytesMax)),
+                                     who.empty() ? peer.principal : who, peer, result);
   if (!result.ok()) {
     daemon.access.audit.RecordRefused(std::move(entry));
     return absl::OkStatus();
@@ -254,7 +256,7 @@ absl::Status RecordSignIn(Daemon& daemon, std::string_view path, std::string_vie
   return absl::OkStatus();
 }
 
-Response SignInDesk::Redeem(std::string_view ticket, const Peer& peer, const std::string& next) {
+Response BrowserSignIn::Redeem(std::string_view ticket, const Peer& peer, const std::string& next) {
   std::string principal;
   absl::StatusOr<std::string> cookie = sessions_.Redeem(
       ticket, steady_clock::now(), daemon_.process.clock.Read().wall_ms / 1'000, &principal);

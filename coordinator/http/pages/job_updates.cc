@@ -1,4 +1,4 @@
-#include "coordinator/http/pages/job_pulse.h"
+#include "coordinator/http/pages/job_updates.h"
 
 #include <chrono>
 #include <utility>
@@ -10,7 +10,7 @@
 namespace muster::coordinator::http {
 namespace {
 
-constexpr std::chrono::milliseconds kPulse{250};
+constexpr std::chrono::milliseconds kUpdateInterval{250};
 
 std::string StoredEvent(std::string_view what, uint64_t job) {
   const common::JsonText data = common::JsonObject(common::JsonObject::Style::kCompact)
@@ -21,19 +21,20 @@ std::string StoredEvent(std::string_view what, uint64_t job) {
 
 }  // namespace
 
-JobPulse::JobPulse(Daemon& daemon, uint64_t job, std::shared_ptr<TextSource> events,
-                   std::function<void()> news)
+JobUpdates::JobUpdates(Daemon& daemon, uint64_t job, std::shared_ptr<TextSource> events,
+                       std::function<void()> news)
     : daemon_(daemon), job_(job), events_(std::move(events)), news_(std::move(news)) {}
 
-std::shared_ptr<JobPulse> JobPulse::Open(Daemon& daemon, uint64_t job,
-                                         std::shared_ptr<TextSource> events,
-                                         std::function<void()> news) {
-  std::shared_ptr<JobPulse> pulse(new JobPulse(daemon, job, std::move(events), std::move(news)));
+std::shared_ptr<JobUpdates> JobUpdates::Open(Daemon& daemon, uint64_t job,
+                                             std::shared_ptr<TextSource> events,
+                                             std::function<void()> news) {
+  std::shared_ptr<JobUpdates> pulse(
+      new JobUpdates(daemon, job, std::move(events), std::move(news)));
   pulse->Watch();
   return pulse;
 }
 
-void JobPulse::Watch() {
+void JobUpdates::Watch() {
   metric_token_ =
       daemon_.stores.metrics.Watch(job_, [weak = weak_from_this()](const v1::MetricBatch&) {
         if (const auto self = weak.lock()) self->Hear(self->metrics_);
@@ -43,10 +44,10 @@ void JobPulse::Watch() {
   });
 }
 
-void JobPulse::Hear(std::atomic<bool>& what) {
+void JobUpdates::Hear(std::atomic<bool>& what) {
   what = true;
   if (waits_.exchange(true)) return;
-  daemon_.process.pool.PostAfter(kPulse, [weak = weak_from_this()] {
+  daemon_.process.pool.PostAfter(kUpdateInterval, [weak = weak_from_this()] {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->waits_ = false;
@@ -55,7 +56,7 @@ void JobPulse::Hear(std::atomic<bool>& what) {
   });
 }
 
-std::string JobPulse::Take() {
+std::string JobUpdates::Take() {
   std::string text = events_->Take();
   if (!is_due_.exchange(false)) return text;
   if (metrics_.exchange(false)) text += StoredEvent("metrics", job_);

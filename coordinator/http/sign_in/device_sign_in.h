@@ -1,5 +1,5 @@
 // /enroll/device and /enroll/device/poll: a person signs in at the cluster's identity provider
-// (RFC 8628). The provider is asked on threads of this desk's own, as it may take seconds to answer.
+// (RFC 8628). The provider is asked on threads of its own, as it may take seconds to answer.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ namespace muster::coordinator::http {
 inline constexpr std::string_view kDevice = "/enroll/device";
 inline constexpr std::string_view kDevicePoll = "/enroll/device/poll";
 
-class DeviceDesk {
+class DeviceSignIn {
  public:
   static constexpr int kThreads = 2;
   // Requests that wait for a thread or have one, and of one address; those beyond are told to come
@@ -38,8 +38,8 @@ class DeviceDesk {
   using Settle = std::function<void(const std::function<Enrolment::Outcome()>& decide,
                                     std::string_view path, const Peer& peer, Respond respond)>;
   // Both outlive this.
-  DeviceDesk(Daemon& daemon, Enrolment& enrolment, oidc::Client client, Settle settle);
-  ~DeviceDesk() { Stop(); }
+  DeviceSignIn(Daemon& daemon, Enrolment& enrolment, oidc::Client client, Settle settle);
+  ~DeviceSignIn() { Stop(); }
 
   // Never block; any thread.
   void Begin(Request request, Respond respond);

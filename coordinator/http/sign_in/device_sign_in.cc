@@ -1,4 +1,4 @@
-#include "coordinator/http/sign_in/device_desk.h"
+#include "coordinator/http/sign_in/device_sign_in.h"
 
 #include <google/protobuf/util/json_util.h>
 
@@ -53,7 +53,7 @@ absl::Status NoProvider() {
       {.code = "JC1361", .what = "this cluster has no identity provider to sign in at"});
 }
 
-DeviceDesk::DeviceDesk(Daemon& daemon, Enrolment& enrolment, oidc::Client client, Settle settle)
+DeviceSignIn::DeviceSignIn(Daemon& daemon, Enrolment& enrolment, oidc::Client client, Settle settle)
     : daemon_(daemon),
       enrolment_(enrolment),
       settle_(std::move(settle)),
@@ -61,41 +61,41 @@ DeviceDesk::DeviceDesk(Daemon& daemon, Enrolment& enrolment, oidc::Client client
                 [this](const common::HttpCall& call) { return CallOutside(call, is_stopping_); }),
       pool_(kThreads) {}
 
-void DeviceDesk::Stop() {
+void DeviceSignIn::Stop() {
   is_stopping_ = true;
   pool_.Stop();
 }
 
-bool DeviceDesk::Post(const Peer& peer, std::function<void()> work) {
+bool DeviceSignIn::Post(const Peer& peer, std::function<void()> work) {
   FairPlaces::Answer taken = waiting_.Take(NetworkOf(peer.principal));
   if (taken.place == nullptr) return false;
   pool_.Post([place = std::move(taken.place), work = std::move(work)] { work(); });
   return true;
 }
 
-std::string DeviceDesk::ProviderName() const {
+std::string DeviceSignIn::ProviderName() const {
   const absl::StatusOr<common::HttpUrl> url = common::ParseHttpUrl(provider_.issuer());
   return url.ok() ? url->Authority() : provider_.issuer();
 }
 
-absl::Status DeviceDesk::BindToBrowser(const std::string& handle) {
+absl::Status DeviceSignIn::BindToBrowser(const std::string& handle) {
   const std::string csr_pem = identity::MakeRequest(identity::PrivateKey::Generate());
   ASSIGN_OR_RETURN(const std::string key_sha256, Enrolment::KeyHashOf(csr_pem));
   pending_.Bind(handle, csr_pem, key_sha256);
   return absl::OkStatus();
 }
 
-std::optional<oidc::PendingSignIns::InBrowser> DeviceDesk::FindInBrowser(
+std::optional<oidc::PendingSignIns::InBrowser> DeviceSignIn::FindInBrowser(
     const std::string& handle) {
   return pending_.FindInBrowser(handle, Now().mono_ms);
 }
 
-oidc::Provider::Times DeviceDesk::Now() const {
+oidc::Provider::Times DeviceSignIn::Now() const {
   const common::Now now = daemon_.process.clock.Read();
   return {.mono_ms = now.mono_ms, .wall_ms = now.wall_ms};
 }
 
-absl::StatusOr<v1::DeviceResponse> DeviceDesk::BeginFor(const std::string& peer) {
+absl::StatusOr<v1::DeviceResponse> DeviceSignIn::BeginFor(const std::string& peer) {
   ASSIGN_OR_RETURN(const std::string handle, pending_.Reserve(peer, Now().mono_ms));
   const absl::StatusOr<oidc::DeviceGrant> grant = provider_.Begin(Now());
   if (!grant.ok()) {
@@ -113,7 +113,7 @@ absl::StatusOr<v1::DeviceResponse> DeviceDesk::BeginFor(const std::string& peer)
   return device;
 }
 
-void DeviceDesk::Begin(Request request, Respond respond) {
+void DeviceSignIn::Begin(Request request, Respond respond) {
   const int64_t since_ms = Now().mono_ms;
   const bool is_taken =
       Post(request.head.peer, [this, since_ms, respond, peer = request.head.peer] {
@@ -125,7 +125,7 @@ void DeviceDesk::Begin(Request request, Respond respond) {
   if (!is_taken) respond(ErrorResponse(TooBusy()));
 }
 
-void DeviceDesk::Poll(Request request, Respond respond) {
+void DeviceSignIn::Poll(Request request, Respond respond) {
   const int64_t since_ms = Now().mono_ms;
   const Peer peer = request.head.peer;
   const bool is_taken = Post(peer, [this, since_ms, respond, request = std::move(request)] {
@@ -135,7 +135,7 @@ void DeviceDesk::Poll(Request request, Respond respond) {
   if (!is_taken) respond(ErrorResponse(NotYet()));
 }
 
-void DeviceDesk::PollFor(const Request& request, const Respond& respond) {
+void DeviceSignIn::PollFor(const Request& request, const Respond& respond) {
   using Verdict = oidc::PendingSignIns::Verdict;
   const Asked asked{.path = kDevicePoll, .peer = request.head.peer, .respond = respond};
   v1::DevicePollRequest poll;
@@ -159,8 +159,8 @@ void DeviceDesk::PollFor(const Request& request, const Respond& respond) {
   }
 }
 
-void DeviceDesk::Conclude(const v1::DevicePollRequest& poll,
-                          const absl::StatusOr<oidc::Provider::Answer>& got, const Asked& asked) {
+void DeviceSignIn::Conclude(const v1::DevicePollRequest& poll,
+                            const absl::StatusOr<oidc::Provider::Answer>& got, const Asked& asked) {
   const bool goes_on = got.ok() ? got->kind == Kind::kPending || got->kind == Kind::kSlowDown
                                 : absl::IsUnavailable(got.status());
   if (goes_on) {
@@ -183,7 +183,7 @@ void DeviceDesk::Conclude(const v1::DevicePollRequest& poll,
       asked.path, asked.peer, asked.respond);
 }
 
-void DeviceDesk::Refuse(const absl::Status& why, const Asked& asked) const {
+void DeviceSignIn::Refuse(const absl::Status& why, const Asked& asked) const {
   if (common::CodeOf(why) == "JC1362") daemon_.traffic.refusals.Warn(common::ProblemOf(why));
   settle_([&] { return Enrolment::Outcome{.answer = why, .who = "oidc", .object = ""}; },
           asked.path, asked.peer, asked.respond);

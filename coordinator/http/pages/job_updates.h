@@ -17,18 +17,18 @@ struct Daemon;
 
 namespace muster::coordinator::http {
 
-class JobPulse final : public TextSource, public std::enable_shared_from_this<JobPulse> {
+class JobUpdates final : public TextSource, public std::enable_shared_from_this<JobUpdates> {
  public:
   // `events` comes first in what Take returns. `news`: there is more to take; must only enqueue.
-  static std::shared_ptr<JobPulse> Open(Daemon& daemon, uint64_t job,
-                                        std::shared_ptr<TextSource> events,
-                                        std::function<void()> news);
+  static std::shared_ptr<JobUpdates> Open(Daemon& daemon, uint64_t job,
+                                          std::shared_ptr<TextSource> events,
+                                          std::function<void()> news);
 
   std::string Take() override;
 
  private:
-  JobPulse(Daemon& daemon, uint64_t job, std::shared_ptr<TextSource> events,
-           std::function<void()> news);
+  JobUpdates(Daemon& daemon, uint64_t job, std::shared_ptr<TextSource> events,
+             std::function<void()> news);
   void Watch();
   // Any thread.
   void Hear(std::atomic<bool>& what);

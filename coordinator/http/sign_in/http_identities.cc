@@ -1,4 +1,4 @@
-#include "coordinator/http/sign_in/entrance.h"
+#include "coordinator/http/sign_in/http_identities.h"
 
 #include <string>
 #include <utility>
@@ -26,26 +26,27 @@ absl::StatusOr<CertificateAndKey> ReadPair(const Cluster& cluster) {
 
 }  // namespace
 
-Entrance::Entrance(Cluster& cluster, Directory& directory, DirectoryRecords::Cut cut,
-                   Enrolment::Place place, std::shared_ptr<ServerTls> tls)
+HttpIdentities::HttpIdentities(Cluster& cluster, Directory& directory, DirectoryRecords::Cut cut,
+                               Enrolment::Place place, std::shared_ptr<ServerTls> tls)
     : cluster_(cluster),
       records_(directory, std::move(cut)),
       enrolment_(cluster.authority(), records_, std::move(place)),
       tls_(std::move(tls)) {}
 
-absl::StatusOr<std::unique_ptr<Entrance>> Entrance::Open(Cluster& cluster, Directory& directory,
-                                                         DirectoryRecords::Cut cut,
-                                                         Enrolment::Place place) {
+absl::StatusOr<std::unique_ptr<HttpIdentities>> HttpIdentities::Open(Cluster& cluster,
+                                                                     Directory& directory,
+                                                                     DirectoryRecords::Cut cut,
+                                                                     Enrolment::Place place) {
   ASSIGN_OR_RETURN(const CertificateAndKey pair, ReadPair(cluster));
   ASSIGN_OR_RETURN(std::shared_ptr<ServerTls> tls,
                    ServerTls::Make(pair.certificate_pem, pair.key_pem));
-  std::unique_ptr<Entrance> entrance(
-      new Entrance(cluster, directory, std::move(cut), std::move(place), std::move(tls)));
-  entrance->shown_ = pair.certificate_pem;
-  return entrance;
+  std::unique_ptr<HttpIdentities> identities(
+      new HttpIdentities(cluster, directory, std::move(cut), std::move(place), std::move(tls)));
+  identities->shown_ = pair.certificate_pem;
+  return identities;
 }
 
-absl::Status Entrance::ShowToBrowsers(int64_t now_ms) {
+absl::Status HttpIdentities::ShowToBrowsers(int64_t now_ms) {
   const BrowserFiles files = BrowserFilesIn(cluster_.keys_dir());
   if (!common::Exists(files.certificate)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const BrowserCertificate read, ReadBrowserCertificate(files, {}, now_ms));
@@ -55,7 +56,7 @@ absl::Status Entrance::ShowToBrowsers(int64_t now_ms) {
   return absl::OkStatus();
 }
 
-absl::Status Entrance::RenewIfDue(int64_t now_ms) {
+absl::Status HttpIdentities::RenewIfDue(int64_t now_ms) {
   RETURN_IF_ERROR(cluster_.RenewIfDue(now_ms).status());
   ASSIGN_OR_RETURN(CertificateAndKey pair, ReadPair(cluster_));
   // Also one that was issued earlier, if it could not be shown then.

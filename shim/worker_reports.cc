@@ -24,7 +24,7 @@ ShimPacket Supervisor::Packet(PacketKind kind, const Rank* rank) const {
   return packet;
 }
 
-void Supervisor::TellStory() {
+void Supervisor::ReplayFacts() {
   if (connection_.fd() < 0) return;
   ShimPacket hello = Packet(PacketKind::kHello);
   common::ProcessStat self;

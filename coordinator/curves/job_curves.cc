@@ -1,4 +1,4 @@
-#include "coordinator/curves/curve_book.h"
+#include "coordinator/curves/job_curves.h"
 
 #include <algorithm>
 #include <iterator>
@@ -15,10 +15,10 @@ constexpr int kStartsMax = 3;
 
 }  // namespace
 
-CurveBook::CurveBook(const MetricStore& metrics, uint64_t job, CurveChoice choice)
+JobCurves::JobCurves(const MetricStore& metrics, uint64_t job, CurveChoice choice)
     : metrics_(metrics), job_(job), choice_(std::move(choice)), reader_(metrics.Read(job)) {}
 
-void CurveBook::StartOver(size_t attempts) {
+void JobCurves::StartOver(size_t attempts) {
   reader_ = metrics_.Read(job_);
   line_ = {};
   line_attempts_ = attempts;
@@ -28,13 +28,13 @@ void CurveBook::StartOver(size_t attempts) {
   ++starts_;
 }
 
-bool CurveBook::Holds(const v1::MetricBatch& batch) const {
+bool JobCurves::Holds(const v1::MetricBatch& batch) const {
   if (line_attempts_ < 2 || starts_ > kStartsMax) return true;
   return std::all_of(batch.points().begin(), batch.points().end(),
                      [&](const auto& point) { return line_.Knows(batch.attempt(), point.step()); });
 }
 
-absl::StatusOr<bool> CurveBook::ReadOn() {
+absl::StatusOr<bool> JobCurves::ReadOn() {
   v1::MetricBatch batch;
   for (size_t bytes = 0; bytes < kBytesPerPiece; bytes += batch.ByteSizeLong()) {
     ASSIGN_OR_RETURN(const bool found, reader_->Next(batch));
@@ -60,7 +60,7 @@ absl::StatusOr<bool> CurveBook::ReadOn() {
   return true;
 }
 
-void CurveBook::Add(const v1::MetricBatch& batch) {
+void JobCurves::Add(const v1::MetricBatch& batch) {
   if (choice_.rank.has_value() && batch.rank() != *choice_.rank) return;
   for (const v1::MetricPoint& point : batch.points()) {
     if (!choice_.steps.Has(point.step())) continue;
@@ -71,7 +71,7 @@ void CurveBook::Add(const v1::MetricBatch& batch) {
   }
 }
 
-CurveBuckets* CurveBook::CurveOf(const std::string& name, uint32_t rank) {
+CurveBuckets* JobCurves::CurveOf(const std::string& name, uint32_t rank) {
   auto found = curves_.find(name);
   if (found == curves_.end()) {
     if (curves_.size() == kCurvesMax) {
@@ -92,11 +92,11 @@ CurveBuckets* CurveBook::CurveOf(const std::string& name, uint32_t rank) {
   return &curve.buckets;
 }
 
-size_t CurveBook::BucketsEach() const {
+size_t JobCurves::BucketsEach() const {
   return std::min(choice_.buckets, kBucketsMax / curves_.size());
 }
 
-size_t CurveBook::Size() const {
+size_t JobCurves::Size() const {
   size_t buckets = 0;
   for (const auto& [name, curve] : curves_) buckets += curve.buckets.size();
   return buckets;

@@ -1,4 +1,4 @@
-#include "common/http/patience.h"
+#include "common/http/deadline.h"
 
 #include <poll.h>
 
@@ -9,14 +9,14 @@
 
 namespace muster::common {
 
-absl::Status Patience::Check() const {
+absl::Status Deadline::Check() const {
   if (stop_ != nullptr && *stop_) return absl::CancelledError("stopped");
   if (MonotonicMs() < deadline_ms_) return absl::OkStatus();
   const auto within_ms = static_cast<double>(within_.count());
   return absl::DeadlineExceededError(StrCat("no answer within ", within_ms / 1000.0, " s"));
 }
 
-absl::Status Patience::AwaitSocket(int fd, short events) const {
+absl::Status Deadline::AwaitSocket(int fd, short events) const {
   while (true) {
     RETURN_IF_ERROR(Check());
     const int64_t left_ms = deadline_ms_ - MonotonicMs();

@@ -17,7 +17,7 @@
 
 namespace muster::coordinator {
 
-// Which points a book is about.
+// Which points of a job are read.
 struct CurveChoice {
   std::set<std::string> names;   // empty: all
   std::optional<uint32_t> rank;  // none: of each metric, the lowest rank that logged it
@@ -26,12 +26,12 @@ struct CurveChoice {
 };
 
 // One thread at a time; the metric store outlives it.
-class CurveBook {
+class JobCurves {
  public:
   static constexpr size_t kCurvesMax = 256;
   static constexpr size_t kBucketsMax = 100'000;  // of all curves, some 100 bytes each
 
-  CurveBook(const MetricStore& metrics, uint64_t job, CurveChoice choice);
+  JobCurves(const MetricStore& metrics, uint64_t job, CurveChoice choice);
 
   // Reads a piece of what it has not read. False: all that is stored has been read. UNAVAILABLE:
   // ask again later.

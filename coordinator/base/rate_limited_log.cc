@@ -1,4 +1,4 @@
-#include "coordinator/base/said_rarely.h"
+#include "coordinator/base/rate_limited_log.h"
 
 #include <utility>
 
@@ -7,7 +7,7 @@
 
 namespace muster::coordinator {
 
-void SaidRarely::Warn(const std::string& text) {
+void RateLimitedLog::Warn(const std::string& text) {
   uint64_t left_out = 0;
   {
     std::lock_guard lock(mutex_);

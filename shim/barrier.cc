@@ -1,4 +1,4 @@
-#include "shim/meet.h"
+#include "shim/barrier.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ int NotMet(const char* what) {
 
 }  // namespace
 
-int Meet(const char* directory, int count) {
+int WaitAtBarrier(const char* directory, int count) {
   const std::string name = std::string(directory) + "/" + std::to_string(getpid());
   const int fd = open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return NotMet(std::strerror(errno));

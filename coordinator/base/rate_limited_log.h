@@ -11,7 +11,7 @@
 
 namespace muster::coordinator {
 
-class SaidRarely {
+class RateLimitedLog {
  public:
   static constexpr std::chrono::seconds kEvery{1};
 

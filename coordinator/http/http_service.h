@@ -21,7 +21,7 @@ struct Daemon;
 
 namespace muster::coordinator::http {
 
-class Front {
+class HttpService {
  public:
   struct Options {
     std::vector<std::string> listen;  // "ADDR:PORT", "unix:PATH"; at least one
@@ -33,8 +33,8 @@ class Front {
     std::optional<oidc::Client> oidc = std::nullopt;  // whose people sign in; nothing: tokens alone
   };
   // Listens, but answers nothing yet. Port 0 picks a free one, the same as last time if it is still free.
-  static absl::StatusOr<std::unique_ptr<Front>> Open(Daemon& daemon, Options options);
-  ~Front();
+  static absl::StatusOr<std::unique_ptr<HttpService>> Open(Daemon& daemon, Options options);
+  ~HttpService();
   // Once the daemon can be asked.
   void Serve();
   // Answers nothing more. What handlers still say is dropped.
@@ -48,7 +48,7 @@ class Front {
 
  private:
   struct Parts;
-  explicit Front(std::unique_ptr<Parts> parts);
+  explicit HttpService(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;
 };
 

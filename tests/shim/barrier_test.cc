@@ -1,4 +1,4 @@
-// Hooks of an attempt's containers wait for each other (shim/meet.h).
+// Hooks of an attempt's containers wait for each other (shim/barrier.h).
 #include <poll.h>
 #include <spawn.h>
 #include <sys/syscall.h>
@@ -14,7 +14,7 @@ class ShimMeet : public ShimFixture {
  protected:
   pid_t Come(const std::string& directory) {
     const std::string shim = SiblingBinary("../muster-shim");
-    const char* const words[] = {shim.c_str(), common::kMeetArgument, directory.c_str(), "2",
+    const char* const words[] = {shim.c_str(), common::kBarrierArgument, directory.c_str(), "2",
                                  nullptr};
     pid_t pid = -1;
     EXPECT_EQ(posix_spawn(&pid, shim.c_str(), nullptr, nullptr, const_cast<char**>(words), environ),

@@ -10,12 +10,12 @@
 #include "worker/confinement/run_as.h"
 #include "worker/containers/container_tools.h"
 #include "worker/preparation/code_cache.h"
-#include "worker/preparation/object_shelf.h"
+#include "worker/preparation/object_cache.h"
 #include "worker/preparation/turns.h"
 
 namespace muster::worker {
 
-struct WorkshopSetup {
+struct PreparationSetup {
   std::string node;
   Paths paths;
   RunAs run_as;
@@ -27,17 +27,17 @@ struct WorkshopSetup {
   int64_t setup_timeout_ms = 3'600'000;
 };
 
-struct Workshop {
-  Workshop(WorkshopSetup of, FetchObject fetch)
+struct PreparationContext {
+  PreparationContext(PreparationSetup of, FetchObject fetch)
       : setup(std::move(of)),
         cache(setup.paths, {.node = setup.node,
                             .for_others = setup.run_as.IsOther(),
                             .bytes_max = setup.cache_bytes}),
         objects(setup.paths.CodeDir() + "/new", std::move(fetch)) {}
 
-  const WorkshopSetup setup;
+  const PreparationSetup setup;
   CodeCache cache;
-  ObjectShelf objects;
+  ObjectCache objects;
   Turns turns;
 };
 

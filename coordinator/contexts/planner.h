@@ -15,7 +15,7 @@ namespace muster::coordinator {
 struct Jobs;
 struct Process;
 
-class PlanDesk {
+class Planner {
  public:
   using Done = std::function<void(absl::StatusOr<v1::PlanJobResponse>)>;
 
@@ -23,15 +23,15 @@ class PlanDesk {
   void Plan(Jobs& jobs, Process& process, SubmitInput input, Done done);
 
  private:
-  struct Wish {
+  struct PlanRequest {
     SubmitInput input;
     Done done;
   };
   void Ask(Jobs& jobs, Process& process);
-  std::vector<Wish> TakeAll();
+  std::vector<PlanRequest> TakeAll();
 
-  std::mutex mutex_;           // guards what follows
-  std::vector<Wish> waiting_;  // for the state that was asked for
+  std::mutex mutex_;                  // guards what follows
+  std::vector<PlanRequest> waiting_;  // for the state that was asked for
 };
 
 }  // namespace muster::coordinator

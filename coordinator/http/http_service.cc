@@ -1,4 +1,4 @@
-#include "coordinator/http/front.h"
+#include "coordinator/http/http_service.h"
 
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ constexpr std::string_view kUnix = "unix:";
 constexpr std::string_view kAnyPort = ":0";
 constexpr size_t kPortFileBytesMax = 16;
 
-struct Doors {
+struct HttpListeners {
   std::vector<Listener> listeners;
   std::vector<std::string> sockets;  // to remove at the end
   std::string address;               // of the first TCP listener, "HOST:PORT"; empty: none
@@ -55,37 +55,38 @@ absl::StatusOr<TcpPort> ListenOnAnyPort(const std::string& host, const std::stri
   return port;
 }
 
-absl::Status OpenTcpDoor(const std::string& listen, const Paths& paths,
-                         const std::shared_ptr<const ServerTls>& tls, Doors& doors) {
+absl::Status ListenOnTcp(const std::string& listen, const Paths& paths,
+                         const std::shared_ptr<const ServerTls>& tls, HttpListeners& listeners) {
   const bool is_any = std::string_view(listen).ends_with(kAnyPort);
   const std::string host = listen.substr(0, listen.rfind(':'));
   ASSIGN_OR_RETURN(TcpPort port, is_any ? ListenOnAnyPort(host, paths.HttpPort())
                                         : ListenOnPort(listen, "--http"));
-  if (doors.address.empty()) {
-    doors.address = port.endpoint;
-    doors.port = port.endpoint.substr(port.endpoint.rfind(':') + 1);
+  if (listeners.address.empty()) {
+    listeners.address = port.endpoint;
+    listeners.port = port.endpoint.substr(port.endpoint.rfind(':') + 1);
   }
   for (common::UniqueFd& fd : port.fds) {
-    doors.listeners.push_back({.fd = std::move(fd), .tls = tls});
+    listeners.listeners.push_back({.fd = std::move(fd), .tls = tls});
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Doors> OpenDoors(const Daemon& daemon, const Front::Options& options) {
-  Doors doors;
+absl::StatusOr<HttpListeners> OpenListeners(const Daemon& daemon,
+                                            const HttpService::Options& options) {
+  HttpListeners listeners;
   for (const std::string& each : options.listen) {
     if (!std::string_view(each).starts_with(kUnix)) {
-      RETURN_IF_ERROR(OpenTcpDoor(each, daemon.process.paths, options.tls, doors));
+      RETURN_IF_ERROR(ListenOnTcp(each, daemon.process.paths, options.tls, listeners));
       continue;
     }
     const std::string path = each.substr(kUnix.size());
     RETURN_IF_ERROR(PrepareSocket(path, daemon.instance.is_private));
     ASSIGN_OR_RETURN(common::UniqueFd fd, ListenOnSocket(path));
-    doors.listeners.push_back(
+    listeners.listeners.push_back(
         {.fd = std::move(fd), .is_unix = true, .own_uid_only = daemon.instance.is_private});
-    doors.sockets.push_back(path);
+    listeners.sockets.push_back(path);
   }
-  return doors;
+  return listeners;
 }
 
 // As a browser on this machine or another may write it: not the wildcard.
@@ -99,13 +100,13 @@ std::string UrlOf(const std::string& address, bool is_encrypted) {
 
 }  // namespace
 
-struct Front::Parts {
+struct HttpService::Parts {
   Parts(Sessions::Secrets secrets, std::string cookie, bool is_encrypted)
       : sessions(std::move(secrets), std::move(cookie), is_encrypted) {}
 
   Sessions sessions;
   std::shared_ptr<EventHub> hub;
-  std::unique_ptr<EnrollDesk> enroll;
+  std::unique_ptr<EnrollHandler> enroll;
   std::unique_ptr<Site> site;
   std::string address;
   std::string url;  // empty: no TCP
@@ -119,17 +120,17 @@ bool IsLocalOnly(std::string_view listen) {
   return IsOurHost(listen, {.principal = "", .local_address = ""}, {});
 }
 
-Front::Front(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+HttpService::HttpService(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 
-Front::~Front() { Stop(); }
+HttpService::~HttpService() { Stop(); }
 
-absl::StatusOr<std::unique_ptr<Front>> Front::Open(Daemon& daemon, Options options) {
+absl::StatusOr<std::unique_ptr<HttpService>> HttpService::Open(Daemon& daemon, Options options) {
   Sessions::Secrets secrets;
   ASSIGN_OR_RETURN(secrets.token, LoadOrMakeToken(daemon.process.paths.HttpToken()));
   ASSIGN_OR_RETURN(secrets.metrics_token, LoadOrMakeToken(daemon.process.paths.HttpMetricsToken()));
-  ASSIGN_OR_RETURN(Doors doors, OpenDoors(daemon, options));
+  ASSIGN_OR_RETURN(HttpListeners listeners, OpenListeners(daemon, options));
   // Browsers send a cookie to every port of a host, so coordinators there need different ones.
-  std::string cookie = doors.port.empty() ? std::string("muster") : "muster_" + doors.port;
+  std::string cookie = listeners.port.empty() ? std::string("muster") : "muster_" + listeners.port;
   const bool is_encrypted = options.tls != nullptr;
   if (is_encrypted) {
     // No unencrypted server of this host can set one of that name.
@@ -141,7 +142,7 @@ absl::StatusOr<std::unique_ptr<Front>> Front::Open(Daemon& daemon, Options optio
       std::make_shared<EventHub>(daemon, [all = parts.get()] { all->server->PullStreams(); });
   if (options.enrolment != nullptr) {
     parts->enroll =
-        std::make_unique<EnrollDesk>(daemon, *options.enrolment, std::move(options.oidc));
+        std::make_unique<EnrollHandler>(daemon, *options.enrolment, std::move(options.oidc));
   }
   parts->site = std::make_unique<Site>(
       daemon, parts->sessions,
@@ -150,12 +151,12 @@ absl::StatusOr<std::unique_ptr<Front>> Front::Open(Daemon& daemon, Options optio
                     .journal_pending_bytes = std::move(options.journal_pending_bytes),
                     .hub = parts->hub,
                     .enroll = parts->enroll.get()});
-  if (!doors.address.empty()) parts->url = UrlOf(doors.address, is_encrypted);
-  parts->sockets = std::move(doors.sockets);
+  if (!listeners.address.empty()) parts->url = UrlOf(listeners.address, is_encrypted);
+  parts->sockets = std::move(listeners.sockets);
   parts->address = parts->url.empty() ? StrCat(kUnix, parts->sockets.front()) : parts->url;
   Site* const site = parts->site.get();
   parts->server = std::make_unique<Server>(
-      Server::Options{.listeners = std::move(doors.listeners),
+      Server::Options{.listeners = std::move(listeners.listeners),
                       .connections = options.connections,
                       .limits = {}},
       Handlers{.check = [site](const RequestHead& head) { return site->Check(head); },
@@ -164,12 +165,12 @@ absl::StatusOr<std::unique_ptr<Front>> Front::Open(Daemon& daemon, Options optio
                      site->Handle(std::move(request), std::move(respond));
                    },
                .caller = [site](const RequestHead& head) { return site->ShareOf(head); }});
-  return std::unique_ptr<Front>(new Front(std::move(parts)));
+  return std::unique_ptr<HttpService>(new HttpService(std::move(parts)));
 }
 
-void Front::Serve() { parts_->server->Begin(); }
+void HttpService::Serve() { parts_->server->Begin(); }
 
-void Front::Stop() {
+void HttpService::Stop() {
   if (parts_->server == nullptr) return;
   parts_->hub->End();
   parts_->server->Stop();
@@ -179,9 +180,9 @@ void Front::Stop() {
   parts_->sockets.clear();
 }
 
-const std::string& Front::Address() const { return parts_->address; }
+const std::string& HttpService::Address() const { return parts_->address; }
 
-absl::StatusOr<std::string> Front::SignInLink(const Caller& caller, std::string_view path) {
+absl::StatusOr<std::string> HttpService::SignInLink(const Caller& caller, std::string_view path) {
   if (parts_->url.empty()) {
     return common::MakeProblem(
         absl::StatusCode::kFailedPrecondition,

@@ -1,4 +1,4 @@
-#include "worker/preparation/object_shelf.h"
+#include "worker/preparation/object_cache.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 namespace muster::worker {
 
-absl::StatusOr<ObjectShelf::File> ObjectShelf::Get(const std::string& project, const Blob& blob,
+absl::StatusOr<ObjectCache::File> ObjectCache::Get(const std::string& project, const Blob& blob,
                                                    const Progress& progress,
                                                    const std::function<void(uint64_t)>& fetched) {
   const std::string name = common::StrCat(project, "/", blob.sha256);
@@ -39,7 +39,7 @@ absl::StatusOr<ObjectShelf::File> ObjectShelf::Get(const std::string& project, c
   return file;
 }
 
-absl::StatusOr<common::UniqueFd> ObjectShelf::MakeFile() const {
+absl::StatusOr<common::UniqueFd> ObjectCache::MakeFile() const {
   common::UniqueFd fd(open(directory_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (fd.valid()) return fd;
   // Not every file system has files without a name.

@@ -35,10 +35,10 @@ absl::Status RecordSignIn(Daemon& daemon, std::string_view path, std::string_vie
                           const Peer& peer, const absl::Status& result);
 
 // The server's thread; what has to be looked up in the directory is answered from the daemon's pool.
-class SignInDesk {
+class BrowserSignIn {
  public:
   // All outlive this. `enroll` may be null: there are no people to sign in.
-  SignInDesk(Daemon& daemon, Sessions& sessions, EnrollDesk* enroll)
+  BrowserSignIn(Daemon& daemon, Sessions& sessions, EnrollHandler* enroll)
       : daemon_(daemon), sessions_(sessions), enroll_(enroll) {}
 
   // After Site's checks. Answers with a page that has the cookie, or the form again with what is wrong.
@@ -59,11 +59,11 @@ class SignInDesk {
   Response EndAtProvider(const absl::Status& why, const std::string& next) const;
   void EnrollPerson(const Request& request, std::string token, std::string next, Respond respond);
   absl::StatusOr<std::string> TicketOfToken(const Request& request, std::string_view token);
-  DeviceDesk* provider() const { return enroll_ == nullptr ? nullptr : enroll_->device(); }
+  DeviceSignIn* provider() const { return enroll_ == nullptr ? nullptr : enroll_->device(); }
 
   Daemon& daemon_;
   Sessions& sessions_;
-  EnrollDesk* const enroll_;
+  EnrollHandler* const enroll_;
 };
 
 }  // namespace muster::coordinator::http

@@ -1,8 +1,8 @@
-// The table of calls: one row says all that is known of a call of JobService, WorkerService or ExecService but how it
-// is answered. From a row of JobService are made: its handler's declaration (coordinator/calls/handlers.h), its methods
-// of gRPC and HTTP with their entries in the audit and the budgets, and jobctl's method (client/connection/connection.h). Who may
-// make it follows from its action and object (coordinator/identity/roles.cc). Names alone, so that whoever includes
-// this needs no message. Pure.
+// The table of calls: one row says everything about a call of JobService, WorkerService or ExecService except how it
+// is answered. A row of JobService generates its handler's declaration (coordinator/calls/handlers.h), its gRPC and
+// HTTP methods with their entries in the audit and the budgets, and jobctl's method (client/connection/connection.h).
+// Who may make it follows from its action and object (coordinator/identity/roles.cc). Only names, so that a file that
+// includes this one needs no message. Pure.
 #pragma once
 
 #include <span>
@@ -40,7 +40,7 @@ enum class Object {
   kCode  // objects of the code that travels with jobs
 };
 
-// The most memory that a call holds while it is under way, whoever reads its answer how slowly:
+// The most memory that a call in progress holds, however slowly the client reads its answer:
 // coordinator/contexts/call_budget.h.
 enum class Cost {
   kSmall,    // 64 KiB: a name in, a row out

@@ -209,7 +209,7 @@ constexpr ErrorCode kCodes[] = {
     {"JC1332", "no such entry", "No user, token, certificate, project or secret has this name.",
      "List them: `jobctl user ls`, `token ls`, `project ls`, `secret ls`."},
     {"JC1333", "last administrator",
-     "Without an administrator nobody could manage users any more over the network.",
+     "Without an administrator, no one could manage users over the network any more.",
      "Make another user an administrator first: `jobctl user set NAME --role admin`."},
     {"JC1334", "too many entries",
      "The coordinator keeps a limited number of users, tokens, certificates, projects and secrets.",
@@ -264,8 +264,8 @@ constexpr ErrorCode kCodes[] = {
      "Use `muster-worker join` or `jobctl login`, which make the request."},
     {"JC1354", "not this cluster's coordinator",
      "The server does not have a coordinator's certificate of the cluster's authority: the address "
-     "is wrong, the token is another cluster's, or somebody stands between.",
-     "Check the address and the token with whoever gave them to you."},
+     "is wrong, the token is another cluster's, or another machine intercepts the connection.",
+     "Check the address and the token with the person who gave them to you."},
     {"JC1355", "user may not sign in", "An administrator disabled or removed the user.",
      "Ask an administrator: `jobctl user ls`."},
     {"JC1356", "too many enrolments",
@@ -320,7 +320,7 @@ constexpr ErrorCode kCodes[] = {
      "The coordinator renews its own certificate when a third of its 90 days is left, and could "
      "not "
      "write the new one beside the cluster's keys. It works until the certificate ends, and tries "
-     "again; after that nobody can connect, and it does not start.",
+     "again; after that no client can connect, and the coordinator does not start.",
      "Let the coordinator's account write the keys' directory. Under systemd the unit needs "
      "ReadWritePaths= with that directory."},
     {"JC1371", "not what a coordinator answers",
@@ -492,7 +492,7 @@ constexpr ErrorCode kCodes[] = {
      "what lies in its place. `muster-coordinator check` names every file that cannot be read."},
     {"JC1628", "output quota of a person exceeded",
      "What is kept of the output of the caller's jobs, finished ones too, takes more of the "
-     "coordinator's disk than one person may have. Jobs that run go on.",
+     "coordinator's disk than one person may have. Running jobs continue.",
      "Remove old jobs: `jobctl rm`. An operator sees who takes what, `jobctl user ls --usage`, and "
      "raises --person-log-quota."},
     {"JC1701", "code quota exceeded",

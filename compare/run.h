@@ -1,4 +1,4 @@
-// One side of a comparison: the wanted metrics of a run, in memory, as whoever reads them adds its points.
+// One side of a comparison: the wanted metrics of a run, in memory; the code that reads them adds the points.
 // One thread.
 #pragma once
 

@@ -57,7 +57,7 @@ std::string ThisMachine() {
 }
 
 // Who types this, also by way of sudo: jobs' ranks have their owner's account, and this one exists.
-// Root and the accounts of services are nobody in particular, and ranks with the coordinator's own
+// Root and the accounts of services do not identify a person, and ranks with the coordinator's own
 // account could read its keys.
 std::string WhoTypesThis() {
   const char* const before_sudo = std::getenv("SUDO_USER");
@@ -149,7 +149,7 @@ void SayWhatIsNext(const InitArguments& arguments, const Founded& founded) {
       StrCat("Cluster ", founded.cluster->name(), " is ready.\n",  //
              "  data  ", data, "\n",                               //
              "  keys  ", founded.cluster->keys_dir(), "\n",
-             "        Keep a copy of the keys where nobody else can read it: no backup has them.\n",
+             "        Keep a copy of the keys where no one else can read it: no backup has them.\n",
              "  authority  SHA256:", founded.cluster->authority().Fingerprint(), "\n\n",
              "Start the coordinator:\n\n",  //
              "  muster-coordinator --data-dir ", data, " --listen 0.0.0.0:", kGrpcPort,

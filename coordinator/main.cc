@@ -99,7 +99,7 @@ int Main(int argc, char** argv) {
   umask(0077);
   // Not inherited by the worker that we start; and its reader may exit before we write.
   if (config.report_fd >= 0) fcntl(config.report_fd, F_SETFD, FD_CLOEXEC);
-  const int signals = BlockSignals();  // first: a log that nobody reads is a SIGPIPE
+  const int signals = BlockSignals();  // first: a log without a reader is a SIGPIPE
   const absl::Status log =
       common::OpenLog("muster-coordinator", config.log_file, common::LogLevel::kInfo);
   if (!log.ok()) {

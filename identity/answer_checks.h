@@ -1,6 +1,6 @@
-// What a coordinator tells people and programs to use: an address to connect to, a page to open. It
-// may be hostile, or somebody else than meant, so that nothing goes to a terminal, a browser or a file
-// of credentials unchecked. Pure; any thread.
+// Checks what a coordinator tells people and programs to use: an address to connect to, a page to open.
+// The coordinator may be hostile or an impostor, so nothing reaches a terminal, a browser or a
+// credentials file unchecked. Pure; any thread.
 #pragma once
 
 #include <string_view>

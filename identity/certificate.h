@@ -38,7 +38,7 @@ absl::StatusOr<CertificateHandle> ReadCertificate(std::string_view pem);
 absl::StatusOr<CertificateFacts> FactsOf(const CertificateHandle& certificate);
 absl::StatusOr<CertificateFacts> FactsOfPem(std::string_view pem);
 KeyHandle KeyOf(const CertificateHandle& certificate);
-// The certificate written anew, alone: readers of PEM differ in what they see in a foreign text.
+// The certificate alone, encoded again: readers of PEM differ in what they see in a foreign text.
 std::string PemOf(const CertificateHandle& certificate);
 // INVALID_ARGUMENT unless the first certificate of `leaf_pem` is signed with the key of the first
 // one of `authority_pem`. Says nothing about times.
@@ -47,8 +47,8 @@ absl::Status CheckIssuer(std::string_view leaf_pem, std::string_view authority_p
 // by.
 absl::StatusOr<std::string> Fingerprint(std::string_view certificate_pem);
 
-// A request for a certificate (PKCS #10), signed with the key as proof that the sender has it. Names
-// nobody: who the certificate is for is decided by what authorizes it.
+// A request for a certificate (PKCS #10), signed with the key as proof that the sender has it. It
+// contains no name: what authorizes the request decides who the certificate is for.
 std::string MakeRequest(const PrivateKey& key);
 // The key that a request asks a certificate for. INVALID_ARGUMENT unless it is a P-256 key that
 // signed the request.
@@ -61,7 +61,7 @@ class Authority {
   // Clocks of nodes may be behind by this much.
   static constexpr int64_t kBackdatedMs = 5 * 60'000;
 
-  // A new one, with a key of its own.
+  // A new one, with its own key.
   static Authority Create(std::string_view cluster, int64_t now_ms);
   static absl::StatusOr<Authority> Load(std::string_view certificate_pem, std::string_view key_pem);
 

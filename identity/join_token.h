@@ -1,5 +1,5 @@
 // The text of a token, as a person copies it: muster1.PIN.ID.SECRET. It pins the cluster's authority,
-// so that whoever uses it knows the right coordinator before the secret is sent. Pure, but for
+// so that its user recognizes the right coordinator before sending the secret. Pure, except for
 // MakeTokenSecret.
 #pragma once
 

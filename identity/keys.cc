@@ -17,7 +17,7 @@ namespace muster::identity {
 namespace {
 
 void Must(bool done) {
-  // Of our own keys and random numbers alone; a daemon that cannot make them must not go on.
+  // Only about our own keys and random numbers; a daemon that cannot make them must not continue.
   if (!done) std::abort();
 }
 

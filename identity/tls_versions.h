@@ -3,9 +3,8 @@
 
 namespace muster::identity {
 
-// From here on gRPC in this process speaks TLS 1.3 alone: for 1.2 it is left with one cipher suite
-// that needs a shared key, which nobody has. Before any thread is started (it sets a variable of the
-// environment).
+// From here on, gRPC in this process speaks only TLS 1.3: for 1.2 it keeps one cipher suite, which needs
+// a shared key that no peer has. Call it before any thread starts (it sets an environment variable).
 void SpeakTls13Only();
 
 }  // namespace muster::identity

@@ -7,7 +7,7 @@
 namespace muster::tree {
 namespace {
 
-// A change of one file makes a pack of its own. So many are put up with.
+// Each change of one file makes a separate pack. This many small ones are tolerated.
 constexpr uint64_t kSmallPackBytes = 1 << 20;
 constexpr size_t kSmallPacksMax = 64;
 

@@ -1,7 +1,7 @@
-// The one HTTP client: one request over HTTP/1.1, plain or in TLS, on a connection of its own. Every
-// program that asks a server something asks it here: enrolment, webhooks, the identity provider, the
-// tracking server of an export. No redirect is followed, no proxy is used, and head, body and time
-// have limits. Blocks for at most `within`, so never on a loop; any thread.
+// The one HTTP client: one request over HTTP/1.1, plain or in TLS, each on its own connection. Every
+// request to a server is made here: enrolment, webhooks, the identity provider, the tracking server of
+// an export. No redirect is followed, no proxy is used, and head, body and time have limits. Blocks
+// for at most `within`, so never call it on a loop; any thread.
 #pragma once
 
 #include <sys/socket.h>

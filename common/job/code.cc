@@ -46,7 +46,7 @@ bool IsInside(const std::string& path) {
   return path.size() <= kPathBytesMax && common::StaysInside(path);
 }
 
-// Absolute, and the same path whoever reads it.
+// Absolute, and the same path for every reader.
 bool IsPlainAbsolute(const std::string& path) {
   return path.size() <= kPathBytesMax && !path.empty() && path[0] == '/' &&
          (path == "/" || common::StaysInside(std::string_view(path).substr(1)));

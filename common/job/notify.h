@@ -14,7 +14,7 @@ inline constexpr int kNotifyMax = 8;
 // Errors: JC1108.
 absl::Status CheckNotify(const v1::JobSpec& spec);
 
-// Leaves of each webhook's address the server alone: whoever knows the path can use it.
+// Leaves only the server of each webhook's address: anyone who knows the path can use it.
 void HideWebhooks(v1::JobSpec& spec);
 
 }  // namespace muster::job

@@ -1,4 +1,4 @@
-// What a job spec may contain, whoever sends it: jobctl checks before it sends, the coordinator
+// What a job spec may contain, from any sender: jobctl checks before it sends, the coordinator
 // before it decides, and both return the same code and the same sentence. What only the cluster
 // knows (whether its nodes could ever hold the job, whether a key was used) is left to the
 // coordinator. Pure; any thread.

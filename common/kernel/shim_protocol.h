@@ -265,7 +265,7 @@ struct RankExitRecord {
   int32_t exec_errno = 0;
   ExecStage exec_stage = ExecStage::kNone;
   bool out_of_memory = false;
-  bool memory_limit = false;  // … because the rank reached a limit of its own
+  bool memory_limit = false;  // … because the rank reached its own limit
   bool stopped = false;
   int64_t since_start_us = 0;
   int64_t wall_ms = 0;

@@ -1,10 +1,10 @@
-// Who may have how much of something that is bounded for all. Who a caller is, its user decides: a
-// principal, an owner, or NetworkOf an address. Two ways, each of which leaves something for the next
-// caller whatever the others do:
-//   What cannot be taken back (calls under way, bytes): Ask. Nobody takes more than its limit, nor more
-//   than it would leave free: greedy callers of any number leave as much as each of them has.
-//   What can be (streams, connections, places in a queue): one caller may have all of it; when it is
-//   full, WhoYields tells who gives one up for a caller that has less.
+// Who may have how much of a resource that all callers share. The code that uses this decides what a
+// caller is: a principal, an owner, or NetworkOf an address. There are two ways, and each leaves
+// something for the next caller whatever the others do:
+//   What cannot be taken back (calls in progress, bytes): Ask. No caller takes more than its limit, nor
+//   more than it would leave free: any number of greedy callers leaves as much as each of them has.
+//   What can be taken back (streams, connections, places in a queue): one caller may have all of it;
+//   when it is full, WhoYields names the caller that gives one up for a caller that has less.
 // Pure; one thread.
 #pragma once
 
@@ -42,7 +42,7 @@ class FairShare {
   size_t Of(std::string_view caller) const;
   // Of all, without what is beyond their limits.
   size_t taken() const { return taken_; }
-  // Nothing: nobody has anything.
+  // Nothing: no caller has anything.
   std::optional<std::string> WhoHasMost() const;
   // Who has most, if it would still have as much as this caller after one went over to it.
   std::optional<std::string> WhoYields(std::string_view caller) const;

@@ -1,6 +1,6 @@
 // A file of zeros that is deleted when the disk is full, so that running jobs can still be recorded
 // while new ones are refused. A second, smaller one is deleted when that space is used up as well and
-// somebody asks for something: for whoever frees the disk (ls, cancel, rm). The journal's thread.
+// a call waits: it is for the person who frees the disk (ls, cancel, rm). The journal's thread.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class Headroom {
   uint64_t bytes_;
 };
 
-// What whoever meets a full disk may do about it: the same words wherever it is said.
+// What a person can do about a full disk: the same words in every message.
 std::string FixOfFullDisk(const std::string& data_dir);
 
 }  // namespace muster::coordinator

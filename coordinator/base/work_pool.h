@@ -1,8 +1,8 @@
 // A few threads for work that may wait for a disk: reading logs, metrics and finished jobs,
 // hashing, deleting. gRPC's threads and the control loop never wait; they post here.
 //
-// What is done for a person is posted with their name: those who wait take turns, however much each has posted, and
-// nobody has all of several threads. So work for people comes in pieces; a piece is what others wait for.
+// Work for a person is posted with their name: those who wait take turns, however much each has posted, and no one
+// gets all of several threads. So work for people comes in pieces; others wait for one piece at most.
 #pragma once
 
 #include <chrono>

@@ -63,8 +63,8 @@ Finding FindingOf(const SegmentFinding& segment) {
   if (segment.is_unreadable) {
     return {
         segment.path, segment.what,
-        "look at the disk, and at the owner and the kind of what lies there. Its job waits with "
-        "what belongs there; move it away to go on without what is in it"};
+        "look at the disk, and at the owner and the kind of the file. Its job waits with the data "
+        "that belongs there; move the file away to continue without what is in it"};
   }
   return {segment.path,
           StrCat(segment.bytes, " bytes at offset ", segment.offset, ": ", segment.what),

@@ -46,7 +46,7 @@ struct Stores {
 absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
                                   LivedClock& clock);
 
-// Before all others: clocks go on from what is in it.
+// Opened before all others: the clocks continue from what it holds.
 std::unique_ptr<NoteStore> OpenNotes(const Config& config);
 
 std::unique_ptr<AuditStore> OpenAuditStore(const Config& config);

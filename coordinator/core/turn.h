@@ -37,7 +37,7 @@ struct Turn {
       unused_blobs;  // candidates for deletion; the shell checks finished jobs too
 };
 
-// Called after each event with the state as it is then, for checks of it. Debug builds check it by themselves
+// Called after each event with the state as it is then, to check it. Debug builds always check it
 // (invariants.h).
 using AfterEvent = void (*)(const ClusterState&);
 #ifdef NDEBUG

@@ -14,7 +14,7 @@
 
 namespace muster::coordinator {
 
-// A job's curves, and the lock of whoever reads more of them now.
+// A job's curves, and the lock that a thread holds while it reads more of them.
 struct SharedCurves {
   SharedCurves(const MetricStore& metrics, uint64_t of, CurveChoice choice)
       : job(of), curves(metrics, of, std::move(choice)) {}

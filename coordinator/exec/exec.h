@@ -25,7 +25,7 @@ struct Process;
 
 inline constexpr size_t kExecSessionsMax = 64;
 inline constexpr size_t kExecSessionsPerNodeMax = 8;
-// Of one person: nobody takes all places.
+// Of one person: no one takes all places.
 inline constexpr size_t kExecSessionsOfOneMax = 16;
 inline constexpr size_t kExecSessionsOfOnePerNodeMax = 4;
 inline constexpr size_t kExecMessageBytesMax = 64 * 1024;

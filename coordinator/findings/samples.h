@@ -54,7 +54,7 @@ class SampleHistory {
   uint32_t attempt() const { return attempt_; }
   const std::map<uint32_t, RankSamples>& ranks() const { return ranks_; }
   const std::map<DeviceKey, DeviceSamples>& devices() const { return devices_; }
-  // In how many batches nobody had seen the ranks meet; -1: some node has, or none looks.
+  // In how many batches no node had seen the ranks meet; -1: a node has seen it, or none looks.
   int64_t apart() const { return have_met_ ? -1 : apart_; }
   bool empty() const { return ranks_.empty() && devices_.empty(); }
   // How long each entry of RankSamples::resident covers; at first ten seconds.

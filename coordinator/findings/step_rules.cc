@@ -100,9 +100,9 @@ Slowest FindSlowest(const AttemptHistory& history, size_t back, Sign sign) {
   return slowest;
 }
 
-// By this sign the same rank holds up the others in each of the newest windows. Where nobody reports
-// communication, the collectives hide in everyone's compute time and make all steps equally long;
-// then only a longer wait for data shows whom the others wait for.
+// By this sign the same rank holds up the others in each of the newest windows. Where no rank reports
+// communication, the collectives hide in every rank's compute time and make all steps equally long;
+// then only a longer wait for data shows which rank the others wait for.
 bool IsSlow(const Slowest& then, Sign sign) {
   if (sign == Sign::kOwnTime) return then.own >= then.median * kSlowRatio;
   return then.own > 0 && then.own - then.median >= then.total * (kSlowRatio - 1);

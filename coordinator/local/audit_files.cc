@@ -66,7 +66,7 @@ std::string AuditLine(const v1::AuditEntry& entry) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
   std::string line;
-  // A message of our own without Any or NaN; its texts are printable: audit.cc bounds them.
+  // Our own message, without Any or NaN; its texts are printable: audit.cc bounds them.
   CHECK(google::protobuf::util::MessageToJsonString(entry, &line, options).ok());
   line += '\n';
   return line;

@@ -38,7 +38,7 @@ class FailingStreams {
   static constexpr int64_t kPauseMaxMs = 64'000;
   static constexpr int64_t kForgivenAfterMs = 10'000;
 
-  // `failures`: told of every stream that waits; null: nobody.
+  // `failures`: told of every stream that waits; null: none is told.
   explicit FailingStreams(StreamFailures* failures = nullptr) : failures_(failures) {}
 
   // Its file failed, too, after an earlier failure: it is tried again after a pause that doubles.
@@ -55,7 +55,7 @@ class FailingStreams {
   }
   // Who has to send again now.
   std::vector<std::shared_ptr<Uploader>> TakeDue(int64_t now_ms);
-  int64_t DueMs() const { return due_ms_; }  // 0: nobody waits
+  int64_t DueMs() const { return due_ms_; }  // 0: no stream waits
 
  private:
   struct Failing {

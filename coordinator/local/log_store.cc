@@ -102,7 +102,7 @@ void LocalLogStore::Write(Queued& queued) {
   HeedQuota(key.job, chunk.data().size());
 }
 
-// A job that cannot be brought below its quota goes on: the disk may still have room.
+// A job that cannot be brought below its quota continues: the disk may still have room.
 void LocalLogStore::HeedQuota(uint64_t job, uint64_t bytes) {
   const absl::StatusOr<uint64_t> removed = quota_.Wrote(job, bytes);
   if (removed.ok() && *removed == 0) return;

@@ -1,6 +1,6 @@
 // Where the last lines of several streams together begin. Reads backwards by time, so it costs only
-// the lines wanted, and one look at the end of each stream. Goes on in pieces, as however many lines
-// may be wanted: others have their turns on the pool in between.
+// the lines wanted, and one look at the end of each stream. Works in pieces, because any number of lines
+// may be wanted: others get their turns on the pool in between.
 #pragma once
 
 #include <cstdint>

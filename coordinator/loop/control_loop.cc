@@ -441,7 +441,7 @@ void ControlLoop::ReleaseDurable() {
   }
 }
 
-// Whoever waits gets what the last reserve is for, before they are refused.
+// The last reserve is for those who wait: it is used before they are refused.
 void ControlLoop::RefuseWhatIsStuck() {
   absl::Status why;
   uint64_t tries = 0;

@@ -35,7 +35,7 @@ bool SegmentCursor::StartOverOnce() {
   return true;
 }
 
-// Shorter than what was read of it, or with an end that is no record.
+// Shorter than what was read of it, or with an end that is not a record.
 bool SegmentCursor::IsDoubtful() const {
   return scan_->TotalBytes() < scan_->Position() || scan_->UnreadableBytes() > 0;
 }

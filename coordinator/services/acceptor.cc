@@ -53,7 +53,7 @@ std::string PrincipalOf(int fd, bool is_unix, uint32_t* uid) {
 
 common::UniqueFd Reserve() { return common::UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
-// What gRPC calls the connection: with TLS it accepts it by itself and names it by its address.
+// What gRPC calls the connection: with TLS, gRPC accepts it itself and names it by its address.
 std::string NameOf(int fd, bool is_tls) {
   if (!is_tls) return StrCat("fd:", fd);
   sockaddr_storage address{};
@@ -234,8 +234,8 @@ void Acceptor::LookAtWaiting() {
   }
 }
 
-// Over, one way or the other. gRPC tells nobody, but a member makes its first call at once, and
-// whoever is none is closed.
+// Ends the handshakes that are over, one way or the other. gRPC does not report it, but a member makes
+// its first call at once, and gRPC closes the connection of a peer that is not a member.
 void Acceptor::EndHandshakes(Time now) {
   gate_.EndIf([&](HandshakeGate::Id id, Time since) {
     const int fd = static_cast<int>(id);
@@ -255,8 +255,8 @@ bool Acceptor::MayShakeHands(const Waiting& waiting) {
   if (verdict.to_close.has_value()) {
     const int stalled = static_cast<int>(*verdict.to_close);
     turned_away_.Warn({.code = "JC1311",
-                       .what = StrCat("too many handshakes of TLS go on at once; for one of ",
-                                      network, ", the oldest that makes no progress was closed"),
+                       .what = StrCat("too many TLS handshakes at once; for one of ", network,
+                                      ", the oldest that makes no progress was closed"),
                        .fix = "find out what opens them (ss -tnp)"});
     // It is the one that was served: EndHandshakes has looked.
     shutdown(stalled, SHUT_RDWR);

@@ -1,7 +1,8 @@
 // Accepts connections and hands them to gRPC once the client starts speaking HTTP/2 or TLS. gRPC's own
 // acceptor fails when descriptors run out and keeps silent connections; here their number is
 // bounded, silent ones are closed, and a reserve descriptor is used to reject what cannot be
-// accepted. Of TLS's handshakes some go on at once; what comes in between waits here. On a unix socket the kernel identifies the peer. Owns one thread.
+// accepted. A limited number of TLS handshakes run at once; further connections wait here. On a unix
+// socket the kernel identifies the peer. Owns one thread.
 #pragma once
 
 #include <chrono>

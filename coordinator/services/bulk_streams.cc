@@ -269,7 +269,7 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
         KeepProven(daemon_.stores.blobs, proof_owner_, file_.sha256, file_.size);
     if (!is_here.ok()) return Close(is_here.status());
     if (*is_here) return Write();
-    // Also if others have uploaded the same: whoever sends it shows that it has the bytes.
+    // Also if others have uploaded the same: by sending it, a worker shows that it has the bytes.
     absl::StatusOr<std::unique_ptr<Blobs::Upload>> opened = daemon_.stores.blobs.OpenUpload(file_);
     // What had arrived is gone since the worker asked: it asks again.
     if (absl::IsOutOfRange(opened.status()))

@@ -1,4 +1,4 @@
-// Who is who, in the table `identities` of the journal's SQLite file, over a connection of its own. One
+// Who is who, in the table `identities` of the journal's SQLite file, over a separate connection. One
 // call at a time; a write waits for its turn (write_turns.h).
 #pragma once
 

@@ -83,11 +83,11 @@ class SqliteJournal final : public Journal {
         {.code = "JC1602",
          .what = StrCat("cannot record in ", paths_.Database()),
          .why = std::string(why.message()),
-         .fix = "check the disk, then start it again: nothing that was acknowledged is lost"});
+         .fix = "check the disk, then restart it: nothing that was acknowledged is lost"});
   }
   void Run();
-  // Commits until it succeeds; waits out a full disk, a lack of descriptors, and whoever else has
-  // the database. False: failed for good.
+  // Commits until it succeeds; waits out a full disk, a lack of descriptors, and another process that
+  // has the database. False: failed for good.
   bool CommitGroup(const std::vector<JournalRecord>& group);
   // DEADLINE_EXCEEDED: another still has the database.
   absl::Status CommitInTurn(const std::vector<JournalRecord>& group);
@@ -152,7 +152,7 @@ absl::Status SqliteJournal::Open(LivedClock* clock, Carried carried) {
     return MakeProblem(absl::StatusCode::kResourceExhausted,
                        {.code = "JC1605",
                         .what = StrCat("the disk of ", path, " is full"),
-                        .fix = "free space on it and start it again"});
+                        .fix = "free space on it, then restart the coordinator"});
   }
   if (!status.ok() && common::CodeOf(status).empty()) return CannotRecord(status);
   RETURN_IF_ERROR(status);

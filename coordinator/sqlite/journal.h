@@ -1,4 +1,4 @@
-// The journal in one SQLite file, on a connection and a thread of its own. Every checkpoint of the
+// The journal in one SQLite file, on its own connection and thread. Every checkpoint of the
 // file happens there (SQLite 3.40 can corrupt a file whose WAL two connections reset at once); what
 // else this process writes into it takes turns with the journal. A lock that another process holds is
 // waited out. Never called from a gRPC thread except to enqueue in Append.

@@ -25,7 +25,7 @@ constexpr size_t kHighWaterBytesMax = 1'024;
 constexpr size_t kHighWaterDigits = 20;
 constexpr size_t kSumBytes = 10;  // " %08x\n"
 
-// Without it nobody would notice that the database lost its end.
+// Without it, the loss of the database's end would stay unnoticed.
 absl::Status UnusableHighWater(const Paths& paths, const std::string& why) {
   return MakeProblem(
       absl::StatusCode::kDataLoss,

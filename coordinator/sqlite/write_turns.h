@@ -41,8 +41,8 @@ class WriteTurns {
     WriteTurns* turns_;
   };
 
-  // The journal's. Nothing: another still writes after Timeout(); call it again. Until then nobody
-  // else gets ahead of it.
+  // The journal's. Nothing: another still writes after Timeout(); call it again. Until then no other
+  // writer gets ahead of it.
   std::optional<Turn> TakeForJournal();
   // The journal will not ask again.
   void WithdrawJournal();

@@ -84,7 +84,7 @@ std::optional<v1::Event> RemoveOutputsBeyondQuota(const ClusterState& state,
 }
 
 // Outputs count once every node has sent its part, or, with the parts that are there, once the
-// attempt has ended: a node that was lost keeps nobody else's results back.
+// attempt has ended: a lost node does not hold back the results of other nodes.
 std::optional<v1::Event> OutputsConsequence(const ClusterState& state, const v1::JobRecord& job,
                                             const v1::Attempt* attempt, Now now) {
   for (const v1::Checkpoint& outputs : job.outputs()) {

@@ -35,7 +35,7 @@ constexpr std::string_view kPeerLosses[] = {
     "broken pipe",
 };
 
-// Failed by itself, not because we stopped it.
+// Failed on its own, not because we stopped it.
 bool IsOwnDeath(const v1::RankExit& exit) { return IsFailure(exit) && !exit.stopped_by_us(); }
 
 bool LostItsPeers(const v1::RankExit& exit) {

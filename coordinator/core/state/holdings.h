@@ -1,5 +1,5 @@
 // How many bytes the live jobs take, in memory and in each snapshot: of each job, of each owner, and in all. A person
-// who submits large jobs reaches their own share, and nobody fills what others need.
+// who submits large jobs reaches their own share, and cannot fill what others need.
 //
 // Kept by Apply. A record is weighed when its job is submitted and when an attempt ends, its checkpoints' file lists
 // as they come and go, so that no event costs more than what it brings. Pure: see state.h.

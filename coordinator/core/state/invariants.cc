@@ -143,7 +143,7 @@ std::string BrokenNodes(const ClusterState& state) {
 
 // ---------------------------------------------------------------- gangs
 
-// A host's processors may be shared, if its worker says so.
+// A host's processors may be shared, if its worker reports it.
 std::string SharedDevice(const ClusterState& state) {
   std::map<std::tuple<std::string, std::string, uint32_t>, uint64_t> users;
   for (const uint64_t id : state.active) {

@@ -1,6 +1,6 @@
-// Whose something is, as one text to compare by and to find by: the owner's name where that is all
-// there is, otherwise with the id of the person (User.id), which whoever has the name later does not
-// have. It is never shown. Pure.
+// The owner of a record as one text, to compare and look up by: the owner's name where there is no
+// more, otherwise the name with the person's id (User.id), which another person who gets the name
+// later does not have. It is never shown. Pure.
 #pragma once
 
 #include <string>

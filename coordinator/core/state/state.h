@@ -95,7 +95,7 @@ struct JobTimers {
   int64_t state_since_mono_ms = 0;    // the job's current state
   int64_t attempt_since_mono_ms = 0;  // the newest attempt's assignment
   int64_t prepared_mono_ms = 0;  // the newest progress of a node that prepares it (PartPreparing)
-  int64_t running_since_mono_ms = 0;  // the newest attempt's RUNNING, if Attempt.running_ms says so
+  int64_t running_since_mono_ms = 0;  // the newest attempt's RUNNING, if Attempt.running_ms is set
 };
 
 // What live jobs take, in bytes: holdings.h.

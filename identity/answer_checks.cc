@@ -37,7 +37,7 @@ absl::Status CheckEndpoint(std::string_view from, std::string_view endpoint) {
 }
 
 absl::Status CheckPage(std::string_view from, std::string_view url) {
-  // Those that would end an attribute of HTML.
+  // The characters that would end an HTML attribute.
   const bool is_quotable = url.find_first_of("\"'<>`") == std::string_view::npos;
   if (is_quotable && common::ParseHttpUrl(url).ok()) return absl::OkStatus();
   return Refuse(from, url, "which is not the address of a page");

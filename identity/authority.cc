@@ -130,7 +130,7 @@ Authority::Issued Authority::Issue(const Order& order) const {
       NewCertificate(order.key.get(), order.now_ms - kBackdatedMs, order.now_ms + order.lives_ms);
   X509_NAME* name = X509_get_subject_name(made.get());
   AddName(name, "O", cluster_);
-  // For people who look at it, who it is for stands in the alternative name: X.509 allows 64 bytes.
+  // For people who look at it. The alternative name has the full subject: X.509 allows 64 bytes here.
   AddName(name, "CN", PathOf(order.subject).substr(0, kCommonNameMax));
   MustDo(X509_set_issuer_name(made.get(), X509_get_subject_name(certificate_.get())) == 1);
   AddExtension(made.get(), certificate_.get(), NID_basic_constraints, "critical,CA:FALSE");

@@ -20,7 +20,7 @@ using common::StrCat;
 
 constexpr size_t kPemBytesMax = 64 * 1024;
 
-// Nothing that we issue is larger, and a parser sees no more of what others send.
+// We issue nothing larger, and the parser sees no more than this of what others send.
 absl::Status CheckSize(std::string_view pem) {
   if (pem.size() <= kPemBytesMax) return absl::OkStatus();
   return absl::InvalidArgumentError(StrCat("it has ", pem.size(), " bytes"));

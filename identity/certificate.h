@@ -1,4 +1,4 @@
-// Certificates: what one says, how a key asks for one, and the authority that issues them. Profile:
+// Certificates: what one states, how a key requests one, and the authority that issues them. Profile:
 // X.509 v3, ECDSA P-256, one URI SAN (names.h), leaf certificates that sign nothing. Any thread.
 #pragma once
 
@@ -17,12 +17,12 @@ struct x509_st;
 
 namespace muster::identity {
 
-// The DNS name in every coordinator's certificate: clients ask for it whatever address they dial.
+// The DNS name in every coordinator's certificate: clients expect it at whatever address they dial.
 inline constexpr std::string_view kCoordinatorDnsName = "muster-coordinator";
 
 using CertificateHandle = std::shared_ptr<x509_st>;
 
-// What a leaf certificate says.
+// What a leaf certificate states.
 struct CertificateFacts {
   std::string serial;  // 32 lower-case hex digits
   std::string cluster;
@@ -43,22 +43,20 @@ std::string PemOf(const CertificateHandle& certificate);
 // INVALID_ARGUMENT unless the first certificate of `leaf_pem` is signed with the key of the first
 // one of `authority_pem`. Says nothing about times.
 absl::Status CheckIssuer(std::string_view leaf_pem, std::string_view authority_pem);
-// SHA-256 of the certificate in DER, as 64 lower-case hex digits: what a token pins the authority
-// by.
+// SHA-256 of the certificate in DER, as 64 lower-case hex digits. A token pins the authority by it.
 absl::StatusOr<std::string> Fingerprint(std::string_view certificate_pem);
 
 // A request for a certificate (PKCS #10), signed with the key as proof that the sender has it. It
 // contains no name: what authorizes the request decides who the certificate is for.
 std::string MakeRequest(const PrivateKey& key);
-// The key that a request asks a certificate for. INVALID_ARGUMENT unless it is a P-256 key that
-// signed the request.
+// The key to be certified. INVALID_ARGUMENT unless it is a P-256 key that signed the request.
 absl::StatusOr<KeyHandle> ReadRequest(std::string_view pem);
 
 // The cluster's private certificate authority.
 class Authority {
  public:
   static constexpr int64_t kLivesMs = 10LL * 365 * 24 * 3'600'000;
-  // Clocks of nodes may be behind by this much.
+  // The nodes' clocks may be behind by this much.
   static constexpr int64_t kBackdatedMs = 5 * 60'000;
 
   // A new one, with its own key.
@@ -72,7 +70,7 @@ class Authority {
   std::string Fingerprint() const;
 
   struct Order {
-    KeyHandle key;  // whose public part is certified
+    KeyHandle key;  // its public part is certified
     Subject subject;
     int64_t now_ms = 0;
     int64_t lives_ms = 0;

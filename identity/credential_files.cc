@@ -29,7 +29,7 @@ constexpr std::array kFields = {
     Field{"cluster", &Credentials::cluster}, Field{"name", &Credentials::name},
     Field{"endpoint", &Credentials::endpoint}, Field{"http", &Credentials::http}};
 
-// The next block from `begin` to `end`, both included; takes it and what is before it from `text`.
+// The next block from `begin` to `end`, inclusive; removes it and what precedes it from `text`.
 std::string TakeBlock(std::string_view& text, std::string_view begin, std::string_view end) {
   const size_t from = text.find(begin);
   if (from == std::string_view::npos) return {};

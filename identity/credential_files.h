@@ -1,6 +1,6 @@
-// What a node or a person was enrolled with, as one file of mode 0600 that OpenSSL's tools read too: a
-// few lines "name: value", then the private key, its certificate and the cluster's authority in PEM.
-// The key is never sent anywhere. One file, so that after a crash all of it is old or all is new.
+// The credentials from the enrolment of a node or a person, as one file of mode 0600 that OpenSSL's
+// tools can read too: a few lines "name: value", then the private key, its certificate and the cluster's
+// authority in PEM. The key is never sent anywhere. One file, so that a crash leaves all old or all new.
 // Any thread; one writer.
 #pragma once
 
@@ -27,7 +27,7 @@ absl::Status SaveCredentials(const std::string& path, const Credentials& credent
 // NOT_FOUND if there is no file; PERMISSION_DENIED if others may read it; DATA_LOSS if it is not
 // whole (JC1323).
 absl::StatusOr<Credentials> LoadCredentials(const std::string& path);
-// Of the file's text. INVALID_ARGUMENT names what is missing.
+// From the file's text. INVALID_ARGUMENT names what is missing.
 absl::StatusOr<Credentials> ParseCredentials(std::string_view text);
 
 }  // namespace muster::identity

@@ -59,7 +59,7 @@ absl::StatusCode CodeOfHttp(int status) {
   }
 }
 
-// {"error":{"code":…,"what":…,"why":…,"fix":…}} as the error that the coordinator meant.
+// {"error":{"code":…,"what":…,"why":…,"fix":…}} as the error that it describes.
 absl::Status StatusOfAnswer(const std::string& address, const HttpsAnswer& answer) {
   google::protobuf::Struct json;
   common::Problem problem;
@@ -88,7 +88,7 @@ struct Question {
   milliseconds within;
 };
 
-// What the coordinator issued for the key, checked as far as the asker can.
+// What the coordinator issued for the key, checked as far as the client can.
 absl::StatusOr<Credentials> Ask(const Question& question, const Message& request,
                                 const PrivateKey& key) {
   ASSIGN_OR_RETURN(const HttpsAnswer answer, AskHttps({.address = question.address,

@@ -1,4 +1,4 @@
-// The asking side of enrolment over HTTPS: a node joins, a person signs in, both renew. The private
+// The client's side of enrolment over HTTPS: a node joins, a person signs in, both renew. The private
 // key is made here and never sent. Blocks; any thread. Errors are the coordinator's own (JC1335 to
 // JC1353, JC1356) or the client's (https_client.h).
 #pragma once
@@ -34,15 +34,15 @@ struct DeviceSignIn {
   std::string user_code;
   std::string verification_uri;
   std::string verification_uri_complete;  // empty: none
-  std::chrono::seconds interval{0};       // between two questions whether it is confirmed
+  std::chrono::seconds interval{0};       // between two polls for the confirmation
   std::chrono::seconds lives{0};
 };
 absl::StatusOr<DeviceSignIn> BeginSignIn(const Endpoint& endpoint);
-// With the same key each time. UNAVAILABLE (JC1363): not confirmed yet.
+// Call it with the same key each time. UNAVAILABLE (JC1363): not confirmed yet.
 absl::StatusOr<Credentials> FinishSignIn(const Endpoint& endpoint, const std::string& handle,
                                          const PrivateKey& key);
 
-// New credentials by the old key, for a new key.
+// New credentials for a new key, authorized by the old key.
 absl::StatusOr<Credentials> Renew(const Credentials& old, int64_t now_ms,
                                   std::chrono::milliseconds within = std::chrono::seconds(10));
 

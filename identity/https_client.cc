@@ -36,7 +36,7 @@ absl::Status NotThatCluster(const std::string& address, std::string why) {
        .why = std::move(why)});
 }
 
-// "[::1]:7000": ::1 and 7000. The host's syntax is the resolver's business.
+// "[::1]:7000": ::1 and 7000. The resolver checks the host's syntax.
 absl::StatusOr<common::HttpUrl> UrlAt(const std::string& address, const std::string& target) {
   const size_t colon = address.rfind(':');
   const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
@@ -50,7 +50,7 @@ absl::StatusOr<common::HttpUrl> UrlAt(const std::string& address, const std::str
   return url;
 }
 
-// A worker's certificate is of the same authority.
+// The authority alone does not suffice: it also issued the workers' certificates.
 absl::Status CheckIsCoordinator(const std::string& address, x509_st* shown) {
   X509_up_ref(shown);
   const absl::StatusOr<CertificateFacts> facts = FactsOf(CertificateHandle(shown, X509_free));
@@ -72,7 +72,7 @@ absl::StatusOr<HttpsAnswer> Exchange(const HttpsRequest& request) {
                                                          .answer_max = kHttpsAnswerMax,
                                                          .pinned = std::move(server),
                                                          .within = request.within});
-  // What the check of the certificate said has a code already.
+  // An error from the check of the certificate already has a code.
   if (answer.ok() || !common::CodeOf(answer.status()).empty()) return answer;
   std::string why = common::MessageOf(answer.status());
   if (absl::IsUnauthenticated(answer.status()))
@@ -102,7 +102,7 @@ absl::StatusOr<ShownAuthority> AskForAuthority(const std::string& address, milli
   const absl::StatusOr<CertificateHandle> shown = ReadCertificate(answer.body);
   if (!shown.ok())
     return NotThatCluster(address, "what it shows as its authority is not a certificate");
-  // Exactly what the fingerprint is of: the answer may hold more, which nothing vouches for.
+  // Exactly the certificate that was fingerprinted: the answer may hold more, which nothing vouches for.
   std::string pem = PemOf(*shown);
   ASSIGN_OR_RETURN(std::string fingerprint, Fingerprint(pem));
   return ShownAuthority{.pem = std::move(pem), .fingerprint = std::move(fingerprint)};

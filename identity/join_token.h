@@ -17,9 +17,9 @@ struct TokenText {
 };
 
 std::string FormatToken(const TokenText& token);
-// INVALID_ARGUMENT (JC1322). The error never has the secret in it.
+// INVALID_ARGUMENT (JC1322). The error never contains the secret.
 absl::StatusOr<TokenText> ParseToken(std::string_view text);
-// What is kept of the secret: its SHA-256, 32 bytes. Of 256 random bits, so no salt is needed.
+// What is stored of the secret: its SHA-256, 32 bytes. The secret has 256 random bits, so it needs no salt.
 std::string HashOfSecret(std::string_view secret);
 std::string MakeTokenId();
 std::string MakeTokenSecret();

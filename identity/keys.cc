@@ -23,7 +23,7 @@ void Must(bool done) {
 
 KeyHandle Own(EVP_PKEY* key) { return {key, EVP_PKEY_free}; }
 
-// `digest`: of the bytes, which is signed; null: the bytes are.
+// `digest`: the signature is over this digest of the bytes; null: over the bytes themselves.
 bool IsSigned(evp_pkey_st* key, const EVP_MD* digest, std::string_view bytes,
               std::string_view signature) {
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),

@@ -21,7 +21,7 @@ class PrivateKey {
   static PrivateKey Generate();
   // INVALID_ARGUMENT unless it is an unencrypted P-256 key.
   static absl::StatusOr<PrivateKey> FromPem(std::string_view pem);
-  // PKCS #8. Secret: for files of mode 0600 alone.
+  // PKCS #8. Secret: only for files of mode 0600.
   std::string ToPem() const;
   // A signature over `bytes`: ECDSA with SHA-256, DER.
   std::string Sign(std::string_view bytes) const;
@@ -36,12 +36,12 @@ class PrivateKey {
 bool IsP256(const evp_pkey_st* key);
 // SHA-256 of the SubjectPublicKeyInfo in DER, 32 bytes.
 std::string PublicKeyHash(evp_pkey_st* key);
-// An Ed25519 public key, as packages are signed with. INVALID_ARGUMENT: it is none.
+// An Ed25519 public key, the kind that signs packages. INVALID_ARGUMENT: it is not one.
 absl::StatusOr<KeyHandle> SigningKeyFromPem(std::string_view pem);
 // A signature over the bytes themselves, as Ed25519's is.
 bool IsSignedAsIs(evp_pkey_st* key, std::string_view bytes, std::string_view signature);
 bool IsSignedBy(evp_pkey_st* key, std::string_view bytes, std::string_view signature);
-// OpenSSL's oldest error of this thread in words; clears them.
+// The text of OpenSSL's oldest error in this thread; clears its errors.
 std::string WhyOpenSslFailed();
 // `count` bytes from OpenSSL's generator; aborts the process if it has none.
 std::string RandomBytes(size_t count);

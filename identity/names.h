@@ -20,10 +20,10 @@ struct Subject {
   bool operator==(const Subject&) const = default;
 };
 
-// "worker/node1": as credentials are listed and revoked.
+// "worker/node1": the form in which credentials are listed and revoked.
 std::string PathOf(const Subject& subject);
 absl::StatusOr<Subject> SubjectOfPath(std::string_view path);
-// "worker:node1": as callers and owners are named.
+// "worker:node1": the form in which callers and owners are named.
 std::string PrincipalOf(const Subject& subject);
 std::string UriOf(std::string_view cluster, const Subject& subject);
 struct Named {
@@ -32,8 +32,8 @@ struct Named {
 };
 absl::StatusOr<Named> ParseUri(std::string_view uri);
 
-// 1 to 63 letters, digits and "-._@", beginning with a letter or digit: what fits into a URI, a file
-// name and a line as it is.
+// 1 to 63 letters, digits and "-._@", beginning with a letter or digit: fits into a URI, a file name and
+// a line without escaping.
 bool IsName(std::string_view name);
 // INVALID_ARGUMENT (JC1321), naming `what` ("the cluster").
 absl::Status CheckName(std::string_view what, std::string_view name);

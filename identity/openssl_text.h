@@ -1,4 +1,4 @@
-// Text in and out of OpenSSL, and owners of what it allocates. For sources that include OpenSSL.
+// Text in and out of OpenSSL, and owners for what it allocates. For sources that include OpenSSL.
 #pragma once
 
 #include <openssl/bio.h>

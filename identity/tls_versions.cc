@@ -5,7 +5,7 @@
 namespace muster::identity {
 
 void SpeakTls13Only() {
-  // gRPC's list is for TLS 1.2 and below; suites of 1.3 are chosen elsewhere and stay.
+  // gRPC's list is for TLS 1.2 and below; the suites of 1.3 are configured elsewhere and remain.
   setenv("GRPC_SSL_CIPHER_SUITES", "PSK-AES256-GCM-SHA384", 1);
 }
 

@@ -1,4 +1,4 @@
-// gRPC 1.51 has no option for the least version of TLS.
+// gRPC 1.51 has no option for the minimum TLS version.
 #pragma once
 
 namespace muster::identity {

@@ -22,7 +22,7 @@ class Channel {
 
 // The socket and the deadline must outlive it.
 std::unique_ptr<Channel> PlainChannel(int fd, const Deadline& deadline);
-// After the handshake. UNAUTHENTICATED: the certificate is not one of this server; nothing was sent.
+// After the handshake. UNAUTHENTICATED: the certificate is not this server's; nothing was sent.
 absl::StatusOr<std::unique_ptr<Channel>> TlsChannel(int fd, const HttpCall& call,
                                                     const Deadline& deadline);
 

@@ -24,13 +24,13 @@ struct x509_st;
 
 namespace muster::common {
 
-// What an https server must prove instead of being the URL's host under one of the system's
+// What an https server must prove, instead of being the URL's host as certified by one of the system's
 // authorities (SSL_CERT_FILE). TLS 1.3 only.
 struct PinnedServer {
-  std::string name;  // the one it is asked for, whatever address is dialed
+  std::string name;  // expected in its certificate, whatever address is dialed
   std::string
       authority_pem;  // must have issued its certificate; empty: any will do, nothing is proven
-  // Says whether such a certificate is the right one; may be empty.
+  // Checks whether such a certificate is the right one; may be empty.
   std::function<absl::Status(x509_st*)> check;
 };
 
@@ -43,18 +43,18 @@ struct HttpCall {
   std::function<absl::Status(const sockaddr*)> may_call;
   size_t answer_max = 0;  // bytes of the answer; 0: only its status is read
   std::optional<PinnedServer> pinned;
-  std::chrono::milliseconds within{10'000};  // the whole, the name server included
+  std::chrono::milliseconds within{10'000};  // the whole call, including name resolution
 };
 
-// The host is resolved once, and exactly the address that was checked is called. Errors, without a
-// code, their text the bare reason. Nothing was sent with
+// The host is resolved once, and exactly the address that was checked is called. Errors have no code;
+// their text is the bare reason. Nothing was sent with
 //   NOT_FOUND        the host does not resolve
 //   UNAVAILABLE      no address of it answers
 //   UNAUTHENTICATED  its certificate is refused
-//   what may_call said, if no address may be called; what PinnedServer::check said
+//   the error of may_call, if no address may be called; the error of PinnedServer::check
 // and with these the server may have acted on the request:
 //   ABORTED          the connection broke, or the answer is late, too large or not HTTP
-// CANCELLED: `stop` was set, which is noticed within 0.1 s.
+// CANCELLED: `stop` was set; the call notices it within 0.1 s.
 absl::StatusOr<HttpResponse> CallHttp(const HttpCall& call,
                                       const std::atomic<bool>* stop = nullptr);
 

@@ -12,7 +12,7 @@ namespace muster::common {
 
 class Deadline {
  public:
-  // How often a stop is looked for.
+  // How often it checks for a stop.
   static constexpr std::chrono::milliseconds kSlice{100};
 
   Deadline(std::chrono::milliseconds within, const std::atomic<bool>* stop)
@@ -20,7 +20,7 @@ class Deadline {
 
   // DEADLINE_EXCEEDED or CANCELLED once it is over.
   absl::Status Check() const;
-  // Until the socket is ready for `events` of poll; an error as above.
+  // Waits until the socket is ready for `events` of poll; errors as above.
   absl::Status AwaitSocket(int fd, short events) const;
 
  private:

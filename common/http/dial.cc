@@ -15,7 +15,7 @@
 namespace muster::common {
 namespace {
 
-// getaddrinfo in a thread of the C library: a name server may take longer than we wait.
+// getaddrinfo in one of the C library's threads: a name server may take longer than we wait.
 struct Lookup {
   gaicb request{};
   std::string host, port;
@@ -44,7 +44,7 @@ absl::StatusOr<std::shared_ptr<addrinfo>> Resolve(const HttpUrl& url, const Dead
     gai_suspend(&request, 1, &slice);
     const absl::Status waits = deadline.Check();
     if (waits.ok() || gai_error(request) != EAI_INPROGRESS) continue;
-    // Still in use by that thread unless it can be cancelled: never freed then.
+    // If it cannot be cancelled, that thread still uses it: then it is never freed.
     if (gai_cancel(request) != EAI_CANCELED) static_cast<void>(lookup.release());
     return waits;
   }

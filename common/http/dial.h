@@ -14,7 +14,7 @@
 namespace muster::common {
 
 // The first address that may be called (empty: all) and answers. Errors: NOT_FOUND: the host does not
-// resolve; UNAVAILABLE: no address answers; CANCELLED; what may_call said of the last address.
+// resolve; UNAVAILABLE: no address answers; CANCELLED; the error of may_call about the last address.
 absl::StatusOr<UniqueFd> Dial(const HttpUrl& url,
                               const std::function<absl::Status(const sockaddr*)>& may_call,
                               const Deadline& deadline);

@@ -32,7 +32,7 @@ std::optional<std::string_view> HeaderOf(std::string_view head, std::string_view
   return std::nullopt;
 }
 
-// True if the whole of `text` is a number of this base, and not too large to be a response.
+// True if all of `text` is a number in this base, and not too large for a response.
 bool ReadSize(std::string_view text, int base, size_t* size) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *size, base);
   return error == std::errc() && end == text.data() + text.size() && *size <= kHttpResponseMax;

@@ -1,4 +1,4 @@
-// What an HTTP/1.1 server answers, read from the bytes that came so far. Pure.
+// Parses an HTTP/1.1 server's answer from the bytes received so far. Pure.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ struct HttpResponse {
   std::string body;
 };
 
-// Nothing while more is needed. `ended`: the server closed the connection. INVALID_ARGUMENT if it is
-// not an HTTP response, or is larger than kHttpResponseMax, or its head larger than kHttpHeadMax.
+// Nothing while more bytes are needed. `ended`: the server closed the connection. INVALID_ARGUMENT if it
+// is not an HTTP response, or is larger than kHttpResponseMax, or its head larger than kHttpHeadMax.
 inline constexpr size_t kHttpResponseMax = 4 << 20;
 inline constexpr size_t kHttpHeadMax = 64 << 10;
 absl::StatusOr<std::optional<HttpResponse>> ParseHttpResponse(std::string_view bytes, bool ended);

@@ -19,7 +19,7 @@ std::string TlsError() {
   const char* why = error == 0 ? nullptr : ERR_reason_error_string(error);
   if (why == nullptr) return "the connection broke";
   const std::string text(why);
-  // What OpenSSL calls the first bytes of another protocol.
+  // OpenSSL's error for the first bytes of another protocol.
   return text == "wrong version number" ? "it does not speak TLS" : text;
 }
 
@@ -96,7 +96,7 @@ class Tls final : public Channel {
     return SSL_set_tlsext_host_name(ssl_.get(), name.c_str()) == 1;
   }
 
-  // An address is in the certificate as such; a name is also sent, for servers of several.
+  // A certificate names an IP address as such. A host name is also sent, for servers that have several.
   bool Require(const std::string& host) {
     X509_VERIFY_PARAM* verify = SSL_get0_param(ssl_.get());
     return X509_VERIFY_PARAM_set1_ip_asc(verify, host.c_str()) == 1 ||

@@ -23,7 +23,7 @@ std::string Bounded(const std::string& text) {
   return bounded;
 }
 
-// Only clean texts are written: a line is a line.
+// Only clean texts are written: an entry always stays on one line.
 void Clean(v1::AuditEntry& entry) {
   for (std::string* text :
        {entry.mutable_who(), entry.mutable_role(), entry.mutable_from(), entry.mutable_what(),
@@ -49,7 +49,7 @@ absl::Status NotRecorded(const v1::AuditEntry& entry, const absl::Status& why) {
                       " was done, but could not be recorded in the audit"),
        .why = common::MessageOf(why),
        .fix =
-           "look at the coordinator's disk, and at what the change has come to before you repeat "
+           "look at the coordinator's disk, and check the result of the change before you repeat "
            "it"});
 }
 
@@ -116,7 +116,7 @@ void Audit::RecordRefused(v1::AuditEntry entry) {
   if (!IsKept()) return;
   const RefusedParty party = RefusedPartyOf(entry);
   const int64_t now_ms = clock_.Read().mono_ms;
-  // Also while the disk takes none: whoever knocks now is of interest afterwards.
+  // Also while the disk takes no entries: attempts during that time are of interest afterwards.
   Place place = TakePlace();
   std::optional<RefusalBudget::LeftOut> left_out;
   {
@@ -187,10 +187,11 @@ void Audit::Run() {
   }
 }
 
-// What could not be written stays in the batch, and its change is made: whoever waits is told so.
+// What could not be written stays in the batch although its change was made; the callers that wait get
+// that error.
 void Audit::Answer(std::vector<Item>& batch, const absl::Status& written) {
   {
-    // First: nobody who was told finds an audit that still takes changes.
+    // First: no caller that got the error finds an audit that still takes changes.
     std::lock_guard lock(mutex_);
     why_stuck_ = written;
   }
@@ -200,13 +201,13 @@ void Audit::Answer(std::vector<Item>& batch, const absl::Status& written) {
   }
 }
 
-// What somebody has done to what is kept becomes an entry, and is said in the log.
+// Tampering with the stored audit becomes an entry, and is logged.
 void Audit::TellTouched(std::string what, std::vector<Item>& batch) {
   const common::Problem touched{
       .code = "JC1337",
       .what = what,
       .fix = "jobctl audit --verify, with a head that was kept elsewhere"};
-  common::LogError(StrCat(common::Readable(touched), "; the audit goes on in ", store_->Place()));
+  common::LogError(StrCat(common::Readable(touched), "; the audit continues in ", store_->Place()));
   v1::AuditEntry entry;
   entry.set_who("coordinator");
   entry.set_what("audit");

@@ -1,7 +1,7 @@
 // Who did what: every change, and every refusal, appended to a chain (common/audit_chain.h) by a
-// thread of its own, which makes many entries durable at once. A change whose entry finds no place in the
+// separate thread, which makes many entries durable at once. A change whose entry finds no place in the
 // queue is refused, so that nothing happens unrecorded; so is every change while the disk takes no
-// entries. Those of changes that were under way are kept and written as soon as it does.
+// entries. The entries of changes in progress are kept and written as soon as it does.
 #pragma once
 
 #include <atomic>
@@ -30,9 +30,9 @@ class Audit {
  public:
   static constexpr size_t kQueueMax = 32'768;
   static constexpr size_t kTextBytesMax = 512;  // of one text of an entry
-  // Entries that nobody waits for are synced together.
+  // Entries that no caller waits for are synced together.
   static constexpr std::chrono::milliseconds kGather{100};
-  // The newest hash is logged after so many entries, and after so long.
+  // The newest hash is logged after this many entries, and after this long.
   static constexpr uint64_t kHeadEvery = 1'000;
   static constexpr std::chrono::hours kHeadAfter{1};
 
@@ -51,19 +51,19 @@ class Audit {
   // blocks.
   using Place = std::shared_ptr<void>;
   absl::StatusOr<Place> Reserve();
-  // OK: the entry is on the disk. INTERNAL (JC1344): it cannot get there for now; the answer to whom
-  // the change was made for.
+  // OK: the entry is on the disk. INTERNAL (JC1344): it cannot get there for now; the error is the
+  // answer to the caller of the change.
   using Durable = std::function<void(const absl::Status& recorded)>;
   // Without number, time and hashes. `durable` is called once, on the audit's thread, or here if the
-  // audit has stopped. Null: nobody waits.
+  // audit has stopped. Null: no caller waits.
   void Record(v1::AuditEntry entry, Place place, Durable durable);
-  // Refusals, which anybody can cause: at most so many (refusal_budget.h). The next one that is
-  // recorded tells how many were not.
+  // Refusals, which anyone can cause: a limited number (refusal_budget.h). The next recorded one states
+  // how many were left out.
   void RecordRefused(v1::AuditEntry entry);
 
-  // The newest entry that is on the disk; number 0: there is none.
+  // The newest entry on the disk; number 0: there is none.
   v1::AuditHead head() const;
-  // Everything that was recorded is on the disk, if that can be.
+  // Afterwards everything that was recorded is on the disk, if possible.
   void Stop();
 
  private:
@@ -75,7 +75,7 @@ class Audit {
   // Null: the queue is full.
   Place TakePlace();
   void Run();
-  // Tells all who wait for an entry of the batch.
+  // Answers all callers that wait for an entry of the batch.
   void Answer(std::vector<Item>& batch, const absl::Status& written);
   // False: stop.
   bool Next(std::vector<Item>& batch);
@@ -97,11 +97,11 @@ class Audit {
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
   std::deque<Item> queue_;
-  bool is_urgent_ = false;  // somebody waits
+  bool is_urgent_ = false;  // a caller waits
   bool stopping_ = false;
   v1::AuditHead head_;
   absl::Status why_stuck_;  // the last write's; OK: the disk takes entries
-  // Whom the cluster does not know cannot use up what is left for those it does.
+  // Strangers to the cluster cannot use up the budget of its members.
   RefusalBudget refused_members_;
   RefusalBudget refused_strangers_;
   std::thread thread_;

@@ -15,7 +15,7 @@ constexpr size_t kPartyBytesMax = 128;
 constexpr std::string_view kPeerOfRefused = "peer:";
 constexpr std::string_view kMembers[] = {"user:", "worker:", "uid:", "coordinator:"};
 
-// The principal of "10.0.0.7:41180" and "[2001:db8::1]:41180", which may also be one already.
+// The principal of "10.0.0.7:41180" and "[2001:db8::1]:41180"; `from` may also be a principal already.
 std::string PeerWithoutPort(std::string_view from) {
   if (from.starts_with(kPeerOfRefused)) from.remove_prefix(kPeerOfRefused.size());
   const size_t end = from.starts_with('[') ? from.find(']') : from.find(':');
@@ -27,7 +27,7 @@ std::string PeerWithoutPort(std::string_view from) {
 
 void RefusalBudget::Refill(Bucket& bucket, const Rate& rate, int64_t now_ms) {
   const int64_t full = rate.at_once * kCreditOfOne;
-  // Longer than a bucket takes to fill up makes no difference.
+  // More time than a bucket takes to fill makes no difference.
   const int64_t passed_ms = std::clamp<int64_t>(now_ms - bucket.at_ms, 0, full);
   bucket.credit = std::min(full, bucket.credit + passed_ms * rate.per_second);
   bucket.at_ms = now_ms;
@@ -43,7 +43,7 @@ std::optional<RefusalBudget::LeftOut> RefusalBudget::Take(const std::string& who
   Bucket& own = BucketOf(who, now_ms);
   Refill(own, rates_.each, now_ms);
   Refill(*all_, rates_.all, now_ms);
-  // Who is over its own share uses up nothing of the others'.
+  // A party over its own share uses up nothing of the shared budget.
   if (own.credit < kCreditOfOne || all_->credit < kCreditOfOne) {
     ++own.left_out;
     ++left_out_;

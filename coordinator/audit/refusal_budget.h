@@ -1,6 +1,6 @@
-// How many refusals are recorded: so many of each who is refused, and of all together, with some
-// saved up for bursts. Who is refused all the time hides nobody else's refusals. What was left out is
-// told by the next that is recorded. One thread at a time.
+// How many refusals are recorded: a rate for each refused party, and one for all together, with some
+// credit for bursts. A party that is refused all the time does not hide the refusals of others. The
+// next recorded refusal states how many were left out. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class RefusalBudget {
     Rate each{.at_once = 20, .per_second = 2};
     Rate all{.at_once = 100, .per_second = 10};
   };
-  // Beyond, those that were refused least recently are forgotten.
+  // Beyond this, the parties refused least recently are forgotten.
   static constexpr size_t kRememberedMax = 1'024;
   // Refusals since the last one that was recorded.
   struct LeftOut {
@@ -36,7 +36,7 @@ class RefusalBudget {
 
   // Whether this refusal is recorded. Nothing: it was only counted.
   std::optional<LeftOut> Take(const std::string& who, int64_t now_ms);
-  // It cannot be recorded whoever it is.
+  // This refusal cannot be recorded, whatever the budget.
   void LeaveOut(const std::string& who, int64_t now_ms);
 
  private:
@@ -52,12 +52,12 @@ class RefusalBudget {
 
   const Rates rates_;
   std::optional<Bucket> all_;
-  uint64_t left_out_ = 0;  // of everybody, also of those that were forgotten
+  uint64_t left_out_ = 0;  // of all parties, including forgotten ones
   common::LruMap<std::string, Bucket> known_{kRememberedMax};
 };
 
-// Whom a refusal counts against: the person, node or local account; of strangers the address, of
-// IPv6 the network of 64 bits, as any of its addresses can be had.
+// The party that a refusal counts against: the person, node or local account; for a stranger the
+// address, with IPv6 its /64, because a stranger can take any address in it.
 struct RefusedParty {
   std::string name;
   bool is_stranger = false;

@@ -33,8 +33,8 @@ std::string_view HostOf(std::string_view from) {
                                          : from.substr(0, close + 1);
 }
 
-// Somebody on this machine, or on a port that anybody may use, may also be a worker: nothing would
-// tell them apart.
+// A local caller, or one on a port that anyone may use, may also be a worker: nothing tells the two
+// apart.
 bool IsUncertified(const Caller& caller) {
   return caller.serial.empty() && !caller.principal.starts_with(kUserPrefix);
 }
@@ -92,7 +92,7 @@ absl::StatusOr<Caller> Admission::OfCertificate(std::string_view pem, std::strin
   if (facts->cluster != options_.cluster) {
     return NotAccepted(what, StrCat("it is for the cluster ", facts->cluster));
   }
-  // TLS looked when the connection began, which may be days ago.
+  // TLS checked it when the connection began, which may be days ago.
   if (now_ms >= facts->not_after_ms) return NotAccepted(what, "it has expired");
   if (options_.people.is_revoked != nullptr && options_.people.is_revoked(facts->serial)) {
     return NotAccepted(what, "it was revoked");
@@ -125,7 +125,7 @@ absl::StatusOr<Caller> Admission::OfUser(const std::string& name, std::string fr
                        StrCat("an administrator adds it: jobctl user set ", name));
   if (user->disabled())
     return NotAccepted(what, "an administrator disabled the user",
-                       StrCat("an administrator ends that: jobctl user enable ", name));
+                       StrCat("an administrator enables it: jobctl user enable ", name));
   return Caller{.principal = StrCat(kUserPrefix, name),
                 .role = user->role(),
                 .from = std::move(from),
@@ -144,7 +144,8 @@ absl::StatusOr<Caller> Admission::OfPrincipal(std::string_view principal, std::s
     caller.from = std::move(from);
     return caller;
   }
-  return NotAccepted(StrCat("\"", common::Printable(principal), "\" is nobody"), "");
+  return NotAccepted(
+      StrCat("\"", common::Printable(principal), "\" is not a user or a local account"), "");
 }
 
 namespace {

@@ -1,11 +1,11 @@
-// Who is calling, and whether the call is allowed. The last word before any handler, over gRPC and
+// Who is calling, and whether the call is allowed. The last check before any handler, over gRPC and
 // HTTP alike: what this refuses reaches no handler.
 //
-// How a caller is known, and what it may do:
+// How a caller is identified, and what it may do:
 //   private coordinator   its own uid and root: admin
-//   unix socket           root and the coordinator's own uid: admin; other uids: the user "uid:N",
-//                         where there is one, otherwise a user
-//   plaintext TCP         everybody: admin (--insecure-plaintext); where there are identities, nobody
+//   unix socket           root and the coordinator's own uid: admin; other uids: the role recorded
+//                         for the user "uid:N", if there is one, otherwise user
+//   plaintext TCP         everyone: admin (--insecure-plaintext); with identities, no one
 //   certificate           user/NAME: as the user is recorded; worker/NAME: a worker
 // Any thread.
 #pragma once
@@ -38,18 +38,18 @@ class Admission {
     bool is_private = false;
     uint32_t own_uid = 0;
     std::string cluster;  // empty: no identities
-    People people;        // without functions: nobody is recorded, nothing revoked
+    People people;        // without functions: no user is recorded, nothing is revoked
   };
   explicit Admission(Options options) : options_(std::move(options)) {}
 
   Caller OfLocal(uint32_t uid) const;
   // `from`: "10.0.0.7:41180". "peer:10.0.0.7" without the port.
   Caller OfPlaintext(std::string_view from) const;
-  // Of a connection whose certificate TLS has verified. UNAUTHENTICATED (JC1324): revoked, expired
-  // since, of another cluster, or a user who may not do anything.
+  // For a connection whose certificate TLS has verified. UNAUTHENTICATED (JC1324): it was revoked, has
+  // since expired, is another cluster's, or its user may not sign in.
   absl::StatusOr<Caller> OfCertificate(std::string_view pem, std::string from,
                                        int64_t now_ms) const;
-  // Of a user who has proved to be one in another way, as a session of HTTP does.
+  // For a user who was authenticated in another way, such as an HTTP session.
   absl::StatusOr<Caller> OfPrincipal(std::string_view principal, std::string from) const;
 
   // PERMISSION_DENIED (JC1320) names the caller, its role and the role that the call needs.
@@ -63,7 +63,7 @@ class Admission {
 
   const Options options_;
   mutable std::mutex mutex_;  // guards what follows
-  // What was read of certificates, by their text: a call costs no parsing.
+  // The facts of certificates, by their text, so that a call costs no parsing.
   mutable common::LruMap<std::string, identity::CertificateFacts> read_{kCertificatesRemembered};
 };
 

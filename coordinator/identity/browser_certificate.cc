@@ -37,7 +37,7 @@ absl::StatusOr<std::string> ReadPem(const std::string& path, const char* flag) {
                   StrCat("name a file in PEM that this user may read: ", flag, " FILE"));
 }
 
-// As a Host field has it; empty: neither a name nor an address.
+// In the form of a Host field; empty: neither a name nor an address.
 std::string HostOfName(const GENERAL_NAME* name) {
   const ASN1_STRING* value = name->type == GEN_DNS     ? name->d.dNSName
                              : name->type == GEN_IPADD ? name->d.iPAddress

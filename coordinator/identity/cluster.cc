@@ -93,7 +93,7 @@ absl::StatusOr<std::string> LoadSecretsKey(const std::string& keys_dir) {
   return NotUsable(StrCat(keys_dir, "/secrets.key cannot be used"), "it is not 64 hex digits");
 }
 
-// Written last: the authority that stands for the whole directory.
+// The authority is written last: its presence means that the directory is complete.
 absl::Status MakeKeys(const std::string& keys_dir, const std::string& name, int64_t now_ms) {
   RETURN_IF_ERROR(common::MakePrivateDirectory(keys_dir));
   const identity::Authority made = identity::Authority::Create(name, now_ms);
@@ -143,7 +143,7 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Found(const Founding& founding
         absl::StatusCode::kAlreadyExists,
         {.code = "JC1325",
          .what = StrCat(founding.data_dir, " belongs to a cluster already"),
-         .why = StrCat(path, " says which"),
+         .why = StrCat(path, " names it"),
          .fix = "start the coordinator; `jobctl token create` makes tokens"});
   }
   const std::string keys_dir =
@@ -242,7 +242,7 @@ std::string Cluster::Seal(std::string_view purpose, std::string_view value) cons
 }
 
 uint64_t Cluster::KeyedHash(std::string_view purpose, std::string_view bytes) const {
-  // A key of its own: the other one encrypts.
+  // A separate key: the other one encrypts.
   const std::string key = common::HmacSha256Hex(secrets_key_, StrCat("hash of ", purpose));
   const std::string mac = common::HmacSha256Hex(key, bytes);
   return std::max<uint64_t>(1, std::strtoull(mac.substr(0, 16).c_str(), nullptr, 16));

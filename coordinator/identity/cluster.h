@@ -1,8 +1,8 @@
-// A cluster whose members are known: its name, its certificate authority and its keys. Made by
+// A cluster with identities: its name, its certificate authority and its keys. Created by
 // `muster-coordinator init`; a data directory with a file CLUSTER belongs to one.
 //
-// The keys lie in a directory of their own (0700), outside the data directory, so that no backup and
-// nobody who may read the data has them:
+// The keys lie in a separate directory (0700), outside the data directory, so that no backup has them
+// and no user who may read the data gets them:
 //   ca.pem, ca.key       the authority; several coordinators of a cluster share them
 //   secrets.key          encrypts secrets at rest: 64 hex digits
 //   HOST.pem, HOST.key   this coordinator's own certificate
@@ -23,7 +23,7 @@ namespace muster::coordinator {
 
 class Cluster {
  public:
-  // Of the coordinator's own certificate; renewed when a third of it is left.
+  // The lifetime of the coordinator's own certificate; renewed when a third of it is left.
   static constexpr int64_t kServerLivesMs = 90LL * 24 * 3'600'000;
 
   struct Founding {
@@ -32,10 +32,10 @@ class Cluster {
     std::string keys_dir;                 // empty: DATA_DIR-keys
     std::vector<std::string> host_names;  // by which clients reach it: names and addresses
   };
-  // A new cluster. ALREADY_EXISTS if the data directory has one; keys that are there already, of the
-  // same name, are used: a second coordinator of a cluster.
+  // A new cluster. ALREADY_EXISTS if the data directory has one. Existing keys of the same cluster name
+  // are used: for a second coordinator of a cluster.
   static absl::StatusOr<std::unique_ptr<Cluster>> Found(const Founding& founding, int64_t now_ms);
-  // The cluster of a data directory; null if it has none. `keys_dir` overrides what CLUSTER says.
+  // The cluster of a data directory; null if it has none. `keys_dir` overrides the one in CLUSTER.
   static absl::StatusOr<std::unique_ptr<Cluster>> Open(const std::string& data_dir,
                                                        const std::string& keys_dir, int64_t now_ms);
 
@@ -48,20 +48,20 @@ class Cluster {
   const std::string& key_file() const { return key_file_; }
   const std::string& authority_file() const { return authority_file_; }
   // Issues a new certificate for the same key if the old one nears its end. True: it did. An error
-  // (JC1370) only if no valid one is left; until then Certificate() tells of a failure. Blocks on the
+  // (JC1370) only if no valid one is left; until then Certificate() reports a failure. Blocks on the
   // disk.
   absl::StatusOr<bool> RenewIfDue(int64_t now_ms);
   struct CertificateState {
-    int64_t not_after_ms = 0;      // of the one in certificate_file(); 0: it is none of ours
+    int64_t not_after_ms = 0;      // of the one in certificate_file(); 0: it is not one of ours
     uint64_t failed_renewals = 0;  // since the start
-    absl::Status why;              // of the last renewal that failed; OK once none is due any more
+    absl::Status why;              // of the last failed renewal; OK once no renewal is due
   };
   // Any thread.
   CertificateState Certificate() const;
 
-  // Encrypts with the secrets key (AES-256-GCM); `purpose` must be given again to open it.
+  // Encrypts with the secrets key (AES-256-GCM); Unseal needs the same `purpose`.
   std::string Seal(std::string_view purpose, std::string_view value) const;
-  // Of 64 bits, never 0. Without the secrets key nobody can tell which bytes it is of.
+  // 64 bits, never 0. Without the secrets key, no reader can tell which bytes were hashed.
   uint64_t KeyedHash(std::string_view purpose, std::string_view bytes) const;
   // DATA_LOSS if it was sealed for another purpose, with another key, or changed.
   absl::StatusOr<std::string> Unseal(std::string_view purpose, std::string_view sealed) const;

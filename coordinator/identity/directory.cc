@@ -107,7 +107,7 @@ absl::Status Directory::Load() {
     RETURN_IF_ERROR(TakeOut(project, [&](const std::string& member) {
       const bool leaves = !IsLocalAccount(member) && !FindUser(member).has_value();
       if (leaves)
-        common::LogInfo(StrCat("a member who is no user was taken out project=", project.name(),
+        common::LogInfo(StrCat("removed a member who is not a user project=", project.name(),
                                " member=", member));
       return leaves;
     }));
@@ -118,7 +118,7 @@ absl::Status Directory::Load() {
 absl::Status Directory::TakeOut(v1::Project project,
                                 const std::function<bool(const std::string&)>& leaves) {
   auto& members = *project.mutable_members();
-  // Without members it would be everybody's.
+  // Otherwise, without members, it would be open to everyone.
   if (!members.empty()) project.set_closed(true);
   members.erase(std::remove_if(members.begin(), members.end(), leaves), members.end());
   project.set_members_leave(true);

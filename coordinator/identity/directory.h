@@ -1,6 +1,6 @@
-// Who is who, as every call asks it: a view in memory of what stores/identity_store.h keeps, and the
-// rules of what may be kept. Questions are answered on any thread without a wait; changes wait for
-// the disk and are made on the pool.
+// Who is who, for every call: a view in memory of what stores/identity_store.h keeps, and the rules
+// for what may be kept. Questions are answered on any thread without a wait; changes wait for the disk
+// and are made on the pool.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ class Directory {
   static constexpr int64_t kTokenLivesMs = 3'600'000;
   static constexpr int64_t kTokenLivesMaxMs = 30LL * 24 * 3'600'000;
   static constexpr size_t kCredentialsMax = 100'000;
-  // An expired certificate of a worker still proves who renews it.
+  // How long an expired worker certificate still authorizes its own renewal.
   static constexpr int64_t kRenewableMs = 30LL * 24 * 3'600'000;
   static constexpr size_t kProjectsMax = 1'000;
   static constexpr size_t kMembersMax = 1'000;  // of a project
@@ -41,7 +41,7 @@ class Directory {
 
   Directory(IdentityStore& store, const common::Clock& clock);
 
-  // Before anything else. What 0.2.0 has left of people who were removed goes.
+  // Call it before anything else. Deletes what 0.2.0 left behind of removed people.
   absl::Status Load();
 
   // ---- questions: any thread, no wait
@@ -50,11 +50,11 @@ class Directory {
   std::optional<v1::User> FindUserByOidc(std::string_view subject) const;
   // The unix account that an administrator has named for this principal; empty: none.
   std::string AccountOf(std::string_view principal) const;
-  // A person who was removed, though another may have the name.
+  // Whether this person was removed, even if another now has the name.
   bool IsGone(std::string_view principal, std::string_view user_id) const;
   bool IsRevoked(std::string_view serial) const;
-  // May this principal ("user:alice", "uid:1000") submit to it? NOT_FOUND or PERMISSION_DENIED. Empty: the
-  // default project.
+  // Whether this principal ("user:alice", "uid:1000") may submit to the project; empty: the default
+  // project. NOT_FOUND or PERMISSION_DENIED.
   absl::Status CheckProject(std::string_view project, std::string_view principal) const;
   std::vector<v1::User> Users() const;
   std::vector<v1::Project> Projects() const;
@@ -62,8 +62,8 @@ class Directory {
   // ---- changes: on the pool. `by`: the principal that asks
 
   absl::StatusOr<v1::User> SetUser(const v1::SetUserRequest& request, const std::string& by);
-  // With its sign-in tokens, secrets and memberships; its certificates are revoked, and returned. Whoever
-  // is given the name later is another person (User.id).
+  // Also removes its sign-in tokens, secrets and memberships; revokes and returns its certificates. A
+  // user who gets the name later is another person (User.id).
   absl::StatusOr<std::vector<v1::Credential>> RemoveUser(const std::string& name,
                                                          const std::string& by);
 
@@ -76,8 +76,8 @@ class Directory {
                                         const std::string& by);
   absl::StatusOr<std::vector<v1::Token>> Tokens();
   absl::Status RevokeToken(const std::string& id);
-  // What somebody wants who shows a token. UNAUTHENTICATED (JC1335) does not tell what is wrong with
-  // it.
+  // What the bearer of a token asks for. UNAUTHENTICATED (JC1335) does not tell what is wrong with the
+  // token.
   struct Claim {
     std::string id;
     std::string secret_sha256;
@@ -91,7 +91,8 @@ class Directory {
   absl::StatusOr<std::optional<v1::Credential>> FindCredential(const std::string& serial);
   absl::StatusOr<std::vector<v1::Credential>> Credentials(
       const IdentityStore::CredentialPage& page);
-  // Each of a subject's ("user/alice"), a page at a time; before an error, each that could be read.
+  // Each certificate of a subject ("user/alice"), a page at a time; before an error, each that could be
+  // read.
   absl::Status ForEachCredential(const std::string& subject,
                                  const std::function<void(const v1::Credential&)>& each);
   absl::StatusOr<std::vector<v1::Credential>> Revoke(const v1::RevokeCredentialsRequest& request,
@@ -114,20 +115,20 @@ class Directory {
   absl::Status ForgetExpired();
 
  private:
-  // What questions are answered from. Replaced, never changed.
+  // The answers to questions come from it. Replaced, never changed.
   struct View {
     std::map<std::string, v1::User, std::less<>> users;
     std::map<std::string, v1::Project, std::less<>> projects;
     std::unordered_set<std::string> revoked;
   };
   // With changing_ held, like all of these.
-  // Takes out of a project whom `leaves` names. It stays closed.
+  // Removes from a project the members for whom `leaves` is true. It stays closed.
   absl::Status TakeOut(v1::Project project, const std::function<bool(const std::string&)>& leaves);
   absl::Status CheckIsStill(std::string_view principal, std::string_view user_id) const;
   void Publish(const std::function<void(View&)>& change);
   absl::StatusOr<std::vector<v1::Credential>> RevokeOne(
       const IdentityStore::Revocation& revocation);
-  // The serials of what a certificate was renewed from, and of all that was renewed from these.
+  // The serials of a certificate's predecessors by renewal, and of everything renewed from these.
   absl::StatusOr<std::vector<std::string>> RenewalsAround(const std::string& serial);
   absl::Status CheckAdminRemains(const std::optional<v1::User>& after,
                                  const std::string& name) const;
@@ -141,7 +142,7 @@ class Directory {
 
 // The user of a principal: "alice" of "user:alice", "uid:1000" of itself; empty: none.
 std::string_view UserOf(std::string_view principal);
-// The other way, of what a person typed: "user:alice" of "alice"; a principal is itself.
+// The reverse, for what a person typed: "alice" gives "user:alice"; a principal stays as it is.
 std::string PrincipalOfUser(std::string_view user);
 
 }  // namespace muster::coordinator

@@ -1,4 +1,4 @@
-// What a name or text of the directory may be, and its errors; and how a user begins.
+// The rules for names and texts in the directory, their errors, and the record of a new user.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ absl::Status CheckEntryName(std::string_view what, std::string_view name);
 // A remark of at most 1 KiB. `what`: "the comment".
 absl::Status CheckRemark(std::string_view what, std::string_view text);
 
-// A person who was never known before, whoever had the name: with an id that nobody else has. A local
-// account is the machine's, and has none. `by`: the principal that asks.
+// A new person, even if another had the name before: with a unique id. A local account is the machine's
+// and has no id. `by`: the principal that asks.
 v1::User NewUser(const std::string& name, v1::Role role, int64_t now_ms, const std::string& by);
 
 // INVALID_ARGUMENT (JC1331).

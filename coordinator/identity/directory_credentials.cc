@@ -19,7 +19,7 @@ using common::MakeProblem;
 using common::StrCat;
 
 constexpr uint32_t kCredentialsAtOnce = 1'000;
-// Lists show for a day which token was used, or was not.
+// For a day, lists show whether a token was used.
 constexpr int64_t kTokensShownMs = 24 * 3'600'000;
 constexpr std::string_view kUserSubject = "user/";
 
@@ -29,13 +29,13 @@ bool IsUsable(const v1::Token& token, int64_t now_ms) {
 
 absl::Status CheckCreateToken(const v1::CreateTokenRequest& request) {
   if (request.lives_ms() < 0 || request.lives_ms() > Directory::kTokenLivesMaxMs) {
-    return BadIdentity("a token lives 30 days at most", "choose a shorter --expires");
+    return BadIdentity("a token lives at most 30 days", "choose a shorter --expires");
   }
   switch (request.kind()) {
     case v1::TOKEN_KIND_JOIN:
       if (request.uses() > Directory::kTokenUsesMax) {
         return BadIdentity(
-            StrCat("a token can be used ", Directory::kTokenUsesMax, " times at most"),
+            StrCat("a token can be used at most ", Directory::kTokenUsesMax, " times"),
             "choose fewer --uses");
       }
       if (request.role() != v1::ROLE_UNSPECIFIED) {
@@ -55,7 +55,7 @@ absl::Status CheckCreateToken(const v1::CreateTokenRequest& request) {
       }
       return CheckEntryName("a user who signs in", request.subject());
     default:
-      return BadIdentity("the request does not tell what the token is for",
+      return BadIdentity("the request does not state what the token is for",
                          "ask for a worker's or a person's");
   }
 }
@@ -159,7 +159,7 @@ absl::StatusOr<v1::Token> Directory::UseToken(const Claim& claim) {
 absl::Status Directory::AddCredential(const v1::Credential& credential) {
   std::lock_guard lock(changing_);
   if (credential.subject().starts_with(kUserSubject)) {
-    // Between what proved who it is and now, the name may have become another person's.
+    // Since the proof of identity, the name may have become another person's.
     const std::string name = credential.subject().substr(kUserSubject.size());
     RETURN_IF_ERROR(CheckIsStill(PrincipalOfUser(name), credential.user_id()));
   }
@@ -201,9 +201,9 @@ absl::StatusOr<std::vector<v1::Credential>> Directory::RevokeOne(
   return revoked;
 }
 
-// Whoever had a key may have renewed with it, and again with what that gave; and who copied it before it was
-// renewed has the older one. Each renewal outlives what it was made from, so that none is forgotten while
-// the first is in the list.
+// A thief of a key may have renewed with it, and then renewed the result; one who copied it before a renewal
+// has the older one. Each renewal outlives its predecessor, so that none is forgotten while the first is in
+// the list.
 absl::StatusOr<std::vector<std::string>> Directory::RenewalsAround(const std::string& serial) {
   std::vector<std::string> found;
   if (serial.empty()) return found;
@@ -224,7 +224,7 @@ absl::StatusOr<std::vector<std::string>> Directory::RenewalsAround(const std::st
   for (size_t i = 0; i < found.size(); ++i) {
     const auto [begin, end] = renewals.equal_range(found[i]);
     for (auto at = begin; at != end; ++at) found.push_back(at->second);
-    renewals.erase(begin, end);  // a list that was damaged into a circle ends, too
+    renewals.erase(begin, end);  // so that a damaged, circular list ends, too
   }
   std::erase(found, serial);
   return found;

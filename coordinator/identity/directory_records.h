@@ -1,4 +1,4 @@
-// The directory as enrolment sees it.
+// The directory behind the interface that enrolment uses.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace muster::coordinator {
 
 class DirectoryRecords final : public EnrolmentRecords {
  public:
-  // Ends the connections that were made with the certificates of these serials.
+  // Closes the connections that were made with the certificates with these serials.
   using Cut = std::function<void(const std::vector<std::string>& serials)>;
   // The directory outlives this.
   DirectoryRecords(Directory& directory, Cut cut) : directory_(directory), cut_(std::move(cut)) {}

@@ -58,7 +58,7 @@ absl::StatusOr<identity::KeyHandle> KeyOfRequest(const std::string& csr_pem) {
                       .why = std::string(key.status().message())});
 }
 
-// A token that is used on another cluster, by mistake or not, is not looked up.
+// A token of another cluster, used here by mistake or not, is not looked up.
 absl::StatusOr<identity::TokenText> ReadToken(const std::string& text,
                                               const identity::Authority& authority) {
   ASSIGN_OR_RETURN(identity::TokenText token, identity::ParseToken(text));
@@ -74,7 +74,7 @@ std::string TokenName(const identity::TokenText& token) { return StrCat("token:"
 absl::StatusOr<v1::Token> Enrolment::CheckToken(const identity::TokenText& text, v1::TokenKind kind,
                                                 int64_t now_ms) {
   ASSIGN_OR_RETURN(const std::optional<v1::Token> token, records_.FindToken(text.id));
-  // Who does not know the secret learns nothing about the token.
+  // A caller who does not know the secret learns nothing about the token.
   if (!token.has_value() || token->secret_sha256() != identity::HashOfSecret(text.secret)) {
     return NotThisToken(
         "there is no such token; it may have been revoked, or forgotten after its "
@@ -86,14 +86,15 @@ absl::StatusOr<v1::Token> Enrolment::CheckToken(const identity::TokenText& text,
   }
   if (token->uses_left() == 0) return NotThisToken("it was used before");
   if (token->kind() != kind) {
-    return NotThisToken(kind == v1::TOKEN_KIND_JOIN
-                            ? "it signs a person in (jobctl login); a node joins with a join token"
-                            : "a node joins with it (muster-worker join); it signs nobody in");
+    return NotThisToken(
+        kind == v1::TOKEN_KIND_JOIN
+            ? "it signs a person in (jobctl login); a node joins with a join token"
+            : "a node joins with it (muster-worker join); a person cannot sign in with it");
   }
   return *token;
 }
 
-// Only now: a request that was refused for another reason has not used the token up.
+// Called last: a request that was refused for another reason does not use up the token.
 absl::Status Enrolment::TakeUse(const identity::TokenText& text, v1::TokenKind kind,
                                 const std::string& subject) {
   ASSIGN_OR_RETURN(const std::optional<v1::Token> taken,
@@ -146,7 +147,7 @@ absl::StatusOr<v1::Enrolled> Enrolment::JoinWith(const identity::TokenText& text
   RETURN_IF_ERROR(TakeUse(text, v1::TOKEN_KIND_JOIN, request.node()));
   const identity::Subject subject{.kind = identity::Kind::kWorker, .name = request.node()};
   if (!token.subject().empty()) {
-    // A node that was set up anew, or is another machine now: whoever has its old key is not it.
+    // The node was set up again, or is another machine now: its old key no longer identifies it.
     RETURN_IF_ERROR(records_.Revoke({.subject = identity::PathOf(subject),
                                      .by = TokenName(text),
                                      .reason = "the node has joined again",
@@ -173,11 +174,11 @@ Enrolment::Outcome Enrolment::SignIn(const v1::EnrollPersonRequest& request, con
                      CheckToken(*text, v1::TOKEN_KIND_SIGN_IN, asked.now_ms));
     outcome.object = StrCat("user/", token.subject());
     ASSIGN_OR_RETURN(identity::KeyHandle key, KeyOfRequest(request.csr_pem()));
-    // While the token can be used, this is the person that it was made for.
+    // As long as the token can be used, the name is that of the person whom it was made for.
     ASSIGN_OR_RETURN(const v1::User user, CheckUser(token.subject()));
     const identity::Subject subject{.kind = identity::Kind::kUser, .name = token.subject()};
     const std::lock_guard lock(issuing_);
-    // Before the token's use is taken.
+    // Before the token is used up.
     RETURN_IF_ERROR(CheckRoom(subject, asked.now_ms));
     RETURN_IF_ERROR(TakeUse(*text, v1::TOKEN_KIND_SIGN_IN, token.subject()));
     absl::StatusOr<v1::Enrolled> enrolled = IssueLocked({.subject = subject,
@@ -185,7 +186,7 @@ Enrolment::Outcome Enrolment::SignIn(const v1::EnrollPersonRequest& request, con
                                                          .issued_for = text->id,
                                                          .now_ms = asked.now_ms,
                                                          .user_id = user.id()});
-    // The user may have been removed meanwhile: nobody gets the certificate.
+    // The user may have been removed meanwhile: then the certificate is not handed out.
     if (enrolled.ok()) RETURN_IF_ERROR(CheckUser(token.subject()).status());
     return enrolled;
   }();
@@ -199,8 +200,8 @@ absl::Status Enrolment::CheckRoom(const identity::Subject& subject, int64_t now_
   return MakeProblem(absl::StatusCode::kFailedPrecondition,
                      {.code = "JC1359",
                       .what = StrCat(valid, " certificates of ", path, " are valid already"),
-                      .why = "no more of one node or person may be valid at once",
-                      .fix = StrCat("an administrator ends them: jobctl cert revoke ", path,
+                      .why = "one node or person may not have more valid ones at once",
+                      .fix = StrCat("an administrator revokes them: jobctl cert revoke ", path,
                                     "; otherwise wait until some have expired")});
 }
 
@@ -211,7 +212,7 @@ absl::StatusOr<v1::User> Enrolment::UserOf(const Proven& proven) {
   return MakeProblem(
       absl::StatusCode::kPermissionDenied,
       {.code = "JC1366",
-       .what = StrCat("nobody in this cluster signs in as \"", subject, "\""),
+       .what = StrCat("no user of this cluster signs in as \"", subject, "\""),
        .why = "the identity provider knows this person, the cluster does not",
        .fix = StrCat("an administrator runs: jobctl user set NAME --oidc \"", subject, "\"")});
 }
@@ -246,8 +247,8 @@ Enrolment::Outcome Enrolment::SignInAs(const Proven& proven, const Asked& asked)
   return outcome;
 }
 
-// Neither another coordinator with the same authority nor a backup's past vouches for a certificate:
-// this one cannot tell whether it was revoked there.
+// A certificate that is not in the list, because another coordinator with the same authority issued it or a
+// restored backup is older, is not renewed: this coordinator cannot tell whether it was revoked.
 absl::StatusOr<v1::Credential> Enrolment::CheckMayRenew(const identity::CertificateFacts& old,
                                                         int64_t now_ms) {
   ASSIGN_OR_RETURN(const std::optional<v1::Credential> known, records_.FindCredential(old.serial));
@@ -286,7 +287,7 @@ absl::StatusOr<v1::Enrolled> Enrolment::RenewFrom(const identity::CertificateFac
                                                        .issued_for = StrCat(kRenewalOf, old.serial),
                                                        .now_ms = now_ms,
                                                        .user_id = known.user_id()});
-  // A revocation may have come between, which has not seen the new one: nobody gets that.
+  // A revocation that came in between did not cover the new certificate: do not hand it out.
   if (enrolled.ok() && records_.IsRevoked(old.serial)) return NotThisRenewal("it was revoked");
   return enrolled;
 }
@@ -301,14 +302,14 @@ Enrolment::Outcome Enrolment::Renew(const v1::RenewRequest& request, const Asked
             .object = ""};
   }
   absl::StatusOr<v1::Enrolled> answer = RenewFrom(*old, request, asked.now_ms);
-  // Anybody may show a certificate.
+  // Anyone may present a certificate.
   std::string who =
       answer.ok() ? identity::PrincipalOf(old->subject) : StrCat("certificate:", old->serial);
   return {
       .answer = std::move(answer), .who = std::move(who), .object = identity::PathOf(old->subject)};
 }
 
-// Recorded before it is handed out: a certificate that is not in the list cannot be revoked.
+// Records a certificate before handing it out: one that is not in the list could not be revoked.
 absl::StatusOr<v1::Enrolled> Enrolment::Issue(const Order& order) {
   const std::lock_guard lock(issuing_);
   return IssueLocked(order);

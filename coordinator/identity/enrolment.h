@@ -1,6 +1,6 @@
-// The answering side of enrolment: by a token a node joins and a person signs in, a person also by
-// the identity provider's word; both renew by their old key. Rules and order; the HTTP around it is http/sign_in/enroll.h. Blocks on the disk; any
-// thread.
+// The server's side of enrolment. A node joins and a person signs in with a token; a person also signs in
+// through the identity provider; both renew with their old key. Rules and order; the HTTP around it is
+// http/sign_in/enroll.h. Blocks on the disk; any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,7 @@
 
 namespace muster::coordinator {
 
-// How Credential.issued_for begins where a certificate was renewed; the serial of the older one
-// follows.
+// Begins Credential.issued_for of a renewed certificate; the serial of the older one follows.
 inline constexpr std::string_view kRenewalOf = "renewal of ";
 
 // What enrolment needs of the directory. Changes are durable when their call returns.
@@ -35,7 +34,7 @@ class EnrolmentRecords {
   };
   virtual absl::StatusOr<std::optional<v1::Token>> UseToken(const TokenUse& use) = 0;
   virtual std::optional<v1::User> FindUser(const std::string& name) = 0;
-  // The user whom "ISSUER SUBJECT" of an identity provider signs in as.
+  // The user that "ISSUER SUBJECT" of an identity provider signs in as.
   virtual std::optional<v1::User> FindUserByOidc(const std::string& subject) = 0;
   // How many certificates of this subject ("worker/node1") are neither expired nor revoked.
   virtual absl::StatusOr<size_t> CountValid(const std::string& subject, int64_t now_ms) = 0;
@@ -58,12 +57,13 @@ class Enrolment {
  public:
   static constexpr int64_t kWorkerLivesMs = 7LL * 24 * 3'600'000;
   static constexpr int64_t kUserLivesMs = 12LL * 3'600'000;
-  // A worker renews for so long after its certificate has expired: the coordinator may have been
+  // How long a worker may still renew after its certificate has expired: the coordinator may have been
   // down.
   static constexpr int64_t kRenewableForMs = 30LL * 24 * 3'600'000;
-  // Valid at once of one subject; who gets certificates all the time must not fill the records.
+  // Valid certificates of one subject at once: a subject that keeps requesting them must not fill the
+  // records.
   static constexpr size_t kValidMost = 64;
-  // How far the clock of who renews may be from ours: a request that was recorded is soon useless.
+  // How far the client's clock may be from ours in a renewal: a captured request is soon useless.
   static constexpr int64_t kClockOffByMs = 5 * 60'000;
 
   struct Place {
@@ -75,16 +75,16 @@ class Enrolment {
   Enrolment(const identity::Authority& authority, EnrolmentRecords& records, Place place)
       : authority_(authority), records_(records), place_(std::move(place)) {}
 
-  // What was answered, and for the audit who asked: "token:ab12…", "worker:node1"; of what:
-  // "worker/node1". Both also of refusals, as far as known.
+  // The answer and, for the audit, who asked ("token:ab12…", "worker:node1") about what
+  // ("worker/node1"). Both are also set for refusals, as far as known.
   struct Outcome {
     absl::StatusOr<v1::Enrolled> answer;
     std::string who;
     std::string object;
   };
   // `is_known`: the cluster has, or had, a node of that name. Then only a token for exactly that name
-  // will do, or whoever has any token could take the node's place; older certificates of that name
-  // end with it.
+  // will do; otherwise the bearer of any token could take the node's place. Older certificates of that
+  // name are revoked.
   struct Asked {
     int64_t now_ms = 0;
     bool is_known = false;
@@ -99,7 +99,7 @@ class Enrolment {
     std::string csr_pem;
   };
   Outcome SignInAs(const Proven& proven, const Asked& asked);
-  // Of the key that a request asks a certificate for: PublicKeyHash. INVALID_ARGUMENT (JC1353).
+  // PublicKeyHash of the key that a request wants certified. INVALID_ARGUMENT (JC1353).
   static absl::StatusOr<std::string> KeyHashOf(const std::string& csr_pem);
   const std::string& authority_pem() const { return authority_.certificate_pem(); }
 
@@ -135,8 +135,8 @@ class Enrolment {
   const identity::Authority& authority_;
   EnrolmentRecords& records_;
   const Place place_;
-  // From the look at what is enrolled to the record of what was issued: two nodes that join at once
-  // never get the same name, and nobody gets more certificates than kValidMost.
+  // Held from the check of what is enrolled until the new certificate is recorded: two nodes that join at
+  // once never get the same name, and no subject gets more certificates than kValidMost.
   std::mutex issuing_;
 };
 

@@ -12,7 +12,7 @@ namespace muster::coordinator {
 
 struct IssuedToken {
   v1::Token token;   // without the hash
-  std::string text;  // what is typed
+  std::string text;  // what a person types
 };
 // `by`: the principal that asks.
 absl::StatusOr<IssuedToken> IssueToken(Directory& directory, const Cluster& cluster,

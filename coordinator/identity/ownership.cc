@@ -12,7 +12,7 @@ namespace muster::coordinator {
 
 namespace {
 
-// "user:alice's", or of whom it is where the caller has that name now.
+// "user:alice's"; if the caller has that name now, that it is an earlier person's.
 std::string Whose(const Caller& caller, const v1::JobRecord& job) {
   return caller.principal != job.owner()
              ? common::StrCat(job.owner(), "'s")
@@ -48,12 +48,12 @@ absl::Status CheckMayRunCommands(const Caller& caller, uint32_t own_uid, const v
        .what = common::StrCat("job ", job.name(), " is ", Whose(caller, job), ", and ",
                               caller.principal, " (", RoleName(caller.role),
                               ") may not run commands in it"),
-       .fix = "ask its owner: nobody else sees the values of its environment"});
+       .fix = "ask its owner: no one else sees the values of its environment"});
 }
 
 void HideFromOthers(const Caller& caller, v1::JobRecord& job) {
   if (IsOwner(caller, job) || !job.has_spec()) return;
-  // Of the whole environment: guesses of its values could be compared with it.
+  // It covers the whole environment: guesses of the values could be compared with it.
   job.clear_spec_hash();
   for (auto& [name, value] : *job.mutable_spec()->mutable_env()) value = kHiddenValue;
   job::HideWebhooks(*job.mutable_spec());

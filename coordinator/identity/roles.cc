@@ -17,10 +17,10 @@ constexpr std::array kNames = {std::pair{v1::ROLE_VIEWER, std::string_view("view
                                std::pair{v1::ROLE_RANK, std::string_view("rank")},
                                std::pair{v1::ROLE_COORDINATOR, std::string_view("coordinator")}};
 
-// People's roles, from the least: each may do what the ones before may.
+// People's roles, from the least: each may do everything that the ones before it may.
 constexpr std::array kPeople = {v1::ROLE_VIEWER, v1::ROLE_USER, v1::ROLE_OPERATOR, v1::ROLE_ADMIN};
 
-// The least of people's roles for what is done to what.
+// The least of people's roles that may do this action to this object.
 v1::Role LeastFor(Action action, Object object) {
   switch (action) {
     case Action::kRead:
@@ -31,11 +31,11 @@ v1::Role LeastFor(Action action, Object object) {
       return object == Object::kJob || object == Object::kCode ? v1::ROLE_USER
                                                                : v1::ROLE_UNSPECIFIED;
     case Action::kControl:
-      // Their own: who may sign in may also sign out. Everybody's: an administrator.
+      // Their own: a person who may sign in may also sign out. Everyone's: an administrator.
       if (object == Object::kCredential) return v1::ROLE_VIEWER;
       [[fallthrough]];
     case Action::kRemove:
-      // Their own; everybody's: an operator.
+      // Their own; everyone's: an operator.
       return object == Object::kJob || object == Object::kCheckpoint ? v1::ROLE_USER
                                                                      : v1::ROLE_UNSPECIFIED;
     case Action::kAdminister:
@@ -62,7 +62,7 @@ std::string_view RoleName(v1::Role role) {
   for (const auto& [each, name] : kNames) {
     if (each == role) return name;
   }
-  return "nobody";
+  return "nobody";  // plain-words: the name of a role, which tests and programs read
 }
 
 v1::Role RoleOfName(std::string_view name) {

@@ -46,7 +46,7 @@ std::string SealWith(std::string_view key, std::string_view purpose, std::string
       EVP_EncryptFinal_ex(context.get(), Bytes(sealed, at + value.size()), &size) == 1 &&
       EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_GET_TAG, kTagBytes,
                           Bytes(sealed, at + value.size())) == 1;
-  if (!done) std::abort();  // never a value that is not sealed
+  if (!done) std::abort();  // never return an unsealed value
   return sealed;
 }
 

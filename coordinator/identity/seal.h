@@ -12,7 +12,7 @@ namespace muster::coordinator {
 
 inline constexpr size_t kSealKeyBytes = 32;
 
-// `purpose` is authenticated with it: what was sealed for one cannot be opened for another.
+// `purpose` is authenticated with the value: what was sealed for one cannot be unsealed for another.
 std::string SealWith(std::string_view key, std::string_view purpose, std::string_view value);
 // DATA_LOSS unless `sealed` is what SealWith made with this key and purpose.
 absl::StatusOr<std::string> UnsealWith(std::string_view key, std::string_view purpose,

@@ -121,7 +121,7 @@ TEST_F(AdmissionTest, WhatIsRevokedExpiredOrForeignIsNotAccepted) {
   users_["alice"].set_disabled(true);
   EXPECT_EQ(code(pem, kToday), "JC1324");
   EXPECT_EQ(common::ProblemOf(admission.OfCertificate(pem, "", kToday).status()).fix,
-            "an administrator ends that: jobctl user enable alice");
+            "an administrator enables it: jobctl user enable alice");
 }
 
 TEST_F(AdmissionTest, ARefusalNamesTheCallerItsRoleAndTheOneItNeeds) {

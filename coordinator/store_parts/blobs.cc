@@ -26,7 +26,7 @@ Blobs::Blobs(std::unique_ptr<BlobStore> store, const Paths& paths, const DiskGat
     : store_(std::move(store)),
       uploads_(paths, gate,
                [this](const std::string& path, const std::string& sha256) {
-                 // From now on it is here; whoever uploaded it is about to refer to it.
+                 // From now on it is here; its uploader is about to refer to it.
                  promises_.Promise(sha256);
                  return store_->Put(path, sha256);
                }),

@@ -1,6 +1,6 @@
 // What the coordinator does with checkpoint files and objects of jobs' code: their bytes arrive in an
-// UploadArea, become blobs of whichever BlobStore the engine has once they are whole, durable and of
-// the hash that names them, and stay as long as somebody may be about to refer to them.
+// UploadArea, become blobs of the engine's BlobStore once they are whole, durable and match the hash that
+// names them, and stay as long as a checkpoint or a job may be about to refer to them.
 //
 // Any thread; may be slow or remote: called on the work pools' threads.
 #pragma once
@@ -33,11 +33,11 @@ class Blobs {
                                                      const Paths& paths,
                                                      const DiskGate* gate = nullptr);
 
-  // Whether the blob is here with this size; if so, it is not removed in the next minutes.
+  // Whether the blob is here with this size; if so, it is not removed during the next minutes.
   // INVALID_ARGUMENT: not a hash, or more bytes than a file may have.
   absl::StatusOr<bool> Keep(const std::string& sha256, uint64_t size);
 
-  // As UploadArea says.
+  // See UploadArea.
   absl::StatusOr<std::unique_ptr<Upload>> OpenUpload(const OpenedUpload& upload) {
     return uploads_.Open(upload);
   }
@@ -49,7 +49,7 @@ class Blobs {
     uploads_.Remove(owner, sha256);
   }
 
-  // That a blob is here is no proof that an owner has it: hashes are seen by many. Remembers durably
+  // The presence of a blob does not prove that an owner has it: many users see its hash. Remembers durably
   // that this owner has shown all its bytes, for kUnusedKept after the last question.
   absl::Status Prove(const std::string& owner, const std::string& sha256) {
     return proofs_.Add(owner, sha256);
@@ -58,7 +58,7 @@ class Blobs {
     return proofs_.Has(owner, sha256);
   }
 
-  // As BlobStore says.
+  // See BlobStore.
   absl::StatusOr<std::string> Read(const std::string& sha256, uint64_t offset, size_t max) const {
     return store_->Read(sha256, offset, max);
   }
@@ -66,8 +66,8 @@ class Blobs {
   // Reads all of it. OK: it matches its name. NOT_FOUND, DATA_LOSS; one of shortage.h: no verdict.
   absl::Status Verify(const std::string& sha256) const;
 
-  // Deletes it unless an upload was promised or finished lately (it may be about to be referred
-  // to). True: it is gone.
+  // Deletes it unless an upload was promised or finished recently (a record may be about to refer to
+  // it). True: it is gone.
   bool RemoveUnlessPromised(const std::string& sha256);
   // Blobs older than kUnusedKept, for the caller to check against what is referred to; deletes
   // stale uploads.
@@ -83,10 +83,10 @@ class Blobs {
   const UploadProofs proofs_;
 };
 
-// Whether the blob is here and this owner has shown its bytes; if so, it is not removed in the
-// next minutes. Of a blob that it has not shown nothing is looked up: neither the answer nor its
-// time tells whether others have it. No owner (""): of callers that are not told apart nothing is
-// asked. INVALID_ARGUMENT, as Keep says.
+// Whether the blob is here and this owner has shown its bytes; if so, it is not removed during the
+// next minutes. A blob that the owner has not shown is not looked up: neither the answer nor its
+// timing tells whether others have it. No owner (""): no proof is required of callers that cannot be
+// told apart. INVALID_ARGUMENT, as with Keep.
 absl::StatusOr<bool> KeepProven(Blobs& blobs, const std::string& owner, const std::string& sha256,
                                 uint64_t size);
 

@@ -1,5 +1,5 @@
-// Closed while the disk is full: what comes in bulk (output, metrics, checkpoints) waits as if there
-// were no room at all, so that the journal's reserve is left to the journal.
+// Closed while the disk is full: bulk data (output, metrics, checkpoints) waits as if the disk had no
+// room at all, so that the journal's reserve is left to the journal.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ class DiskGate {
   // Any thread.
   void SetFull(bool full) { is_full_ = full; }
   bool IsClosed() const { return is_full_; }
-  // RESOURCE_EXHAUSTED, which stores wait out (shortage.h).
+  // RESOURCE_EXHAUSTED, an error that stores wait out (shortage.h).
   absl::Status Check() const {
     if (!is_full_) return absl::OkStatus();
     return absl::ResourceExhaustedError("the disk is full; what is left of it is for the journal");
@@ -32,7 +32,7 @@ struct DiskUse {
   size_t open_max = 256;     // streams with open files
   uint64_t quota_bytes = 0;  // of one job; 0: no limit
   const DiskGate* gate = nullptr;
-  StreamFailures* failures = nullptr;  // who is told of files that fail; null: nobody
+  StreamFailures* failures = nullptr;  // told of files that fail; null: none
 };
 
 }  // namespace muster::coordinator

@@ -10,8 +10,8 @@
 
 namespace muster::coordinator {
 
-// An upload that nobody has written to for so long, a proof that nobody asked for, or a blob that
-// nothing came to refer to, is removed.
+// After this long, an upload is removed if it was not written to, a proof if it was not asked for, and a
+// blob if nothing refers to it.
 inline constexpr std::chrono::hours kUnusedKept{24};
 
 class FileAge {

@@ -35,7 +35,7 @@ size_t BytesOf(const JournalRecord& record) {
   return bytes;
 }
 
-// Which events the log has: those after `snapshot` one by one.
+// Which events the log has: the ones after `snapshot` individually.
 struct Extent {
   uint64_t snapshot = 0;
   uint64_t end = 0;
@@ -140,7 +140,7 @@ class FollowedJournal final : public Journal {
   void Start(JournalCallbacks observer) override;
   void Append(JournalRecord record) override;
   void UseLastReserve() override { log_->UseLastReserve(); }
-  // What the projections have to take yet is pending, too.
+  // What the projections still have to take is pending, too.
   size_t PendingBytes() const override { return log_->PendingBytes() + pending_bytes_; }
   absl::Status Stop() override;
 
@@ -153,7 +153,7 @@ class FollowedJournal final : public Journal {
   void Run();
   // Waits for turns that the log has. Empty: stopping.
   std::vector<JournalRecord> TakeDurable();
-  // Until all projections have them. False: failed, or stopping before they could.
+  // Returns once all projections have them. False: one failed, or it is stopping before they could.
   bool Project(const std::vector<JournalRecord>& turns);
   void Taken(const std::vector<JournalRecord>& turns);
 
@@ -164,9 +164,9 @@ class FollowedJournal final : public Journal {
   std::atomic<size_t> pending_bytes_ = 0;
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
-  std::vector<JournalRecord> queue_;  // that some projection lacks
-  std::optional<Held> held_;          // a snapshot of what some projection lacks: the newest
-  uint64_t durable_turn_ = 0;         // in the log
+  std::vector<JournalRecord> queue_;  // turns that at least one projection lacks
+  std::optional<Held> held_;   // the newest snapshot of events that at least one projection lacks
+  uint64_t durable_turn_ = 0;  // in the log
   bool stopping_ = false;
   absl::Status failure_;
   std::thread thread_;
@@ -258,7 +258,7 @@ void FollowedJournal::Taken(const std::vector<JournalRecord>& turns) {
   {
     std::lock_guard lock(mutex_);
     queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(turns.size()));
-    // Without it the next start has more to replay.
+    // Optional: without it the next start has more to replay.
     if (held_.has_value() && held_->turn <= last && !stopping_) due.swap(held_);
   }
   if (due.has_value()) log_->Append({.turn = due->turn, .snapshot = std::move(due->snapshot)});

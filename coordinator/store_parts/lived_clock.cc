@@ -11,7 +11,7 @@
 namespace muster::coordinator {
 namespace {
 
-// Not CLOCK_BOOTTIME: time that a laptop was suspended does not count.
+// Not CLOCK_BOOTTIME: the time while a laptop was suspended does not count.
 int64_t MonotonicMs() {
   timespec value{};
   clock_gettime(CLOCK_MONOTONIC, &value);

@@ -1,6 +1,5 @@
-// The coordinator's clock: the machine's clocks, plus its total uptime over all runs. That one
-// decides what is old (retention): a wall clock that jumps, a long stop and a suspended machine
-// make nothing older.
+// The coordinator's clock: the machine's clocks, plus its total uptime over all runs. Retention goes by
+// the uptime: a wall clock that jumps, a long stop and a suspended machine make nothing older.
 #pragma once
 
 #include <cstdint>

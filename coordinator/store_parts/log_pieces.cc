@@ -5,7 +5,7 @@
 namespace muster::coordinator {
 namespace {
 
-// Pieces received this close together are one.
+// Pieces received this close together are merged.
 constexpr int64_t kMergedMarksUs = 1'000;
 
 struct Piece {
@@ -67,8 +67,8 @@ std::vector<LogPiece> NewPieces(const v1::LogChunk& chunk, uint64_t written) {
                       .length = static_cast<uint32_t>(piece.end - piece.begin),
                       .end = chunk.end() && piece.end == size});
   }
-  // Without bytes of its own: the end, or a gap that nothing follows yet. A gap must not go without
-  // a piece, or all that comes behind it is taken for torn at the next start.
+  // A piece without bytes: the end, or a gap that nothing follows yet. A gap needs a piece; otherwise the
+  // next start takes everything behind it for torn.
   if (skip == size && (chunk.end() || dropped > 0)) {
     pieces.push_back({.offset = end,
                       .dropped = dropped,

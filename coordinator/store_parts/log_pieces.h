@@ -1,4 +1,4 @@
-// What a chunk brings to a stream: which of its bytes are new, and how they are cut into pieces.
+// What a chunk adds to a stream: which of its bytes are new, and how they are cut into pieces.
 // Shared by the implementations of LogStore. Pure.
 #pragma once
 
@@ -12,13 +12,13 @@ namespace muster::coordinator {
 
 LogKey KeyOf(const v1::LogChunk& chunk);
 
-// From where on its sender still has the stream. A sender that does not say never goes back.
+// The offset from which its sender still has the stream. A sender that does not set it never goes back.
 uint64_t KeptFrom(const v1::LogChunk& chunk);
 
 // The pieces that the chunk adds to a stream that has its bytes up to `written` and no end yet, in
-// order; the first one says how many bytes were dropped before it. Pieces are cut where the receive
-// time changes. Empty: it brings nothing new, or leaves a gap of bytes that were neither dropped
-// nor are gone from its sender.
+// order; the first one has the number of bytes dropped before it. Pieces are cut where the receive
+// time changes. Empty: the chunk adds nothing new, or leaves a gap of bytes that were not dropped and
+// that its sender still has.
 std::vector<LogPiece> NewPieces(const v1::LogChunk& chunk, uint64_t written);
 
 // Of one of its pieces.

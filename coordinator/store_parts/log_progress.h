@@ -1,5 +1,5 @@
-// Which streams have begun and not ended, and which jobs' rest nobody waits for any more. Shared by
-// the implementations of LogStore. Any thread.
+// Which streams have begun and not ended, and for which jobs readers no longer wait for the rest. Shared
+// by the implementations of LogStore. Any thread.
 #pragma once
 
 #include <cstddef>

@@ -20,9 +20,9 @@ class MetricSources {
   // 0: none.
   uint64_t Newest(const v1::MetricBatch& batch) const;
   bool IsKnown(const v1::MetricBatch& batch) const;
-  // It is stored.
+  // The batch is stored.
   void Take(const v1::MetricBatch& batch);
-  // It is stored behind damage: batches before it may be missing, and their sender may still bring
+  // The batch is stored behind damage: batches before it may be missing, and their sender may still send
   // them.
   void TakeBehindDamage(const v1::MetricBatch& batch);
 
@@ -32,7 +32,7 @@ class MetricSources {
   std::map<Key, std::set<uint64_t>> behind_damage_;  // all above the newest
 };
 
-// Of all of its source up to `durable_seq`.
+// Acknowledges all batches of its source up to `durable_seq`.
 v1::MetricAck AckFor(const v1::MetricBatch& batch, uint64_t durable_seq);
 v1::MetricAck RefusalOf(const v1::MetricBatch& batch);
 

@@ -9,7 +9,7 @@
 namespace muster::coordinator {
 namespace {
 
-constexpr size_t kFirstWord = 6;  // of the name, in the numbers: eight bytes in each
+constexpr size_t kFirstWord = 6;  // first number that holds the name, eight bytes in each
 constexpr size_t kNameBytesMax = (NewestMetrics::kNumbers - kFirstWord) * sizeof(int64_t);
 
 }  // namespace

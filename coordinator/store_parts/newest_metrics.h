@@ -15,7 +15,7 @@
 
 namespace muster::coordinator {
 
-// Of the newest attempt that reports a loss: the one that stands for the run (common/loss_name.h), of
+// From the newest attempt that reports a loss: the loss that represents the run (common/loss_name.h), of
 // the lowest rank that reports it.
 struct NewestMetrics {
   int64_t step = -1;  // -1: no point is known
@@ -24,7 +24,8 @@ struct NewestMetrics {
   bool has_loss = false;
   uint32_t attempt = 0;  // of the loss
   uint32_t rank = 0;
-  std::string chosen;  // JobSpec.metric stands for the run; empty: its loss. Not among the numbers
+  std::string
+      chosen;  // JobSpec.metric, which represents the run; empty: its loss. Not among the numbers
 
   void Take(const v1::MetricBatch& batch);
 
@@ -38,22 +39,22 @@ struct NewestMetrics {
   bool IsOfTheLoss(const v1::MetricBatch& batch, const std::string& name) const;
 };
 
-// Those of many jobs. Any thread.
+// The newest metrics of many jobs. Any thread.
 class NewestMetricsCache {
  public:
   static constexpr size_t kJobsMax = 20'000;
 
   void Take(const v1::MetricBatch& batch);
-  // The metric that stands for the job from now on; empty: its loss.
+  // The metric that represents the job from now on; empty: its loss.
   void Choose(uint64_t job, const std::string& metric);
-  // Before any of its batches.
+  // The state before any of its batches.
   NewestMetrics Nothing(uint64_t job) const;
-  // What is known already stays.
+  // Does not overwrite what is known already.
   void Keep(uint64_t job, const NewestMetrics& newest);
   void Replace(uint64_t job, const NewestMetrics& newest);
   void Forget(uint64_t job);
   std::optional<NewestMetrics> Find(uint64_t job) const;
-  // A row without any shows what it carries, or step -1.
+  // A job without any keeps what its row carries, or shows step -1.
   void Decorate(v1::JobSummary& summary) const;
 
  private:

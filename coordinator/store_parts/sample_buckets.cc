@@ -80,7 +80,7 @@ void Fold(const Message& now, Message& known, Extreme extreme) {
 uint32_t SampleKeyOf(const v1::RankSample& sample) { return sample.rank(); }
 const std::string& SampleKeyOf(const v1::DeviceSample& sample) { return sample.device(); }
 
-// The sample of the same rank or device. The search starts at `hint`, where it mostly is because
+// The sample of the same rank or device. The search starts at `hint`, where it usually is because
 // batches keep their order; `hint` then points after it.
 template <typename List, typename Sample>
 Sample* FindSample(List& list, const Sample& sample, int& hint) {

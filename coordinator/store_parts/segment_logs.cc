@@ -59,7 +59,7 @@ absl::StatusOr<std::string> SegmentLogCursor::Read(const LogPiece& piece) {
 
 absl::Status SegmentLogCursor::Append(const LogPiece& piece, std::string* bytes) {
   ASSIGN_OR_RETURN(const StreamRecord* record, records_.Peek());
-  if (record == nullptr) return absl::UnavailableError("the stream is being made anew");
+  if (record == nullptr) return absl::UnavailableError("the stream is being rewritten");
   const size_t skip = record->length - std::min(record->length, piece.length);
   return records_.AppendBody(skip, bytes);
 }

@@ -20,7 +20,7 @@ using common::StrCat;
 constexpr std::string_view kPartSuffix = ".part";
 constexpr size_t kSha256Digits = 64;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
-constexpr size_t kPieceBytes = 1 << 20;  // read again at once
+constexpr size_t kPieceBytes = 1 << 20;  // read back at a time
 constexpr size_t kPiecesAtOnce = 16;
 
 absl::Status DoesNotFollow(const UploadArea::OpenedUpload& upload, uint64_t have) {
@@ -71,7 +71,7 @@ class UploadArea::Writer final : public Upload {
           pwrite(fd_.get(), data.data(), data.size(), static_cast<off_t>(hashed_->bytes));
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) return common::ErrnoStatus(StrCat("cannot write ", path_));
-      // Exactly what the file has: the next writer goes on from here.
+      // Exactly what the file has: the next writer continues from here.
       hashed_->hash.Update(data.substr(0, static_cast<size_t>(count)));
       hashed_->bytes += static_cast<uint64_t>(count);
       data.remove_prefix(static_cast<size_t>(count));
@@ -82,7 +82,7 @@ class UploadArea::Writer final : public Upload {
   absl::Status Sync() override {
     if (fsync(fd_.get()) == 0) return absl::OkStatus();
     const absl::Status failed = common::ErrnoStatus(StrCat("cannot sync ", path_));
-    // The kernel may have dropped what it could not write, and another fsync would not tell.
+    // The kernel may have dropped what it could not write, and another fsync would not report it.
     ThrowAway();
     return failed;
   }
@@ -112,7 +112,7 @@ class UploadArea::Writer final : public Upload {
   const Name name_;
   const std::string path_;
   common::UniqueFd fd_;
-  std::unique_ptr<Hashed> hashed_;  // once caught up, of all there is; null: committed
+  std::unique_ptr<Hashed> hashed_;  // once caught up, of everything that arrived; null: committed
 };
 
 absl::Status UploadArea::Prepare() {
@@ -167,7 +167,7 @@ void UploadArea::Release(const Name& name, std::unique_ptr<Hashed> hashed) {
   std::lock_guard lock(mutex_);
   written_.erase(name);
   if (hashed == nullptr || hashed->bytes == 0) return;
-  // What is forgotten is read again.
+  // If it is evicted, the file is read again.
   hashed_.Put(name, std::move(hashed));
 }
 
@@ -177,7 +177,7 @@ std::unique_ptr<UploadArea::Hashed> UploadArea::HashedBefore(const Name& name, u
   if (found == nullptr) return std::make_unique<Hashed>();
   std::unique_ptr<Hashed> hashed = std::move(*found);
   hashed_.Erase(name);
-  // Otherwise a part of it is overwritten.
+  // Otherwise the upload overwrites a part of what was hashed.
   return hashed->bytes <= offset ? std::move(hashed) : std::make_unique<Hashed>();
 }
 

@@ -1,11 +1,11 @@
-// Where uploads arrive, before their bytes become blobs: a file in uploads/ for each owner and hash,
-// whichever engine keeps the blobs. It has one writer at a time, is hashed while it is written, and is
-// given away only once it is closed, durable and of the hash that it was uploaded for: nothing can
-// change it between the check and its use. Owners know nothing of each other's uploads, so that none
-// can find out what others have, or spoil it.
+// Where uploads arrive before their bytes become blobs: a file in uploads/ for each owner and hash,
+// whichever engine keeps the blobs. The file has one writer at a time, is hashed while it is written, and
+// is handed over only once it is closed, durable and matches the hash that it was uploaded for: nothing
+// can change it between the check and its use. Owners do not see each other's uploads, so that none can
+// find out what others have, or spoil it.
 //
-// What has arrived stays when a writer ends, and its hash so far stays in memory: a transfer that
-// takes longer than a call may last is not read again each time. Any thread.
+// What has arrived stays when a writer ends, and its hash so far stays in memory, so that a transfer that
+// takes longer than one call is not read again each time. Any thread.
 #pragma once
 
 #include <compare>
@@ -34,13 +34,13 @@ class UploadArea {
  public:
   static constexpr size_t kPartialsMax = 64;  // unfinished uploads of an owner
 
-  // Of an owner, one thread at a time. What has arrived stays when it is destroyed.
+  // One owner's upload; one thread at a time. What has arrived stays when this is destroyed.
   class Upload {
    public:
     virtual ~Upload() = default;
-    // Reads a piece of what had arrived before, for the hash. True: all of it; from then on Append.
+    // Hashes a piece of what had arrived before. True: that was all; from then on use Append.
     virtual absl::StatusOr<bool> CatchUp() = 0;
-    // RESOURCE_EXHAUSTED: no room. OUT_OF_RANGE: more than the whole.
+    // RESOURCE_EXHAUSTED: no room. OUT_OF_RANGE: more bytes than the upload's size.
     virtual absl::Status Append(std::string_view data) = 0;
     // Makes durable what has arrived so far.
     virtual absl::Status Sync() = 0;
@@ -52,7 +52,7 @@ class UploadArea {
     std::string owner;  // not empty, a path name
     std::string sha256;
     uint64_t size = 0;
-    uint64_t offset = 0;  // where to go on; what has arrived behind it is forgotten
+    uint64_t offset = 0;  // where to continue; what has arrived behind it is discarded
   };
   struct Partial {
     std::string sha256;
@@ -66,20 +66,20 @@ class UploadArea {
   UploadArea(const Paths& paths, const DiskGate* gate, Take take)
       : paths_(paths), gate_(gate), take_(std::move(take)) {}
   // Creates the directory, and removes what older versions have left there: files without an owner,
-  // which nobody continues.
+  // which no upload continues.
   absl::Status Prepare();
 
   // ABORTED: the owner's upload of these bytes is being written already; try again when that has
-  // ended. OUT_OF_RANGE: less has arrived than `offset`. An owner that leaves more than
-  // kPartialsMax uploads unfinished loses the one that was written the longest ago.
+  // ended. OUT_OF_RANGE: less than `offset` has arrived. An owner that leaves more than kPartialsMax
+  // uploads unfinished loses the least recently written one.
   absl::StatusOr<std::unique_ptr<Upload>> Open(const OpenedUpload& upload);
   // What has arrived of an owner's upload; 0: nothing.
   uint64_t Arrived(const std::string& owner, const std::string& sha256) const;
   // What has arrived of an owner's unfinished uploads, least recently written first.
   std::vector<Partial> Partials(const std::string& owner) const;
-  // Unless it is being written.
+  // Does nothing while it is being written.
   void Remove(const std::string& owner, const std::string& sha256);
-  // What nobody has written to for so long.
+  // Removes uploads that were not written to for kUnusedKept.
   void RemoveUnused(const FileAge& age);
 
  private:
@@ -98,7 +98,7 @@ class UploadArea {
   std::string PathOf(const Name& name) const { return paths_.UploadFile(name.sha256, name.owner); }
   // False: another writer has it.
   bool Claim(const Name& name);
-  // `hashed`: of a file that is to be continued, or null.
+  // `hashed`: of a file that may be continued, or null.
   void Release(const Name& name, std::unique_ptr<Hashed> hashed);
   std::unique_ptr<Hashed> HashedBefore(const Name& name, uint64_t offset);
   void RemoveSurplus(const std::string& owner);

@@ -102,7 +102,7 @@ absl::Status DecodeMetricBatch(v1::MetricBatch& batch) {
   std::string encoded = std::move(*batch.mutable_encoded());
   if (!batch.ParseFromString(encoded) || !batch.encoded().empty()) {
     batch.clear_encoded();
-    return RefuseBatch(batch, "what it encodes is no batch");
+    return RefuseBatch(batch, "what it encodes is not a batch");
   }
   batch.set_encoded(std::move(encoded));
   return absl::OkStatus();
@@ -116,7 +116,7 @@ absl::Status CheckMetricSeq(const v1::MetricBatch& batch, uint64_t newest) {
                                    kMetricSeqJumpMax, " batches cannot be missing"));
 }
 
-// A principal may have characters that a file's name may not, and be long.
+// A principal may be long, and have characters that a file's name may not.
 std::string UploadOwner(const Caller& caller, uint64_t job, uint32_t attempt) {
   return StrCat("+", job, ".", attempt, "+",
                 common::Sha256Hex(caller.principal).substr(0, kOwnerDigits));

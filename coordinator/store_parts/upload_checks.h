@@ -20,14 +20,14 @@ inline constexpr uint64_t kMetricSeqJumpMax = 1 << 20;  // batches ahead of the 
 
 absl::Status CheckLogChunk(const v1::LogChunk& chunk);
 absl::Status CheckMetricBatch(const v1::MetricBatch& batch);
-// Fills in the fields of a batch that came encoded, and leaves `encoded` as it is. Others stay as they are.
+// Fills in the fields of a batch that came encoded, and leaves `encoded` as it is. Leaves other batches unchanged.
 absl::Status DecodeMetricBatch(v1::MetricBatch& batch);
 // For a batch that is valid on its own: whether it can come next. `newest`: the stored seq of this
 // source, 0 if none.
 absl::Status CheckMetricSeq(const v1::MetricBatch& batch, uint64_t newest);
 
-// Who owns what arrives of a checkpoint file (store_parts/upload_area.h): the attempt's part on that node.
-// Not the name of a project.
+// The owner of an upload of a checkpoint file (store_parts/upload_area.h): the attempt's part on that node.
+// Never the name of a project.
 std::string UploadOwner(const Caller& caller, uint64_t job, uint32_t attempt);
 
 }  // namespace muster::coordinator

@@ -33,7 +33,7 @@ absl::Status UploadProofs::Add(const std::string& owner, const std::string& sha2
   constexpr int kNew = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
   common::UniqueFd file(open(path.c_str(), kNew, 0600));
   if (!file.valid()) {
-    // The first of its owner, or all others of it were just removed.
+    // The owner's first proof, or its others were all just removed.
     RETURN_IF_ERROR(common::MakeDirectories(directory));
     file = common::UniqueFd(open(path.c_str(), kNew, 0600));
     if (!file.valid()) return common::ErrnoStatus(StrCat("cannot create ", path));

@@ -1,5 +1,5 @@
-// Who has shown which blob: an empty file in uploads/proven/OWNER for each. Touched when it is asked
-// for. Any thread; several may add and ask at once.
+// Who has shown which blob: an empty file in uploads/proven/OWNER for each. A query touches the file.
+// Any thread; several may add and query at once.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ class UploadProofs {
   absl::Status Add(const std::string& owner, const std::string& sha256) const;
   // INVALID_ARGUMENT: not a name or not a hash.
   absl::StatusOr<bool> Has(const std::string& owner, const std::string& sha256) const;
-  // Those that nobody has asked for in so long.
+  // Removes proofs that were not queried for kUnusedKept.
   void RemoveUnused(const FileAge& age) const;
 
  private:

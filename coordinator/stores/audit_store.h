@@ -1,6 +1,5 @@
-// The entries of the audit as they are kept: appended in order, in parts that are read as a whole. One
-// writer; any number of readers, also while it writes. The chain that they are is made above
-// (audit/audit.h).
+// Stores the entries of the audit: appended in order, in parts that are read as a whole. One writer; any
+// number of readers, also while it writes. The layer above chains the entries (audit/audit.h).
 #pragma once
 
 #include <cstdint>
@@ -28,12 +27,12 @@ class AuditStore {
     v1::AuditHead head;  // number 0: there is no entry yet
     uint64_t cut_bytes = 0;
   };
-  // Before all else. After the writer was killed: cuts what follows the last entry, which was never
-  // acknowledged.
+  // Call it before everything else. After the writer was killed, cuts what follows the last entry,
+  // which was never acknowledged.
   virtual absl::StatusOr<End> Recover() = 0;
-  // Before each Append. Where somebody has removed, replaced or changed the newest part, entries go on
-  // in a new one, which begins with number `next`: what is written into the other, nobody finds. What
-  // was done to it; empty: nothing.
+  // Call it before each Append. If another process has removed, replaced or changed the newest part,
+  // entries continue in a new one, which begins with number `next`: no reader would find what is written
+  // to the old one. Returns what was done to it; empty: nothing.
   virtual absl::StatusOr<std::string> LeaveTouched(uint64_t next) = 0;
   // Durable when it returns: all of them, or none. They follow the last one.
   virtual absl::Status Append(const std::vector<const v1::AuditEntry*>& entries) = 0;

@@ -1,4 +1,4 @@
-// Blobs whose checkpoint may be about to be recorded: an upload of them began or ended lately, so
+// Blobs whose checkpoint may be about to be recorded: an upload of them began or ended recently, so
 // none of them may be collected as garbage. Any thread.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace muster::coordinator {
 
 class BlobPromises {
  public:
-  // How long after its beginning or its end an upload keeps its blob.
+  // How long an upload protects its blob after its beginning and after its end.
   static constexpr std::chrono::minutes kKept{10};
 
   void Promise(const std::string& sha256) {
@@ -24,7 +24,7 @@ class BlobPromises {
     prune_at_ = std::max(prune_at_, 2 * promised_.size());
   }
 
-  // Runs `remove` unless the blob is promised; nobody can promise it meanwhile. False: it was.
+  // Runs `remove` unless the blob is promised; it cannot be promised meanwhile. False: it was promised.
   template <typename Remove>
   bool Unless(const std::string& sha256, const Remove& remove) {
     std::lock_guard lock(mutex_);
@@ -41,7 +41,7 @@ class BlobPromises {
 
   std::mutex mutex_;  // guards what follows
   std::map<std::string, Time> promised_;
-  size_t prune_at_ = 1'024;  // so many promises before the old ones are looked for
+  size_t prune_at_ = 1'024;  // number of promises at which old ones are removed
 };
 
 }  // namespace muster::coordinator

@@ -26,62 +26,62 @@ struct CodeObject {
   uint64_t size = 0;
 };
 
-// The code of a job, as its spec names it.
+// The code that a job's spec names.
 struct CodeName {
   std::string project;  // never empty
   std::string tree;
   std::string placement;
   auto operator<=>(const CodeName&) const = default;
 };
-// Only of a spec that has code.
+// Only for a spec that has code.
 CodeName CodeNameOf(const v1::JobSpec& spec);
 // "default" for none.
 std::string ProjectName(std::string_view project);
 
 class CodeStore {
  public:
-  // What an object counts at least, as on a disk: a quota bounds the number of objects, too.
+  // An object counts as at least this, as it does on a disk: so a quota bounds the number of objects, too.
   static constexpr uint64_t kLeastBytes = 4'096;
-  // A use is recorded again only so long after the last one: looking at an object costs no write.
+  // A use is recorded again only this long after the last one, so that most lookups cost no write.
   static constexpr int64_t kUseRecordedEveryMs = 3'600'000;
 
   virtual ~CodeStore() = default;
 
   static uint64_t Charge(uint64_t size) { return std::max(size, kLeastBytes); }
 
-  // For each object whether the project has it, with this size. Those that it has were used now.
+  // For each object, whether the project has it with this size. Records those that it has as used now.
   virtual absl::StatusOr<std::vector<bool>> Use(const std::string& project,
                                                 const std::vector<CodeObject>& objects,
                                                 int64_t now_ms) = 0;
-  // `giver`: OwnerKey of who brought it, whose it counts as while the project has it.
+  // `giver`: OwnerKey of the uploader, whose usage includes it while the project has it.
   virtual absl::Status Add(const std::string& project, const CodeObject& object,
                            const std::string& giver, int64_t now_ms) = 0;
-  // What its objects count (Charge).
+  // The total that its objects count as (Charge).
   virtual absl::StatusOr<uint64_t> UsedBytes(const std::string& project) = 0;
-  // What the objects of all projects count that this one has brought; and of everybody, by giver.
-  // Empty: before givers were recorded.
+  // The total that the objects this giver uploaded count as, over all projects; and the totals of all
+  // givers. Empty: objects from before givers were recorded.
   virtual absl::StatusOr<uint64_t> GivenBytes(const std::string& giver) = 0;
   virtual absl::StatusOr<std::map<std::string, uint64_t>> Given() = 0;
 
-  // These objects are the code's: its manifest, its placement and what that names. It was used now.
-  // NOT_FOUND: the project lacks one. Not atomic: until all are recorded, ObjectsOf has none.
+  // Records that the code consists of these objects: its manifest, its placement and what that names. It
+  // was used now. NOT_FOUND: the project lacks one. Not atomic: until all are recorded, ObjectsOf has none.
   virtual absl::Status PutCode(const CodeName& code, const std::vector<std::string>& objects,
                                int64_t now_ms) = 0;
   // Ascending; empty: the code is not known.
   virtual absl::StatusOr<std::vector<std::string>> ObjectsOf(const CodeName& code) = 0;
 
-  // Which of these blobs some project has.
+  // The blobs among these that any project has.
   virtual absl::StatusOr<std::vector<std::string>> Referenced(
       const std::vector<std::string>& blobs) = 0;
 
-  // Code that was last used before, least recently used first.
+  // Code that was last used before `before_ms`, least recently used first.
   virtual absl::StatusOr<std::vector<CodeName>> OldCode(int64_t before_ms, uint32_t most) = 0;
-  // It is used now: a job has it.
+  // Records it as used now, because a job has it.
   virtual absl::Status KeepCode(const CodeName& code, int64_t now_ms) = 0;
-  // Unless it was used since `before_ms`. Its objects stay.
+  // Does nothing if it was used since `before_ms`. Its objects stay.
   virtual absl::Status RemoveCode(const CodeName& code, int64_t before_ms) = 0;
-  // Looks at the `most` objects that were not used for the longest, of those last used before
-  // `before_ms`: those of some code are used now, the others are removed. What was removed.
+  // Looks at the `most` least recently used objects that were last used before `before_ms`: those that
+  // belong to any code count as used now, the others are removed. Returns what was removed.
   virtual absl::StatusOr<std::vector<std::string>> RemoveObjects(int64_t before_ms, int64_t now_ms,
                                                                  uint32_t most) = 0;
 };

@@ -1,6 +1,6 @@
-// Who is who, as it is kept: users, tokens, certificates, projects, secrets. Every change is durable
-// when its call returns, and atomic. Any thread; every call may wait for a disk. What may be kept,
-// and how much of it, is decided above (identity/directory.h).
+// Stores who is who: users, tokens, certificates, projects, secrets. Every change is durable when its
+// call returns, and atomic. Any thread; every call may wait for a disk. The layer above decides what may
+// be kept, and how much of it (identity/directory.h).
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,16 @@ class IdentityStore {
   // Lists are sorted by name, or by id or serial.
   virtual absl::StatusOr<std::vector<v1::User>> Users() = 0;
   virtual absl::Status PutUser(const v1::User& user) = 0;
-  // With the user's sign-in tokens and secrets; certificates stay, as they have to be refused. False: there was none.
+  // Also removes the user's sign-in tokens and secrets; certificates stay, because they have to be refused.
+  // False: there was no such user.
   virtual absl::StatusOr<bool> RemoveUser(const std::string& name) = 0;
 
   virtual absl::StatusOr<std::vector<v1::Token>> Tokens() = 0;
-  // `user`: written with it, unless a user of that name exists. ALREADY_EXISTS: the id is taken.
+  // `user`: written with the token, unless a user of that name exists. ALREADY_EXISTS: the id is taken.
   virtual absl::Status AddToken(const v1::Token& token, const std::optional<v1::User>& user) = 0;
   virtual absl::StatusOr<bool> RemoveToken(const std::string& id) = 0;
-  // Takes one use of the token with this id and secret that has not expired at `now_ms`; the token
-  // afterwards. Nothing: there is no such token, or no use left.
+  // Takes one use of the token with this id and secret that has not expired at `now_ms`. Returns the
+  // token afterwards; nothing: there is no such token, or no use left.
   struct TokenUse {
     std::string id;
     std::string secret_sha256;
@@ -56,7 +57,7 @@ class IdentityStore {
     std::string by;
     std::string reason;
   };
-  // Those that it has revoked, as they are now; none that was revoked before.
+  // Returns those that it has revoked, as they are now, without those revoked before.
   virtual absl::StatusOr<std::vector<v1::Credential>> Revoke(const Revocation& revocation) = 0;
 
   virtual absl::StatusOr<std::vector<v1::Project>> Projects() = 0;
@@ -72,7 +73,7 @@ class IdentityStore {
                                             const std::string& name) = 0;
 
   // Deletes tokens that expired or were used up before `tokens_ms`, and certificates that expired
-  // before `credentials_ms` and were not revoked; how many rows.
+  // before `credentials_ms` and were not revoked. Returns the number of rows.
   struct Horizon {
     int64_t tokens_ms = 0;
     int64_t credentials_ms = 0;

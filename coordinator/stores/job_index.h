@@ -1,10 +1,10 @@
-// What is kept of finished jobs and past events, for those who ask: a projection of the journal
-// (projection.h). A job or an event is found here once the journal has said that its turn is
-// durable, never before, and what was removed is not found any more.
+// Finished jobs and past events, for queries: a projection of the journal (projection.h). A job or an
+// event is found here once the journal has reported its turn as durable, never before; removed ones are
+// no longer found.
 //
 // Any thread. May be slow or remote: called on the work pool's threads, never on gRPC's or the
-// control loop's. An error is the store's (unreachable, damaged) and says so; "there is none" is
-// an empty answer.
+// control loop's. An error means that the store is unreachable or damaged; "there is none" is an
+// empty answer.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ class JobIndex {
   };
   struct Filter {
     std::vector<v1::JobState> states;    // empty: all
-    std::string owner;                   // a name, whoever has it or had it; empty: all
-    std::string owner_key;               // OwnerKey: of this one alone; empty: all
+    std::string owner;                   // a name, of every person who has or had it; empty: all
+    std::string owner_key;               // OwnerKey: only of this person; empty: all
     std::vector<job::LabelTerm> labels;  // all must be met
     std::string name_has;                // part of its name
     std::string project;                 // empty: all
@@ -50,7 +50,7 @@ class JobIndex {
     uint64_t after = 0;   // seq
     uint64_t until = 0;   // seq, inclusive
     uint32_t newest = 0;  // the newest N of them
-    size_t bytes = 0;  // if set: the oldest of them instead, up to so many bytes and at least one
+    size_t bytes = 0;  // if set: the oldest of them instead, up to this many bytes and at least one
   };
 
   // The idempotency keys of all finished jobs.
@@ -71,23 +71,23 @@ class JobIndex {
   // Newest first.
   virtual absl::StatusOr<std::vector<v1::JobSummary>> List(const Filter& filter) = 0;
   virtual absl::StatusOr<std::vector<v1::Event>> Events(const EventRange& range) = 0;
-  // Where the newest N of the range begin, to read them in pieces: Events whose `after` is this one has them. `bytes`
-  // is not read.
+  // Where the newest N of the range begin, to read them in pieces: Events returns them if its `after` is this
+  // one. Ignores `bytes`.
   virtual absl::StatusOr<uint64_t> BeforeNewest(const EventRange& range) = 0;
   // Finished jobs by the coordinator's lived time at their end.
   virtual absl::StatusOr<FinishedCounts> CountFinished(int64_t ended_before_ms,
                                                        int64_t ended_after_ms) = 0;
-  // Those that ended first, by the same time.
+  // The finished jobs that ended first, by the same time.
   virtual absl::StatusOr<std::vector<RemoveInput::Job>> Oldest(uint32_t count) = 0;
-  // Which of these blobs a finished job refers to.
+  // The blobs among these that a finished job refers to.
   virtual absl::StatusOr<std::vector<std::string>> Referenced(
       const std::vector<std::string>& blobs) = 0;
   virtual absl::StatusOr<std::vector<std::string>> BlobsOf(uint64_t job) = 0;
   // Whether a finished job has this code.
   virtual absl::StatusOr<bool> HasCode(const CodeName& code) = 0;
-  // Reads all that is stored; OK when it is sound. May take minutes.
+  // Reads everything that is stored; OK when it is sound. May take minutes.
   virtual absl::Status CheckWhole() = 0;
-  // Whether somebody has to call CheckWhole now and then: the engine does not do so itself.
+  // Whether the coordinator has to call CheckWhole now and then: the engine does not check itself.
   virtual bool NeedsWholeCheck() = 0;
 };
 

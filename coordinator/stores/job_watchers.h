@@ -1,4 +1,4 @@
-// Who wants to be told when something of a job was stored. Any thread; told on the store's own.
+// Callbacks that are told when something of a job was stored. Any thread; called on the store's thread.
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,8 @@
 namespace muster::coordinator {
 
 enum class Note {
-  kNotify,  // up to which event notify has looked, and what is still to be told (notify/notifier.h)
-  kLived,   // the coordinator's total uptime (lived_clock.h)
+  kNotify,  // the last event that notify has processed, and what it still has to send (notify/notifier.h)
+  kLived,  // the coordinator's total uptime (lived_clock.h)
 };
 
 class NoteStore {
@@ -21,10 +21,10 @@ class NoteStore {
   virtual absl::StatusOr<std::string> Read(Note note) const = 0;
   // Durable when it returns, and whole after any crash.
   virtual absl::Status Write(Note note, const std::string& text) = 0;
-  // Not waited for: after a crash an older one may be there, or a torn one. For a text that tells by
-  // itself whether it is whole, and is written again soon.
+  // Does not wait for the disk: after a crash an older text may be there, or a torn one. For a text that
+  // shows whether it is whole, and is written again soon.
   virtual absl::Status WriteSoon(Note note, const std::string& text) = 0;
-  // What a person calls it: its path.
+  // Its name for a person: its path.
   virtual std::string Place(Note note) const = 0;
 };
 

@@ -13,7 +13,7 @@ class Paths {
   explicit Paths(std::string root) : root_(std::move(root)) {}
 
   const std::string& Root() const { return root_; }
-  // Of one of these paths, what follows the root.
+  // The part of one of these paths that follows the root.
   std::string BelowRoot(const std::string& path) const { return path.substr(root_.size() + 1); }
   std::string Lock() const { return root_ + "/LOCK"; }
   std::string Database() const { return root_ + "/muster.db"; }
@@ -24,7 +24,7 @@ class Paths {
   std::string Lived() const { return root_ + "/LIVED"; }
   // Webhooks that still have to be called (notify/notifier.h).
   std::string Notify() const { return root_ + "/NOTIFY"; }
-  // Secrets of HTTP (http/admission/token_file.h), and the port that was picked last.
+  // The secrets of the HTTP server (http/admission/token_file.h), and the port that it picked last.
   std::string HttpToken() const { return root_ + "/HTTP-TOKEN"; }
   std::string HttpMetricsToken() const { return root_ + "/HTTP-METRICS-TOKEN"; }
   std::string HttpPort() const { return root_ + "/HTTP-PORT"; }
@@ -36,7 +36,7 @@ class Paths {
   // Who did what (audit/audit.h).
   std::string AuditRoot() const { return root_ + "/audit"; }
 
-  // Which version of the files below logs/ and metrics/.
+  // The version of the files below logs/ and metrics/.
   std::string Format() const { return root_ + "/FORMAT"; }
 
   std::string LogRoot() const { return root_ + "/logs"; }

@@ -1,10 +1,10 @@
-// What is kept of the journal in a shape that answers questions: a projection, such as the index of
-// finished jobs. The journal alone is the truth; a projection follows from it.
+// A projection keeps data from the journal in a form that answers queries; the index of finished jobs is
+// one. Only the journal is authoritative; a projection is derived from it.
 //
 // An engine whose journal and projection share a database commits both at once (it carries the
-// projection). Any other follows by its position: FollowedJournal gives it each turn once the journal
-// has it, lets nobody see a turn before the projection has it, and after a crash first brings it up
-// to where the journal ends.
+// projection). Any other projection follows by its position: FollowedJournal gives it each turn once the
+// journal has it, hides a turn until the projection has it, and after a crash first brings it up to the
+// end of the journal.
 #pragma once
 
 #include <cstdint>
@@ -36,12 +36,12 @@ struct TurnFacts {
 class Projection {
  public:
   virtual ~Projection() = default;
-  // What a person calls it, and where it is: "the index /data/index.db".
+  // Its name for a person, and where it is: "the index /data/index.db".
   virtual std::string Place() const = 0;
   // Of the last event whose turn it has; 0: it has none.
   virtual absl::StatusOr<uint64_t> Position() = 0;
-  // Turns that follow the ones it has, in order: durable when it returns, all of them or none. One
-  // of shortage.h: it is tried again.
+  // Takes turns that follow the ones it has, in order: durable when it returns, all of them or none. With
+  // an error of shortage.h it is tried again.
   virtual absl::Status Take(const std::vector<JournalRecord>& turns) = 0;
 };
 

@@ -1,6 +1,6 @@
 // Samples of running attempts in three tiers: as sent, for an hour; in buckets of ten seconds, for
 // a day; in buckets of a minute, for 30 days. A bucket keeps the last, the lowest and the highest
-// of each number. At most 64 MiB are kept of each node; the oldest are deleted first. Samples may
+// of each number. At most 64 MiB are kept for each node; the oldest are deleted first. Samples may
 // be lost: nothing is acknowledged, and a store that cannot keep up or has no room drops some.
 //
 // Append, Newest, Watch, Remove and Expire: any thread, never block. Read is slow: on the work
@@ -32,7 +32,7 @@ inline constexpr SampleTierRule kSampleTiers[] = {
     {v1::SAMPLE_TIER_MINUTE, 60'000, int64_t{30} * 24 * 3'600'000},
 };
 inline constexpr uint64_t kSampleBytesOfNodeMax = 64 << 20;
-// A bucket that nothing follows can be read after this time at the latest.
+// A bucket without a successor can be read after this time at the latest.
 inline constexpr int64_t kSampleBucketLateMs = 10'000;
 
 struct SampleQuery {

@@ -1,6 +1,6 @@
-// What the commands that care for a data directory ask of the engine that keeps its durable state: the
-// journal, its projections, who is who, whose code is whose. Without a coordinator, but for Save. What
-// lies in files beside it (output, metrics, checkpoint files) is not its business. One thread.
+// What the maintenance commands of a data directory ask of the engine that keeps its durable state: the
+// journal, its projections, identities, and the ownership of code. No coordinator runs meanwhile, except
+// with Save. Files beside the state (output, metrics, checkpoint files) are handled elsewhere. One thread.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct StateContents {
   BlobUses blobs;
 };
 
-// How far the numbers of a restored state move on, past all that the lost coordinator may have given
-// out since the backup.
+// How far the numbers of a restored state advance, past all that the lost coordinator may have given out
+// since the backup.
 struct Advance {
   uint64_t epoch_at_least = 0;
   uint64_t jobs = 0;
@@ -36,7 +36,7 @@ class StateCare {
  public:
   virtual ~StateCare() = default;
 
-  // What it is called: "muster.db".
+  // Its name: "muster.db".
   virtual std::string Name() const = 0;
   virtual bool Exists() const = 0;
   // Nothing was ever written into it, or it does not exist.
@@ -45,20 +45,20 @@ class StateCare {
   virtual absl::Status RefuseLost() const = 0;
 
   struct Checked {
-    std::optional<StateContents> contents;  // none: it cannot be read whole
+    std::optional<StateContents> contents;  // none: parts of it cannot be read
     bool can_mend = false;
   };
   // Reads everything and changes nothing. Damage goes to `found`; an error: it could not be read.
   virtual absl::StatusOr<Checked> Check(bool quick, const Found& found) const = 0;
-  // After a check that has read it whole: what can be repaired without losing anything. What was
-  // repaired, where and how, as a finding without a fix.
+  // After a check that has read it whole: repairs what can be repaired without losing anything. Returns
+  // what was repaired, where and how, as a finding without a fix.
   virtual absl::StatusOr<Finding> Mend(const StateContents& contents) const = 0;
 
-  // A consistent copy in one file, while a coordinator may use the state; not synced. It is read back
-  // whole. RESOURCE_EXHAUSTED: no room at `to`.
+  // Writes a consistent copy in one file, while a coordinator may use the state; not synced. All of it is
+  // read back. RESOURCE_EXHAUSTED: no room at `to`.
   virtual absl::StatusOr<StateContents> Save(const std::string& to) const = 0;
-  // Of a new data directory. First `Load` a saved copy, which lies under its Name() in the directory
-  // `stage`, and move its numbers on; then, once all else is in place, `Adopt` it: before that no
+  // For a new data directory. First `Load` a saved copy, which lies under its Name() in the directory
+  // `stage`, and advance its numbers; then, once everything else is in place, `Adopt` it: before that no
   // coordinator starts on it.
   virtual absl::StatusOr<StateContents> Load(const std::string& stage,
                                              const Advance& advance) const = 0;

@@ -1,4 +1,4 @@
-// The jobs whose streams the disk refuses now: stores tell of them, events and calls show them. Any
+// The jobs whose streams the disk refuses now: stores report them, events and calls show them. Any
 // thread.
 #pragma once
 
@@ -15,7 +15,8 @@ namespace muster::coordinator {
 
 class StreamFailures {
  public:
-  static constexpr size_t kJobsMax = 1'000;  // remembered; of more, none is worth another line
+  static constexpr size_t kJobsMax =
+      1'000;  // remembered; beyond this, a job is not worth another line
 
   struct Failure {
     uint64_t job = 0;
@@ -23,9 +24,9 @@ class StreamFailures {
     common::Problem problem;  // of its stream that failed last
   };
 
-  // Called once for each job, until it is over. Before any thread of a store runs.
+  // Calls `told` once for each job, until its failure is over. Set it before any thread of a store runs.
   void OnFirst(std::function<void(const Failure&)> told) { told_ = std::move(told); }
-  // It is over if nothing fails again within `for_ms`.
+  // The failure is over if nothing fails again within `for_ms`.
   void Failed(Failure failure, int64_t for_ms);
   // By job.
   std::vector<Failure> Now();

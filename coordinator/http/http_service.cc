@@ -39,7 +39,7 @@ struct HttpListeners {
   std::string port;                  // its port
 };
 
-// The port of last time, if it is free: pages that are open survive a restart.
+// The port of the last run, if it is free, so that open pages survive a restart.
 absl::StatusOr<TcpPort> ListenOnAnyPort(const std::string& host, const std::string& memory) {
   const absl::StatusOr<std::string> text = common::ReadFile(memory, kPortFileBytesMax);
   uint32_t last = 0;
@@ -49,7 +49,7 @@ absl::StatusOr<TcpPort> ListenOnAnyPort(const std::string& host, const std::stri
   }
   ASSIGN_OR_RETURN(TcpPort port, ListenOnPort(StrCat(host, kAnyPort), "--http"));
   const std::string number = port.endpoint.substr(port.endpoint.rfind(':') + 1);
-  // Only the next start would have noticed.
+  // Logged now: otherwise only the next start would notice.
   if (const absl::Status kept = common::WriteFileDurably(memory, number + "\n"); !kept.ok())
     common::LogWarning(std::string(kept.message()));
   return port;
@@ -89,7 +89,7 @@ absl::StatusOr<HttpListeners> OpenListeners(const Daemon& daemon,
   return listeners;
 }
 
-// As a browser on this machine or another may write it: not the wildcard.
+// An address that a browser on this machine or another can use: not the wildcard.
 std::string UrlOf(const std::string& address, bool is_encrypted) {
   const std::string_view scheme = is_encrypted ? "https://" : "http://";
   const std::string host = HostName(address);

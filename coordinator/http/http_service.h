@@ -1,5 +1,4 @@
-// HTTP as a way into the coordinator: its listening sockets, secrets, site and server, started
-// together.
+// The coordinator's HTTP service: its listening sockets, secrets, site and server, started together.
 #pragma once
 
 #include <cstddef>
@@ -30,20 +29,20 @@ class HttpService {
     std::function<size_t()> journal_pending_bytes;
     std::shared_ptr<const ServerTls> tls = nullptr;   // of every TCP listener; null: not encrypted
     Enrolment* enrolment = nullptr;                   // null: there is no cluster to join
-    std::optional<oidc::Client> oidc = std::nullopt;  // whose people sign in; nothing: tokens alone
+    std::optional<oidc::Client> oidc = std::nullopt;  // people sign in there; nothing: only tokens
   };
   // Listens, but answers nothing yet. Port 0 picks a free one, the same as last time if it is still free.
   static absl::StatusOr<std::unique_ptr<HttpService>> Open(Daemon& daemon, Options options);
   ~HttpService();
-  // Once the daemon can be asked.
+  // Call it once the daemon can take calls.
   void Serve();
-  // Answers nothing more. What handlers still say is dropped.
+  // Answers nothing more. Later answers of handlers are dropped.
   void Stop();
 
-  // Of the first listener: "https://10.0.0.7:7701", "http://127.0.0.1:7701", "unix:/path".
+  // The first listener's: "https://10.0.0.7:7701", "http://127.0.0.1:7701", "unix:/path".
   const std::string& Address() const;
   // A link that signs a browser in once, as the caller, and leads to `path`. FAILED_PRECONDITION if
-  // only a socket is listened on, which no browser can reach.
+  // it listens only on a socket, which no browser can reach.
   absl::StatusOr<std::string> SignInLink(const Caller& caller, std::string_view path);
 
  private:
@@ -52,7 +51,7 @@ class HttpService {
   std::unique_ptr<Parts> parts_;
 };
 
-// The address is reached only from this machine: a loopback address, localhost, or a unix socket.
+// Whether only this machine can reach the address: a loopback address, localhost, or a unix socket.
 bool IsLocalOnly(std::string_view listen);
 
 }  // namespace muster::coordinator::http

@@ -23,7 +23,7 @@ namespace {
 using common::StrCat;
 
 constexpr unsigned kMisdirected = 421;
-constexpr std::string_view kScraper = "metrics";  // whoever has the token for them
+constexpr std::string_view kScraper = "metrics";  // a client with the token for metrics
 
 bool NeedsNoSession(std::string_view path) {
   return path == "/healthz" || path == "/readyz" || path == kSignInPath || path == kProviderPath ||
@@ -43,8 +43,8 @@ bool IsKnown(std::string_view path) {
 
 bool OnlyReads(const RequestHead& head) { return head.method == "GET" || head.method == "HEAD"; }
 
-// The newest event that the client has seen. Browsers name it when they reconnect; a page that was
-// loaded again may name it in its address.
+// The newest event that the client has seen. Browsers name it when they reconnect; a reloaded page may
+// name it in its address.
 uint64_t SeenBy(const RequestHead& head, const Target& target) {
   uint64_t seen = 0;
   const std::string_view field = FieldOf(head.fields, "last-event-id");
@@ -52,7 +52,7 @@ uint64_t SeenBy(const RequestHead& head, const Target& target) {
   return absl::SimpleAtoi(common::ToAbsl(named), &seen) ? seen : EventRing::kFromNow;
 }
 
-// A stream that ends with the session of whoever opened it.
+// A stream that ends with the session that opened it.
 class OwnedSource final : public TextSource {
  public:
   OwnedSource(std::shared_ptr<TextSource> source, std::function<bool()> is_session_valid)
@@ -111,12 +111,12 @@ std::optional<Response> Site::CheckSession(const RequestHead& head, const Target
     const bool is_enough = proof == Sessions::Proof::kMetricsToken
                                ? target.path == "/metrics"
                                : proof != Sessions::Proof::kNone;
-    // Whoever was removed or disabled since has no session.
+    // A user who has since been removed or disabled has no session.
     const absl::Status why = !is_enough                                ? NotSignedIn("")
                              : proof == Sessions::Proof::kMetricsToken ? absl::OkStatus()
                                                                        : CallerOf(head).status();
     if (!why.ok()) {
-      // Without a token somebody only came by, or has been away for long.
+      // Without a token, a client only looked in, or its session has expired: not worth an entry.
       if (!FieldOf(head.fields, "authorization").empty())
         RecordSignIn(daemon_, target.path, "", head.peer, why).IgnoreError();
       if (IsPage(target.path)) return sign_in_.SignedOutPage({.next = head.target});
@@ -134,7 +134,7 @@ std::optional<Response> Site::CheckSession(const RequestHead& head, const Target
 std::optional<Response> Site::CheckRoute(const RequestHead& head, const Target& target) const {
   if (IsEnroll(target.path)) {
     if (options_.enroll != nullptr) return options_.enroll->Check(head, target);
-    return Refusal(404, "this coordinator has no cluster that could be joined",
+    return Refusal(404, "this coordinator has no cluster to join",
                    "make one: muster-coordinator init");
   }
   if (IsApi(target.path)) return CheckApiCall(head, target);

@@ -1,7 +1,7 @@
-// Everything that the HTTP server serves: which address is what, who may ask, and what is refused.
-// The server's thread; what waits is posted to the daemon's pools.
+// Everything that the HTTP server serves: what each address means, who may request it, and what is
+// refused. The server's thread; work that waits is posted to the daemon's pools.
 //
-// A request must be addressed to us, must prove a session (but for health, /sign-in and /enroll/),
+// A request must be addressed to us, must prove a session (except for health, /sign-in and /enroll/),
 // and must not come from a page of another origin. docs/http.md lists these checks.
 #pragma once
 
@@ -44,9 +44,10 @@ class Site {
 
   std::optional<Response> Check(const RequestHead& head);
   void Handle(Request request, Respond respond);
-  // Whose share of what is bounded a request uses: its session's user, or its address (IPv6: /64).
+  // The owner of the share of bounded resources that a request uses: its session's user, or its address
+  // (IPv6: /64).
   std::string ShareOf(const RequestHead& head) const;
-  // Answers what is due, and nothing that comes later.
+  // Answers what is pending, and nothing that comes later.
   void Stop() { pool_.Stop(); }
 
  private:

@@ -181,7 +181,7 @@ class SigningInFromABrowser(ProviderCase):
         cookie = answer.headers["Set-Cookie"].split(";")[0]
         page = self.look(cookie)
         self.assertEqual((page.status, page.headers["Refresh"]), (200, "1; url=/sign-in/provider?next=%2Fnodes"))
-        self.assertIn("Confirm no code that somebody has sent you", page.text)
+        self.assertIn("Do not confirm a code that another person sent you", page.text)
         return cookie, re.search(r"user_code=([^\"]+)\"", page.text).group(1)
 
     def look(self, cookie):

@@ -50,7 +50,7 @@ std::string HostName(std::string_view host_field) {
     if (close == std::string_view::npos) return "";
     rest = host.substr(close + 1);
     host = host.substr(1, close - 1);
-    // The zone of an address of one link is the client's own name for the link.
+    // The zone of a link-local address is the client's own name for the link.
     host = host.substr(0, host.find('%'));
   } else if (const size_t colon = host.find(':'); colon != std::string_view::npos) {
     rest = host.substr(colon);
@@ -103,13 +103,13 @@ absl::Status CheckOrigin(const RequestHead& head, bool is_stream, bool by_cookie
   if (CountFields(head.fields, "origin") > 1) return ForeignOrigin("Origin", "several");
   const std::string_view origin = FieldOf(head.fields, "origin");
   if (origin.empty()) {
-    // Browsers name the origin of every request that may change something; those that leave it out
-    // for an event stream of the same origin tell where it comes from in Sec-Fetch-Site.
+    // Browsers send the origin with every request that may change something; those that omit it for an
+    // event stream of the same origin tell where it comes from in Sec-Fetch-Site.
     if (!by_cookie || (is_stream && site == "same-origin")) return absl::OkStatus();
     return ForeignOrigin("Origin", "none");
   }
-  // https without encryption of ours: a proxy in front of us has the certificate. With it, a page
-  // that came unencrypted is not ours, whatever its address.
+  // https although we do not encrypt: a proxy in front of us has the certificate. If we do encrypt, a
+  // page that came unencrypted is not ours, whatever its address.
   const std::string own = absl::AsciiStrToLower(common::ToAbsl(host));
   const std::string sent = absl::AsciiStrToLower(common::ToAbsl(origin));
   if (sent == StrCat("https://", own)) return absl::OkStatus();

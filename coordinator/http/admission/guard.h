@@ -1,7 +1,7 @@
-// What a request must be before anything looks at what it asks for: addressed to us by a name that
-// is ours, and not sent by a page of another origin. Loopback is no boundary: any page that a
-// browser shows can make it send requests to 127.0.0.1, and a name that its owner points at
-// 127.0.0.1 makes such a page ours in the browser's eyes (DNS rebinding). Pure.
+// Checked before anything else about a request: that it is addressed to us by one of our names, and was
+// not sent by a page of another origin. Loopback does not count as a boundary: any page can make its
+// browser send requests to 127.0.0.1, and a domain name that its owner points at 127.0.0.1 makes such a
+// page ours in the browser's eyes (DNS rebinding). Pure.
 #pragma once
 
 #include <string>
@@ -13,17 +13,17 @@
 
 namespace muster::coordinator::http {
 
-// Of a Host field: "localhost" of "localhost:7701", "::1" of "[::1]:7701", lower case. Empty:
+// The host in a Host field: "localhost" of "localhost:7701", "::1" of "[::1]:7701", lower case. Empty:
 // malformed.
 std::string HostName(std::string_view host_field);
-// Ours are: the address that the connection arrived at; on loopback and on a socket "localhost" and
+// Our hosts are the address that the connection arrived at; on loopback and on a socket, "localhost" and
 // loopback addresses; and `names`, which the operator has given. Any port: a tunnel changes it.
 bool IsOurHost(std::string_view host_field, const Peer& peer,
                const std::vector<std::string>& names);
 
-// OK, or what to answer with: INVALID_ARGUMENT without exactly one Host, JC1314 for a foreign Host
-// (421) or a foreign origin (403). `is_stream`: an event stream, whose origin is checked although
-// it is a GET.
+// OK, or the error to answer with: INVALID_ARGUMENT without exactly one Host, JC1314 for a foreign Host
+// (421) or a foreign origin (403). `is_stream`: an event stream, whose origin is checked although it is
+// a GET.
 absl::Status CheckAddressed(const RequestHead& head, const std::vector<std::string>& names);
 absl::Status CheckOrigin(const RequestHead& head, bool is_stream, bool by_cookie);
 

@@ -20,7 +20,7 @@ RequestPace::Bucket& RequestPace::BucketOf(const std::string& network, Time now)
 bool RequestPace::Allows(std::string_view principal, Time now) {
   Bucket& own = BucketOf(NetworkOf(principal), now);
   Refill(own, rates_.address, now);
-  // Who asks too much does not use up what the others may ask.
+  // An address over its own rate does not use up the shared rate.
   if (own.left < 1) return false;
   Refill(all_, rates_.all, now);
   if (all_.left < 1) return false;

@@ -1,5 +1,5 @@
-// How many requests without a session are answered: so many a second in all, and of each address
-// (of IPv6: each /64), with some saved up for bursts. One thread.
+// How many requests without a session are answered: a rate for all together and one for each address
+// (IPv6: each /64), with some saved up for bursts. One thread.
 #pragma once
 
 #include <chrono>
@@ -20,10 +20,10 @@ class RequestPace {
   };
   struct Rates {
     Rate all{.per_second = 50, .saved_up = 500};
-    // Of a whole cluster behind one address, too: a thousand nodes join in minutes.
+    // Enough for a whole cluster behind one address, too: a thousand nodes join in minutes.
     Rate address{.per_second = 5, .saved_up = 50};
   };
-  // Addresses that are remembered; beyond, those that asked for least recently are forgotten.
+  // Addresses that are remembered; beyond this, the least recently active are forgotten.
   static constexpr size_t kAddressesMax = 1'024;
 
   RequestPace() : RequestPace(Rates()) {}

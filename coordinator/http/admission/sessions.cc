@@ -84,7 +84,7 @@ std::string Sessions::MakeTicket(Holder holder, MonoTime now) {
   const auto is_same = [&](const Ticket& each) {
     return each.holder.principal == holder.principal;
   };
-  // Who asks for many has its own forgotten, not those of others.
+  // A user who asks for many loses their own, not those of others.
   const auto own = static_cast<size_t>(std::count_if(tickets_.begin(), tickets_.end(), is_same));
   if (own >= kLinksOfOneMax) {
     tickets_.erase(std::find_if(tickets_.begin(), tickets_.end(), is_same));
@@ -136,7 +136,7 @@ std::string_view Sessions::ProviderHandleOf(const Fields& fields) const {
 }
 
 std::string Sessions::Sign(int64_t until_s, std::string_view holder) const {
-  // The name, so that one that leaked to another process on its port opens no other port.
+  // Includes the name, so that a cookie that leaked to another process on its port is useless on other ports.
   return common::HmacSha256Hex(secrets_.token,
                                StrCat("muster-session ", cookie_name_, " ", until_s, " ", holder));
 }

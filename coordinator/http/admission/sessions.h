@@ -1,10 +1,9 @@
-// Who may ask over HTTP. Three ways to prove it: the token itself (Authorization: Bearer), a cookie
-// that a one-time sign-in link was exchanged for, and for /metrics alone a second token that a
-// scraper may be given.
+// Authenticates HTTP clients. There are three ways: the token itself (Authorization: Bearer), a cookie
+// in exchange for a one-time sign-in link, and, only for /metrics, a second token for a scraper.
 //
-// A cookie is an expiry time and whose it is, signed with the token, so it survives a restart and
-// needs no memory; deleting the token's file and restarting ends all of them. What its user may do
-// is looked up for each request: who is removed or disabled has no session. Any thread.
+// A cookie consists of an expiry time and its holder, signed with the token, so it survives a restart
+// and needs no memory; deleting the token's file and restarting ends all of them. What its user may do
+// is looked up for each request: a removed or disabled user has no session. Any thread.
 #pragma once
 
 #include <chrono>
@@ -24,9 +23,9 @@ class Sessions {
  public:
   static constexpr std::chrono::seconds kLinkLives{120};
   static constexpr int64_t kCookieLivesS = 7 * 24 * 3'600;
-  // At most, of who signed in with a certificate.
+  // At most, for a user who signed in with a certificate.
   static constexpr int64_t kMemberCookieLivesS = 12 * 3'600;
-  // Unused ones; the oldest is forgotten.
+  // Unused links; beyond this the oldest is forgotten.
   static constexpr size_t kLinksMax = 256;
   static constexpr size_t kLinksOfOneMax = 16;
 
@@ -38,35 +37,35 @@ class Sessions {
   };
   // `cookie_name` must differ among the coordinators of one host: browsers send a cookie to every
   // port.
-  // `is_encrypted`: browsers send the cookie over TLS alone.
+  // `is_encrypted`: browsers send the cookie only over TLS.
   Sessions(Secrets secrets, std::string cookie_name, bool is_encrypted)
       : secrets_(std::move(secrets)),
         cookie_name_(std::move(cookie_name)),
         is_encrypted_(is_encrypted) {}
 
-  // Whose a link and its cookie are.
+  // The holder of a link and its cookie.
   struct Holder {
     std::string principal;     // "user:alice", "uid:1000"
-    std::string user_id = {};  // Caller.user_id: not whoever is given the name later
+    std::string user_id = {};  // Caller.user_id: excludes a person who gets the name later
     std::string serial;        // of the certificate that asked for the link; empty: none
-    int64_t until_s = 0;  // of a link: when that certificate ends, and the session with it; 0: none
+    int64_t until_s = 0;  // of a link: when that certificate and thus the session ends; 0: none
   };
   // The ticket of a new sign-in link.
   std::string MakeTicket(Holder holder, MonoTime now);
   // The value of Set-Cookie for a ticket that was made within kLinkLives and not used yet, otherwise
-  // UNAUTHENTICATED. `principal`: whose link it was, also of one that is too old; null: of no interest.
+  // UNAUTHENTICATED. `principal`: set to the link's holder, even if the link is too old; may be null.
   absl::StatusOr<std::string> Redeem(std::string_view ticket, MonoTime now, int64_t unix_s,
                                      std::string* principal = nullptr);
 
-  // The cookie of a sign-in at the identity provider that this browser has begun: its secret, which no
-  // other site's link is sent along with. `lives_s` 0: it is over.
+  // The cookie of a sign-in at the identity provider that this browser has begun: its secret, which a
+  // browser does not send when it follows another site's link. `lives_s` 0: the sign-in is over.
   std::string ProviderCookie(std::string_view handle, int64_t lives_s) const;
   std::string_view ProviderHandleOf(const Fields& fields) const;
 
   enum class Proof { kNone, kToken, kCookie, kMetricsToken };
   struct Session {
     Proof proof = Proof::kNone;
-    Holder holder;  // of a cookie; the tokens name nobody
+    Holder holder;  // of a cookie; the tokens have no holder
   };
   Session SessionOf(const Fields& fields, int64_t unix_s) const;
 
@@ -79,7 +78,7 @@ class Sessions {
   // The value of Set-Cookie.
   std::string CookieText(std::string_view name, std::string_view value, int64_t lives_s) const;
   std::string Sign(int64_t until_s, std::string_view holder) const;
-  // Nothing: it is not valid.
+  // Nothing: the cookie is not valid.
   std::optional<Holder> HolderOfCookie(std::string_view value, int64_t unix_s) const;
 
   const Secrets secrets_;
@@ -89,9 +88,9 @@ class Sessions {
   std::deque<Ticket> tickets_;
 };
 
-// Takes the same time wherever the first difference is.
+// Takes the same time wherever the first difference lies.
 bool EqualsInConstantTime(std::string_view a, std::string_view b);
-// Of a Cookie field "a=1; b=2"; empty if there is none of that name.
+// A value in a Cookie field "a=1; b=2"; empty if there is none of that name.
 std::string_view CookieOf(std::string_view cookie_field, std::string_view name);
 // JC1313.
 absl::Status NotSignedIn(std::string why);

@@ -48,7 +48,7 @@ std::string RandomHex256() {
       have += static_cast<size_t>(got);
     } else if (got < 0 && errno != EINTR) {
       std::perror("muster-coordinator: getrandom");
-      // Only a kernel without getrandom; a guessable secret would be worse than no coordinator.
+      // Happens only on a kernel without getrandom; a guessable secret would be worse than no coordinator.
       std::abort();
     }
   }

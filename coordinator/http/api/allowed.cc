@@ -22,7 +22,7 @@ std::string AllowedDocument(const Caller& caller) {
       document["calls"].push_back(std::string(call.name));
     }
   }
-  // A job of nobody is not the caller's.
+  // A job without an owner is not the caller's.
   document["othersJobs"] = CheckMayChange(caller, v1::JobRecord()).ok();
   return document.dump() + "\n";
 }

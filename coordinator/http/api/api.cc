@@ -57,7 +57,7 @@ Response WrongMethod(const RequestHead& head, const ApiCall& call) {
 
 constexpr std::string_view kPeerPrefix = "peer:";
 
-// Of a peer: "10.0.0.7" of "peer:10.0.0.7".
+// A peer's address: "10.0.0.7" of "peer:10.0.0.7".
 std::string_view AddressOf(std::string_view principal) {
   return principal.starts_with(kPeerPrefix) ? principal.substr(kPeerPrefix.size()) : principal;
 }
@@ -85,7 +85,7 @@ Response AnswerAsJson(const ApiCall& call, const ApiAnswer& answer) {
   bool is_first = true;
   for (const auto& message : answer.messages) {
     if (!std::exchange(is_first, false)) json += ",\n";
-    // Only a text that is not UTF-8 cannot be written, and none such gets in.
+    // Fails only for a text that is not UTF-8, and none such gets in.
     if (!AppendJson(*message, json)) {
       return ErrorResponse(
           absl::InternalError(StrCat("an answer of ", call.name, " cannot be written as JSON")));
@@ -149,7 +149,7 @@ std::optional<Response> CheckApiCall(const RequestHead& head, const Target& targ
   if (!target.query.empty()) {
     return Refusal(400, "a POST takes no query parameters", "put them into the JSON body");
   }
-  // A form of another page can be sent anywhere, but not with this type.
+  // Another site's form can be sent here, but not with this type.
   if (!IsJson(FieldOf(head.fields, "content-type"))) {
     return Refusal(415, "the body of a POST is JSON", "send Content-Type: application/json");
   }
@@ -168,7 +168,7 @@ void AnswerApiCall(ApiHandler& handler, const Caller& caller, const Request& req
   if (taken.refused.has_value()) return respond(*std::move(taken.refused));
   handler.daemon.traffic.calls.Add(call->id, Way::kHttp);
   const bool is_get = request.head.method != "POST";
-  // Parsing and writing JSON takes a while: not on the server's thread, nor on the control loop's.
+  // Parsing and writing JSON takes a while, so neither happens on the server's thread or the control loop's.
   handler.pool.Post([&handler, call, place = std::move(taken.place), is_get, query = target.query,
                      body = request.body, caller, respond = std::move(respond)] {
     const std::shared_ptr<Message> message(call->request->New());

@@ -1,5 +1,5 @@
 // /api/v1/CALL: the calls of JobService as protobuf JSON. Reads as GET with query parameters, every
-// call as POST with a JSON body. A stream's answer is what it says at first: {"messages":[…],
+// call as POST with a JSON body. The answer to a stream is its first messages: {"messages":[…],
 // "more":true}.
 #pragma once
 
@@ -25,30 +25,30 @@ namespace muster::coordinator::http {
 
 inline constexpr std::string_view kApiRoot = "/api/v1/";
 
-// What to refuse the request with before its body is read: an unknown call, the wrong method or
-// type of body.
+// The response that refuses the request before its body is read: for an unknown call, the wrong method
+// or type of body.
 std::optional<Response> CheckApiCall(const RequestHead& head, const Target& target);
-// Calls being answered, half of them of one caller if no other asks; more are refused. Streams that follow
-// something take their place for a while.
+// Calls being answered at once; more are refused. One caller gets at most half of them, and that only while
+// no other caller asks. A stream that follows something holds its place until its beginning is collected.
 inline constexpr size_t kCallsInFlightMax = 64;
-// A place for one more, or what to refuse it with.
+// A place for one more, or the response that refuses it.
 struct CallPlace {
   std::shared_ptr<void> place;  // until its last copy is gone
   std::optional<Response> refused;
 };
 CallPlace TakeCallPlace(FairPlaces& places, const std::string& caller);
-// Who asks: a cookie's user; with the token, whom the kernel names on a socket, otherwise the
-// coordinator's own user, whose file the token is in. UNAUTHENTICATED: the user was removed or
-// disabled since.
+// The caller: a cookie's user; with the token, on a socket the user that the kernel reports, otherwise
+// the coordinator's own user, who owns the token's file. UNAUTHENTICATED: the user was since removed or
+// disabled.
 absl::StatusOr<Caller> HttpCallerOf(const Daemon& daemon, const Sessions::Session& session,
                                     const Peer& peer);
-// What all calls share; outlives them.
+// Shared by all calls; outlives them.
 struct ApiHandler {
   Daemon& daemon;
-  WorkPool& pool;  // reads and writes their JSON
+  WorkPool& pool;  // parses and writes their JSON
   FairPlaces places{{.most = kCallsInFlightMax, .of_one = kCallsInFlightMax / 2}};
 };
-// After the check; refuses what the caller may not do. Never blocks.
+// Call it after the check. Refuses what the caller may not do. Never blocks.
 void AnswerApiCall(ApiHandler& handler, const Caller& caller, const Request& request,
                    const Target& target, Respond respond);
 

@@ -14,7 +14,7 @@ namespace {
 
 using google::protobuf::Message;
 
-// Run and Attend act when their stream ends; SignIn's links are for who can reach gRPC.
+// Run and Attend act when their stream ends; SignIn's links are for clients that can reach gRPC.
 constexpr std::string_view kNotOverHttp[] = {"Attend", "Run", "SignIn"};
 
 template <typename Call, typename Part>

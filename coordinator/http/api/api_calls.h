@@ -1,6 +1,6 @@
-// The calls of JobService as HTTP reaches them: one row per call of common/calls.h, so that a call
-// that is added there appears here, too. Left out are those that last as long as their stream is
-// open, and the one that makes sign-in links.
+// The calls of JobService over HTTP: one row per call of common/calls.h, so that a call that is added
+// there appears here, too. Calls that last as long as their stream is open are left out, and so is the
+// one that makes sign-in links.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -22,12 +22,12 @@ struct Daemon;
 
 namespace muster::coordinator::http {
 
-// The messages of an answer. A call that is no stream has one.
+// The messages of an answer. A call that is not a stream has one.
 struct ApiAnswer {
   std::vector<std::shared_ptr<const google::protobuf::Message>> messages;
-  bool more = false;  // a stream: it had more to say than fits, or was not over yet
+  bool more = false;  // a stream: it had more messages than fit, or was not over yet
 };
-// Once, on any thread.
+// Called once, on any thread.
 using Finish = std::function<void(const absl::Status&, ApiAnswer)>;
 
 struct ApiCall {

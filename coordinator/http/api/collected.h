@@ -1,5 +1,5 @@
-// A stream's beginning as one answer, for clients that ask once: ends the stream when enough has
-// arrived, or after a while, and tells whether there was more. Any thread.
+// Collects a stream's beginning as one answer, for clients that ask once: ends the stream when enough has
+// arrived, or after a while, and reports whether there was more. Any thread.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,8 @@
 
 namespace muster::coordinator::http {
 
-inline constexpr size_t kCollectedBytesMax = 1 << 20;  // serialized; as JSON it may be thrice that
+inline constexpr size_t kCollectedBytesMax =
+    1 << 20;  // serialized; JSON may take three times as much
 inline constexpr size_t kCollectedMessagesMax = 10'000;
 inline constexpr std::chrono::seconds kCollectedWithin{15};
 
@@ -37,7 +38,7 @@ class Collected final : public Sink<T> {
     if (is_enough) End(absl::OkStatus(), true);
   }
   void Close(const absl::Status& status) override { End(status, false); }
-  // The stream has had its time.
+  // The stream's time is up.
   void Expire() { End(absl::OkStatus(), true); }
 
   size_t QueuedBytes() const override {
@@ -73,7 +74,7 @@ class Collected final : public Sink<T> {
     }
     answer.more = more;
     finish(status, std::move(answer));
-    // As over gRPC, not within Write or Close: who calls those may hold the lock that `gone` takes.
+    // As over gRPC, not within Write or Close: their caller may hold the lock that `gone` takes.
     if (gone) later_(std::move(gone));
   }
 

@@ -12,8 +12,8 @@ namespace muster::coordinator::http {
 
 // Of a Content-Type field.
 bool IsJson(std::string_view content_type);
-// An empty body leaves the message as it is. JC1316 names what the body should be ("a request of
-// GetJob") and what describes it.
+// An empty body leaves the message unchanged. JC1316 names what the body should be ("a request of
+// GetJob") and where it is described.
 struct BodyKind {
   std::string_view what;
   std::string_view described_by;

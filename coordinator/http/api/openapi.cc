@@ -53,7 +53,7 @@ Json WholeNumber(const char* format, bool is_unsigned) {
   return schema;
 }
 
-// As protobuf's JSON writes a value: 64 bits are a string.
+// A value in protobuf's JSON form: 64-bit integers are strings.
 Json SchemaOfValue(const FieldDescriptor& field, SchemaQueue& queue) {
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:
@@ -121,7 +121,7 @@ Json ErrorSchema() {
 
 Json JsonContent(Json schema) { return {{"application/json", {{"schema", std::move(schema)}}}}; }
 
-// Of all fields that one word can express; nested ones need a POST.
+// Parameters for all fields that one word can express; nested fields need a POST.
 Json ParametersOf(const Descriptor& type, SchemaQueue& queue) {
   Json parameters = Json::array();
   for (int at = 0; at < type.field_count(); ++at) {

@@ -125,7 +125,7 @@ absl::Status PutValue(Message& message, const FieldDescriptor* field, std::strin
       return BadParameter(whole, "it is not true or false", "write true or false");
     case FieldDescriptor::CPPTYPE_ENUM:
       if (PutEnum(message, field, text)) return absl::OkStatus();
-      return BadParameter(whole, "it is none of the known words",
+      return BadParameter(whole, "it is not one of the known words",
                           StrCat("one of: ", WordsOfEnum(*field->enum_type())));
     case FieldDescriptor::CPPTYPE_MESSAGE:
       break;

@@ -29,7 +29,7 @@ std::string SampleNumber(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
   std::array<char, 32> digits{};
-  // Whole numbers without an exponent, as people read them.
+  // Whole numbers without an exponent, for human readers.
   constexpr double kWholeMax = 9e15;
   const bool is_whole = std::abs(value) < kWholeMax && std::trunc(value) == value;
   const auto end = is_whole

@@ -1,4 +1,4 @@
-// A page of metrics as Prometheus reads it: its text format 0.0.4, or OpenMetrics 1.0.0. Pure.
+// A page of metrics for Prometheus: its text format 0.0.4, or OpenMetrics 1.0.0. Pure.
 #pragma once
 
 #include <initializer_list>
@@ -31,7 +31,7 @@ class Exposition {
   std::string text_;
 };
 
-// What a scraper accepts; text unless it names OpenMetrics 1.0.0.
+// The format that a scraper accepts; text unless it names OpenMetrics 1.0.0.
 Exposition::Format ChooseFormat(std::string_view accept);
 std::string_view ContentTypeOf(Exposition::Format format);
 

@@ -21,7 +21,7 @@ Response PlainText(std::string text) {
 
 constexpr char kWhereWhy[] = "the coordinator's log tells why; its disk may be slow or stuck";
 
-// The first answer counts; this one comes after the others had their time.
+// Only the first answer counts; this one comes after the time for the others.
 void RefuseAfter(Daemon& daemon, std::chrono::milliseconds within, std::string what,
                  Respond respond) {
   daemon.process.pool.PostAfter(within, [what = std::move(what), respond = std::move(respond)] {
@@ -55,7 +55,7 @@ void AnswerReady(Daemon& daemon, Respond respond) {
   const std::string what =
       StrCat("the coordinator did not answer within ", kReadyWithin.count(), " ms");
   daemon.process.pool.PostAfter(kReadyWithin, [&daemon, what, respond] {
-    // Known while the journal waits for room, or for who else has the database.
+    // Set while the journal waits for room, or for another process that has the database.
     const absl::Status why = daemon.jobs.loop.WhyStuck();
     respond(why.ok() ? Refusal(503, what, kWhereWhy) : ErrorResponse(why, 503));
   });

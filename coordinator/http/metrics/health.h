@@ -12,10 +12,10 @@ struct Daemon;
 
 namespace muster::coordinator::http {
 
-// The control loop takes turns. Says nothing about the disk: a restart would not mend it.
+// Alive: the control loop takes turns. Does not depend on the disk, which a restart would not fix.
 inline constexpr std::chrono::milliseconds kAliveWithin{5'000};
 void AnswerHealth(Daemon& daemon, Respond respond);
-// Recovered, not stopping, and what the loop decides becomes durable.
+// Ready: recovered, not stopping, and what the loop decides becomes durable.
 inline constexpr std::chrono::milliseconds kReadyWithin{1'000};
 void AnswerReady(Daemon& daemon, Respond respond);
 

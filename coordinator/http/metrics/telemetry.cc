@@ -149,7 +149,7 @@ void WriteJobs(const ClusterFacts& facts, const SampleStore& samples, Exposition
            return Value(sum.utilization / static_cast<double>(sum.utilized_devices));
          });
   page.One("muster_job_series_left_out", Kind::kGauge,
-           "Running jobs without series of their own, because the newest ones are enough.",
+           "Running jobs without their own series; only the newest ones have them.",
            static_cast<double>(facts.left_out));
 }
 
@@ -296,7 +296,7 @@ void AnswerMetrics(Daemon& daemon, OwnFacts own, Exposition::Format format, Resp
   daemon.jobs.loop.Ask([&daemon, own = std::move(own), format, respond = std::move(respond)](
                            const LoopView& view) -> std::function<void()> {
     auto facts = std::make_shared<ClusterFacts>(FactsOfCluster(view.state, view.now));
-    // Not after what it saw is durable: a scrape must work while the disk is full.
+    // Does not wait until what it saw is durable: a scrape must work while the disk is full.
     daemon.process.pool.Post([&daemon, own, format, respond, facts] {
       for (ClusterFacts::Job& job : facts->running) daemon.stores.metrics.Decorate(job.summary);
       Exposition page(format);

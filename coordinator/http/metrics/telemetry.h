@@ -1,5 +1,5 @@
-// What /metrics tells: taken from the cluster's state in one look on the control loop's thread, the
-// rest on a pool's. The number of series is bounded: by kinds and states, and for jobs by
+// What /metrics reports: the cluster's state, read in one go on the control loop's thread, and the rest,
+// read on a pool's. The number of series is bounded: by kinds and states, and for jobs by
 // kJobSeriesMax.
 #pragma once
 
@@ -21,7 +21,7 @@ struct Daemon;
 
 namespace muster::coordinator::http {
 
-// Running jobs with series of their own, the newest ones.
+// Running jobs with their own series, the newest ones.
 inline constexpr size_t kJobSeriesMax = 200;
 
 struct ClusterFacts {
@@ -56,7 +56,7 @@ struct ProcessFacts {
   uint64_t threads = 0;
 };
 
-// What only the HTTP server and the coordinator around it know.
+// Facts that only the HTTP server and the coordinator around it know.
 struct OwnFacts {
   Server::Counts http;
   std::map<unsigned, uint64_t> responses;  // by HTTP status

@@ -16,7 +16,7 @@ namespace {
 
 using common::StrCat;
 
-// After a restart, how far back a page may have been.
+// How many events behind a page may be after a restart.
 constexpr uint32_t kPastEvents = 1'000;
 constexpr size_t kEventsPerPiece = 64;
 constexpr std::chrono::seconds kSubscribeAgainAfter{1};
@@ -25,7 +25,7 @@ std::string Resync(uint64_t newest) {
   return StrCat("id: ", newest, "\nevent: resync\ndata: {}\n\n");
 }
 
-// Of a client: a place in the hub's ring.
+// A client's position in the hub's ring.
 class RingReader final : public TextSource {
  public:
   RingReader(std::shared_ptr<const EventHub> hub, const EventRing& ring, uint64_t number)
@@ -70,7 +70,7 @@ std::string EventRing::Take(uint64_t* number) const {
   std::lock_guard lock(mutex_);
   if (pieces_.empty() || pieces_.back().number == *number) return "";
   const uint64_t newest = pieces_.back().number;
-  // Also a number that is yet to come: it is from another data directory.
+  // Also for a number in the future: it is from another data directory.
   if (*number < forgotten_ || *number > newest) {
     *number = newest;
     return Resync(newest);
@@ -111,14 +111,14 @@ std::string ServerSentEvent(const v1::EventBatch& batch) {
   return StrCat("id: ", NewestOf(shown), "\nevent: change\ndata: ", json, "\n\n");
 }
 
-// Never full: what arrives is queued in the hub at once.
+// Never full: the hub queues what arrives at once.
 class EventHub::Subscription final : public Sink<v1::EventBatch> {
  public:
   explicit Subscription(std::weak_ptr<EventHub> hub) : hub_(std::move(hub)) {}
   void Write(v1::EventBatch batch) override {
     if (const auto hub = hub_.lock()) hub->Receive(std::move(batch));
   }
-  // The coordinator ended it: what it would have said is lost.
+  // The coordinator ended it: its further events are lost.
   void Close(const absl::Status&) override {
     End();
     const auto hub = hub_.lock();

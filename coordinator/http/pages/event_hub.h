@@ -1,6 +1,6 @@
-// What happens, for every page that is open: one subscription to the coordinator's events, written
-// as server-sent events once, for however many clients. Each client has only a place in a ring of
-// the newest ones; one that falls out of it is told to read everything again.
+// Events for all open pages: one subscription to the coordinator's events, written as server-sent
+// events once for any number of clients. Each client has only a position in a ring of the newest ones;
+// a client that falls out of it is told to read everything again.
 //
 // An event is {"events":[{"seq","atMs","job","attempt","node"}],"texts":[…]}: what changed and the
 // sentence about it, not the change itself. Any thread.
@@ -31,12 +31,12 @@ class EventRing {
   static constexpr uint64_t kFromNow = UINT64_MAX;
   static constexpr size_t kPieceBytes = 64 * 1024;  // handed to one client at a time
 
-  // `text` is a whole server-sent event about what has the numbers `first` to `last`.
+  // `text` is a whole server-sent event about the events `first` to `last`.
   void Add(uint64_t first, uint64_t last, std::string text);
-  // What comes after `*number`, and moves it on; empty if there is nothing. A resync event if what
+  // What comes after `*number`, which it advances; empty if there is nothing. A resync event if what
   // comes next is no longer here, and for kFromNow.
   std::string Take(uint64_t* number) const;
-  // All that is here is forgotten: what comes next may leave a gap.
+  // Forgets everything in it: what comes next may leave a gap.
   void Forget();
 
  private:
@@ -55,11 +55,11 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   // `news`: there is more to take. Any thread; must only enqueue.
   EventHub(Daemon& daemon, std::function<void()> news) : daemon_(daemon), news_(std::move(news)) {}
 
-  // What a client that has seen `number` gets. Subscribes at the first call.
+  // The source for a client that has seen `number`. Subscribes at the first call.
   std::shared_ptr<TextSource> Reader(uint64_t number);
-  // The same, and when metrics or logs of this job were stored.
+  // The same, plus news of stored metrics and logs of this job.
   std::shared_ptr<TextSource> ReaderOfJob(uint64_t number, uint64_t job);
-  // The end of the subscription.
+  // Ends the subscription.
   void End();
 
  private:

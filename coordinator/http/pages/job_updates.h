@@ -1,5 +1,5 @@
-// Of a page that shows one job: the events of all pages, and a word whenever something new of this
-// job was stored. The page reads it then; what is stored often is told of a few times a second.
+// For a page that shows one job: the events that all pages get, and a notice whenever something new of
+// this job was stored. The page then reads it; notices come at most a few times a second.
 #pragma once
 
 #include <atomic>
@@ -37,9 +37,9 @@ class JobUpdates final : public TextSource, public std::enable_shared_from_this<
   const uint64_t job_;
   const std::shared_ptr<TextSource> events_;
   const std::function<void()> news_;
-  std::atomic<bool> metrics_ = false;  // there are new ones
+  std::atomic<bool> metrics_ = false;  // there are new metrics
   std::atomic<bool> logs_ = false;
-  std::atomic<bool> waits_ = false;  // until it may tell again
+  std::atomic<bool> waits_ = false;  // until it may send the next notice
   std::atomic<bool> is_due_ = false;
   WatchToken metric_token_;
   WatchToken log_token_;

@@ -25,7 +25,7 @@ constexpr std::string_view kDocument = "index.html";
 constexpr std::string_view kStyle = "style.css";
 constexpr std::string_view kIcon = "icon.svg";
 constexpr std::string_view kAssets = "/assets/";
-// What browsers ask for where a document names no icon: the sign-in's.
+// Browsers ask for it where a document names no icon, as with the sign-in page.
 constexpr std::string_view kFavicon = "/favicon.ico";
 constexpr std::string_view kJobPages = "/jobs/";
 constexpr int kGzip = 16;  // zlib: a window of any size, in gzip's format
@@ -110,13 +110,13 @@ std::string ProviderForm(std::string_view provider, std::string_view escaped_nex
                 "</button>\n</form>\n");
 }
 
-// A page without scripts: those are for who has a session.
+// A page without scripts, which need a session.
 std::string SignInFrame(std::string_view title, std::string_view state, std::string_view body) {
   return StrCat(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
       "<meta name=\"color-scheme\" content=\"light dark\">"
-      // A form names its origin only where it may name its page.
+      // Browsers send a form's origin only if they may send its page as the referrer.
       "<meta name=\"referrer\" content=\"same-origin\">"
       "<title>Muster: ",
       title, "</title><link rel=\"stylesheet\" href=\"", page::AssetPrefix(), kStyle,
@@ -201,10 +201,10 @@ Response ConfirmPage(const Confirm& confirm) {
                  "\" target=\"_blank\" rel=\"noopener noreferrer\">", HtmlEscape(confirm.address),
                  "</a> and confirm this code there:</p>\n", "<div class=\"command\"><code>",
                  HtmlEscape(confirm.code),
-                 "</code></div>\n<p><strong>Confirm no code that somebody has sent you.</strong> "
-                 "Who began that sign-in would be signed in as you. This one began when you "
+                 "</code></div>\n<p><strong>Do not confirm a code that another person sent "
+                 "you.</strong> That person would be signed in as you. This sign-in began when you "
                  "pressed the button here.</p>\n"
-                 "<p class=\"muted\">This page goes on once it is confirmed.</p>\n"
+                 "<p class=\"muted\">This page continues once it is confirmed.</p>\n"
                  "<p><a href=\"/sign-in\">Sign in another way</a></p>\n")),
       .fields = {}};
   response.fields.emplace_back("Refresh", StrCat(confirm.interval_s, "; url=", again));

@@ -1,5 +1,5 @@
-// The page: its files as they are in the program (page/), and what stands in for it where there is
-// no session. Pure.
+// The page: its files, which are embedded in the program (page/), and what replaces it without a
+// session. Pure.
 #pragma once
 
 #include <cstdint>
@@ -19,33 +19,33 @@ bool IsAsset(std::string_view path);
 
 // The fields of the request say whether it may be compressed.
 Response PageDocument(const Fields& fields);
-// 404 if it is not of this program: the page of an older one asks.
+// 404 if it is not this program's: the page of an older version asked for it.
 Response PageAsset(std::string_view path, const Fields& fields);
 
-// The stylesheet and the icon, which the page of someone without a session needs.
+// The stylesheet and the icon, which the sign-in page needs without a session.
 bool IsPublicAsset(std::string_view path);
 
 struct SignedOut {
-  absl::Status problem = {};  // of a link or token that was tried
-  std::string next = {};      // where to once signed in; not checked yet
-  std::string provider = {};  // at which people sign in, too: "id.example.org"; empty: none
+  absl::Status problem = {};  // with the link or token that was tried
+  std::string next = {};      // where to go once signed in; not checked yet
+  std::string provider = {};  // where people can also sign in: "id.example.org"; empty: none
 };
 // 401: a form for a token, how to get one, and a button where there is an identity provider.
 Response SignedOutPage(const SignedOut& why = {});
-// Of a sign-in that waits for its person to confirm it there: the code, where to enter it, and a warning
-// of codes that others send. Looks again by itself.
+// The page of a sign-in that waits for the person's confirmation at the provider: the code, where to enter
+// it, and a warning about codes that others send. It reloads automatically.
 struct Confirm {
   std::string provider;
   std::string code;
   std::string address;     // where to enter it
-  std::string link;        // the same, with the code in it if the provider has such a one
+  std::string link;        // the same, with the code in it if the provider supports that
   std::string problem;     // of the last look; empty: none
   std::string next;        // checked
   int64_t interval_s = 5;  // between two looks
 };
 Response ConfirmPage(const Confirm& confirm);
 inline constexpr std::string_view kProviderPath = "/sign-in/provider";
-// A path of ours that a sign-in may lead to, and not another site in disguise: "//evil", "/\evil".
+// One of our paths that a sign-in may lead to, not another site in disguise: "//evil", "/\evil".
 bool IsLocalPath(std::string_view path);
 // Leads to `path` in a second step: a browser that followed the link from another site would
 // not send its new cookie along with a redirect (SameSite=Strict).

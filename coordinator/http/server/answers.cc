@@ -87,7 +87,7 @@ Response ErrorResponse(const absl::Status& status, unsigned http_status) {
   const common::Problem problem = common::ProblemOf(status);
   v1::ErrorDetail detail;
   detail.set_code(problem.code);
-  // Without a code it comes from the system or a library, with any bytes.
+  // Without a code it comes from the system or a library and may have any bytes.
   detail.set_what(common::Printable(problem.what, true));
   detail.set_why(common::Printable(problem.why, true));
   detail.set_fix(common::Printable(problem.fix, true));

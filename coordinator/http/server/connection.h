@@ -1,5 +1,5 @@
-// One client of the HTTP server, and what the server's thread knows of all of them. For server.cc
-// alone.
+// One client of the HTTP server, and what the server's thread knows about all of them. Only for
+// server.cc.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ inline constexpr size_t kBufferSlack = 64 * 1024;
 inline constexpr size_t kDiscardBytesMax = 8 << 20;
 inline constexpr std::string_view kSetCookie = "Set-Cookie";
 inline constexpr size_t kDiscardPiece = 64 * 1024;
-// Of the first read of a connection that should be TLS: most greetings are shorter.
+// The size of the first read of a connection that should be TLS: most ClientHellos are shorter.
 inline constexpr size_t kGreetingPiece = 4 * 1024;
 inline constexpr uint8_t kTlsHandshake = 0x16;  // the first byte of every TLS connection
 // A stream that was sent this much at once may have as much again waiting.
@@ -73,18 +73,18 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
   // False: accepting cannot succeed for a while.
   bool AcceptFrom(Endpoint& endpoint);
   void Admit(common::UniqueFd fd, Endpoint& endpoint);
-  // For one of this network; empty: unknown.
+  // Makes room for a connection from this network; empty: unknown.
   void MakeRoom(const std::string& network);
   std::shared_ptr<Connection> IdleOne(std::string_view of_network) const;
   std::shared_ptr<Connection> ToClose(const std::string& network) const;
-  // One more stream of this caller: true, perhaps in place of one of who has most.
+  // Admits one more stream of this caller: true, perhaps in place of a stream of the caller that has most.
   bool TakeStream(const std::string& caller);
-  // Every stream gets what it has not been told: now, or when the next round is due.
+  // Every stream gets its news: now, or when the next round is due.
   void PullLater();
   void PullInTurn();
   void BeginRound();
   void PullSome();
-  // Of a connection whose first byte has come: now, or when there is room.
+  // Begins the handshake of a connection whose first byte has arrived: now, or when there is room.
   void BeginHandshake(const std::shared_ptr<Connection>& connection);
   void EndHandshake(HandshakeGate::Id id);
   void LetIn();
@@ -98,29 +98,29 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
   std::atomic<uint64_t> turned_away = 0;
   std::atomic<uint64_t> timed_out = 0;
 
-  // The thread's.
+  // Used only on the server's thread.
   asio::io_context io{1};
   std::list<Endpoint> doors;
-  std::list<std::shared_ptr<Connection>> open;  // the one that was used last is at the end
+  std::list<std::shared_ptr<Connection>> open;  // the most recently used one is at the end
   FairShare connections;                        // by network
   FairShare held_bytes{{.most = kHeldBytesMax, .of_one = kHeldBytesMax / 4}};
   FairShare streams;
   std::atomic<bool> is_woken = false;  // a round is on its way
   asio::steady_timer pull_pause{io};
   std::chrono::steady_clock::time_point next_pull;
-  std::deque<std::weak_ptr<Connection>> round;  // those that are still to be told
+  std::deque<std::weak_ptr<Connection>> round;  // those still to be served in it
   asio::steady_timer breath{io};
   HandshakeGate gate;
   HandshakeGate::Id last_handshake = 0;
-  // Those that wait for their handshake. The newest first: who has waited long may be one of many
-  // that never meant to finish.
+  // Connections that wait for their handshake. The newest first: one that has waited long may be one of
+  // many that never meant to finish.
   std::list<std::weak_ptr<Connection>> held;
   asio::steady_timer held_pause{io};
   std::thread thread;
 };
 
-// One client. Reads a head, asks whether to go on, reads the body, waits for the answer, writes it,
-// and again. The server's thread; kept alive by what it waits for and by the list of open ones.
+// One client. Reads a head, asks whether to continue, reads the body, waits for the answer, writes it,
+// and repeats. The server's thread; kept alive by what it waits for and by the list of open ones.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using Core = Server::Core;
@@ -144,7 +144,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (tls_ == nullptr) return ReadHead();
     ReadGreeting();
   }
-  // Sends what a stream has to say, unless it is still sending. False: nothing to send.
+  // Sends a stream's pending text, unless it is still sending. False: nothing to send.
   bool Pull() {
     if (source_ == nullptr || is_closed_) return false;
     has_missed_ = !outgoing_.empty();
@@ -162,7 +162,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool HasAsked() const { return number_ > 0; }
   bool IsClosed() const { return is_closed_; }
   bool HasLeft() { return HasClientLeft(stream_.Descriptor()); }
-  // When it must have asked for something.
+  // When it must have sent a request.
   std::chrono::steady_clock::time_point begun_until() const { return begun_until_; }
   const Peer& peer() const { return peer_; }
   const std::string& network() const { return network_; }
@@ -176,7 +176,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
                        if (self->is_closed_) return;
                        self->core_.EndHandshake(std::exchange(self->handshake_, 0));
                        if (error) return self->Fail(error);
-                       // What came before the handshake was over did not come through it.
+                       // Bytes that arrived before the handshake was over were not protected by it.
                        if (taken != self->buffer_.size()) return self->Close();
                        self->buffer_.clear();
                        self->ReadHead();
@@ -215,12 +215,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
     core_.BeginHandshake(shared_from_this());
   }
 
-  // The caller has set how long it may take.
+  // The caller has set the deadline.
   void ReadHead() {
     is_idle_ = true;
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(kHeadBytesMax));
-    parser_->body_limit(boost::none);  // JudgeHead does, after it knows who asks
+    parser_->body_limit(boost::none);  // JudgeHead limits it, once it knows the caller
     wire::async_read_header(
         stream_, buffer_, *parser_,
         [self = shared_from_this()](error_code error, size_t) { self->TakeHead(error); });
@@ -303,7 +303,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       self->Answer(number, Refusal(504, "the coordinator did not answer in time",
                                    "ask again; /readyz tells whether it is well"));
     });
-    // Whoever answers may do so after the server is gone.
+    // A handler may answer after the server is gone.
     auto respond = [core = std::weak_ptr<Core>(core_.shared_from_this()), weak = weak_from_this(),
                     number = number_](Response response) {
       const auto alive = core.lock();
@@ -315,7 +315,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     core_.handlers.handle({.head = std::move(head_), .body = std::move(body)}, std::move(respond));
   }
 
-  // Of the request with that number; any but the first answer is too late.
+  // Answers the request with that number; any but the first answer is too late.
   void Answer(uint64_t number, Response response) {
     if (is_closed_ || number != number_ || answered_ == number_) return;
     patience_.cancel();
@@ -365,7 +365,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
           "close a page, or raise the coordinator's limit of open files"));
     }
     source_ = std::move(response.stream);
-    has_missed_ = true;  // whatever was said before
+    has_missed_ = true;  // everything from before
     stream_.ExpireNever();
     std::string head = "HTTP/1.1 200 OK\r\nConnection: close\r\n";
     for (const auto& [name, value] : SecurityFields())
@@ -396,7 +396,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
                       });
   }
 
-  // A comment now and then: proxies and browsers give up on streams that are silent.
+  // Sends a comment now and then: proxies and browsers give up on silent streams.
   void WaitForNews() {
     patience_.expires_after(core_.limits.heartbeat);
     patience_.async_wait([weak = weak_from_this()](error_code stopped) {
@@ -417,7 +417,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
                             });
   }
 
-  // Closing at once would throw away what the client has not read yet if it is still sending.
+  // Closing at once would discard what the client has not read yet, if it is still sending.
   void Linger() {
     is_idle_ = true;
     stream_.ExpireAfter(core_.limits.linger);
@@ -445,7 +445,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     Write(RefusalOf(error));
   }
 
-  // How much of kHeldBytesMax this connection takes now.
+  // Sets how much of kHeldBytesMax this connection takes now.
   void Hold(size_t bytes) {
     core_.held_bytes.Release(held_by_, held_);
     held_by_ = caller_;
@@ -467,10 +467,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string outgoing_;                // of the stream, while it is being sent
   std::list<std::shared_ptr<Connection>>::iterator place_;
   std::chrono::steady_clock::time_point begun_until_;
-  HandshakeGate::Id handshake_ = 0;  // that goes on; 0: none
+  HandshakeGate::Id handshake_ = 0;  // in progress; 0: none
   uint64_t number_ = 0;              // of the current request, from 1
-  uint64_t answered_ = 0;            // the last one that was
-  std::string caller_;               // whose share the current request uses
+  uint64_t answered_ = 0;            // the last answered request
+  std::string caller_;               // the current request uses this caller's share
   std::string held_by_;
   size_t held_ = 0;
   bool keeps_alive_ = false;

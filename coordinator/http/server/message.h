@@ -48,13 +48,13 @@ struct Request {
   std::string body;
 };
 
-// A response that goes on: what there is to send now, as text; empty if there is nothing. The
-// server's thread.
+// A response that continues. Take returns what there is to send now, as text; empty if there is nothing.
+// The server's thread.
 class TextSource {
  public:
   virtual ~TextSource() = default;
   virtual std::string Take() = 0;
-  // The client may not read on: its connection is closed.
+  // True: the client may no longer read, and its connection is closed.
   virtual bool IsOver() { return false; }
 };
 
@@ -62,11 +62,11 @@ struct Response {
   unsigned status = 200;
   std::string content_type;
   std::string body;
-  Fields fields;                                 // besides those of every response (SecurityFields)
+  Fields fields;                                 // in addition to SecurityFields
   std::shared_ptr<TextSource> stream = nullptr;  // instead of a body
 };
 
-// Any thread; what is said after the first call is dropped.
+// Any thread; responses after the first are dropped.
 using Respond = std::function<void(Response)>;
 
 }  // namespace muster::coordinator::http

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kAcceptsPerWake = 64;
 constexpr std::chrono::milliseconds kAcceptPause{50};
-// Between some streams and the next of a round the daemon's other threads get the processor.
+// After this many streams of a round, the daemon's other threads get the processor.
 constexpr size_t kPulledAtOnce = 16;
 constexpr std::chrono::milliseconds kBreath{4};
 constexpr std::chrono::milliseconds kHeldPause{20};
@@ -55,7 +55,7 @@ bool Server::Core::AcceptFrom(Endpoint& endpoint) {
   return true;
 }
 
-// That has idled longest, of this network or of any; rather one that has never asked for anything.
+// The connection that has idled longest, from this network or any; preferably one without a request so far.
 std::shared_ptr<Connection> Server::Core::IdleOne(std::string_view of_network) const {
   std::shared_ptr<Connection> found;
   for (const auto& each : open) {
@@ -70,7 +70,7 @@ std::shared_ptr<Connection> Server::Core::ToClose(const std::string& network) co
   const std::optional<std::string> greedy = connections.WhoYields(network);
   if (!greedy.has_value() || connections.Of(*greedy) <= most / 4) return IdleOne("");
   if (std::shared_ptr<Connection> idle = IdleOne(*greedy); idle != nullptr) return idle;
-  // All of them ask, send or follow something: one has to end, or nobody else gets in.
+  // All of them are busy: close one, or no other client gets in.
   const auto oldest = std::find_if(open.begin(), open.end(),
                                    [&](const auto& each) { return each->network() == *greedy; });
   return oldest == open.end() ? nullptr : *oldest;

@@ -1,5 +1,5 @@
-// The HTTP/1.1 server: connections, their limits and time limits, on one thread. What a request
-// means is the site's. server.cc alone compiles Boost's headers, which takes 14 s.
+// The HTTP/1.1 server: connections, their limits and time limits, on one thread. The site decides what a
+// request means. Only server.cc compiles Boost's headers, which takes 14 s.
 #pragma once
 
 #include <chrono>
@@ -19,33 +19,32 @@ namespace muster::coordinator::http {
 
 inline constexpr size_t kHeadBytesMax = 16 * 1024;
 inline constexpr size_t kBodyBytesMax = 2 << 20;
-// Bodies that arrive, and responses that are being read, over all connections.
+// Bodies being received and responses being read, over all connections.
 inline constexpr size_t kHeldBytesMax = 64 << 20;
 
-// Of the threads that answer over HTTP: submits and reports go first.
+// Of the threads that answer over HTTP: submits and reports take precedence.
 inline constexpr int kHttpNiceness = 10;
 
-// How long a client may take. Of each the whole, however it trickles.
+// How long a client may take. Each limit covers the whole step, however slowly the bytes trickle.
 struct TimeLimits {
   // From the connection to the end of the first head, TLS's handshake included.
   std::chrono::milliseconds first_head{10'000};
   std::chrono::milliseconds next_head{60'000};  // from a response to the end of the next head
   std::chrono::milliseconds body{30'000};
-  std::chrono::milliseconds answer{45'000};     // the site's
+  std::chrono::milliseconds answer{45'000};     // from the site
   std::chrono::milliseconds write{60'000};      // of a response, until the client has taken it
   std::chrono::milliseconds linger{2'000};      // after a refusal, for the client to read it
-  std::chrono::milliseconds heartbeat{15'000};  // of a stream that has nothing to say
-  // From one round of telling all streams the news to the next: a flood costs as much as ten news a
-  // second.
+  std::chrono::milliseconds heartbeat{15'000};  // of a stream that has nothing to send
+  // Between two rounds of news to all streams: a flood of events costs no more than ten rounds a second.
   std::chrono::milliseconds pace{100};
 };
 
 // Called on the server's thread; must not block.
 struct Handlers {
-  // A request's head has arrived: what to refuse it with before its body is read; nothing: go on.
+  // A request's head has arrived: the response that refuses it before its body is read; nothing: continue.
   std::function<std::optional<Response>(const RequestHead&)> check;
   std::function<void(Request, Respond)> handle;
-  // Whose share a request that passed the check uses; null: its address's.
+  // The caller whose share a request that passed the check uses; null: its address.
   std::function<std::string(const RequestHead&)> caller = nullptr;
 };
 
@@ -61,14 +60,14 @@ class Server {
   struct Core;  // server.cc's
   struct Options {
     std::vector<Listener> listeners;
-    // At once. For a new one, the connection that idles longest is closed; rather one of an address
-    // that has more than a quarter, and then also one that does not idle.
+    // Open at once. To admit a new one, the connection that has idled longest is closed; preferably one of
+    // an address that has more than a quarter, and then even one that does not idle.
     size_t connections = 256;
     TimeLimits limits;
   };
   Server(Options options, Handlers handlers);
   ~Server();
-  // From here on connections are accepted.
+  // Starts to accept connections.
   void Begin();
   // Closes all connections; afterwards no handler is called.
   void Stop();
@@ -82,7 +81,7 @@ class Server {
   };
   // Any thread.
   Counts Read() const;
-  // Streams have something to say. Any thread.
+  // Streams have something to send. Any thread.
   void PullStreams();
 
  private:

@@ -27,7 +27,7 @@ absl::Status NotUsable(std::string_view what) {
   return absl::InvalidArgumentError(StrCat(what, why == nullptr ? "" : ": ", why ? why : ""));
 }
 
-// HTTP/1.1, to clients that ask; to those that want only another protocol an alert, so that bytes
+// HTTP/1.1 for clients that offer it; clients that offer only other protocols get an alert, so that bytes
 // meant for another server are never read as HTTP.
 int ChooseProtocol(SSL*, const unsigned char** chosen, unsigned char* size,
                    const unsigned char* offered, unsigned int offered_size, void*) {
@@ -63,7 +63,7 @@ absl::StatusOr<ServerTls::Shown> ServerTls::Read(std::string_view certificate_pe
     if (SSL_CTX_add1_chain_cert(context.get(), above.get()) != 1) return NotUsable("a bad chain");
   }
   ERR_clear_error();
-  // Without resumption a handshake costs a fraction of a millisecond, and each proves the key anew.
+  // Without resumption a handshake costs a fraction of a millisecond, and each one proves the key.
   SSL_CTX_set_num_tickets(context.get(), 0);
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_alpn_select_cb(context.get(), ChooseProtocol, nullptr);

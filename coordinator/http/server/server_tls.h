@@ -1,7 +1,6 @@
-// The certificate that HTTP's listeners show: TLS 1.3 only, no client certificate asked for. It may
-// be replaced while they listen; connections that are open keep theirs. Browsers may be shown another one:
-// jobctl and workers ask for the name that every coordinator's certificate has, and browsers do not. Any
-// thread.
+// The certificate that the HTTP listeners show: TLS 1.3 only, without a client certificate. It may be
+// replaced while they listen; open connections keep theirs. Browsers may be shown another one: jobctl and
+// workers ask for the name that every coordinator's certificate has, and browsers do not. Any thread.
 #pragma once
 
 #include <memory>
@@ -27,11 +26,11 @@ class ServerTls {
   // INVALID_ARGUMENT unless both are PEM texts of one key.
   static absl::StatusOr<std::shared_ptr<ServerTls>> Make(std::string_view certificate_pem,
                                                          std::string_view key_pem);
-  // For connections from now on. If it fails, the one before stays.
+  // For connections from now on. If it fails, the previous one stays.
   absl::Status Replace(std::string_view certificate_pem, std::string_view key_pem);
-  // To those who do not ask for identity::kCoordinatorDnsName. If it fails, the one before stays.
+  // Shown to clients that do not ask for identity::kCoordinatorDnsName. If it fails, the previous one stays.
   absl::Status ShowToBrowsers(std::string_view certificate_pem, std::string_view key_pem);
-  // Outlived by this: handshakes ask it.
+  // This outlives it: handshakes use this.
   TlsContext Context() const;
   // The DNS names and addresses that the certificates are valid for.
   std::vector<std::string> Names() const;

@@ -1,6 +1,6 @@
-// The bytes of one client of the HTTP server, encrypted or not: a connection reads and writes the
-// same way. Boost.Beast is here, in wire_head.h, in connection.h, and in server.cc, which alone
-// includes them.
+// The bytes of one client of the HTTP server, encrypted or not: a connection reads and writes both the
+// same way. Boost.Beast is used here, in wire_head.h, in connection.h, and in server.cc, the only file
+// that includes these.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -30,7 +30,7 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // As asio and Beast name what they ask of a stream.
+  // The names that asio and Beast expect of a stream.
   executor_type get_executor() { return plain_.get_executor(); }
   template <typename Buffers, typename Handler>
   void async_read_some(const Buffers& buffers, Handler&& handler) {
@@ -43,7 +43,7 @@ class Stream {
     plain_.async_write_some(buffers, std::forward<Handler>(handler));
   }
 
-  // Of what is begun from here on, the handshake included.
+  // The deadline of operations that begin from here on, including the handshake.
   void ExpireAt(std::chrono::steady_clock::time_point at) { plain_.expires_at(at); }
   void ExpireAfter(std::chrono::milliseconds limit) { plain_.expires_after(limit); }
   void ExpireNever() { plain_.expires_never(); }
@@ -57,7 +57,7 @@ class Stream {
     tls_.emplace(plain_, SSL_new(context.get()));
     tls_->async_handshake(Tls::server, begun, std::forward<Handler>(handler));
   }
-  // Tells the client that nothing more comes. Afterwards only what it still sends can be read, as
+  // Tells the client that nothing more follows. Afterwards only what it still sends can be read, as
   // bytes without meaning.
   template <typename Handler>
   void EndSending(Handler&& handler) {

@@ -29,7 +29,7 @@ int HexDigit(char c) {
   return -1;
 }
 
-// Nothing: a broken escape, or something that no address has a use for.
+// Nothing: a broken escape, or a character that has no use in an address.
 std::optional<std::string> PercentDecode(std::string_view text, bool plus_is_blank) {
   std::string decoded;
   for (size_t at = 0; at < text.size(); ++at) {

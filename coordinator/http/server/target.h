@@ -18,7 +18,7 @@ struct Target {
   std::string path;  // "/api/v1/GetJob"; decoded
   Query query;       // decoded, in order; a name may be repeated
 
-  // Of the first parameter of that name; empty if there is none.
+  // The value of the first parameter of that name; empty if there is none.
   std::string_view Get(std::string_view name) const;
 };
 

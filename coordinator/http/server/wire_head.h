@@ -1,5 +1,5 @@
-// What Beast reads as a request's head, as our values; and what a head that it cannot read is
-// answered with. For connection.h alone. Pure.
+// Converts a request's head from Beast's form to ours, and answers a head that Beast cannot read. Only for
+// connection.h. Pure.
 #pragma once
 
 #include <boost/beast/http/error.hpp>
@@ -31,7 +31,7 @@ inline RequestHead HeadOf(const Peer& peer, const wire::request_header<>& header
   return head;
 }
 
-// What a request that cannot be parsed is answered with.
+// The response to a request that cannot be parsed.
 inline Response RefusalOf(error_code error) {
   if (error == wire::error::header_limit || error == wire::error::buffer_overflow) {
     return Refusal(

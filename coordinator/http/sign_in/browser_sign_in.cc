@@ -50,7 +50,7 @@ absl::Status SignInIsOver() {
                               .why = "it has expired, was used, or the coordinator has restarted"});
 }
 
-// What an answer of the enrolment says is wrong.
+// The problem in an answer of the enrolment.
 absl::Status ProblemOfAnswer(const std::string& json) {
   const size_t begin = json.find(':');
   const size_t end = json.rfind('}');
@@ -65,7 +65,7 @@ absl::Status ProblemOfAnswer(const std::string& json) {
       {.code = detail.code(), .what = detail.what(), .why = detail.why(), .fix = detail.fix()});
 }
 
-// Of the certificate that a person's token was exchanged for.
+// The holder of the certificate that a person's token was exchanged for.
 absl::StatusOr<Sessions::Holder> HolderOf(const Directory& directory, const std::string& json) {
   v1::Enrolled enrolled;
   if (!JsonStringToMessage(json, &enrolled).ok()) return NoSuchToken();
@@ -78,7 +78,7 @@ absl::StatusOr<Sessions::Holder> HolderOf(const Directory& directory, const std:
                           .until_s = facts.not_after_ms / 1'000};
 }
 
-// What a program would ask the enrolment at `path`.
+// The request that a program would send to the enrolment at `path`.
 Request EnrolmentOf(const Request& request, std::string_view path,
                     const google::protobuf::Message& message) {
   Request enrolment{.head = request.head, .body = ""};
@@ -118,7 +118,7 @@ void BrowserSignIn::Answer(const Request& request, Respond respond) {
   EnrollPerson(request, pasted, next, std::move(respond));
 }
 
-// Of HTTP-TOKEN: the session is the coordinator's own user's.
+// For HTTP-TOKEN: the session is the coordinator's own user's.
 absl::StatusOr<std::string> BrowserSignIn::TicketOfToken(const Request& request,
                                                          std::string_view token) {
   const Sessions::Session session =
@@ -183,7 +183,7 @@ void BrowserSignIn::BeginAtProvider(const Request& request, Respond respond) {
           return respond(refuse(answer));
         if (const absl::Status bound = provider()->BindToBrowser(device.handle()); !bound.ok())
           return respond(EndAtProvider(bound, next));
-        // To a page that can be loaded again.
+        // Leads to a page that can be loaded again.
         Response response{.status = 303, .content_type = "", .body = "", .fields = {}};
         response.fields.emplace_back("Location",
                                      StrCat(kProviderPath, "?next=", PercentEncode(next)));
@@ -198,14 +198,14 @@ void BrowserSignIn::LookAtProvider(const Request& request, const std::string& ne
   const std::string handle(sessions_.ProviderHandleOf(request.head.fields));
   const auto waiting = provider()->FindInBrowser(handle);
   if (!waiting.has_value()) {
-    // Without a cookie somebody only came by.
+    // Without a cookie, this browser has begun no sign-in.
     return respond(handle.empty() ? SignedOutPage({.next = next})
                                   : EndAtProvider(SignInIsOver(), next));
   }
   v1::DevicePollRequest poll;
   poll.set_handle(handle);
   poll.set_csr_pem(waiting->csr_pem);
-  // Not through the check's pace: this page asks no more often than the provider wants.
+  // Bypasses the pace in Check: this page asks no more often than the provider wants.
   enroll_->Answer(EnrolmentOf(request, kDevicePoll, poll),
                   {.path = std::string(kDevicePoll), .query = {}},
                   [this, handle, next, peer = request.head.peer, respond = std::move(respond)](

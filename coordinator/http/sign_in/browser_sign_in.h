@@ -1,11 +1,11 @@
 // POST /sign-in: a browser signs in with a token that a person pasted: HTTP-TOKEN, a link of `jobctl ui`, or
-// a person's token, which this uses up. The session of the latter is that of a certificate of its user, with
-// the rules, the audit and the end of one; its key is thrown away.
+// a person's token, which this uses up. The latter gives a session like that of a certificate of the user,
+// with the same rules, audit entry and end; the certificate's key is thrown away.
 //
-// /sign-in/provider: the same at the cluster's identity provider, by the device grant, whose client needs
-// no address of ours registered there. POST begins it; GET shows the code, and signs in once it is
-// confirmed. What names the sign-in is only in a cookie of the browser that began it (SameSite=Strict), so
-// no link signs anybody in as somebody else.
+// /sign-in/provider: the same through the cluster's identity provider, with the device grant, for which none
+// of our addresses must be registered there. POST begins it; GET shows the code, and signs in once it is
+// confirmed. The sign-in's handle is only in a cookie of the browser that began it (SameSite=Strict), so no
+// link can sign a person in as another.
 #pragma once
 
 #include <string>
@@ -26,25 +26,25 @@ namespace muster::coordinator::http {
 
 inline constexpr std::string_view kSignInPath = "/sign-in";
 
-// A body of "token=…&next=…" as forms send it.
+// Whether the body is "token=…&next=…", as forms send it.
 bool IsSignInForm(const RequestHead& head);
 
-// Has the audit record who signed in at `path` (`who` empty: nobody, the address tried), or why not.
-// An error: there is no place for it, and so nobody signs in.
+// Has the audit record who signed in at `path`, or why not (`who` empty: unknown, the address tried).
+// An error: the audit has no place for the entry, so the sign-in must be refused.
 absl::Status RecordSignIn(Daemon& daemon, std::string_view path, std::string_view who,
                           const Peer& peer, const absl::Status& result);
 
 // The server's thread; what has to be looked up in the directory is answered from the daemon's pool.
 class BrowserSignIn {
  public:
-  // All outlive this. `enroll` may be null: there are no people to sign in.
+  // All outlive this. `enroll` may be null: then there are no people who could sign in.
   BrowserSignIn(Daemon& daemon, Sessions& sessions, EnrollHandler* enroll)
       : daemon_(daemon), sessions_(sessions), enroll_(enroll) {}
 
-  // After Site's checks. Answers with a page that has the cookie, or the form again with what is wrong.
+  // Call it after Site's checks. Answers with a page that sets the cookie, or the form again with the problem.
   void Answer(const Request& request, Respond respond);
   void AnswerAtProvider(const Request& request, const Target& target, Respond respond);
-  // A link's ticket for a cookie, and on to `next`.
+  // Exchanges a link's ticket for a cookie, and leads to `next`.
   Response Redeem(std::string_view ticket, const Peer& peer, const std::string& next);
   // With the provider's button, where there is one.
   Response SignedOutPage(SignedOut why) const;
@@ -52,7 +52,7 @@ class BrowserSignIn {
  private:
   void BeginAtProvider(const Request& request, Respond respond);
   void LookAtProvider(const Request& request, const std::string& next, Respond respond);
-  // What a look at the provider has answered.
+  // Handles the answer of a look at the provider.
   Response TakeLook(const Response& answer, const Peer& peer, const std::string& handle,
                     const std::string& next);
   // Back to the form; the browser forgets the sign-in.

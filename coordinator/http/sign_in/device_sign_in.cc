@@ -168,7 +168,7 @@ void DeviceSignIn::Conclude(const v1::DevicePollRequest& poll,
     if (got.ok()) return asked.respond(ErrorResponse(NotYet()));
     return Refuse(got.status(), asked);
   }
-  // Before it is answered: a handle gives one certificate.
+  // Before the answer: a handle gives one certificate.
   pending_.Drop(poll.handle());
   if (!got.ok()) return Refuse(got.status(), asked);
   if (got->kind == Kind::kDenied)

@@ -1,5 +1,5 @@
 // /enroll/device and /enroll/device/poll: a person signs in at the cluster's identity provider
-// (RFC 8628). The provider is asked on threads of its own, as it may take seconds to answer.
+// (RFC 8628). Separate threads ask the provider, because it may take seconds to answer.
 #pragma once
 
 #include <atomic>
@@ -27,11 +27,11 @@ inline constexpr std::string_view kDevicePoll = "/enroll/device/poll";
 class DeviceSignIn {
  public:
   static constexpr int kThreads = 2;
-  // Requests that wait for a thread or have one, and of one address; those beyond are told to come
-  // again.
+  // Requests that wait for a thread or have one, in all and of one address; further clients are told to
+  // try again.
   static constexpr size_t kWaitingMost = 32;
   static constexpr size_t kWaitingOfOne = 8;
-  // One that waited longer is not worth asking for: whoever sent it gives up soon.
+  // A request that waited longer is not worth asking the provider: its client gives up soon.
   static constexpr int64_t kWaitedMostMs = 10'000;
 
   // Decides, records it in the audit, and answers once that is durable.
@@ -44,13 +44,13 @@ class DeviceSignIn {
   // Never block; any thread.
   void Begin(Request request, Respond respond);
   void Poll(Request request, Respond respond);
-  // The provider, as people know it: "id.example.org".
+  // The provider's name for people: "id.example.org".
   std::string ProviderName() const;
-  // Of a sign-in that Begin has just answered: a browser waits for it, whose session is that of a
-  // certificate with a key that nobody has.
+  // Binds a sign-in that Begin has just answered to the browser that waits for it. The browser's session
+  // will be that of a certificate whose key is thrown away.
   absl::Status BindToBrowser(const std::string& handle);
   std::optional<oidc::PendingSignIns::InBrowser> FindInBrowser(const std::string& handle);
-  // Breaks off what is asked of the provider.
+  // Aborts the requests to the provider.
   void Stop();
 
  private:
@@ -63,7 +63,7 @@ class DeviceSignIn {
     const Peer& peer;
     const Respond& respond;
   };
-  // Ends the sign-in, or answers why it goes on.
+  // Ends the sign-in, or answers why it is still pending.
   void Conclude(const v1::DevicePollRequest& poll,
                 const absl::StatusOr<oidc::Provider::Answer>& got, const Asked& asked);
   void Refuse(const absl::Status& why, const Asked& asked) const;
@@ -78,7 +78,7 @@ class DeviceSignIn {
   WorkPool pool_;  // last: its threads use the others
 };
 
-// What is answered where there is no provider: JC1361.
+// The error without a provider: JC1361.
 absl::Status NoProvider();
 
 }  // namespace muster::coordinator::http

@@ -131,7 +131,7 @@ void EnrollHandler::Decide(Rule<Message> rule, Request request, std::string path
   });
 }
 
-// Whether the cluster knows a node of that name, only the control loop can tell.
+// Only the control loop can tell whether the cluster knows a node of that name.
 void EnrollHandler::Join(Request request, std::string path, Respond respond) {
   daemon_.process.pool.Post([this, request = std::move(request), path = std::move(path),
                              respond = std::move(respond)]() mutable {
@@ -167,7 +167,7 @@ v1::AuditEntry EnrollEntry(std::string_view path, std::string_view who, const Pe
 
 void EnrollHandler::Settle(const std::function<Enrolment::Outcome()>& decide, std::string_view path,
                            const Peer& peer, Respond respond) const {
-  // First: what cannot be recorded does not happen.
+  // First, because what cannot be recorded must not happen.
   absl::StatusOr<Audit::Place> place = daemon_.access.audit.Reserve();
   if (!place.ok()) return respond(ErrorResponse(place.status()));
   const Enrolment::Outcome outcome = decide();

@@ -1,6 +1,6 @@
-// /enroll/…: what a node or a person asks before it has a certificate, and to renew one. Without a
-// session; only on an encrypted connection; bounded in size and number. What is decided is
-// identity/enrolment.h's.
+// /enroll/…: the requests of a node or a person that has no certificate yet, and those that renew one.
+// Without a session; only on an encrypted connection; bounded in size and number. identity/enrolment.h
+// decides.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ inline constexpr size_t kEnrollBodyMax = 64 * 1024;
 
 bool IsEnroll(std::string_view path);
 
-// What the audit says of somebody who came without a session: at which path, as whom, and how it ended.
+// The audit's entry for a client without a session: at which path, as whom, and the result.
 v1::AuditEntry EnrollEntry(std::string_view path, std::string_view who, const Peer& peer,
                            const absl::Status& result);
 
@@ -33,14 +33,14 @@ v1::AuditEntry EnrollEntry(std::string_view path, std::string_view who, const Pe
 // DeviceSignIn's.
 class EnrollHandler {
  public:
-  // Both outlive this. Without a client nobody signs in at an identity provider.
+  // Both outlive this. Without a client, sign-in at an identity provider is not available.
   EnrollHandler(Daemon& daemon, Enrolment& enrolment, std::optional<oidc::Client> client);
-  // Asks the identity provider nothing more. Before what the answers need is stopped.
+  // Asks the identity provider nothing more. Call it before stopping what the answers need.
   void Stop();
 
-  // What to refuse a request with before its body is read.
+  // The response that refuses a request before its body is read.
   std::optional<Response> Check(const RequestHead& head, const Target& target);
-  // After the check. Never blocks.
+  // Call it after the check. Never blocks.
   void Answer(Request request, const Target& target, Respond respond);
 
   // Null: there is no identity provider.

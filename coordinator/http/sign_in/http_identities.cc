@@ -59,7 +59,7 @@ absl::Status HttpIdentities::ShowToBrowsers(int64_t now_ms) {
 absl::Status HttpIdentities::RenewIfDue(int64_t now_ms) {
   RETURN_IF_ERROR(cluster_.RenewIfDue(now_ms).status());
   ASSIGN_OR_RETURN(CertificateAndKey pair, ReadPair(cluster_));
-  // Also one that was issued earlier, if it could not be shown then.
+  // Also shows one that was issued earlier, if that failed then.
   if (pair.certificate_pem == shown_) return absl::OkStatus();
   RETURN_IF_ERROR(tls_->Replace(pair.certificate_pem, pair.key_pem));
   shown_ = std::move(pair.certificate_pem);

@@ -1,5 +1,5 @@
-// What HTTP needs of a cluster whose members are known: the certificate that its port shows, and the
-// rules by which strangers become members.
+// What HTTP needs from a cluster with identities: the certificate that its port shows, and the rules by
+// which strangers become members.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,10 @@ class HttpIdentities {
                                                               Enrolment::Place place);
   const std::shared_ptr<ServerTls>& tls() const { return tls_; }
   Enrolment& enrolment() { return enrolment_; }
-  // Shows browsers the certificate that an operator has put beside the cluster's keys, if it is another
-  // than before. JC1369 if it cannot be used; the one before stays.
+  // Shows browsers the certificate that an operator has put beside the cluster's keys, if it has changed.
+  // JC1369 if it cannot be used; the previous one stays.
   absl::Status ShowToBrowsers(int64_t now_ms);
-  // Issues the coordinator's next certificate when the one it shows nears its end, and shows that.
+  // Issues the coordinator's next certificate when the current one nears its end, and shows the new one.
   // Blocks on the disk.
   absl::Status RenewIfDue(int64_t now_ms);
 

@@ -57,7 +57,7 @@ absl::StatusOr<std::string> ReadObject(JobStores& stores, const CodeObject& obje
                      {.code = "JC1602",
                       .what = StrCat("object ", object.sha256, " of the job's code is damaged"),
                       .fix = "check the coordinator's disk; stop it and run muster-coordinator "
-                             "repair, then submit again: the object is uploaded anew"});
+                             "repair, then submit again: the object is uploaded again"});
 }
 
 absl::Status CheckHere(JobStores& stores, JobCode& job_code, Process& process,
@@ -88,7 +88,7 @@ absl::Status CheckWorkdir(const tree::Manifest& manifest, const std::string& wor
                       .fix = "name a directory below the one that is sent, or none"});
 }
 
-// Of which code; what it names otherwise was checked by the rules of a spec.
+// The code to check; the rules of a spec have checked everything else that it names.
 struct Asked {
   CodeName code;
   CodeObject manifest;
@@ -121,7 +121,7 @@ absl::Status JudgeCode(JobStores& stores, JobCode& job_code, Process& process, c
 absl::Status NotNow(std::string why) {
   return MakeProblem(absl::StatusCode::kAborted,
                      {.code = "JC1507",
-                      .what = "the code of the job cannot be looked at now",
+                      .what = "the code of the job cannot be checked now",
                       .why = std::move(why),
                       .fix = "submit again"});
 }
@@ -162,10 +162,10 @@ void CodeChecks::Check(JobStores& stores, JobCode& job_code, Process& process,
         process.files.Post([this] { LookAtAll(); });
       },
       [then](const Verdicts::Found& verdict) { then(verdict.status()); });
-  if (!is_awaited) then(NotNow("that of many others is being looked at"));
+  if (!is_awaited) then(NotNow("the code of many others is being checked"));
 }
 
-// On one thread of the pool, which has others to serve.
+// On one thread of the pool, which has other work, too.
 void CodeChecks::LookAtAll() {
   while (true) {
     std::function<void()> look;

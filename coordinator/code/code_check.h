@@ -1,7 +1,7 @@
-// Whether a spec's code may become a job's: its project uploaded the manifest, the placement and
-// every object that the placement names, and they fit each other. A verdict is remembered, and of
-// many submits of the same code at once one is looked at while the others wait for it. One is looked at
-// at a time, as that takes up to a few times the size of its manifest and placement. Any thread.
+// Whether a spec's code may become a job's: its project uploaded the manifest, the placement and every
+// object that the placement names, and they match each other. A verdict is remembered. If many submits of
+// the same code arrive at once, one is checked and the others wait for it. Checks run one at a time, because
+// each takes memory up to a few times the size of its manifest and placement. Any thread.
 #pragma once
 
 #include <chrono>
@@ -23,8 +23,8 @@ class CodeChecks {
  public:
   using Then = std::function<void(const absl::Status&)>;
 
-  // Of a spec that has code. FAILED_PRECONDITION (JC1702): something was not uploaded;
-  // INVALID_ARGUMENT (JC1704): it does not fit. OK: the code counts as used. `then` is called here, or
+  // For a spec that has code. FAILED_PRECONDITION (JC1702): something was not uploaded;
+  // INVALID_ARGUMENT (JC1704): it does not match. OK: the code counts as used. `then` is called here, or
   // on the pool of files.
   void Check(JobStores& stores, JobCode& job_code, Process& process, const v1::JobSpec& spec,
              Then then);
@@ -32,8 +32,9 @@ class CodeChecks {
  private:
   using Steady = std::chrono::steady_clock;
   static constexpr size_t kRememberedMax = 10'000;
-  static constexpr size_t kWaitingMax = 256;  // different codes; more are told to come again
-  // Then the use is recorded again; far shorter than what is unused is kept (periodic/code_garbage.h).
+  static constexpr size_t kWaitingMax =
+      256;  // different codes; further submits are told to try again
+  // After this the use is recorded again; far shorter than unused code is kept (periodic/code_garbage.h).
   static constexpr std::chrono::minutes kRemembered{30};
   struct Key {
     CodeName code;
@@ -49,7 +50,7 @@ class CodeChecks {
 
   Verdicts good_{{.entries = kRememberedMax, .lookups = kWaitingMax}};
   std::mutex mutex_;                         // guards what follows
-  std::deque<std::function<void()>> looks_;  // that nobody has begun
+  std::deque<std::function<void()>> looks_;  // not begun yet
   bool is_looking_ = false;
 };
 

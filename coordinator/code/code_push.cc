@@ -24,7 +24,7 @@ using common::MakeProblem;
 using common::StrCat;
 
 constexpr std::string_view kSendAgain =
-    "ask PrepareObjects where to go on, and send the objects as it answers";
+    "ask PrepareObjects where to continue, and send the objects as it answers";
 
 absl::Status BadPush(absl::StatusCode code, std::string what) {
   return MakeProblem(code,
@@ -52,7 +52,7 @@ absl::StatusOr<std::vector<bool>> CodeIsHere(JobStores& stores, JobCode& job_cod
                                              const std::vector<CodeObject>& objects) {
   ASSIGN_OR_RETURN(std::vector<bool> here,
                    job_code.store.Use(project, objects, process.clock.Read().lived_ms));
-  // One that a repair has set aside has to come again.
+  // An object that a repair has set aside must be uploaded again.
   for (size_t i = 0; i < objects.size(); ++i) {
     if (!here[i]) continue;
     const absl::StatusOr<uint64_t> size = stores.blobs.Size(objects[i].sha256);
@@ -64,7 +64,7 @@ absl::StatusOr<std::vector<bool>> CodeIsHere(JobStores& stores, JobCode& job_cod
 absl::StatusOr<uint64_t> CodeBytesUsed(JobStores& stores, JobCode& job_code,
                                        const std::string& project,
                                        const std::function<bool(const std::string&)>& except) {
-  // In this order: what becomes whole in between is counted twice, and not missed.
+  // In this order, so that what becomes whole in between is counted twice instead of not at all.
   const std::map<std::string, uint64_t> under_way = job_code.uploads.UnderWay(project);
   ASSIGN_OR_RETURN(uint64_t used, job_code.store.UsedBytes(project));
   for (const auto& [sha256, size] : under_way) {
@@ -134,7 +134,7 @@ absl::Status CodePush::Check(const v1::ObjectChunk& chunk) {
     return refuse(StrCat("another object follows ", current.position, " of the ", current.size,
                          " bytes of ", current.name.sha256));
   }
-  // Later chunks of an object need not tell where they are.
+  // Later chunks of an object need not state their offset.
   if (chunk.offset() != current.position && chunk.offset() != 0) {
     return refuse(StrCat("a chunk of ", current.name.sha256, " is at ", chunk.offset(),
                          ", but byte ", current.position, " is next"));
@@ -147,7 +147,7 @@ absl::Status CodePush::Check(const v1::ObjectChunk& chunk) {
 }
 
 absl::Status CodePush::CheckFirst(const v1::ObjectChunk& chunk) {
-  // Each time: a membership may end while objects arrive.
+  // Checked each time: a membership may end while objects arrive.
   RETURN_IF_ERROR(access_.directory.CheckProject(project_, caller_.principal));
   ASSIGN_OR_RETURN(const CodeObject object, ReadCodeObject(chunk.sha256(), chunk.size()));
   if (chunk.offset() >= object.size) {
@@ -204,7 +204,7 @@ absl::Status CodePush::CheckRoom() {
                      return sha256 == current_->name.sha256;
                    }));
   RETURN_IF_ERROR(CheckCodeQuota(job_code_, project_, used, CodeStore::Charge(current_->size)));
-  // What others that are checked now have begun counts, and what becomes whole meanwhile counts twice.
+  // What concurrent streams have begun counts, and what becomes whole meanwhile counts twice.
   const uint64_t needed = CodeStore::Charge(current_->size);
   const uint64_t begun = job_code_.uploads.Begin(current_->name, OwnerKey(caller_), needed);
   absl::Status may = CheckGiverQuota(job_code_, caller_, needed, begun);
@@ -212,7 +212,7 @@ absl::Status CodePush::CheckRoom() {
   return may;
 }
 
-// A piece per turn: others' bytes are written in between.
+// One piece per turn: other streams' bytes are written in between.
 void CodePush::CatchUp(Chunk chunk, Next next) {
   const absl::StatusOr<bool> caught_up = current_->upload->CatchUp();
   if (!caught_up.ok()) return next(Told(caught_up.status()));
@@ -254,7 +254,7 @@ absl::Status CodePush::Told(const absl::Status& status) const {
                         .fix = "free some space there, then submit again: what has arrived stays "
                                "for a day"});
   }
-  // UNAVAILABLE would say that the coordinator cannot be reached.
+  // UNAVAILABLE would mean that the coordinator cannot be reached.
   const absl::StatusCode code = IsShortage(status) ? absl::StatusCode::kAborted : status.code();
   return BadPush(code, StrCat(object, " cannot be taken: ", std::string(status.message())));
 }

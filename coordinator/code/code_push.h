@@ -1,6 +1,6 @@
-// One stream of PushObjects, without gRPC: objects one after the other, each hashed while it is
-// written. What another project has is neither used nor told: its bytes are taken like any others.
-// One chunk at a time is in memory; disks are waited for on the pool of files alone.
+// One stream of PushObjects, without gRPC: objects one after the other, each hashed while it is written.
+// Objects of other projects are neither used nor disclosed: their bytes must arrive like any others. One
+// chunk at a time is in memory; only the pool of files waits for disks.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +33,10 @@ class CodePush : public std::enable_shared_from_this<CodePush> {
         process_(process),
         caller_(std::move(caller)) {}
 
-  // `next`: OK: it was written. Otherwise what the stream ends with.
+  // `next`: OK: it was written. Otherwise the stream ends with this error.
   void Take(v1::ObjectChunk chunk, Next next);
-  // The client sends nothing more, or is gone, or was refused. What arrived of an object stays, to be
-  // continued. Afterwards no call may be made.
+  // The client sends nothing more, or is gone, or was refused. What arrived of an object stays, so that the
+  // upload can be continued. Call nothing afterwards.
   void End(Totals totals);
 
  private:
@@ -44,7 +44,7 @@ class CodePush : public std::enable_shared_from_this<CodePush> {
     CodeUploads::Object name;
     uint64_t size = 0;
     uint64_t position = 0;  // of the next byte
-    // Null: the project has the object already, and what arrives of it is dropped.
+    // Null: the project has the object already, and its bytes are dropped.
     std::unique_ptr<Blobs::Upload> upload;
   };
   using Chunk = std::shared_ptr<const v1::ObjectChunk>;
@@ -73,18 +73,19 @@ class CodePush : public std::enable_shared_from_this<CodePush> {
   v1::PushObjectsResponse done_;
 };
 
-// Of the project's quota: the objects that it has, and those that are arriving or of which a part has
-// arrived, except some.
+// What counts against the project's quota: the objects that it has, and those that are arriving or have
+// arrived in part, without those that `except` names.
 absl::StatusOr<uint64_t> CodeBytesUsed(JobStores& stores, JobCode& job_code,
                                        const std::string& project,
                                        const std::function<bool(const std::string&)>& except);
 // RESOURCE_EXHAUSTED (JC1701): `needed` bytes more are too many.
 absl::Status CheckCodeQuota(const JobCode& job_code, const std::string& project, uint64_t used,
                             uint64_t needed);
-// The same for what this caller has brought, in all projects; `begun`: besides what is whole, with `needed`.
+// The same for everything that this caller uploaded, in all projects; `begun`: unfinished uploads, including
+// `needed`.
 absl::Status CheckGiverQuota(JobCode& job_code, const Caller& caller, uint64_t needed,
                              uint64_t begun);
-// Whether the project has each of these, whole.
+// For each of these, whether the project has all of it.
 absl::StatusOr<std::vector<bool>> CodeIsHere(JobStores& stores, JobCode& job_code, Process& process,
                                              const std::string& project,
                                              const std::vector<CodeObject>& objects);

@@ -1,5 +1,5 @@
-// Which streams push objects of jobs' code now: so many at most, and only one writes the same object
-// of a project at a time, while others that bring it wait their turn. Any thread.
+// The streams that push objects of jobs' code now. Their number is limited, and only one at a time writes
+// the same object of a project; others that bring it wait their turn. Any thread.
 #pragma once
 
 #include <chrono>
@@ -29,22 +29,22 @@ class CodeUploads {
     std::string sha256;
     auto operator<=>(const Object&) const = default;
   };
-  // `granted`: the caller alone may write it, until Release. Called here, or by the stream that
-  // releases it.
+  // `granted`: only the caller may write it, until Release. Called here, or by the stream that releases
+  // it.
   void Claim(const Object& object, uint64_t size, std::function<void()> granted);
   void Release(const Object& object);
   // The objects of a project that are being written, with their whole sizes.
   std::map<std::string, uint64_t> UnderWay(const std::string& project);
 
-  // `giver` begins to bring an object of so many bytes, which are its own from now on: before they are
-  // compared with what it may bring. What they and all others that it has begun come to.
+  // `giver` begins to upload an object of this size, which counts as the giver's from now on; call it before
+  // the check of the quota. Returns the total of this and everything else that the giver has begun.
   uint64_t Begin(const Object& object, const std::string& giver, uint64_t bytes);
-  // So many of them have arrived and stay, to be continued; 0: all, or none.
+  // This many bytes have arrived and stay, so that the upload can be continued; 0: all arrived, or none.
   void Interrupt(const Object& object, uint64_t bytes);
-  // What a giver has begun, of objects that are not among these. Parts of before the coordinator's start are
-  // not known.
+  // What a giver has begun, without the objects that `except` names. Parts from before the coordinator's start
+  // are not known.
   uint64_t BegunBy(const std::string& giver, const std::function<bool(const Object&)>& except);
-  // Of each giver that has begun something.
+  // The total for each giver that has begun something.
   std::map<std::string, uint64_t> Begun();
 
  private:
@@ -63,7 +63,7 @@ class CodeUploads {
   // With the lock held. Parts are removed from the disk after a day.
   void ForgetOld();
   Parts::iterator Forget(Parts::iterator part);
-  // What the giver has begun, with this.
+  // Returns what the giver has begun, including this.
   uint64_t Keep(const Object& object, const std::string& giver, uint64_t bytes);
 
   std::mutex mutex_;  // guards what follows

@@ -1,4 +1,4 @@
-// JobCode: the context of what jobs bring along (contexts.h).
+// JobCode: the context of the code that jobs bring along (contexts.h).
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace muster::coordinator {
 
 struct JobCode {
   CodeStore& store;
-  // Of the objects of each project; 0: no limit.
+  // For the objects of each project; 0: no limit.
   uint64_t quota_bytes = 0;
-  // Likewise of one person, in all projects.
+  // Likewise for one person, in all projects.
   uint64_t person_quota_bytes = 0;
   CodeChecks checks = {};
   CodeUploads uploads = {};

@@ -14,7 +14,7 @@ namespace {
 
 using common::Cost;
 
-// A call that waits, in addition to its request.
+// The memory of a call that waits, in addition to its request.
 constexpr size_t kWaitingOverhead = 1'024;
 
 }  // namespace
@@ -106,7 +106,7 @@ void CallBudget::Begin(const std::string& caller, size_t bytes, size_t kept,
     lock.unlock();
     return run(std::move(hold));
   }
-  // One that nothing under way of its caller's would let in later is not kept waiting.
+  // A call does not wait if none of its caller's calls in progress could make room for it.
   if (waits + kept > state_->waiting_of_one || (waits == 0 && state_->share.Of(caller) == 0)) {
     lock.unlock();
     return run(Take(caller, bytes));
@@ -123,7 +123,7 @@ CallBudget::Hold CallBudget::HoldOf(const std::shared_ptr<State>& state, const s
   return Hold(state.get(), [state, caller, bytes](void*) { Release(state, caller, bytes); });
 }
 
-// A call may end within `run`, and so come here again: its turn is taken by the loop that is under way.
+// A call may end within `run` and so reenter this function: the loop already running takes its turn.
 void CallBudget::Release(const std::shared_ptr<State>& state, const std::string& caller,
                          size_t bytes) {
   std::unique_lock lock(state->mutex);

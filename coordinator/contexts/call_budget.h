@@ -1,7 +1,7 @@
-// The memory that calls hold while they are under way: so much in all, and of one caller a share of it. Every call
-// passes here, by gRPC and by HTTP; its row says what it costs (common/calls.h). People have one budget, nodes another.
+// Limits the memory that calls in progress hold: in all, and a share of that for one caller. Every call passes
+// here, over gRPC and HTTP; its row has its cost (common/calls.h). People have one budget, nodes another.
 //
-// A call with one answer waits for its caller's others to end, as it would for a busy server; one that would wait
+// A call with one answer waits for its caller's others to end, as it would for a busy server. One that would wait
 // behind too many is refused, and so is a stream, which may last for days. Any thread; never blocks.
 #pragma once
 
@@ -25,7 +25,7 @@
 namespace muster::coordinator {
 
 size_t BytesOf(common::Cost cost);
-// What this call costs: a search is dearer than its row.
+// The cost of this call: a search costs more than its row states.
 common::Cost CostOf(common::Cost row, const google::protobuf::Message& request);
 // The same in bytes, with the request, which a stream keeps.
 size_t BytesOfStream(common::Cost row, const google::protobuf::Message& request);
@@ -35,20 +35,20 @@ class CallBudget {
   struct Limits {
     size_t all = 1 << 30;
     size_t of_one = 512 << 20;
-    size_t waiting_of_one = 32 << 20;  // requests that wait, with what each costs to keep
-    // What a caller that has its share can do.
+    size_t waiting_of_one = 32 << 20;  // requests that wait, including the overhead of each
+    // What a caller can do that has its share.
     std::string fix =
         "end some of the streams that are open, such as jobctl logs -f, or try again later";
   };
   CallBudget() : CallBudget(Limits()) {}
   explicit CallBudget(const Limits& limits);
 
-  // What a call takes, until the last copy is gone.
+  // A call's memory, held until the last copy is gone.
   using Hold = std::shared_ptr<void>;
   // RESOURCE_EXHAUSTED (JC1308): the caller has its share, or there is nothing left.
   absl::StatusOr<Hold> Take(const std::string& caller, size_t bytes);
-  // Runs it now, or once the caller's share has room, with the hold; or with Take's error, if too much of the caller's
-  // waits. `kept`: what the request takes while it waits.
+  // Runs it with the hold, now or once the caller's share has room; or with Take's error, if too many of the caller's
+  // requests wait. `kept`: the bytes that the request takes while it waits.
   void Begin(const std::string& caller, size_t bytes, size_t kept,
              std::function<void(absl::StatusOr<Hold>)> run);
 
@@ -68,7 +68,7 @@ class CallBudget {
   };
   struct State;
   static Hold HoldOf(const std::shared_ptr<State>& state, const std::string& caller, size_t bytes);
-  // With the lock held: the first that has room now.
+  // With the lock held: the first one for which there is room now.
   static std::optional<std::pair<Waiting, Hold>> NextWaiting(const std::shared_ptr<State>& state);
   static void Release(const std::shared_ptr<State>& state, const std::string& caller, size_t bytes);
 

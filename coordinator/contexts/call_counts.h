@@ -1,4 +1,4 @@
-// How often each call of JobService was made, by way in. Any thread.
+// How often each call of JobService was made, by gRPC and by HTTP. Any thread.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ class CallCounts {
     counts_[static_cast<size_t>(way)][static_cast<size_t>(call)].fetch_add(
         1, std::memory_order_relaxed);
   }
-  // use("GetJob", "grpc", 7) for every call and way, also those that were not used.
+  // use("GetJob", "grpc", 7) for every call and each of the two, including unused ones.
   template <typename Use>
   void ForEach(Use use) const {
 #define MUSTER_CALL_NAME(name, Request, Answer, action, object, cost) #name,

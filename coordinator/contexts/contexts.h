@@ -1,9 +1,9 @@
-// What the calls may use, in contexts: each is one subject, and a handler's signature names those that the call touches,
-// and no others. Process has what all work needs: threads, clock, paths. Jobs are what the control loop and the index
-// know of them, JobStores what they have written, JobCode what they bring along; Gates tell which worker may send or
-// fetch what; Access is who is who, and the audit; Traffic counts and bounds the calls themselves; Instance is this run
-// of the coordinator. They are set once, before the first call. Handlers run on gRPC's threads, never block there, and
-// post work that waits for a disk to a pool.
+// The contexts that calls use: each covers one subject, and a handler's signature names exactly those that the call
+// needs. Process has what all work needs: threads, clock, paths. Jobs has what the control loop and the index know
+// about jobs, JobStores what jobs have written, JobCode the code they bring along. Gates decide which worker may send
+// or fetch what; Access has the identities and the audit; Traffic counts and bounds the calls themselves; Instance is
+// this run of the coordinator. All are set once, before the first call. Handlers run on gRPC's threads, never block
+// there, and post work that waits for a disk to a pool.
 #pragma once
 
 #include <atomic>
@@ -50,8 +50,8 @@ struct Gates;    // gates/gates.h
 struct JobCode;  // code/job_code.h
 
 struct Jobs {
-  ControlLoop& loop;  // those that are not over
-  JobIndex& index;    // the others, and all events
+  ControlLoop& loop;  // the live jobs
+  JobIndex& index;    // the finished jobs, and all events
   Assessor& assessor;
   Notifier& notifier;
   ExecBroker& execs;
@@ -76,16 +76,16 @@ struct Access {
   Audit& audit;
   // Null: a coordinator without identities.
   const Cluster* cluster = nullptr;
-  // Ends the connections that were made with certificates of these serials; how many. Any thread.
+  // Closes the connections that were made with certificates with these serials; returns how many. Any thread.
   std::function<uint32_t(const std::vector<std::string>& serials)> cut = nullptr;
-  // Likewise those of a local account: "uid:1000".
+  // Likewise the connections of a local account: "uid:1000".
   std::function<uint32_t(const std::string& principal)> cut_local = nullptr;
 };
 
 struct Traffic {
   CallCounts calls = {};
   CallBudget budget = {};
-  // Of nodes with certificates. Each has its share, however many there are.
+  // For nodes with certificates. Each has its share, however many there are.
   CallBudget node_budget{{.all = std::numeric_limits<size_t>::max(),
                           .fix = "a worker has a few streams: look for a foreign program that uses "
                                  "the node's certificate"}};
@@ -100,10 +100,10 @@ struct Instance {
   uint64_t epoch = 0;
   int64_t started_ms = 0;
   std::string endpoint = {};
-  // Of the TCP port that serves gRPC: "0.0.0.0:7700"; empty: none.
+  // The address that serves gRPC over TCP: "0.0.0.0:7700"; empty: none.
   std::string tcp_endpoint = {};
-  // HTTP's address, and a link that signs a browser of the caller in there and leads to a path;
-  // empty: no HTTP.
+  // HTTP's address, and a link that signs the caller's browser in there and leads to a path; empty: no
+  // HTTP.
   std::string http_address = {};
   std::function<absl::StatusOr<std::string>(const Caller& caller, std::string_view path)>
       sign_in_link = nullptr;

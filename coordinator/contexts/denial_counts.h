@@ -1,4 +1,4 @@
-// How often something was refused to a worker because it does not belong to its node. Any thread.
+// How often workers were refused something that does not belong to their node. Any thread.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ class DenialCounts {
   uint64_t Of(Denied what) const {
     return counts_[static_cast<size_t>(what)].load(std::memory_order_relaxed);
   }
-  // use("logs", 3) for every kind, also those that never occurred.
+  // use("logs", 3) for every kind, including those that never occurred.
   template <typename Use>
   void ForEach(Use use) const {
     static constexpr std::string_view kNames[] = {"registration", "status",  "checkpoint",

@@ -67,7 +67,7 @@ absl::StatusOr<std::optional<uint64_t>> Diagnoses::Open(v1::DiagnosedAttempt att
   return is_new ? std::optional(number) : std::nullopt;
 }
 
-// Not with the lock held while it writes: a stream has a lock of its own.
+// Writes without holding the lock: a stream has its own lock.
 void Diagnoses::CatchUp(uint64_t number, uint64_t seat, const Asker& asker) {
   absl::Status why_not;
   for (size_t written = 0;;) {
@@ -154,7 +154,7 @@ bool Diagnoses::Take(const std::string& node, v1::RankDiagnosis diagnosis) {
     const auto found = looks_.find(diagnosis.number());
     if (found == looks_.end()) return true;
     Look& look = found->second;
-    // A late answer to a question of the coordinator's earlier life.
+    // A late answer to a question from an earlier run of the coordinator.
     if (look.attempt.job() != diagnosis.job() || look.attempt.attempt() != diagnosis.attempt())
       return true;
     if (!RunsOn(look.attempt, node, diagnosis.rank())) return false;

@@ -1,7 +1,7 @@
-// Looks at the ranks of jobs: who asked for one, and which ranks have not answered yet. A look stops
-// a rank for a moment, so that who asks within a second of it gets its answers and no look of their
-// own. A look is over for one who asked when all ranks have answered, when their time is up, or when
-// they leave. Any thread; does not survive a restart of the coordinator.
+// Looks at the ranks of jobs: who asked for one, and which ranks have not answered yet. A look stops a
+// rank for a moment; therefore a caller who asks within a second of another look gets that one's answers
+// instead of a new look. A look is over for a caller when all ranks have answered, when the time is up, or
+// when the caller leaves. Any thread; does not survive a restart of the coordinator.
 #pragma once
 
 #include <chrono>
@@ -28,14 +28,15 @@ class Diagnoses {
  public:
   using Stream = Sink<v1::DiagnoseJobUpdate>;
   using Time = std::chrono::steady_clock::time_point;
-  // At once, in all and of one principal. A request counts until its stream is gone: records that
-  // its client has not read take memory.
+  // Requests at once, in all and of one principal. A request counts until its stream is gone, because
+  // records that its client has not read take memory.
   static constexpr size_t kStreamsMax = 32;
   static constexpr size_t kStreamsOfOneMax = 2;
-  // So long a look answers others. Its answers are kept meanwhile: of all looks, so many bytes.
+  // How long a look answers other callers. Its answers are kept meanwhile, up to this many bytes for all
+  // looks.
   static constexpr std::chrono::seconds kShared{1};
   static constexpr size_t kKeptBytesMax = 64 << 20;
-  // The audit has one entry for each who looks at a job, and minute; so many of them are remembered.
+  // The audit has one entry per principal, job and minute; this many of them are remembered.
   static constexpr std::chrono::minutes kRecordedEvery{1};
   static constexpr size_t kRememberedMax = 4'096;
 
@@ -45,19 +46,19 @@ class Diagnoses {
     Time until;
     std::shared_ptr<Stream> stream;
   };
-  // Sends the attempt and what is known already to the stream. Returns the number to ask the nodes
-  // with, never 0; none: a look that began just now answers. RESOURCE_EXHAUSTED (JC1308): there are
-  // too many streams, or the answers of that look were too large to keep.
+  // Sends the attempt and what is known already to the stream. Returns the number to ask the nodes with,
+  // never 0; none: another look that has just begun provides the answers. RESOURCE_EXHAUSTED (JC1308):
+  // there are too many streams, or the answers of that look were too large to keep.
   absl::StatusOr<std::optional<uint64_t>> Open(v1::DiagnosedAttempt attempt, Asked asked);
   // A rank's answer, through its worker. Ignored if nothing is waiting for it. False: the rank does
   // not run on that node.
   bool Take(const std::string& node, v1::RankDiagnosis diagnosis);
-  // Whether the audit is to have an entry of this look.
+  // Whether the audit must get an entry about this look.
   bool IsToRecord(const std::string& principal, uint64_t job, Time now);
   // True: call Expire soon, and again as long as it returns true. One caller at a time gets it.
   bool BeginExpiring();
-  // Ends the requests whose time is up, and forgets looks that nobody else will get. False: none is
-  // left.
+  // Ends the requests whose time is up, and forgets looks that can no longer answer other callers. False:
+  // none is left.
   bool Expire(Time now);
 
  private:
@@ -78,13 +79,13 @@ class Diagnoses {
 
   // With the lock held.
   absl::Status TakeSeat(const std::string& principal);
-  // The number of a look that answers for another one; 0: there is none.
+  // The number of a look whose answers can be shared; 0: there is none.
   uint64_t FindShared(const v1::DiagnosedAttempt& attempt, Time now) const;
   void Keep(Look& look, const Update& answer);
   void Forget(Look& look);
   static bool IsWhole(const Look& look);
 
-  // Writes what the look has already, and adds the asker once nothing is missing.
+  // Writes what the look has already, and adds the asker once it has seen all of that.
   void CatchUp(uint64_t number, uint64_t seat, const Asker& asker);
   // The stream is over.
   void Leave(uint64_t seat, const std::string& principal);

@@ -84,8 +84,7 @@ LiveFindings FindAmongLive(const LoopView& view, const Caller& caller, const std
       found.exact = copy(job->second);
     return found;
   }
-  // "train" means train-7 if that is the only job with this label, whatever other names start with
-  // it.
+  // "train" means train-7 if that is the only job with this label, even if other names start with it.
   for (auto each = view.live_names.lower_bound(reference + "-0");
        each != view.live_names.end() && each->first < reference + "-:" && found.labelled.size() < 2;
        ++each) {
@@ -160,8 +159,8 @@ absl::StatusOr<FoundJob> FindInIndex(JobIndex& index, const Caller& caller,
   return FindByPrefix(index, reference, std::move(live));
 }
 
-// Many references in one question to the loop, each of them once; what is not live is looked up on the pool, some at
-// a time, so that it delays no other call by more than that.
+// Many references in one question to the loop, without repeats. Those that are not live are looked up on the pool, a
+// few at a time, which limits the delay of other calls.
 class BulkSearch : public std::enable_shared_from_this<BulkSearch> {
  public:
   using Found = std::vector<absl::StatusOr<FoundJob>>;
@@ -225,7 +224,7 @@ class BulkSearch : public std::enable_shared_from_this<BulkSearch> {
   const Caller caller_;
   const std::function<void(Found)> answer_;
   std::vector<std::string> names_;  // without repeats
-  std::vector<size_t> order_;       // for each reference, its place in names_
+  std::vector<size_t> order_;       // for each reference, its index in names_
   // One step at a time, on the loop's thread or the pool's.
   std::vector<LiveFindings> live_;
   Found found_;

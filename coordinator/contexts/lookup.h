@@ -1,4 +1,4 @@
-// Resolves what a person typed to a job: a number, a name, a unique prefix of a name, "@last".
+// Finds the job that a person named: by a number, a name, a unique prefix of a name, or "@last".
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace muster::coordinator {
 
-// A copy of the job's record for whoever asked, who may take it apart.
+// A copy of the job's record for the caller, which may modify it.
 struct FoundJob {
   std::shared_ptr<v1::JobRecord> record;
   bool live = false;
@@ -27,8 +27,8 @@ enum class Want { kIdentity, kRecord, kRecordWithFiles };
 // or a pool thread.
 void FindJob(Jobs& jobs, Process& process, const Caller& caller, const std::string& reference,
              Answer<FoundJob> answer, Want want = Want::kRecord);
-// Results in the order of the references. Of each job only what a change needs: its id, name, owner, idempotency key
-// and state. A record may have megabytes, and a request name thousands.
+// Results in the order of the references. Each has only what a change needs: the job's id, name, owner, idempotency
+// key and state. A record may have megabytes, and a request may name thousands of jobs.
 void FindJobs(Jobs& jobs, Process& process, const Caller& caller,
               const std::vector<std::string>& references,
               std::function<void(std::vector<absl::StatusOr<FoundJob>>)> answer);

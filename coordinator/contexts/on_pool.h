@@ -1,4 +1,4 @@
-// For calls whose work waits for a disk: done on the pool, answered from there.
+// Runs the work of calls that wait for a disk on the pool, and answers from there.
 #pragma once
 
 #include <utility>
@@ -14,7 +14,7 @@ void AnswerOnPool(Process& process, Answer<T> answer, Work work) {
   process.pool.Post([answer = std::move(answer), work = std::move(work)] { answer(work()); });
 }
 
-// Fills one page of `rows`, sorted by `key`, from behind `after`; sets `more` if there is another.
+// Fills one page with `rows`, sorted by `key`, that follow `after`; sets `more` if there is another page.
 template <typename Page, typename Rows, typename KeyOf, typename Add>
 void FillPage(Page& page, const Rows& rows, const std::string& after, size_t bytes_max, KeyOf key,
               Add add) {

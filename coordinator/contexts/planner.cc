@@ -19,7 +19,7 @@ void Planner::Plan(Jobs& jobs, Process& process, SubmitInput input, Done done) {
 }
 
 void Planner::Ask(Jobs& jobs, Process& process) {
-  // Those that came until the state is shared; who comes later is told of a later one.
+  // The requests that came before the state is shared; later ones get a later state.
   const auto requests = std::make_shared<std::vector<PlanRequest>>();
   jobs.loop.Ask(
       [this, &process, requests](const LoopView& view) -> std::function<void()> {

@@ -1,5 +1,5 @@
-// PlanJob off the control loop's thread: what plans are made from is shared there once for all that wait, and each is
-// then made on a pool, in its caller's turn. Any thread.
+// Makes plans (PlanJob) off the control loop's thread: the loop shares the state once for all waiting requests, and
+// each plan is then made on a pool, in its caller's turn. Any thread.
 #pragma once
 
 #include <functional>
@@ -31,7 +31,7 @@ class Planner {
   std::vector<PlanRequest> TakeAll();
 
   std::mutex mutex_;                  // guards what follows
-  std::vector<PlanRequest> waiting_;  // for the state that was asked for
+  std::vector<PlanRequest> waiting_;  // for the requested state
 };
 
 }  // namespace muster::coordinator

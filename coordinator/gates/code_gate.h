@@ -1,5 +1,5 @@
 // Which objects belong to a job's code: its manifest, its placement, and what that names. Remembered
-// by job, because every node of it asks for each of them, and a job's code never changes. Any thread.
+// by job, because every node of the job asks for each of them, and a job's code never changes. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class CodeGate {
   // An error: the store cannot tell now.
   using Answer = std::function<void(absl::StatusOr<bool>)>;
 
-  // False: there is no such job, or the object is not of its code. Answers immediately if known,
+  // False: there is no such job, or the object does not belong to its code. Answers immediately if known,
   // otherwise on a pool's thread.
   void Check(Jobs& jobs, JobCode& job_code, Process& process, uint64_t job,
              const std::string& sha256, Answer answer);

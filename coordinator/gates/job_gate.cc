@@ -13,7 +13,7 @@
 namespace muster::coordinator {
 namespace {
 
-constexpr uint32_t kEventsSearchedMax = 100'000;  // of one job, for an attempt of long ago
+constexpr uint32_t kEventsSearchedMax = 100'000;  // of one job, for an old attempt
 
 // The maximum number of ranks that an attempt of this shape can have.
 uint32_t RanksOf(const v1::Shape& shape) {
@@ -129,7 +129,7 @@ void JobGate::JudgeKnown(Jobs& jobs, Process& process, const Known& known,
 
 void JobGate::Check(Jobs& jobs, Process& process, const NodeIdentity& sender,
                     const Subject& subject, Answer answer) {
-  // An attempt that is not known may have started since.
+  // An unknown attempt may have started since.
   if (const auto known = jobs_.Find(subject.job);
       known != nullptr && subject.attempt < known->attempts) {
     return JudgeKnown(jobs, process, *known, sender, subject, answer);

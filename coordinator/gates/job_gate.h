@@ -57,7 +57,7 @@ class JobGate {
   };
   struct Known {
     uint32_t attempts = 0;                // started so far
-    std::map<uint32_t, Started> started;  // those of the record
+    std::map<uint32_t, Started> started;  // the attempts in the record
     uint32_t ranks_max = 0;               // for any other attempt, from the job's shape
   };
   using KnownJobs = Cache<uint64_t, const Known>;
@@ -75,7 +75,7 @@ class JobGate {
                   const Subject& subject, const Answer& answer);
 
   KnownJobs jobs_;
-  OlderAttempts older_;  // that were asked for, and that records no longer have
+  OlderAttempts older_;  // attempts that were asked for and are no longer in the records
 };
 
 }  // namespace muster::coordinator

@@ -18,7 +18,7 @@ constexpr size_t kShownPathBytesMax = 200;
 
 absl::Status CheckPartBytes(Blobs& blobs, const std::string& owner,
                             const v1::CheckpointPartReady& part) {
-  // The core refuses such a list.
+  // Passes: the core refuses such a list.
   if (part.files_size() > static_cast<int>(common::kPartFilesMax)) return absl::OkStatus();
   const bool is_outputs = part.step() == common::kOutputsStep;
   for (const v1::CheckpointFile& file : part.files()) {

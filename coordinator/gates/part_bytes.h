@@ -1,4 +1,4 @@
-// Whether the bytes of a checkpoint part are here: a worker's word for it is not enough.
+// Checks that the bytes of a checkpoint part are here: a worker's report is not enough.
 #pragma once
 
 #include "absl/status/status.h"
@@ -8,8 +8,8 @@
 namespace muster::coordinator {
 
 // OK: every file is in the store with its size (the store checks the hash before it takes a file),
-// and none of them is collected as garbage in the next minutes. FAILED_PRECONDITION (JC1508): one
-// is not; one of shortage.h: no verdict. Reads directories, so not on the control loop.
+// and none of them is collected as garbage during the next minutes. FAILED_PRECONDITION (JC1508): one
+// is missing; an error of shortage.h: no verdict. Reads directories, so never call it on the control loop.
 absl::Status CheckPartBytes(Blobs& blobs, const std::string& owner,
                             const v1::CheckpointPartReady& part);
 

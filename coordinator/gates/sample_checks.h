@@ -1,4 +1,4 @@
-// Checks whether the samples of a worker can be true, before any number in them is used or stored.
+// Checks whether a worker's samples can be true, before any number in them is used or stored.
 // Pure.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace muster::coordinator {
 
 inline constexpr int kSampledRanksMax = 4'096;  // of a batch; the worker measures fewer
 
-// What a node holds of an attempt.
+// A node's part of an attempt.
 struct SampledPart {
   uint32_t first_rank = 0;
   uint32_t ranks = 0;

@@ -1,6 +1,6 @@
 // Which (job, attempt, node) may send samples: attempts of known jobs, from nodes that have a part.
-// Remembers what a node holds of an attempt, because its batches come every second; more than two a
-// second are refused. Any thread.
+// Remembers a node's part of an attempt, because its batches come every second; more than two a second
+// are refused. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class SampleGate {
     kNotNow,     // the job is over, a newer attempt is known, or the node sends too often
     kNotItsOwn,  // the attempt has no part on that node
   };
-  // The part, if it may.
+  // With the part, if the verdict is that it may.
   using Answer = std::function<void(Verdict, std::shared_ptr<const SampledPart>)>;
 
   // Answers immediately if known, otherwise on another thread.
@@ -42,7 +42,7 @@ class SampleGate {
     double allowance = kBatchesAtOnce;
     int64_t counted_ms = 0;
   };
-  // The newest of a live job. Its parts are assigned together, when it starts.
+  // The newest attempt of a live job. Its parts are assigned together, when it starts.
   struct Attempt {
     uint32_t number = 0;
     std::mutex mutex;                             // guards what follows

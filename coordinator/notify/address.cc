@@ -23,7 +23,7 @@ constexpr std::string_view kNotPublic[] = {
     "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4",    "240.0.0.0/4",
     "::/128",        "::1/128",         "100::/64",       "2001::/23",      "2001:db8::/32",
     "fc00::/7",      "fe80::/10",       "fec0::/10",      "ff00::/8"};
-// IPv6 addresses that carry an IPv4 address: what follows counts.
+// IPv6 addresses that carry an IPv4 address: only the latter is checked.
 struct Carrier {
   std::string_view network;
   size_t at;  // of the IPv4 address, in bytes

@@ -49,7 +49,7 @@ std::optional<Backlog::Excess> Backlog::FindExcess() const {
   for (auto at = all_.rbegin(); at != all_.rend(); ++at) {
     const Pending& each = at->second;
     if (each.owner != owner || each.reported || each.is_posting) continue;
-    // A command that a node may be running comes last.
+    // A command that a node may be running is given up last.
     if (found.has_value() && each.asked > 0) continue;
     found = excess;
     found->delivery = at->first;

@@ -1,5 +1,5 @@
-// One thing that one entry of a job's `notify` is to be told: its name, and its line in the file
-// that outlives the coordinator. Pure.
+// One message to one entry of a job's `notify`: its name, and its line in the file that outlives the
+// coordinator. Pure.
 #pragma once
 
 #include <compare>
@@ -25,7 +25,7 @@ std::string NameOf(const std::string& cluster_id, const Delivery& delivery);
 
 // "7 0 1700000000000", and for a finding " 2 idle-devices": job, entry, when it arose, attempt, code.
 std::string LineOf(const Delivery& delivery, int64_t since_ms);
-// Empty: it is not such a line.
+// Nothing: it is not such a line.
 std::optional<std::pair<Delivery, int64_t>> ParseLine(std::string_view line);
 
 }  // namespace muster::coordinator

@@ -16,7 +16,7 @@ using common::StrCat;
 
 constexpr int64_t kPauseMaxMs = 5 * 60'000;
 
-// What both kinds of messages begin with. The same bytes at every try: members in this order.
+// The beginning of both kinds of messages. The same bytes at every try: members in this order.
 JsonObject HeadOf(const v1::JobRecord& job, std::string_view event, const std::string& name) {
   JsonObject head(JsonObject::Style::kCompact);
   head.Add("version", 1).Add("event", event).Add("delivery", name);
@@ -45,7 +45,7 @@ std::string SeverityName(v1::FindingSeverity severity) {
   }
 }
 
-// Nothing of the job's state, which may change between two tries.
+// Contains nothing of the job's state, which may change between two tries.
 std::string FindingBody(const v1::JobRecord& job, const v1::Finding& finding,
                         const std::string& name) {
   return HeadOf(job, "finding", name)

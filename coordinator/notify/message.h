@@ -1,4 +1,4 @@
-// What a webhook or a command is told, and when it is tried again. Pure.
+// The message for a webhook or a command, and when to retry it. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace muster::coordinator {
 
-// Whether `notify` wants to know that a job ended like this.
+// Whether `notify` asks for a message about a job that ended like this.
 bool Wants(const v1::Notify& notify, v1::JobState state);
 
-// What is told of a live or finished job, without what can be large.
+// The facts of a live or finished job for its messages, without those that can be large.
 v1::JobRecord FactsToTell(const v1::JobRecord& job);
 
 // `name` (NameOf) is the same for every try, so that a receiver can recognize a repetition
-// (X-Muster-Delivery). Signed with the job's variable `secret_env`, as GitHub does it
-// (X-Hub-Signature-256). Which addresses it may
-// call is left open. INVALID_ARGUMENT for a URL that is none. NOT_FOUND: the job has no such finding.
+// (X-Muster-Delivery). Signed with the job's variable `secret_env`, in GitHub's format
+// (X-Hub-Signature-256). The caller decides which addresses it may call. INVALID_ARGUMENT: the URL is
+// invalid. NOT_FOUND: the job has no such finding.
 absl::StatusOr<common::HttpCall> MakePost(const v1::JobRecord& job, const Delivery& delivery,
                                           const std::string& name);
 // "sha256=" and HMAC-SHA256 in hexadecimal digits.
@@ -35,7 +35,7 @@ std::vector<std::string> NodesToRunOn(const v1::JobRecord& job);
 
 // The pause before try number `tries` + 1: doubles from `first_ms` up to 5 minutes.
 int64_t PauseMs(int tries, int64_t first_ms);
-// An answer after which it is never tried again: delivered, or refused for good.
+// Answers after which it is never retried: delivered, or refused for good.
 bool IsDelivered(int http_status);
 bool IsRefused(int http_status);
 // A command that could not run anywhere is given up.

@@ -22,9 +22,9 @@ namespace {
 using common::StrAppend;
 using common::StrCat;
 
-// Of those that were missed, at a time: an event may be large.
+// The number of missed events read at a time: an event may be large.
 constexpr uint64_t kEventsAtOnce = 256;
-// While more events of ours are on their way to the journal, catching up waits for it, a while.
+// While more of our events than this are on their way to the journal, catching up waits for a while.
 constexpr size_t kReportedMost = 1'000;
 constexpr std::chrono::milliseconds kJournalPause{20};
 constexpr std::chrono::seconds kStoreAgainAfter{5};
@@ -51,7 +51,7 @@ absl::Status Notifier::Start(ControlLoop& loop) {
   RETURN_IF_ERROR(Load());
   loop.Ask([this](const LoopView& view) -> std::function<void()> {
     WatchToken token = view.watches.WatchEvents([this](const auto& events) {
-      // Counted before the loop can say that no job is live any more.
+      // Counted before the loop can report that no job is live any more.
       const bool any_end = std::any_of(events->begin(), events->end(), IsEnd);
       untried_ += any_end ? 1 : 0;
       keeper_.Post([this, events, any_end] {
@@ -103,7 +103,7 @@ void Notifier::Save() {
   for (const auto& [delivery, pending] : pending_.all())
     StrAppend(&text, LineOf(delivery, pending.since_ms), "\n");
   const absl::Status saved = notes_.Write(Note::kNotify, text);
-  // What was delivered since the last save is delivered again after a crash: at least once.
+  // At least once: what was delivered since the last save is delivered again after a crash.
   if (!saved.ok()) common::LogWarning(std::string(saved.message()));
 }
 
@@ -114,13 +114,13 @@ void Notifier::CatchUp(uint64_t until) {
     cursor_ = std::max(cursor_, until);
     return EndCatchingUp();
   }
-  // A restored database may end before the event that was looked at last.
+  // A restored database may end before the last event that was processed.
   cursor_ = std::min(cursor_, until);
   KnowOwnersOfLeft();
   TakeMissed(until);
 }
 
-// Some events at a time: years of them may have been missed.
+// A few events at a time: years of them may have been missed.
 void Notifier::TakeMissed(uint64_t until) {
   if (stopping_) return;
   if (cursor_ >= until) return EndCatchingUp();
@@ -144,7 +144,7 @@ void Notifier::EndCatchingUp() {
   GiveUpExcess();
 }
 
-// So that each takes its owner's place, and nobody else's is given up for it.
+// So that each delivery counts for its owner, and no other owner's is given up for it.
 void Notifier::KnowOwnersOfLeft() {
   for (const Delivery& delivery : left_) {
     if (!delivery.IsEnd()) continue;
@@ -162,7 +162,7 @@ void Notifier::TakeEvents(const std::vector<v1::Event>& events) {
     if (event.has_notified()) TakeNotified(event);
   }
   GiveUpExcess();
-  // Until then the file must lead the next start to what this one has not come to.
+  // Until then the file must lead the next start to the events that this one has not reached.
   if (has_caught_up_) cursor_ = std::max(cursor_, newest_);
   if (pending_.all().size() != before) Save();
 }
@@ -239,7 +239,7 @@ void Notifier::Try(const Delivery& delivery) {
 void Notifier::TryFinished(const Delivery& delivery) {
   const absl::StatusOr<std::optional<v1::JobRecord>> record = index_.Find(delivery.job);
   if (!record.ok()) return TryLater(delivery, kStoreAgainAfter);
-  // Removed meanwhile: nobody asks any more.
+  // The job was removed meanwhile: no one needs the message any more.
   if (!record->has_value()) return Drop(delivery);
   TryWith(delivery, FactsToTell(**record));
 }

@@ -1,11 +1,11 @@
-// Tells webhooks and commands what happened to jobs (JobSpec.notify): at least once, also if the
+// Tells webhooks and commands what happened to jobs (JobSpec.notify): at least once, even if the
 // coordinator is killed meanwhile.
 //
-// It follows the events of the journal. What is still to be delivered, and up to which event it has
-// looked, is in one note (stores/note_store.h); after a restart it continues from there. Commands run on a worker;
-// how they ended, and which webhooks were given up, becomes an event of the job, and only that event
-// ends the delivery. One thread keeps that state, others wait for receivers, which owners share; the
-// control loop only enqueues.
+// It follows the events of the journal. One note (stores/note_store.h) has what is still to be delivered,
+// and the last event that was processed; after a restart it continues from there. Commands run on a
+// worker; how they ended, and which webhooks were given up, becomes an event of the job, and only that
+// event ends the delivery. One thread keeps that state, others wait for receivers, and owners share these;
+// the control loop only enqueues.
 #pragma once
 
 #include <atomic>
@@ -37,16 +37,16 @@ class Notifier {
 
   struct Options {
     std::string cluster_id;        // part of every delivery's name
-    std::vector<Network> allowed;  // besides public addresses
+    std::vector<Network> allowed;  // in addition to public addresses
     int64_t first_pause_ms = 1'000;
     std::function<void(const Denial&)> denied = nullptr;  // an answer of a node that was not asked
-    // Opens the environment of the job's spec; null: it is in clear.
+    // Decrypts the environment of the job's spec; null: it is in clear.
     std::function<absl::Status(v1::JobSpec&)> open_environment = nullptr;
   };
   Notifier(Options options, NoteStore& notes, JobIndex& index, const common::Clock& clock);
   ~Notifier() { Stop(); }
 
-  // Continues where the last one stopped; a first one starts with what happens from now on.
+  // Continues where the last run stopped; the first run starts with what happens from now on.
   absl::Status Start(ControlLoop& loop);
   // Leaves what is not delivered to the next start.
   void Stop();
@@ -60,13 +60,13 @@ class Notifier {
 
   absl::Status Load();
   void Save();
-  // All on the keeper's thread. What happened between the last run of the coordinator and event
-  // `until`, some events at a time, then what that run left.
+  // All on the keeper's thread. Handles what happened between the last run of the coordinator and event
+  // `until`, a few events at a time, then what that run left.
   void CatchUp(uint64_t until);
   void TakeMissed(uint64_t until);
   void EndCatchingUp();
   void KnowOwnersOfLeft();
-  // What is beyond what may wait.
+  // Gives up the deliveries beyond the limit of those that may wait.
   void GiveUpExcess();
   void TakeEvents(const std::vector<v1::Event>& events);
   void TakeEnd(uint64_t job, v1::JobState state);
@@ -87,7 +87,7 @@ class Notifier {
   void RunAgain(const Delivery& delivery, const std::string& why);
   void TryLater(const Delivery& delivery, std::chrono::milliseconds pause);
   void CountTry(Pending& pending);
-  // It is over: an event of the job, which then drops it.
+  // The delivery is over: records an event of the job, which then drops the delivery.
   void Report(const Delivery& delivery, const std::string& outcome, const std::string& output = "");
   void Drop(const Delivery& delivery);
   // The same; the caller saves.
@@ -100,8 +100,8 @@ class Notifier {
   ControlLoop* loop_ = nullptr;  // set by Start
   Backlog pending_{kPendingMax};
   PostTurns turns_;
-  std::vector<Delivery> left_;  // by the last run, until it has caught up
-  uint64_t cursor_ = 0;         // of the last event that was looked at
+  std::vector<Delivery> left_;  // by the last run, until this one has caught up
+  uint64_t cursor_ = 0;         // of the last event that was processed
   uint64_t newest_ = 0;         // the same; ahead of the cursor until it has caught up
   bool has_cursor_ = false;
   bool has_caught_up_ = false;

@@ -17,7 +17,7 @@ void CountDown(std::map<Key, size_t>& counts, const Key& key) {
   if (found != counts.end() && --found->second == 0) counts.erase(found);
 }
 
-// The one of that name, which is made if it is not there.
+// The element of that name; adds one if there is none.
 template <typename List, typename Member>
 auto& NamedIn(List& list, Member member, const std::string& name) {
   const auto found = std::find_if(list.begin(), list.end(),
@@ -52,7 +52,7 @@ std::optional<PostTurns::Post> PostTurns::Next() {
     of_owners_.Take(post.owner);
     ++to_receivers_[lane->receiver];
     ++of_owners_to_receivers_[{post.owner, lane->receiver}];
-    // Whoever had a turn is the last to have the next.
+    // A lane that had its turn goes to the end of the line.
     owner->lanes.splice(owner->lanes.end(), owner->lanes, lane);
     if (lane->posts.empty()) owner->lanes.erase(lane);
     owners_.splice(owners_.end(), owners_, owner);

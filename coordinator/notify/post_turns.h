@@ -1,6 +1,6 @@
-// Which webhook is called next: receivers may stay silent for as long as a call takes, so nobody's may
-// take all threads. Owners take turns, and of one owner its receivers; so many calls go on at once in
-// all, of an owner, to a receiver, and of an owner to one receiver. Pure; the keeper's thread.
+// Which webhook is called next. Receivers may stay silent for as long as a call may take, so no owner's may
+// take all threads. Owners take turns, and so do an owner's receivers. The number of calls at once is limited
+// in all, per owner, per receiver, and per owner and receiver. Pure; the keeper's thread.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class PostTurns {
     std::string Receiver() const { return call.url.Authority(); }
   };
   void Add(Post post);
-  // One that may begin now, and counts from here on until End; nothing: none may.
+  // A post that may begin now; it counts from here until End. Nothing: none may begin.
   std::optional<Post> Next();
   void End(const std::string& owner, const std::string& receiver);
 

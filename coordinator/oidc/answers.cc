@@ -22,12 +22,12 @@ constexpr size_t kTextMax = 512;
 constexpr size_t kCodeMax = 4 * 1024;
 constexpr size_t kUserCodeMax = 64;
 constexpr size_t kTokenMax = 48 * 1024;
-constexpr size_t kNumberTextMax = 2 * 1024;  // of a key, base64
+constexpr size_t kNumberTextMax = 2 * 1024;  // of a number in a key, base64
 constexpr size_t kAudiencesMax = 64;
 constexpr size_t kShownMax = 200;
 constexpr int64_t kIntervalMostS = 60;
 constexpr int64_t kGrantLivesMostS = 3'600;
-// Of a date: the year 9999.
+// The latest date: the year 9999.
 constexpr double kDateMostS = 253'402'300'799.0;
 
 absl::Status Wrong(const std::string& why) { return absl::InvalidArgumentError(why); }
@@ -47,7 +47,7 @@ struct TextField {
   size_t bytes_max = kTextMax;
 };
 
-// Empty if the field is absent; an empty one is an error, as it never is anything.
+// Empty if the field is absent. An empty field is an error, because it never means anything.
 absl::StatusOr<std::string> TextIfAny(const json& object, const TextField& field) {
   const auto found = object.find(field.name);
   if (found == object.end() || found->is_null()) return std::string();
@@ -104,7 +104,7 @@ bool TakesBasic(const json& object) {
   return has("client_secret_basic") || !has("client_secret_post");
 }
 
-// Where a person goes: also shown, so no more than a URL.
+// A page for a person to open: it is also shown, so it must be a plain URL.
 absl::StatusOr<std::string> Page(const json& object, const char* name) {
   ASSIGN_OR_RETURN(std::string text,
                    TextIfAny(object, {.name = name, .bytes_max = common::kUrlBytesMax}));
@@ -121,7 +121,7 @@ absl::StatusOr<std::string> KeyNumber(const json& key, const char* name) {
   return *std::move(bytes);
 }
 
-// Whether a key is for one of our algorithms, and for signatures.
+// Whether a key is meant for signatures with one of our algorithms.
 bool IsOfUse(const json& key, std::string_view kind, std::string_view algorithm) {
   return key.value("kty", json()) == kind && (!key.contains("alg") || key["alg"] == algorithm) &&
          (!key.contains("use") || key["use"] == "sig");
@@ -199,7 +199,7 @@ absl::StatusOr<DeviceGrant> ReadDeviceGrant(std::string_view text) {
   if (!common::IsCleanUtf8(grant.user_code)) return Wrong("\"user_code\" is not clean text");
   ASSIGN_OR_RETURN(grant.verification_uri, Page(object, "verification_uri"));
   if (grant.verification_uri.empty()) {
-    // The draft's name, which a large provider kept.
+    // The draft's name, which a large provider still uses.
     ASSIGN_OR_RETURN(grant.verification_uri, Page(object, "verification_url"));
   }
   if (grant.verification_uri.empty()) return Wrong("it has no \"verification_uri\"");
@@ -245,7 +245,7 @@ std::string WordsOfRefusal(const common::HttpResponse& response) {
 
 absl::StatusOr<TokenHead> ReadTokenHead(std::string_view text) {
   ASSIGN_OR_RETURN(const json object, ReadObject(text));
-  // What must be understood, and is not.
+  // Extensions that must be understood; we know none.
   if (object.contains("crit")) return Wrong("its head demands an extension (\"crit\")");
   TokenHead head;
   ASSIGN_OR_RETURN(head.algorithm, Text(object, {.name = "alg"}));

@@ -1,6 +1,5 @@
-// What an OpenID Connect provider answers, and what its tokens say: foreign JSON, of which only what
-// is needed is read, with strict types and bounded sizes. Errors are INVALID_ARGUMENT without a code.
-// Pure.
+// Reads an OpenID Connect provider's answers and tokens: foreign JSON, of which only the needed parts are
+// read, with strict types and bounded sizes. Errors are INVALID_ARGUMENT without a code. Pure.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +19,7 @@ inline constexpr size_t kAnswerBytesMax = 64 * 1024;
 inline constexpr size_t kAnswerDepthMax = 16;
 inline constexpr size_t kKeysMax = 64;
 
-// ISSUER/.well-known/openid-configuration. Its endpoints are encrypted or on this machine.
+// ISSUER/.well-known/openid-configuration. Its endpoints use encryption or are on this machine.
 struct Metadata {
   common::HttpUrl device_endpoint;
   common::HttpUrl token_endpoint;
@@ -29,7 +28,7 @@ struct Metadata {
 };
 absl::StatusOr<Metadata> ReadMetadata(std::string_view json, std::string_view issuer);
 
-// A key of jwks_uri that can verify, as it is written there.
+// A key from jwks_uri that can verify signatures, in the form written there.
 struct WrittenKey {
   std::string id;       // empty: it has none
   bool is_rsa = false;  // RS256, else ES256
@@ -40,7 +39,7 @@ struct WrittenKey {
 // Keys of other kinds are left out.
 absl::StatusOr<std::vector<WrittenKey>> ReadWrittenKeys(std::string_view json);
 
-// What the device authorization endpoint answers (RFC 8628, section 3.2). Fit to be shown.
+// The answer of the device authorization endpoint (RFC 8628, section 3.2). Its texts are safe to show.
 struct DeviceGrant {
   std::string device_code;
   std::string user_code;
@@ -51,14 +50,14 @@ struct DeviceGrant {
 };
 absl::StatusOr<DeviceGrant> ReadDeviceGrant(std::string_view json);
 
-// What the token endpoint answers (section 3.5).
+// The answer of the token endpoint (section 3.5).
 struct TokenAnswer {
   enum class Kind { kToken, kPending, kSlowDown, kDenied, kExpired };
   Kind kind = Kind::kPending;
   std::string id_token;
 };
 absl::StatusOr<TokenAnswer> ReadTokenAnswer(const common::HttpResponse& response);
-// What an answer that is not the expected one says: "HTTP status 401, invalid_client: …".
+// An unexpected answer in words: "HTTP status 401, invalid_client: …".
 std::string WordsOfRefusal(const common::HttpResponse& response);
 
 // The head of a signed token.
@@ -79,7 +78,7 @@ struct Claims {
 };
 absl::StatusOr<Claims> ReadClaims(std::string_view json);
 
-// Base64 in the alphabet of URLs, without padding. Nothing for anything else.
+// Decodes base64 in the URL alphabet, without padding. Nothing for any other text.
 std::optional<std::string> FromBase64Url(std::string_view text);
 
 }  // namespace muster::coordinator::oidc

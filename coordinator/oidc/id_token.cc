@@ -18,7 +18,7 @@ using common::StrCat;
 absl::Status Refused(const std::string& why) { return absl::UnauthenticatedError(why); }
 
 struct Parts {
-  std::string_view is_signed;  // what the signature is over
+  std::string_view is_signed;  // the signature covers it
   std::string head;            // JSON
   std::string claims;          // JSON
   std::string signature;
@@ -30,7 +30,7 @@ std::optional<Parts> SplitToken(std::string_view token) {
   if (second == std::string_view::npos) return std::nullopt;
   auto head = FromBase64Url(token.substr(0, first));
   auto claims = FromBase64Url(token.substr(first + 1, second - first - 1));
-  // A third dot is not of the alphabet.
+  // Refuses a third dot, which is not in the alphabet.
   auto signature = FromBase64Url(token.substr(second + 1));
   if (!head.has_value() || !claims.has_value() || !signature.has_value()) return std::nullopt;
   return Parts{.is_signed = token.substr(0, second),
@@ -39,9 +39,9 @@ std::optional<Parts> SplitToken(std::string_view token) {
                .signature = *std::move(signature)};
 }
 
-// The key that the head names; the only one of its kind if it names none.
+// The key that the head names; if it names none, the only key of its kind.
 absl::StatusOr<const Key*> KeyFor(const TokenHead& head, const std::vector<Key>& keys) {
-  // Nothing else, whatever a key's own algorithm is: "none" and HS256 would let the token's author
+  // Only these two, whatever algorithm a key states: "none" and HS256 would let the token's author
   // choose how it is checked.
   if (head.algorithm != "RS256" && head.algorithm != "ES256") {
     return Refused(StrCat("it is signed with ", common::Printable(head.algorithm),

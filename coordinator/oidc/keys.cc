@@ -56,7 +56,7 @@ absl::StatusOr<identity::KeyHandle> MakeRsa(const WrittenKey& written) {
   const Builder builder(OSSL_PARAM_BLD_new());
   if (n == nullptr || e == nullptr || builder == nullptr)
     return absl::ResourceExhaustedError("no memory");
-  // Verification costs the third power of the bits.
+  // The cost of verification grows with the cube of the bits.
   if (BN_num_bits(n.get()) < kRsaBitsLeast || BN_num_bits(n.get()) > kRsaBitsMost)
     return absl::InvalidArgumentError("an RSA key has 2048 to 8192 bits");
   if (!BN_is_odd(e.get()) || BN_is_one(e.get()) || BN_num_bits(e.get()) > kExponentBitsMost)
@@ -83,7 +83,7 @@ absl::StatusOr<identity::KeyHandle> MakeP256(const WrittenKey& written) {
   return key;
 }
 
-// The two numbers of 32 bytes as OpenSSL takes them; empty if they are not that.
+// The two numbers of 32 bytes in the form that OpenSSL takes; empty if `raw` is something else.
 std::string DerOf(std::string_view raw) {
   const Signature signature(ECDSA_SIG_new());
   if (raw.size() != 2 * kCoordinateBytes || signature == nullptr) return "";

@@ -1,4 +1,4 @@
-// The keys that a provider signs with. Pure but for OpenSSL.
+// The keys that a provider signs with. Pure except for OpenSSL.
 #pragma once
 
 #include <string>
@@ -17,12 +17,12 @@ struct Key {
   identity::KeyHandle key;
 };
 
-// INVALID_ARGUMENT: RSA of less than 2048 or more than 8192 bits, or a point that is not on P-256.
+// INVALID_ARGUMENT: RSA with less than 2048 or more than 8192 bits, or a point that is not on P-256.
 absl::StatusOr<Key> MakeKey(const WrittenKey& written);
-// Those of them that can be used: one that cannot does not take the others away.
+// The usable ones: an unusable key does not affect the others.
 std::vector<Key> MakeKeys(const std::vector<WrittenKey>& written);
 
-// A signature as JWS writes it: PKCS #1 v1.5 of RSA, the two numbers of ECDSA; with SHA-256.
+// A signature in JWS form: PKCS #1 v1.5 for RSA, the two numbers for ECDSA; with SHA-256.
 bool IsSignedWith(const Key& key, std::string_view bytes, std::string_view signature);
 
 }  // namespace muster::coordinator::oidc

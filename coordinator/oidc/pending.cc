@@ -82,7 +82,7 @@ PendingSignIns::Taken PendingSignIns::Take(const Poll& poll) {
   const auto found = all_.find(common::Sha256Hex(poll.handle));
   if (found == all_.end()) return {.verdict = Verdict::kUnknown, .device_code = ""};
   SignIn& sign_in = found->second;
-  // Whoever learns the handle later cannot take the certificate that another asked for.
+  // A client that learns the handle later cannot take the certificate that another asked for.
   if (sign_in.key_sha256.empty()) sign_in.key_sha256 = poll.key_sha256;
   if (sign_in.key_sha256 != poll.key_sha256)
     return {.verdict = Verdict::kOtherKey, .device_code = ""};

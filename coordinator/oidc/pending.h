@@ -1,5 +1,6 @@
-// Sign-ins that wait for a person to confirm them at the provider: bounded in number, of a peer too,
-// forgotten when they expire or nobody asks for them any more. In memory alone: a coordinator that restarts has none. Any thread.
+// Sign-ins that wait for a person to confirm them at the provider: bounded in number, in all and per peer,
+// and forgotten when they expire or their clients stop polling. Only in memory: a restart of the coordinator
+// drops them. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@ class PendingSignIns {
   static constexpr size_t kMost = 256;
   static constexpr size_t kMostOfPeer = 16;  // a whole office may be behind one address
   static constexpr int64_t kSlowDownMs = 5'000;
-  // Strangers may begin sign-ins; those that nobody polls make room long before they expire.
+  // Strangers may begin sign-ins; those that are not polled make room long before they expire.
   static constexpr int64_t kSilentMs = 120'000;
 
   // A place for one more, and the handle that names it: 256 random bits, of which only the hash is
@@ -27,8 +28,8 @@ class PendingSignIns {
   absl::StatusOr<std::string> Reserve(const std::string& peer, int64_t now_ms);
   void Fill(const std::string& handle, const DeviceGrant& grant, int64_t now_ms);
 
-  // Of a sign-in that a browser waits for: it has no key, so the request for its certificate is kept
-  // here. From now on the handle is that key's.
+  // For a sign-in that a browser waits for: a browser has no key, so this keeps the certificate request.
+  // From now on the handle belongs to that request's key.
   void Bind(const std::string& handle, const std::string& csr_pem, const std::string& key_sha256);
   struct InBrowser {
     DeviceGrant grant;
@@ -39,7 +40,7 @@ class PendingSignIns {
 
   struct Poll {
     std::string handle;
-    std::string key_sha256;  // of the key that the certificate is asked for
+    std::string key_sha256;  // of the key to be certified
     int64_t now_ms = 0;
   };
   enum class Verdict {
@@ -53,7 +54,7 @@ class PendingSignIns {
     std::string device_code;
   };
   Taken Take(const Poll& poll);
-  // The provider may be asked again after the interval, which grows if it said so.
+  // The provider may be asked again after the interval, which grows if it told us to slow down.
   void Later(const std::string& handle, bool slow_down, int64_t now_ms);
   void Drop(const std::string& handle);
   size_t Count(int64_t now_ms);
@@ -62,7 +63,7 @@ class PendingSignIns {
   struct SignIn {
     std::string peer;
     DeviceGrant grant;
-    std::string csr_pem;     // of a browser's; empty: whoever polls brings one
+    std::string csr_pem;     // for a browser; empty: each poll brings one
     std::string key_sha256;  // empty: not polled yet
     int64_t interval_ms = 0;
     int64_t next_ms = 0;

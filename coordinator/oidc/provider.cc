@@ -50,7 +50,7 @@ absl::Status Unusable(const std::string& issuer, const absl::Status& why, Again 
                               .why = WordsOf(why)});
 }
 
-// Whether the same question may be answered later: it did not answer, rather than wrongly.
+// Whether to ask again later: the provider did not answer, as opposed to a wrong answer.
 Again AgainAfter(const absl::Status& why) {
   return absl::IsUnavailable(why) ? Again::kMayHelp : Again::kIsUseless;
 }
@@ -139,10 +139,10 @@ absl::StatusOr<std::string> Provider::SubjectOf(const Metadata& metadata, const 
   const Expected expected{
       .issuer = client_.issuer, .client_id = client_.client_id, .now_ms = now.wall_ms};
   absl::StatusOr<std::string> subject = absl::NotFoundError("");
-  // Once more with new keys: the provider may have begun to sign with one that we do not know.
+  // Tries again with new keys: the provider may have begun to sign with one that we do not know.
   for (const bool again : {false, true}) {
     const absl::StatusOr<Keys> keys = KeysOf(metadata, now.mono_ms, again);
-    // The provider gives a token once: asking again would only tell that the code was used.
+    // The provider issues a token only once: another request would only report that the code was used.
     if (!keys.ok()) return Unusable(client_.issuer, keys.status(), Again::kIsUseless);
     subject = CheckIdToken(token, **keys, expected);
     if (!absl::IsNotFound(subject.status())) break;

@@ -1,6 +1,6 @@
-// The provider: what is asked of it, and what of its answers is remembered. Discovered at the first
-// use, so one that is down never delays the coordinator's start. Blocks, each call for at most
-// as long as HttpCall allows; any thread.
+// The provider: our requests to it, and a cache of its metadata and keys. Discovered at the first use,
+// so one that is down never delays the coordinator's start. Blocks, each call for at most as long as
+// HttpCall allows; any thread.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace muster::coordinator::oidc {
 
 class Provider {
  public:
-  // What was discovered, and the keys, are asked for again after so long.
+  // The discovered metadata and the keys are fetched again after this long.
   static constexpr int64_t kRememberedMs = 3'600'000;
 
   using Call = std::function<absl::StatusOr<common::HttpResponse>(const common::HttpCall&)>;
@@ -33,8 +33,8 @@ class Provider {
     int64_t mono_ms = 0;
     int64_t wall_ms = 0;
   };
-  // Begins a sign-in. Errors: UNAVAILABLE (JC1362): it does not answer, or cannot be discovered;
-  // FAILED_PRECONDITION (JC1362): it answers, but not as it should.
+  // Begins a sign-in. Errors: UNAVAILABLE (JC1362): the provider does not answer, or cannot be discovered;
+  // FAILED_PRECONDITION (JC1362): its answer is wrong.
   absl::StatusOr<DeviceGrant> Begin(const Times& now);
   // Whether the person has confirmed. Errors: as above, UNAUTHENTICATED (JC1365): the ID token is
   // refused; CANCELLED: the coordinator is stopping.

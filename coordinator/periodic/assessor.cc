@@ -38,7 +38,7 @@ absl::Status Assessor::CatchUp(const v1::JobRecord& job, common::Now now, Known&
 void Assessor::TakeSamples(const v1::JobRecord& job, common::Now now, Known& known) const {
   if (job.attempts().empty()) return;
   if (job.finished_ms() > 0) {
-    // One that was too short to be assessed while it ran.
+    // The job was too short to be assessed while it ran.
     if (known.watch == nullptr && known.samples.empty()) ReadSamples(job, now, known.samples);
     known.watch = nullptr;
   } else if (known.watch == nullptr && IsMeasured(job.id())) {
@@ -57,8 +57,8 @@ void Assessor::TakeSamples(const v1::JobRecord& job, common::Now now, Known& kno
   for (const v1::SampleBatch& batch : waiting) known.samples.Take(batch);
 }
 
-// What was stored before the first look: which ranks worked in each minute, and the newest minute
-// in full. Samples may be lost anyway, so an error here costs nothing else.
+// Reads what was stored before the first look: which ranks worked in each minute, and the newest minute
+// in full. Samples may be lost anyway, so an error here has no other consequence.
 void Assessor::ReadSamples(const v1::JobRecord& job, common::Now now,
                            SampleHistory& samples) const {
   const uint32_t attempt = job.attempts().rbegin()->number();

@@ -29,7 +29,8 @@ namespace muster::coordinator {
 class Assessor {
  public:
   static constexpr size_t kJobsMax = 4'096;  // remembered; the least recently assessed is forgotten
-  static constexpr size_t kWaitingMax = 4'096;  // samples of a job between two looks; older ones go
+  static constexpr size_t kWaitingMax =
+      4'096;  // samples of a job between two looks; older ones are dropped
 
   // The stores outlive this.
   Assessor(const MetricStore& metrics, SampleStore& samples, int64_t floor_ms)
@@ -37,7 +38,7 @@ class Assessor {
 
   // UNAVAILABLE: no descriptor is free; ask again later.
   absl::StatusOr<v1::Assessment> Assess(const v1::JobRecord& job, common::Now now);
-  // Adds worst finding, waste and ETA of the job's newest assessment, if they still apply.
+  // Adds the worst finding, the waste and the ETA of the job's newest assessment, if they still apply.
   void Decorate(v1::JobSummary& summary) const;
   bool IsMeasured(uint64_t job) const;
   int64_t FloorMs() const { return floor_ms_; }
@@ -80,8 +81,8 @@ class Assessor {
   common::LruMap<uint64_t, Entry> entries_{kJobsMax};
 };
 
-// What the rules need of a record, without what can be large: environment, exits, checkpoints'
-// files.
+// The parts of a record that the rules need, without those that can be large: environment, exits,
+// checkpoints' files.
 v1::JobRecord FactsOf(const v1::JobRecord& job);
 
 }  // namespace muster::coordinator

@@ -15,7 +15,7 @@
 namespace muster::coordinator {
 namespace {
 
-// What is still used moves to the end of the line, so the rest comes to the front in time.
+// Used code moves to the end of the line, so the rest reaches the front in time.
 constexpr uint32_t kCodeAtOnce = 200;
 constexpr uint32_t kObjectsAtOnce = 2'000;
 
@@ -31,7 +31,7 @@ absl::Status Collect(Jobs& jobs, JobStores& stores, JobCode& job_code, Process& 
     if (!is_used) {
       ASSIGN_OR_RETURN(is_used, jobs.index.HasCode(code));
     }
-    // What was submitted since the live jobs were looked at was used just now, and is not removed.
+    // Code submitted after the live jobs were looked at was used just now, and is not removed.
     RETURN_IF_ERROR(is_used ? job_code.store.KeepCode(code, now_ms)
                             : job_code.store.RemoveCode(code, before_ms));
   }

@@ -1,4 +1,4 @@
-// Removing jobs with everything they own, on request and by age, and blobs that are no longer
+// Removes jobs with everything they own, on request and by age, and blobs that are no longer
 // referenced.
 #pragma once
 
@@ -16,7 +16,8 @@ namespace muster::coordinator {
 void RemoveWithBelongings(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates,
                           Process& process, RemoveInput input,
                           std::function<void(const Reply&)> done);
-// Deletes the blobs that neither live nor finished jobs refer to, and that are no project's code.
+// Deletes the blobs that neither live nor finished jobs refer to, and that do not belong to any project's
+// code.
 void CollectBlobs(Jobs& jobs, JobStores& stores, JobCode& job_code, Process& process,
                   std::vector<std::string> blobs);
 

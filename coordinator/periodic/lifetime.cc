@@ -80,7 +80,7 @@ void Lifetime::MaybeLeave(std::unique_lock<std::mutex>& lock) {
   pool_.Post([this, until] { Drain(until); });
 }
 
-// A job's last output may arrive after its end; a client that connects meanwhile is still served.
+// A job's last output may arrive after its end. A client that connects meanwhile is still served.
 void Lifetime::Drain(std::chrono::steady_clock::time_point until) {
   {
     std::lock_guard lock(mutex_);

@@ -21,9 +21,9 @@ using common::HumanBytes;
 constexpr size_t kJobsAtOnce = 50;
 constexpr std::chrono::seconds kLookEvery{60};
 
-// What is known stays, until a look succeeds.
+// Keeps what is known until a look succeeds.
 void LookLater(Jobs& jobs, JobStores& stores, Process& process, const absl::Status& why) {
-  common::LogWarning(common::StrCat("how much output is kept of whose jobs is not counted: ",
+  common::LogWarning(common::StrCat("cannot measure the output that each owner's jobs keep: ",
                                     common::MessageOf(why)));
   process.reads.PostAfter(kLookEvery,
                           [&jobs, &stores, &process] { KeepLogUsage(jobs, stores, process); });

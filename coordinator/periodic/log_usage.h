@@ -1,6 +1,6 @@
-// How much of the disk the output of each owner's jobs takes, finished ones too, as of the last look,
-// and whether an owner may have more jobs. A look every minute, some jobs at a time; what a finished
-// job takes is remembered.
+// How much of the disk the output of each owner's jobs takes, including finished jobs, as of the last look,
+// and whether an owner may have more jobs. It looks every minute, a few jobs at a time; the size of a
+// finished job is remembered.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Process;
 
 class LogUsage {
  public:
-  // `quota_bytes`: of one owner; 0: no limit.
+  // `quota_bytes`: for one owner; 0: no limit.
   explicit LogUsage(uint64_t quota_bytes = 0) : quota_bytes_(quota_bytes) {}
 
   uint64_t quota_bytes() const { return quota_bytes_; }
@@ -37,7 +37,7 @@ class LogUsage {
     std::string owner_key;
     bool is_over = false;
   };
-  // All jobs that are recorded. One look at a time: Measure some, then Publish.
+  // All recorded jobs. One look at a time: Measure a few at a time, then Publish.
   struct Look {
     std::vector<Job> jobs;
     size_t next = 0;
@@ -55,7 +55,7 @@ class LogUsage {
   std::map<std::string, uint64_t> by_owner_;
 };
 
-// Now and every minute, until the pool stops.
+// Looks now and every minute, until the pool stops.
 void KeepLogUsage(Jobs& jobs, JobStores& stores, Process& process);
 
 }  // namespace muster::coordinator

@@ -1,4 +1,4 @@
-// What /metrics reports: the cluster's state, read in one go on the control loop's thread, and the rest,
+// What /metrics reports: the cluster's state, read in one step on the control loop's thread, and the rest,
 // read on a pool's. The number of series is bounded: by kinds and states, and for jobs by
 // kJobSeriesMax.
 #pragma once

@@ -2,9 +2,9 @@
 
 // AssessJob, and the rounds that keep the newest assessments of running jobs for `jobctl ls`.
 //
-// A round costs only for jobs that report something: one question to the control loop for the ids
-// of running jobs, then short ones for a few records at a time. All reading and judging happens on
-// the work pool.
+// A round costs something only for jobs that report: it asks the control loop once for the ids of
+// running jobs, then briefly for a few records at a time. All reading and assessing happens on the work
+// pool.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -21,8 +21,8 @@
 namespace muster::coordinator {
 namespace {
 
-// A finding is promised within a minute of its cause; rules look at half a minute. Where shorter
-// losses are worth a sentence, rounds come faster.
+// We promise a finding within a minute of its cause; rules look at half a minute. Where shorter losses
+// are worth a sentence, rounds are more frequent.
 std::chrono::milliseconds RoundEvery(const Jobs& jobs) {
   return std::chrono::milliseconds(std::clamp<int64_t>(jobs.assessor.FloorMs() / 6, 1'000, 10'000));
 }
@@ -102,7 +102,7 @@ class Round : public std::enable_shared_from_this<Round> {
     Next();
   }
 
-  // For those that `notify` tells. The control loop decides what is new; this only spares it the rest.
+  // For findings that `notify` sends. The control loop decides what is new; this only spares it the rest.
   void NoticeNew(const v1::JobRecord& record, const v1::Assessment& assessment) {
     if (!WantsFindings(record.spec()) || record.noticed_size() >= kNoticedMax) return;
     for (const v1::Finding& finding : assessment.findings()) {
@@ -138,7 +138,7 @@ void KeepAssessing(Jobs& jobs, JobStores& stores, Traffic& traffic, Process& pro
         std::vector<uint64_t> running;
         for (const uint64_t id : view.state.active) {
           const v1::JobRecord& job = view.state.jobs.at(id);
-          // Between two attempts, the one that failed may still have something to tell.
+          // Between two attempts, the failed one may still have new findings.
           if (job.state() == v1::JOB_STATE_RUNNING || WantsFindings(job.spec()))
             running.push_back(id);
         }

@@ -1,11 +1,11 @@
-// Judging the running jobs, again and again.
+// Assesses the running jobs repeatedly.
 #pragma once
 
 #include "coordinator/contexts/contexts.h"
 
 namespace muster::coordinator {
 
-// Now and every few seconds, until the pool stops.
+// Assesses now and every few seconds, until the pool stops.
 void KeepAssessing(Jobs& jobs, JobStores& stores, Traffic& traffic, Process& process);
 
 }  // namespace muster::coordinator

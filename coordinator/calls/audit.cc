@@ -1,4 +1,4 @@
-// Reading the audit.
+// Reads the audit.
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -45,7 +45,7 @@ class AuditReading : public std::enable_shared_from_this<AuditReading> {
       if (const auto self = weak.lock()) self->Step();
     });
   }
-  // As much as the stream takes; goes on when it has drained.
+  // Sends as much as the stream takes; continues when it has drained.
   void Step();
   void Send(v1::AuditEntries& part) { sink_->Write(std::exchange(part, {})); }
   void Over() {

@@ -22,10 +22,10 @@ using google::protobuf::Message;
 // The fields of requests that name what is changed.
 constexpr std::array kNamingFields = {"name",   "job",     "jobs",    "node",   "id",
                                       "serial", "subject", "command", "project"};
-// Those that decide what becomes of it: drained or not, which role, which signal.
+// The fields that decide what happens to it: drained or not, which role, which signal.
 constexpr std::array kDecidingFields = {"drain", "disabled", "role", "signal"};
 constexpr int kNamedMost = 10;
-// Also of who may not call, whose request has no other limit.
+// Also for callers who may not make the call, whose requests have no other limit.
 constexpr size_t kNameBytesMost = 200;
 constexpr std::string_view kWays[] = {"grpc", "http"};
 
@@ -61,7 +61,7 @@ std::string DecisionsIn(const Message& request) {
   for (const char* name : kDecidingFields) {
     const FieldDescriptor* field = request.GetDescriptor()->FindFieldByName(name);
     if (field == nullptr || field->is_repeated()) continue;
-    // A bool without presence is said, also where it is false.
+    // A bool without presence is recorded, even if it is false.
     const bool is_bool = field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL;
     if (!reflection->HasField(request, field) && (!is_bool || field->has_presence())) continue;
     if (is_bool) {
@@ -75,7 +75,7 @@ std::string DecisionsIn(const Message& request) {
   return decisions;
 }
 
-// The job that a response tells of; empty: it does not.
+// The job that a response names; empty: none.
 std::string MadeIn(const Message& response) {
   if (response.GetDescriptor() == v1::SubmitResponse::descriptor()) {
     return static_cast<const v1::SubmitResponse&>(response).name();
@@ -161,7 +161,7 @@ void RunAudited(Access& access, const AuditedCall& call, const Caller& caller,
     }
     access.audit.Record(std::move(*entry), place,
                         [answer, status, response](const absl::Status& recorded) {
-                          // A change that failed is none: its own error says more.
+                          // A failed change changed nothing, and its own error says more.
                           if (status.ok() && !recorded.ok()) return answer(recorded, nullptr);
                           answer(status, response);
                         });
@@ -182,7 +182,7 @@ void LookSink::Write(v1::DiagnoseJobUpdate update) {
                                                          std::chrono::steady_clock::now())) {
     entry_.set_object(update.attempt().name());
     entry_.set_result("ok");
-    // This is no change: without a place it is made all the same.
+    // A look is not a change: it happens even without a place in the audit.
     if (absl::StatusOr<Audit::Place> place = access_.audit.Reserve(); place.ok())
       access_.audit.Record(std::move(entry_), *std::move(place), nullptr);
   }

@@ -1,8 +1,7 @@
-// Calls with their entry in the audit. A change first takes a place in the audit's queue; what it
-// came to is recorded with its answer. What only the directory or the coordinator itself changes is
-// answered once its entry is on the disk, and with an error (JC1344) if it cannot get there; jobs and
-// nodes are not, as the journal has their changes and who made them, durably and before any answer.
-// Any thread.
+// Calls with their entry in the audit. A change first takes a place in the audit's queue; its result is
+// recorded when it is answered. A change of only the directory or the coordinator itself is answered once
+// its entry is on the disk, and with an error (JC1344) if it cannot get there. Changes of jobs and nodes do
+// not wait, because the journal has them and who made them, durably and before any answer. Any thread.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -38,11 +37,11 @@ struct AuditedCall {
 bool IsAudited(const AuditedCall& call);
 // Whether its answer waits until its entry is on the disk.
 bool AnswerWaitsForAudit(const AuditedCall& call);
-// Without the result. The object is what the request names, and what decides what becomes of it:
-// "node3 drain=false".
+// The entry without the result. The object is what the request names, with the fields that decide what
+// happens to it: "node3 drain=false".
 v1::AuditEntry EntryOf(const AuditedCall& call, const Caller& caller,
                        const google::protobuf::Message& request);
-// "ok", "2 of 3: [JC1203] …", "[JC1320] …"; and what was made, such as a job's name.
+// "ok", "2 of 3: [JC1203] …", "[JC1320] …"; plus what was created, such as a job's name.
 void SetResult(v1::AuditEntry& entry, const absl::Status& status,
                const google::protobuf::Message* response);
 
@@ -50,7 +49,7 @@ void SetResult(v1::AuditEntry& entry, const absl::Status& status,
 void RecordRefusal(Access& access, const AuditedCall& call, const Caller& caller,
                    const google::protobuf::Message& request, const absl::Status& why);
 
-// What a call with one answer comes to, whatever its type: the response is there if the status is OK. Once.
+// Receives the result of a call with one answer, of any type: the response is set if the status is OK. Called once.
 using AnyAnswer =
     std::function<void(const absl::Status&, std::shared_ptr<google::protobuf::Message> response)>;
 
@@ -63,12 +62,12 @@ Answer<T> AnswerOf(AnyAnswer answer) {
   };
 }
 
-// run(answer), before it returns: the call itself.
+// Calls run(answer), the call itself, before it returns.
 void RunAudited(Access& access, const AuditedCall& call, const Caller& caller,
                 const google::protobuf::Message& request, AnyAnswer answer,
                 const std::function<void(AnyAnswer)>& run);
 
-// The same where the type of the response is known.
+// The same with the type of the response.
 template <typename Response, typename Run>
 void RunAuditedAs(Access& access, const AuditedCall& call, const Caller& caller,
                   const google::protobuf::Message& request, Answer<Response> answer, Run run) {
@@ -82,7 +81,7 @@ void RunAuditedAs(Access& access, const AuditedCall& call, const Caller& caller,
       [&](AnyAnswer any) { run(AnswerOf<Response>(std::move(any))); });
 }
 
-// Another stream, for what follows its messages or lives as long as its producer has it.
+// Wraps another stream, to follow its messages or to live as long as its producer holds it.
 template <typename T>
 class PassingSink : public Sink<T> {
  public:
@@ -144,8 +143,8 @@ class AuditedSink final : public PassingSink<T> {
   std::atomic<bool> recorded_ = false;
 };
 
-// A stream of what ranks are doing: nothing changes, but each look stops them for a moment, so that
-// one is recorded for each caller, job and minute.
+// A stream of what ranks are doing: nothing changes, but each look stops them for a moment, so the audit
+// gets one entry per caller, job and minute.
 class LookSink final : public PassingSink<v1::DiagnoseJobUpdate> {
  public:
   LookSink(Jobs& jobs, Access& access, v1::AuditEntry entry,
@@ -160,8 +159,8 @@ class LookSink final : public PassingSink<v1::DiagnoseJobUpdate> {
   v1::AuditEntry entry_;
 };
 
-// The stream to give to the call; null: it was refused, and closed, as it is if the
-// request is too large (request_limits.h) or its caller has its share of streams (call_budget.h).
+// The stream for the call; null: it was refused and closed, for example because the request is too
+// large (request_limits.h) or its caller has its share of streams (call_budget.h).
 template <typename Request, typename T>
 std::shared_ptr<Sink<T>> Audited(Jobs& jobs, Access& access, Traffic& traffic,
                                  const AuditedCall& call, const Caller& caller,

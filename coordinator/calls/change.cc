@@ -24,7 +24,7 @@ absl::Status AlreadyOver(const v1::JobRecord& job) {
        .what = StrCat("job ", job.name(), " is over (", StateName(job.state()), ")")});
 }
 
-// The results in request order: `direct` where there is one, otherwise the core's next result.
+// The results in the order of the request: `direct` where there is one, otherwise the core's next result.
 v1::BulkResponse Interleave(std::vector<std::optional<v1::BulkResult>> direct,
                             const std::vector<std::string>& subjects, const Reply& reply) {
   v1::BulkResponse response;

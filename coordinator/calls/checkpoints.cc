@@ -21,7 +21,7 @@ namespace {
 
 using common::StrCat;
 
-// What an attempt brought back; `latest`: the newest that is here.
+// The outputs of an attempt; `latest`: the newest that are here.
 absl::StatusOr<v1::Checkpoint> FindOutputs(const v1::JobRecord& job, uint32_t attempt,
                                            bool latest) {
   const v1::Checkpoint* found = nullptr;
@@ -37,7 +37,7 @@ absl::StatusOr<v1::Checkpoint> FindOutputs(const v1::JobRecord& job, uint32_t at
        .what = StrCat("job ", job.name(), " has no outputs", of),
        .why = job.spec().outputs().empty() ? "its spec names none" : "",
        .fix = job.spec().outputs().empty()
-                  ? "name the directories and files that shall come back: outputs: in the job file"
+                  ? "name the directories and files to bring back: outputs: in the job file"
                   : StrCat("jobctl show ", job.name(), " lists those that are here")});
 }
 
@@ -73,8 +73,8 @@ std::string NameOf(const v1::Checkpoint& saved) {
                                               : StrCat("the checkpoint of step ", saved.step());
 }
 
-// An error of the store with its code; workers try again after it. UNAVAILABLE itself would say that
-// the coordinator cannot be reached.
+// The store's error with its code; workers try again after it. A plain UNAVAILABLE would mean that the
+// coordinator cannot be reached.
 absl::Status NotReadableNow(const std::string& what, const absl::Status& shortage) {
   return common::MakeProblem(absl::StatusCode::kAborted,
                              {.code = "JC1507",
@@ -83,7 +83,7 @@ absl::Status NotReadableNow(const std::string& what, const absl::Status& shortag
                               .fix = "try again later; nothing was marked as damaged"});
 }
 
-// Checks a checkpoint's files one by one: those of others have their turns in between.
+// Checks a checkpoint's files one by one: other callers' files get their turns in between.
 class Verification : public std::enable_shared_from_this<Verification> {
  public:
   using Done = std::function<void(absl::StatusOr<v1::VerifyCheckpointResponse>)>;
@@ -131,7 +131,7 @@ class Verification : public std::enable_shared_from_this<Verification> {
   int next_ = 0;
 };
 
-// Damaged files first, as many as fit.
+// Puts damaged files first, and keeps as many as fit.
 void Bound(v1::VerifyCheckpointResponse& response) {
   if (response.ByteSizeLong() <= common::kAnswerBytesMax) return;
   auto& files = *response.mutable_files();

@@ -1,4 +1,4 @@
-// The code that travels with jobs: what is missing of it, and its objects for people. What arrives:
+// The code that travels with jobs: which of its objects are missing, and its objects for people. Uploads:
 // code_push.cc.
 #include <algorithm>
 #include <map>
@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<CodeObject>> ReadNames(const v1::PrepareObjectsReques
   return objects;
 }
 
-// From where a missing object has to be sent: less than its size, as that would say that it is here.
+// The offset from which a missing object must be sent: less than its size, which would mean that it is here.
 uint64_t GoOnAt(const std::map<std::string, uint64_t>& arrived, const CodeObject& object) {
   const auto found = arrived.find(object.sha256);
   return found == arrived.end() ? 0 : std::min(found->second, object.size - 1);

@@ -1,5 +1,5 @@
-// CompareJobs: what `jobctl compare` says of jobs, from all of their points. Reads job by job and
-// then compares pair by pair, in pieces; all that it holds is within the cost of its row (common/calls.h).
+// CompareJobs: the comparison of `jobctl compare`, from all points of the jobs. Reads job by job and then
+// compares pair by pair, in pieces; everything that it holds is within the cost of its row (common/calls.h).
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -51,7 +51,7 @@ absl::StatusOr<double> ToleranceIn(const std::string& text, std::string_view fie
       StrCat("for example ", example));
 }
 
-// What a request asks for.
+// The parsed request.
 struct ComparePlan {
   compare::WantedMetrics wanted;
   compare::ComparisonSetup setup;
@@ -112,7 +112,7 @@ class CompareTask : public std::enable_shared_from_this<CompareTask> {
     answer_(std::move(response_));
   }
 
-  // A piece of the next job.
+  // Reads a piece of the next job.
   absl::StatusOr<bool> ReadOn() {
     const NamedJob& job = jobs_[runs_.size()];
     if (!reader_) {
@@ -145,7 +145,7 @@ class CompareTask : public std::enable_shared_from_this<CompareTask> {
                                 .fix = "compare fewer jobs at once, or with jobctl compare"});
   }
 
-  // All has been read: which metrics, and by what.
+  // Everything has been read: chooses which metrics to compare, and how.
   absl::Status Choose() {
     std::vector<std::string> left_out;
     ASSIGN_OR_RETURN(keys_, compare::KeysOf(plan_.wanted.keys, runs_, &left_out));
@@ -165,7 +165,7 @@ class CompareTask : public std::enable_shared_from_this<CompareTask> {
     return absl::OkStatus();
   }
 
-  // One metric of one job.
+  // Compares one metric of one job.
   absl::StatusOr<bool> CompareNext() {
     const size_t others = runs_.size() - 1;
     const std::string& key = keys_[next_ / others];
@@ -190,7 +190,7 @@ class CompareTask : public std::enable_shared_from_this<CompareTask> {
 
   JobStores& stores_;
   Process& process_;
-  const std::string owner_;  // whose turns on the pool it takes
+  const std::string owner_;  // its work on the pool counts as this person's
   const std::vector<NamedJob> jobs_;
   ComparePlan plan_;
   const Answer<v1::CompareJobsResponse> answer_;
@@ -199,7 +199,7 @@ class CompareTask : public std::enable_shared_from_this<CompareTask> {
   std::optional<FollowedReader> reader_;  // of the next job
   std::optional<compare::RunBuilder> builder_;
   size_t names_bytes_ = 0;
-  std::vector<compare::ComparedRun> runs_;  // of jobs_, those that have been read
+  std::vector<compare::ComparedRun> runs_;  // the jobs of jobs_ that have been read
   std::vector<std::string> keys_;
   size_t next_ = 0;  // comparison: metric by metric, run by run
   v1::CompareJobsResponse response_;

@@ -1,5 +1,5 @@
-// QueryCurves: metrics as charts draw them. What is asked for again and again, whole curves, comes
-// from the cache; a closer look is read for itself.
+// QueryCurves: metrics in the form that charts draw. Whole curves, which are requested repeatedly, come
+// from the cache; a closer look reads the points again.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -128,11 +128,11 @@ class CurvesTask : public std::enable_shared_from_this<CurvesTask> {
 
   JobStores& stores_;
   Process& process_;
-  const std::string owner_;  // whose turns on the pool it takes
+  const std::string owner_;  // its work on the pool counts as this person's
   const uint64_t job_;
   const v1::QueryCurvesRequest request_;
   const Answer<v1::QueryCurvesResponse> answer_;
-  std::shared_ptr<SharedCurves> shared_;  // null: waits to look closer
+  std::shared_ptr<SharedCurves> shared_;  // null: waits for a closer look
   bool is_look_ = false;
 };
 

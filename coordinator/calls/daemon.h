@@ -1,5 +1,5 @@
-// All contexts, as the coordinator owns them. Only the ways in (services/, http/) take it whole, and hand each call the
-// contexts that its handler names (handler.h).
+// All contexts, which the coordinator owns. Only the transports (services/, http/) take all of it; they pass each call
+// the contexts that its handler names (handler.h).
 #pragma once
 
 #include "coordinator/code/job_code.h"

@@ -46,7 +46,7 @@ v1::CoordinatorMessage QuestionFor(const v1::DiagnosedAttempt& attempt, uint64_t
   return message;
 }
 
-// One timer for all: a client that comes and leaves leaves none behind.
+// One timer for all looks, so that a client that comes and leaves does not leave a timer behind.
 void ExpireSoon(Jobs& jobs, Process& process) {
   process.pool.PostAfter(kExpireEvery, [&jobs, &process] {
     if (jobs.diagnoses.Expire(std::chrono::steady_clock::now())) ExpireSoon(jobs, process);

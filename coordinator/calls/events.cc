@@ -56,7 +56,7 @@ class EventFeed : public std::enable_shared_from_this<EventFeed> {
   const std::shared_ptr<EventSink> sink_;
   const v1::ListEventsRequest request_;
   const uint64_t job_;
-  JobIndex::EventRange past_;  // what is still to be said; one reader at a time
+  JobIndex::EventRange past_;  // what is still to be sent; one reader at a time
 
   std::mutex mutex_;  // guards what follows
   WatchToken token_;
@@ -66,7 +66,7 @@ class EventFeed : public std::enable_shared_from_this<EventFeed> {
   bool reading_past_ = true;
 };
 
-// An older release could write an event that fits into no answer: what happened, without the rest.
+// An older release could write an event that fits into no answer: keeps what happened, without the rest.
 v1::Event Fitting(v1::Event event) {
   if (event.ByteSizeLong() <= common::kAnswerBytesMax) return event;
   v1::Event rest;
@@ -139,7 +139,7 @@ void EventFeed::BeginPast() {
   SayPast();
 }
 
-// One piece of them; the next one follows once the reader has read this one.
+// Sends one piece of the past events; the next one follows once the reader has read this one.
 void EventFeed::SayPast() {
   absl::StatusOr<std::vector<v1::Event>> piece = jobs_.index.Events(past_);
   if (!piece.ok()) return sink_->Close(piece.status());

@@ -1,11 +1,11 @@
-// How a handler gets what its signature names. It is a function of the name of its call that takes, in any order, the
-// contexts that the call touches (contexts.h), its caller, its request, and where the answer goes:
+// Gives a handler what its signature names. A handler is a function with the name of its call. It takes, in any order,
+// the contexts that the call uses (contexts.h), its caller, its request, and where the answer goes:
 //
 //   void WhyJob(Jobs& jobs, Process& process, const Caller& caller, const v1::JobReference& request,
 //               Answer<v1::WhyResponse> answer) { … }
 //   MUSTER_HANDLER(WhyJob)
 //
-// The line below it ties it to the call's row, whose types it must have (handlers.h).
+// The line below it binds it to the call's row, whose types it must have (handlers.h).
 #pragma once
 
 #include <tuple>
@@ -17,7 +17,7 @@
 
 namespace muster::coordinator {
 
-// The one of its type; what a handler takes by value is moved.
+// Picks the argument of the wanted type; what a handler takes by value is moved.
 template <typename Wanted, typename... Given>
 Wanted&& PickFrom(const std::tuple<Given&...>& given) {
   using Plain = std::remove_cvref_t<Wanted>;

@@ -1,6 +1,6 @@
 // Every call of JobService with one answer or a stream of messages, without a transport: caller and request in, answer
-// or stream out. Each row of common/calls.h makes a type of the call's name here. Its handler is in one .cc per
-// subject, with MUSTER_HANDLER(name) below it (handler.h); a row without one does not link.
+// or stream out. Each row of common/calls.h makes a type with the call's name here. Its handler is in the .cc of its
+// subject, with MUSTER_HANDLER(name) below it (handler.h); a row without a handler does not link.
 #pragma once
 
 #include <memory>

@@ -13,7 +13,7 @@ bool MaySeeCode(const Access& access, const Caller& caller, const v1::JobRecord&
 }
 
 void HideFromCaller(const Access& access, const Caller& caller, v1::JobRecord& job) {
-  // What cannot be opened is not there; the launch says why.
+  // What cannot be decrypted is left out; the launch reports why.
   if (!job.spec().sealed_env().empty())
     OpenEnvironment(access.cluster, job.mutable_spec()).IgnoreError();
   HideFromOthers(caller, job);

@@ -1,4 +1,4 @@
-// What a caller sees of a job: every answer that holds a record, or an event with one, passes here.
+// What a caller sees of a job: every answer that has a record, or an event with one, passes here.
 #pragma once
 
 #include "coordinator/core/state/input.h"
@@ -9,7 +9,7 @@ namespace muster::coordinator {
 
 struct Access;
 
-// The job's owner, a member of its project, or an administrator. Any thread.
+// True for the job's owner, a member of its project, or an administrator. Any thread.
 bool MaySeeCode(const Access& access, const Caller& caller, const v1::JobRecord& job);
 
 void HideFromCaller(const Access& access, const Caller& caller, v1::JobRecord& job);

@@ -24,13 +24,13 @@ namespace {
 
 constexpr uint32_t kListedByDefault = 1'000;
 constexpr uint32_t kListedMax = 10'000;  // per page
-// Running jobs of a page that are judged at once; the others show what the last round found.
+// Running jobs of a page that are assessed immediately; the others show what the last round found.
 constexpr size_t kAssessedMax = 64;
 constexpr int64_t kRecentMs = 24 * 3'600'000;
 
 using LabelTerms = std::vector<job::LabelTerm>;
 
-// `mine`: OwnerKey, whose jobs alone; empty: all.
+// `mine`: only jobs of this OwnerKey; empty: all.
 bool Matches(const v1::JobRecord& job, const v1::ListJobsRequest& request, const std::string& mine,
              const LabelTerms& labels) {
   if (request.before_id() != 0 && job.id() >= request.before_id()) return false;
@@ -51,7 +51,7 @@ uint32_t LimitOf(const v1::ListJobsRequest& request) {
   return std::min(request.limit() == 0 ? kListedByDefault : request.limit(), kListedMax);
 }
 
-// What cannot be read now shows no finding.
+// A job that cannot be read now shows no finding.
 void AssessFinished(Jobs& jobs, Process& process, uint64_t id) {
   if (jobs.assessor.IsFinal(id)) return;
   const auto record = jobs.index.Find(id);
@@ -139,7 +139,7 @@ void ListJobs(Jobs& jobs, JobStores& stores, Access& access, Process& process, c
         }
         return [&jobs, &stores, &access, &process, request, mine, answer, labels, facts,
                 live = std::move(live), now_ms = view.now.wall_ms] {
-          // Reading metrics may take long: not among the short reads.
+          // Reading metrics may take long, so it must not delay the short reads.
           WorkPool& pool = request.assess() ? process.reads : process.pool;
           pool.Post([&jobs, &stores, &access, &process, request, mine, answer, labels, facts, live,
                      now_ms] {
@@ -193,7 +193,7 @@ MUSTER_HANDLER(WhyJob)
 void PlanJob(Jobs& jobs, JobStores& stores, JobCode& job_code, Access& access, Process& process,
              const Caller& caller, const v1::PlanJobRequest& request,
              Answer<v1::PlanJobResponse> answer) {
-  // Before it takes space in the loop's queue.
+  // Checked before it takes space in the loop's queue.
   if (const absl::Status size = job::CheckSize(request.spec()); !size.ok()) return answer(size);
   v1::SubmitRequest submit;
   *submit.mutable_spec() = request.spec();

@@ -19,15 +19,14 @@ namespace {
 
 using common::StrCat;
 
-// A job is over when nothing of it is alive, but its last output may still be in transit. A reader
-// that arrives then still gets all of it, as when following: each stream has an explicit end, so
-// missing output is visible without a timeout. This limits the wait for the next byte (a lost
-// node's never comes).
+// A job is over when nothing of it is alive, but its last output may still be in transit. A reader that
+// arrives then still gets all of it, as a follower does: each stream has an explicit end, so missing output
+// is visible without a timeout. This limits the wait for the next byte (a lost node's never arrives).
 constexpr std::chrono::seconds kLogRestWithin{5};
-// After so much the next one on the pool has its turn.
+// After this many bytes the next work on the pool gets its turn.
 constexpr size_t kBytesPerPump = 1 << 20;
 constexpr uint64_t kSearchedBytesPerPump = 8 << 20;
-// How often the client is told how far a search has come that finds nothing.
+// How often the client learns the progress of a search that finds nothing.
 constexpr uint64_t kSearchedBytesPerMessage = 64 << 20;
 
 using LogSink = Sink<v1::LogRecord>;
@@ -77,7 +76,7 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
   // False: the client's stream is full.
   bool SendWhatThereIs(bool* more);
   size_t Send(v1::LogRecord record);
-  // Of a search: whether the record tells the client nothing that cannot wait. Then it is kept.
+  // For a search: whether nothing in the record is urgent for the client. Then it is kept back.
   bool Withhold(v1::LogRecord& record);
   void SendWithheld();
   void Close();
@@ -90,7 +89,7 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
   Jobs& jobs_;
   JobStores& stores_;
   Process& process_;
-  const std::string owner_;  // whose turns on the pool it takes
+  const std::string owner_;  // its work on the pool counts as this person's
   const std::shared_ptr<LogSink> sink_;
   const v1::StreamLogsRequest request_;
   const uint64_t job_;
@@ -309,7 +308,7 @@ std::string LogFeed::WhyIncomplete() const {
                 " bytes there cannot be read");
 }
 
-// Lines whose end never came.
+// Sends the lines whose end never arrived.
 void LogFeed::SendOpenLines() {
   if (search_ == nullptr) return;
   search_->EndOpenLines();

@@ -1,5 +1,5 @@
-// SummarizeMetrics: each of a job's metrics in a few numbers, read in pieces so that other work is
-// not delayed.
+// SummarizeMetrics: a few numbers for each of a job's metrics, read in pieces so that other work is not
+// delayed.
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -86,11 +86,11 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
   JobStores& stores_;
   Process& process_;
   const uint64_t job_;
-  const std::string owner_;  // whose turns on the pool it takes
+  const std::string owner_;  // its work on the pool counts as this person's
   const Answer<v1::MetricSummaries> answer_;
   FollowedReader reader_;
   std::map<std::pair<std::string, uint32_t>, MetricSeries> series_;  // by name and rank
-  // By attempt and rank: the batches of all sources tell the rank's total.
+  // By attempt and rank: the batches of all sources carry the rank's total.
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> dropped_;
 };
 

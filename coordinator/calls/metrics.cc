@@ -53,7 +53,7 @@ class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
   void Wake();
   void Pump();
   absl::StatusOr<Turn> TakeTurn();
-  // All that was stored has been read. True: for good.
+  // Everything that was stored has been read. True: that was all.
   bool EndOfStored();
   void Say(const v1::MetricBatch& batch, bool is_stored);
   void OnBatch(const v1::MetricBatch& batch);
@@ -62,7 +62,7 @@ class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
   Jobs& jobs_;
   JobStores& stores_;
   Process& process_;
-  const std::string owner_;  // whose turns on the pool it takes
+  const std::string owner_;  // its work on the pool counts as this person's
   const std::shared_ptr<MetricSink> sink_;
   const v1::QueryMetricsRequest request_;
   const std::set<std::string> names_;
@@ -81,7 +81,7 @@ class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
   bool pumping_ = false;
   bool again_ = false;
   bool gone_ = false;
-  bool keeps_new_ = false;  // new points are queued; before, they would be found in the file
+  bool keeps_new_ = false;  // new points are queued; until then they are found in the files
   bool stored_said_ = false;
   bool over_ = false;
   bool rest_awaited_ = false;
@@ -184,7 +184,7 @@ bool MetricFeed::EndOfStored() {
     sink_->Close(absl::OkStatus());
     return true;
   }
-  // What was stored until now is not in the queue: read the files once more.
+  // Points that were stored until now are not in the queue: read the files once more.
   if (!std::exchange(keeps_new_, true)) return false;
   stored_said_ = true;
   Flush();

@@ -76,7 +76,7 @@ void RemoveNode(Jobs& jobs, Access& access, Process& process, const Caller& call
   const auto removed = [&access, &process, caller, node = request.node(),
                         answer = std::move(answer)](absl::StatusOr<v1::BulkResponse> response) {
     if (!response.ok() || !AreAllDone(*response)) return answer(std::move(response));
-    // Or the machine could come back under the name.
+    // Otherwise the machine could come back under that name.
     AnswerOnPool<v1::BulkResponse>(
         process, answer,
         [&access, &process, caller, node,

@@ -1,4 +1,4 @@
-// Users, tokens and certificates: the calls.
+// The calls about users, tokens and certificates.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -39,7 +39,7 @@ absl::Status NeedsCluster(const Access& access, const Instance& instance, const 
                                            process.paths.Root(), " --name CLUSTER")});
 }
 
-// Where its token is used: HTTP's port, under the name that the certificate has.
+// The address where its token is used: HTTP's port, under a name in the certificate.
 std::string AddressOf(const Access& access, const Instance& instance) {
   const std::string& http = instance.http_address;
   const size_t host = http.find("//");
@@ -51,7 +51,8 @@ std::string AddressOf(const Access& access, const Instance& instance) {
 
 bool IsOfThisMachine(std::string_view name) { return name.starts_with("uid:"); }
 
-// Those of a user who may do nothing any more; they are refused from now on, but not revoked.
+// Closes the connections of a user who may do nothing any more. The certificates are refused from now on, but not
+// revoked.
 absl::Status CutUser(Access& access, Process& process, const Caller& caller,
                      const std::string& name) {
   if (IsOfThisMachine(name)) {
@@ -66,7 +67,8 @@ absl::Status CutUser(Access& access, Process& process, const Caller& caller,
   return read;
 }
 
-// An administrator anybody's, everybody their own. Who may not learns nothing of others' serials.
+// An administrator may revoke any certificate, every other user only their own. A user who may not learns nothing
+// about others' serials.
 absl::Status CheckMayRevoke(Directory& directory, const Caller& caller,
                             const v1::RevokeCredentialsRequest& request) {
   if (caller.role == v1::ROLE_ADMIN) return absl::OkStatus();
@@ -80,7 +82,7 @@ absl::Status CheckMayRevoke(Directory& directory, const Caller& caller,
   return common::MakeProblem(absl::StatusCode::kPermissionDenied,
                              {.code = "JC1320",
                               .what = StrCat(caller.principal, " (", RoleName(caller.role),
-                                             ") may revoke its own certificates alone"),
+                                             ") may revoke only its own certificates"),
                               .fix = "ask an administrator"});
 }
 
@@ -186,7 +188,7 @@ MUSTER_HANDLER(SetUser)
 
 namespace {
 
-// With what the live jobs take already: adds code and output. Waits for the disk.
+// `usage` has what the live jobs take; adds code and output. Waits for the disk.
 absl::StatusOr<v1::ListUsersResponse> WithUsage(JobStores& stores, JobCode& job_code,
                                                 Access& access, v1::ListUsersResponse response,
                                                 std::map<std::string, v1::Usage> usage) {

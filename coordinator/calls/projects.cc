@@ -1,4 +1,4 @@
-// Projects and secrets: the calls.
+// The calls about projects and secrets.
 #include <utility>
 
 #include "common/base/limits.h"
@@ -19,7 +19,7 @@ namespace {
 
 using common::StrCat;
 
-// So that no other secret's value can be put in its place.
+// The name is part of it, so that another secret's value cannot be put in its place.
 std::string PurposeOf(const std::string& owner_key, const std::string& name) {
   return StrCat("secret ", name, " of ", owner_key);
 }
@@ -126,7 +126,7 @@ void AddSecrets(Access& access, Instance& instance, Process& process, v1::Launch
       OpenSecrets(access, instance, process, OwnerKey(launch->owner(), launch->owner_id()),
                   {names.begin(), names.end()});
   if (!values.ok()) {
-    return common::LogWarning(StrCat("a launch goes without secrets job=", launch->job(),
+    return common::LogWarning(StrCat("a launch has no secrets job=", launch->job(),
                                      " attempt=", launch->attempt(), " reason=\"",
                                      common::MessageOf(values.status()), "\""));
   }

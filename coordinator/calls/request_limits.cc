@@ -34,12 +34,12 @@ constexpr FieldLimit Bytes(size_t bytes) { return {.bytes = bytes}; }
 constexpr FieldLimit Count(size_t count) { return {.bytes = kTextBytes, .count = count}; }
 
 constexpr FieldLimit AtLeast(int64_t least) { return {.bytes = kTextBytes, .least = least}; }
-// Whoever uses it takes any value: it is only compared, clamped or refused there.
+// The code that uses it takes any value: there it is only compared, clamped or refused.
 constexpr FieldLimit kAnyInteger = AtLeast(INT64_MIN);
 
 // Fields that differ from the rule.
 constexpr Row kRows[] = {
-    // Kept for as long as the job is known, and in memory.
+    // Kept in memory for as long as the job is known.
     {"SubmitRequest.idempotency_key", Bytes(256)},
     {"RerunJobRequest.idempotency_key", Bytes(256)},
     // common/job/validate.h.
@@ -60,13 +60,13 @@ constexpr Row kRows[] = {
     // Clamped: log_merge.cc, samples.cc.
     {"StreamLogsRequest.since_ms", kAnyInteger},
     {"QuerySamplesRequest.since_ms", kAnyInteger},
-    // Compared with the steps that there are; the latest below 0.
+    // Compared with the existing steps; below 0: the latest.
     {"RerunJobRequest.step", kAnyInteger},
     {"CheckpointReference.step", kAnyInteger},
     {"PullFileRequest.step", kAnyInteger},
     {"QueryCurvesRequest.from_step", kAnyInteger},
     {"QueryCurvesRequest.to_step", kAnyInteger},
-    // Refused with their own words: core/decide/decide.cc, identity/directory_credentials.cc.
+    // Refused with a more precise error: core/decide/decide.cc, identity/directory_credentials.cc.
     {"SignalJobRequest.signal", kAnyInteger},
     {"CreateTokenRequest.lives_ms", kAnyInteger},
 };

@@ -9,7 +9,7 @@
 namespace muster::coordinator {
 namespace {
 
-// Until the answer to who ends its own certificate has left.
+// The time for the answer to leave when callers revoke their own certificates.
 constexpr std::chrono::seconds kAnswerLeavesWithin{1};
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What follows from certificates that are refused from now on. Any thread of the pool; blocks on the
-// disk.
+// The consequences for connections when certificates are refused from now on. Any thread of the pool; blocks
+// on the disk.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,11 @@
 
 namespace muster::coordinator {
 
-// Connections made with these certificates end now; the caller's own once the answer is out. How many.
+// Closes connections made with these certificates now, and the caller's own once the answer has left. Returns how
+// many.
 uint32_t Cut(Access& access, Process& process, const Caller& caller,
              const std::vector<v1::Credential>& revoked);
-// The certificates of a node that was removed.
+// Revokes the certificates of a node that was removed.
 absl::Status RevokeNode(Access& access, Process& process, const Caller& caller,
                         const std::string& node);
 

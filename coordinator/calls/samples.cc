@@ -93,7 +93,7 @@ class SampleFeed : public std::enable_shared_from_this<SampleFeed> {
         [self = shared_from_this()] { self->TakeTurn(); }, owner_);
   }
 
-  // False: all has been sent.
+  // False: everything has been sent.
   absl::StatusOr<bool> Send() {
     v1::SampleBucket bucket;
     for (size_t bytes = 0; bytes < kSampleBytesPerTurn; bytes += bucket.ByteSizeLong()) {
@@ -107,7 +107,7 @@ class SampleFeed : public std::enable_shared_from_this<SampleFeed> {
   }
 
   Process& process_;
-  const std::string owner_;  // whose turns on the pool it takes
+  const std::string owner_;  // its work on the pool counts as this person's
   const std::shared_ptr<SampleSink> sink_;
   const std::set<uint32_t> ranks_;
   const std::unique_ptr<SampleReader> reader_;  // used by one turn at a time

@@ -32,8 +32,8 @@ absl::Status SealEnvironment(const Cluster* cluster, SubmitInput* input) {
   if (cluster == nullptr || spec.env().empty()) return absl::OkStatus();
   if (!spec.sealed_env().empty()) return absl::OkStatus();
   RETURN_IF_ERROR(job::Validate(spec));
-  // Of what was sent: the same again is the same job. It lies in backups, and would confirm guesses
-  // of the values to whoever has no key.
+  // A hash of what was sent: the same request sent again is the same job. Keyed, because it is in backups,
+  // where a plain hash would confirm guesses of the values to readers without the key.
   if (!input->request.idempotency_key().empty()) {
     const std::string bytes = CanonicalBytes(spec);
     input->sent = {.keyed = cluster->KeyedHash(kPurpose, bytes),

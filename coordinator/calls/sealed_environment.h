@@ -1,6 +1,6 @@
-// The environment of jobs in a cluster that has keys: what stands in the journal, the index and
-// backups is encrypted (JobSpec.sealed_env); but for PATH, by which a node looks for the program. It is
-// opened where it leaves: for its owner, for the nodes that start the ranks, and for `notify`.
+// The environment of jobs in a cluster that has keys: it is encrypted in the journal, the index and backups
+// (JobSpec.sealed_env), except for PATH, with which a node looks for the program. It is decrypted where it
+// leaves: for its owner, for the nodes that start the ranks, and for `notify`.
 #pragma once
 
 #include "absl/status/status.h"
@@ -10,12 +10,12 @@ namespace muster::coordinator {
 
 class Cluster;
 
-// Before the core gets it; of a rerun it is sealed already. Errors: those of job::Validate, which
-// cannot look into it afterwards. Without a cluster nothing is done.
+// Call it before the core gets the input; a rerun's environment is sealed already. Errors: those of
+// job::Validate, which cannot look into it afterwards. Without a cluster it does nothing.
 absl::Status SealEnvironment(const Cluster* cluster, SubmitInput* input);
 
-// DATA_LOSS (JC1345): it was sealed with another key, or changed; nothing of it is in `spec` then. OK
-// if nothing is sealed.
+// DATA_LOSS (JC1345): it was sealed with another key, or changed; then nothing of it is in `spec`. OK if
+// nothing is sealed.
 absl::Status OpenEnvironment(const Cluster* cluster, v1::JobSpec* spec);
 
 }  // namespace muster::coordinator

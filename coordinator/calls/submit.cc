@@ -52,7 +52,7 @@ absl::StatusOr<v1::Checkpoint> CheckpointToResume(const v1::JobRecord& job,
        .fix = StrCat("list them with jobctl ckpt ls ", job.name())});
 }
 
-// What HideFromOthers hides would be in the caller's own job.
+// Whether the spec has something that HideFromOthers hides, and that would be in the caller's own job.
 bool IsTheOwners(const v1::JobSpec& spec) {
   return !spec.env().empty() || !spec.sealed_env().empty() ||
          std::any_of(spec.notify().begin(), spec.notify().end(),
@@ -66,8 +66,8 @@ absl::StatusOr<SubmitInput> RerunInput(const Caller& caller, const v1::RerunJobR
         absl::StatusCode::kPermissionDenied,
         {.code = "JC1320",
          .what = StrCat("job ", job.name(), " cannot be rerun by ", caller.principal),
-         .why = StrCat("its environment or webhooks are known to ", job.owner(), " alone"),
-         .fix = "submit a job of your own; jobctl show prints its command"});
+         .why = StrCat("only ", job.owner(), " may see its environment or webhooks"),
+         .fix = "submit your own job; jobctl show prints this one's command"});
   }
   SubmitInput input{.caller = caller};
   *input.request.mutable_spec() = job.spec();
@@ -84,7 +84,7 @@ absl::StatusOr<SubmitInput> RerunInput(const Caller& caller, const v1::RerunJobR
   return input;
 }
 
-// Code is used in the project that uploaded it.
+// Code may be used only in the project that uploaded it.
 absl::Status CheckMayRerunCode(Access& access, const Caller& caller, const v1::JobRecord& job) {
   if (!job.spec().has_code()) return absl::OkStatus();
   const std::string project = ProjectName(job.spec().project());
@@ -93,8 +93,8 @@ absl::Status CheckMayRerunCode(Access& access, const Caller& caller, const v1::J
   return common::MakeProblem(
       may.code(), {.code = "JC1706",
                    .what = StrCat("job ", job.name(), " cannot be rerun by ", caller.principal),
-                   .why = StrCat("its code was uploaded for project ", project, " alone"),
-                   .fix = "send the code with a job of your own project"});
+                   .why = StrCat("its code was uploaded only for project ", project),
+                   .fix = "send the code with a job in one of your projects"});
 }
 
 }  // namespace
@@ -146,7 +146,7 @@ void CheckMayUseCode(JobStores& stores, JobCode& job_code, Access& access, Proce
     return then(may);
   }
   if (!spec.has_code()) return then(absl::OkStatus());
-  // Before the store is asked for what it names.
+  // Checked before the store is asked for what the spec names.
   if (const absl::Status rules = job::CheckCode(spec); !rules.ok()) return then(rules);
   job_code.checks.Check(stores, job_code, process, spec, std::move(then));
 }

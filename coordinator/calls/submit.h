@@ -1,4 +1,4 @@
-// The way of every job into the core, whichever call brings it.
+// Every job enters the core here, whichever call brings it.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace muster::coordinator {
 
-// What a client's request asks for, without what only the coordinator may say of a job.
+// The input for a client's request, without the fields that only the coordinator may set.
 SubmitInput InputOf(const Access& access, const Caller& caller, const v1::SubmitRequest& request);
 
-// Seals the environment, and tells the stores what the new job asks of them before `done` has the
-// core's reply. Otherwise the error, and `done` is not called.
+// Seals the environment, and tells the stores what the new job asks of them before `done` gets the core's
+// reply. On an error it returns that, and `done` is not called.
 absl::Status EnqueueSubmit(Jobs& jobs, JobStores& stores, Access& access, SubmitInput input,
                            std::function<void(const Reply&)> done);
 
-// What a job's spec asks of the stores of logs and metrics: after each start of the daemon.
+// Tells the stores of logs and metrics what a job's spec asks of them; also called after each start of the daemon.
 void TellStores(JobStores& stores, uint64_t job, const v1::JobSpec& spec);
 
 }  // namespace muster::coordinator

@@ -69,7 +69,7 @@ void FindPlace(JobStores& stores, const Caller& caller, const v1::BeginUploadReq
       KeepProven(stores.blobs, prover, request.sha256(), request.size());
   if (!is_here.ok()) return answer(is_here.status());
   const std::string owner = UploadOwner(caller, request.job(), request.attempt());
-  // What has arrived is of no use any more, or of no use at all.
+  // What has arrived is no longer needed, or is useless.
   if (*is_here || stores.blobs.Arrived(owner, request.sha256()) > request.size())
     stores.blobs.RemovePartial(owner, request.sha256());
   v1::BeginUploadResponse response;

@@ -1,5 +1,5 @@
-// Files of checkpoints and of jobs' code on their way out, and WorkerService's calls about them, each only for attempts
-// of the caller's node (reach.h).
+// Sends files of checkpoints and of jobs' code, and answers WorkerService's calls about them, each only for attempts on
+// the caller's node (reach.h).
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 
 namespace muster::coordinator {
 
-// In pieces. The client's queue can hold all of them: at most 32 MiB of names.
+// Sends the list in pieces. The client's queue can hold all of them: at most 32 MiB of names.
 void SendCheckpointFiles(const google::protobuf::RepeatedPtrField<v1::CheckpointFile>& files,
                          Sink<v1::CheckpointFiles>& sink);
-// The bytes of one blob, starting at `offset`.
+// Sends the bytes of one blob, starting at `offset`.
 void SendBlob(JobStores& stores, Process& process, const std::string& sha256, uint64_t offset,
               std::shared_ptr<Sink<v1::BlobChunk>> sink);
 

@@ -1,5 +1,6 @@
-// The calls of JobService that have one answer, for what knows no types: gRPC (services/) and HTTP (http/) both
-// make them from this table, so that each is compiled once. From common/calls.h, where a new call is a row.
+// The calls of JobService that have one answer, for transports, which do not know their types: gRPC (services/) and
+// HTTP (http/) both use this table, so that each call is compiled once. Made from common/calls.h, where a new call is
+// a row.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -22,15 +23,15 @@ struct UnaryCall {
   const char* path;                          // "/muster.v1.JobService/GetJob"
   const google::protobuf::Message& request;  // prototypes
   const google::protobuf::Message& response;
-  // The way to the handler (handlers.h). `request` is of the type of the prototype, and so is the response. Never blocks.
+  // Calls the handler (handlers.h). `request` and the response have the prototypes' types. Never blocks.
   void (*handle)(Daemon& daemon, const Caller& caller, const google::protobuf::Message& request,
                  AnyAnswer answer);
 };
 
 std::span<const UnaryCall> UnaryCalls();
 
-// Handles a call whose request keeps the limits (request_limits.h), once its caller's share has room (call_budget.h),
-// with its entry in the audit. The request stays until the answer has been called and is gone.
+// Handles a call whose request is within the limits (request_limits.h), once its caller's share has room
+// (call_budget.h), with its entry in the audit. The request lives until the answer has been called and destroyed.
 void RunUnary(const UnaryCall& call, Daemon& daemon, const Caller& caller, Way way,
               const google::protobuf::Message& request, AnyAnswer answer);
 

@@ -1,4 +1,4 @@
-// What works still, but needs somebody: for `jobctl nodes`, doctor, the page and /readyz.
+// What still works, but needs an operator's attention: for `jobctl nodes`, doctor, the page and /readyz.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ struct Process;
 
 // The coordinator's certificate cannot be renewed (JC1370). Names no path: strangers may read it.
 std::optional<common::Problem> CertificateWarning(const Access& access, const Process& process);
-// That, and jobs whose streams the disk refuses (JC1626), at most a few of them. Any thread.
+// That warning, and at most a few jobs whose streams the disk refuses (JC1626). Any thread.
 std::vector<common::Problem> Warnings(const JobStores& stores, const Access& access,
                                       const Process& process);
 

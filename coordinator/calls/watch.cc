@@ -22,7 +22,7 @@
 namespace muster::coordinator {
 namespace {
 
-// How long the client of an attached job has to come back after a restart.
+// How long the client of an attached job has for coming back after a restart.
 constexpr std::chrono::seconds kReattachWithin{20};
 constexpr uint32_t kPastEventsMax = 10'000;
 constexpr int kMergedEventsMax = 4'096;
@@ -185,8 +185,8 @@ void CancelGone(Jobs& jobs, uint64_t job) {
   jobs.loop.Say(std::move(cancel));
 }
 
-// A stream that ended with its certificate is opened again by a client that has renewed it; every
-// other end is the client's will.
+// If a stream ended because its certificate expired, the client reopens it once it has renewed the
+// certificate; every other end counts as the client leaving.
 void OnClientGone(Jobs& jobs, Process& process, const Caller& caller, uint64_t job) {
   const bool has_expired = caller.until_ms != 0 && process.clock.Read().wall_ms >= caller.until_ms;
   if (!has_expired) return CancelGone(jobs, job);
@@ -195,13 +195,13 @@ void OnClientGone(Jobs& jobs, Process& process, const Caller& caller, uint64_t j
   });
 }
 
-// Of a run that does not begin: its client leaves when the stream is over.
+// For a run that does not begin: its client leaves when the stream is over.
 void EndRun(Instance& instance, UpdateSink& sink, const absl::Status& why) {
   sink.Observe(nullptr, [&instance] { instance.lifetime.ClientLeft(); });
   sink.Close(why);
 }
 
-// With the client counted, which leaves when the stream is over.
+// The client counts already; it leaves when the stream is over.
 void BeginRun(Jobs& jobs, JobStores& stores, Access& access, Instance& instance, Process& process,
               const Caller& caller, SubmitInput input, std::shared_ptr<UpdateSink> sink) {
   const absl::Status queued = EnqueueSubmit(

@@ -27,7 +27,7 @@ bool HasParts(const v1::WorkerMessage& message) {
   return message.has_checkpoint_part() || message.register_().checkpoint_parts_size() > 0;
 }
 
-// Why each part of the message cannot count, in order; empty texts: it may. An error: no verdict.
+// Why each part of the message cannot count, in order; an empty text: it may. An error: no verdict.
 absl::StatusOr<std::vector<std::string>> ProblemsOfParts(Blobs& blobs, const NodeIdentity& sender,
                                                          const v1::WorkerMessage& message) {
   std::vector<std::string> problems;
@@ -127,7 +127,7 @@ void WorkerSession::OnMessage(v1::WorkerMessage message, std::function<void()> n
                             {.code = "JC1302", .what = "a control stream may register only once"}));
   }
   if (message.has_diagnosis()) {
-    // For a waiting person, not a fact of the cluster: bypasses the control loop.
+    // For a waiting person, not part of the cluster's state: bypasses the control loop.
     const bool is_its_own = jobs_.diagnoses.Take(node_, std::move(*message.mutable_diagnosis()));
     if (!is_its_own) {
       TellDenied(traffic_, {Denied::kDiagnosis, StrCat("a record of a rank from node ", node_,
@@ -224,7 +224,7 @@ void WorkerSession::Say(Waiting said, std::vector<std::string> part_problems) {
 
 void WorkerSession::OnTooLarge(const v1::CoordinatorMessage& order) {
   const size_t bytes = order.ByteSizeLong();
-  // Only an older worker gets a checkpoint's files within the order.
+  // Happens only with an older worker, which gets a checkpoint's files within the order.
   OnUnsendable(order, absl::InvalidArgumentError(
                           StrCat("the order to start ranks on ", node_, " has ", bytes,
                                  " bytes, of ", common::kControlMessageBytesMax,

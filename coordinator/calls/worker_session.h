@@ -2,9 +2,9 @@
 // service passes messages in; commands go out through the CommandSink that it created. Any thread,
 // one message at a time.
 //
-// A checkpoint part counts only if its bytes are in the store, which takes a look at the disk. What
-// the worker says after it waits for that look, because an attempt whose end is reported takes no
-// more parts. Heartbeats do not wait: a slow disk must not cost a lease.
+// A checkpoint part counts only if its bytes are in the store, which needs a look at the disk. The worker's
+// later messages wait for that look, because an attempt whose end is reported takes no more parts.
+// Heartbeats do not wait: a slow disk must not cost a lease.
 #pragma once
 
 #include <atomic>
@@ -47,8 +47,8 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   bool IsRegistered() const { return registered_; }
 
  private:
-  // Parts whose bytes are being looked up, and what was said after them. Beyond that the stream is
-  // not read.
+  // Parts whose bytes are being looked up, and the messages after them. Beyond this the stream is not
+  // read.
   static constexpr size_t kWaitingBytesMax = 4 << 20;
   struct Waiting {
     v1::WorkerMessage message;
@@ -61,7 +61,7 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   absl::Status CheckRegistration(const v1::Register& registration) const;
   void OnRegister(v1::WorkerMessage message, std::function<void()> next);
   void Close(const absl::Status& status);
-  // Says it, after everything that waits.
+  // Passes it on, after everything that waits.
   void SayInOrder(Waiting said);
   // Takes what waits, in order. One call at a time.
   void TakeWaiting();

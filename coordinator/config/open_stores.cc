@@ -67,7 +67,7 @@ absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& 
       {.code = "JC1602",
        .what = common::StrCat("the data directory ", config.data_dir, " cannot be used"),
        .why = std::string(stores.status().message()),
-       .fix = "check the disk, and that the coordinator owns its files; then restart it"});
+       .fix = "check the disk, and that the coordinator owns the files there; then restart it"});
 }
 
 std::unique_ptr<NoteStore> OpenNotes(const Config& config) {

@@ -78,12 +78,11 @@ class SqliteJournal final : public Journal {
     return DamagedDatabase(paths_.Database(), finding);
   }
   absl::Status CannotRecord(const absl::Status& why) const {
-    return MakeProblem(
-        why.code(),
-        {.code = "JC1602",
-         .what = StrCat("cannot record in ", paths_.Database()),
-         .why = std::string(why.message()),
-         .fix = "check the disk, then restart it: nothing that was acknowledged is lost"});
+    return MakeProblem(why.code(), {.code = "JC1602",
+                                    .what = StrCat("cannot record in ", paths_.Database()),
+                                    .why = std::string(why.message()),
+                                    .fix = "check the disk, then restart the coordinator: nothing "
+                                           "that was acknowledged is lost"});
   }
   void Run();
   // Commits until it succeeds; waits out a full disk, a lack of descriptors, and another process that

@@ -1,6 +1,6 @@
-// RemoveTree of files.h. The tree may be a job's: arbitrarily deep, with directories its owner may
-// not enter or write to. So few descriptors are held at a time and recursion is bounded: what is too deep is
-// moved up to the root first.
+// RemoveTree of files.h. The tree may be a job's: arbitrarily deep, with directories that its owner may
+// not enter or write to. Therefore few descriptors are held at a time and recursion is bounded: directories
+// that are too deep are moved up to the root first.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -24,8 +24,8 @@ class Removal {
  public:
   explicit Removal(int root) : root_(root) {}
 
-  // Removes everything in the directory and closes it; what is too deep ends up in the root. False:
-  // errno says what could not be removed.
+  // Removes everything in the directory and closes it; directories that are too deep end up in the root.
+  // False: something could not be removed, and errno has the reason.
   bool Empty(int directory, int depth) {
     fchmod(directory, 0700);  // "chmod -R a-w" must not keep its owner from removing what is in it
     DIR* listing = fdopendir(directory);
@@ -64,8 +64,8 @@ class Removal {
   }
 
   bool MoveUp(int directory, const std::string& name) {
-    // Moving a directory writes its "..". Its owner may put a link in its place at any moment, which
-    // a change of mode by name would follow.
+    // Moving a directory writes its "..", so it must be writable. Its owner may replace it by a link at any
+    // moment, and a change of mode by name would follow that link.
     const UniqueFd moved(openat(directory, name.c_str(), kDirectory));
     const bool may_write = moved.valid()
                                ? fchmod(moved.get(), 0700) == 0
@@ -80,7 +80,7 @@ class Removal {
   }
 
   const int root_;
-  uint64_t moves_ = 0;  // names
+  uint64_t moves_ = 0;  // number in the next name
   uint64_t moved_ = 0;  // in this pass
 };
 

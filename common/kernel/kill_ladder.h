@@ -24,14 +24,14 @@ struct CgroupHost {
   KillLevel level = KillLevel::kProcessScan;
   std::string v2_base;  // where attempts' cgroups are created; empty: none
   std::string freezer_base;
-  std::vector<std::string> limit_bases;  // v1: where those of limited ranks are created
+  std::vector<std::string> limit_bases;  // v1: where the cgroups of limited ranks are created
 };
 
 // `allow`: the strongest level to try (tests ask for weaker ones). Creates and removes a probe
 // directory. Attempts' cgroups are created below the caller's own, and no controller is enabled for
 // them: an inner node with controllers cannot hold processes, so systemd could not restart a worker
-// while shims are alive. (worker/limits enables controllers, where the worker has a leaf of its
-// own.) Under systemd, only a delegated cgroup is used (Delegate=yes). `v2_base`: where to create
+// while shims are alive. (worker/limits enables controllers if the worker has its own leaf.)
+// Under systemd, only a delegated cgroup is used (Delegate=yes). `v2_base`: where to create
 // v2 cgroups instead; empty: below the caller's own.
 CgroupHost ProbeCgroupHost(KillLevel allow = KillLevel::kCgroupV2, const std::string& v2_base = {});
 // As `nodes show` prints it: "cgroup v2", "cgroup v1 freezer", "subreaper, process group and /proc
@@ -45,9 +45,8 @@ struct AttemptCgroups {
 };
 // "muster-MARK": the name of an attempt's cgroup in every hierarchy.
 std::string AttemptCgroupName(const std::string& mark);
-// Creates the attempt's cgroups, and finds those that limit it. On failure the members stay empty,
-// and the next level of the
-// ladder is used.
+// Creates the attempt's cgroups, and finds those that limit it. On failure the members stay empty, and
+// the next level of the ladder is used.
 AttemptCgroups MakeAttemptCgroups(const CgroupHost& host, const std::string& mark);
 // Removes them, with any cgroups that ranks created in them. Harmless if they are gone or not
 // empty.
@@ -56,7 +55,7 @@ void RemoveAttemptCgroups(const AttemptCgroups& cgroups);
 // SIGKILLs everything in the cgroups. False if some level is not usable or processes are still
 // there.
 bool KillCgroups(const AttemptCgroups& cgroups);
-// Pids in both cgroups, subtrees included.
+// The pids in both cgroups, including subtrees.
 std::vector<pid_t> CgroupPids(const AttemptCgroups& cgroups);
 
 struct KillResult {
@@ -73,8 +72,8 @@ struct KnownProcess {
 // The marks that end with `suffix`, among living processes and the host's attempt cgroups.
 std::vector<std::string> FindMarks(const CgroupHost& host, const std::string& suffix);
 
-// SIGKILL, once, to what belongs to an attempt whose shim does not do it; the shim itself is spared,
-// and proves the end when it runs again.
+// Sends SIGKILL once to everything that belongs to an attempt whose shim fails to do so. Spares the shim,
+// which proves the end when it runs again.
 void KillOnce(const std::string& mark, const AttemptCgroups& cgroups,
               const std::vector<KnownProcess>& known, pid_t shim);
 

@@ -30,8 +30,8 @@ struct FramedRecord {
 };
 
 inline constexpr size_t kFrameHeaderBytes = 12;
-// Length of the frame that starts with this header, of kFrameHeaderBytes. DATA_LOSS if its checksum
-// is wrong. What is too large to be a scalar can thus be skipped unread.
+// The length of the frame that starts with this header of kFrameHeaderBytes. DATA_LOSS if its checksum
+// is wrong. With it, a frame that is too large to be a scalar can be skipped unread.
 absl::StatusOr<uint64_t> FrameBytes(std::string_view header);
 
 // The first record in `bytes`; nullopt if it is incomplete. DATA_LOSS if a checksum is wrong.

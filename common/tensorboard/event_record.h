@@ -14,7 +14,7 @@ void AppendFileVersion(double wall_time, std::string* file);
 struct ScalarEvent {
   std::string_view tag;  // valid UTF-8
   int64_t step = 0;
-  double value = 0;      // stored as a float: TensorBoard knows no other scalars
+  double value = 0;      // stored as a float: TensorBoard has no other scalars
   double wall_time = 0;  // seconds
 };
 void AppendScalarEvent(const ScalarEvent& event, std::string* file);

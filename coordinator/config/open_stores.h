@@ -51,18 +51,18 @@ std::unique_ptr<NoteStore> OpenNotes(const Config& config);
 
 std::unique_ptr<AuditStore> OpenAuditStore(const Config& config);
 
-// Only who is who, of a state that no coordinator serves; makes it if there is none.
+// Opens only the identities in a state that no coordinator serves; creates the state if there is none.
 absl::StatusOr<std::unique_ptr<IdentityStore>> OpenIdentities(const Config& config,
                                                               LivedClock& clock);
 
-// What says where the state is, for commands that do not serve.
+// A configuration with only the location of the state, for commands that do not serve.
 inline Config ConfigOf(const std::string& data_dir) {
   Config config;
   config.data_dir = data_dir;
   return config;
 }
 
-// For those who care for the state (check, repair, backup, restore).
+// For the commands that maintain the state (check, repair, backup, restore).
 std::unique_ptr<StateCare> OpenStateCare(const Config& config);
 
 }  // namespace muster::coordinator

@@ -15,10 +15,10 @@
 namespace muster::coordinator {
 namespace {
 
-// Bounds the cost of the copy. A scheduling pass looks at fewer jobs than this.
+// Limits the cost of the copy. A scheduling pass looks at fewer jobs than this.
 constexpr size_t kQueuedMax = 10'000;
 
-// The attempt with which the job starts in the next pass. Otherwise `later` gets what it waits for.
+// The attempt that the next pass would start for the job. If none, `later` gets what the job waits for.
 std::optional<v1::Attempt> StartOf(SchedulingState& overlay, const v1::JobRecord& job, Now now,
                                    v1::PlanJobResponse* later = nullptr) {
   Pass pass(overlay, overlay.asides, now);
@@ -37,13 +37,13 @@ v1::Shape OnNodes(v1::Shape shape, uint32_t nodes) {
   return shape;
 }
 
-// Looks for a smaller job that nothing keeps back but its place in the queue.
+// Looks for a smaller job that only its place in the queue would hold back.
 class SmallerSearch {
  public:
   SmallerSearch(SchedulingState& overlay, v1::JobRecord& job, Now now)
       : job_(job), wanted_(job.spec().shape()), pass_(overlay, overlay.asides, now) {}
 
-  // Leaves the job with the largest shape, and returns its flags: "-n 3". Empty: there is none.
+  // Gives the job the largest such shape, and returns its flags: "-n 3". Empty: there is none.
   std::string Run() { return wanted_.per_node() == 0 ? LessProcesses() : LessNodes(); }
 
  private:
@@ -52,8 +52,8 @@ class SmallerSearch {
     return pass_.MayStart(job_);
   }
 
-  // The largest value in [1, most] for which `with` makes a shape that fits now, which the job is left with; 0 if none
-  // does. More never fits where less does not.
+  // The largest value in [1, most] for which `with` makes a shape that fits now; the job then has that shape. 0 if
+  // there is none. A larger shape never fits where a smaller one does not.
   template <typename With>
   uint32_t Largest(uint32_t most, With with) {
     uint32_t fits = 0, too_many = most + 1;
@@ -107,7 +107,7 @@ std::string SmallerThatStarts(SchedulingState& overlay, uint64_t id, Now now) {
   return !flags.empty() && StartOf(overlay, job, now).has_value() ? flags : "";
 }
 
-// Only what a person reads.
+// Keeps only what people read.
 v1::Attempt ForPeople(v1::Attempt attempt) {
   for (v1::NodePart& part : *attempt.mutable_parts()) {
     part.clear_incarnation();
@@ -119,7 +119,7 @@ v1::Attempt ForPeople(v1::Attempt attempt) {
 }  // namespace
 
 SchedulingState ShareForPlans(const SchedulingState& state) {
-  // A new member breaks this line: it is to be copied below.
+  // A new member breaks this line, as a reminder to copy it below.
   const auto& [settings, next_job_id, jobs, timers, nodes, silent_nodes, lost_nodes, queue, told,
                asides, active] = state;
   SchedulingState shared{.settings = settings,

@@ -1,5 +1,5 @@
-// A job's effective metric history: a later attempt replaces what earlier ones reported from its
-// first step on. Pure.
+// A job's effective metric history: from its first step on, a later attempt replaces what earlier ones
+// reported. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace muster::coordinator {
 
 class FollowedLine {
  public:
-  // Every batch, in any order, then Seal.
+  // Call it with every batch, in any order, then Seal.
   void Learn(const v1::MetricBatch& batch);
   void Seal();
   bool IsReplaced(uint32_t attempt, int64_t step) const;
@@ -21,7 +21,7 @@ class FollowedLine {
  private:
   std::map<uint32_t, int64_t> first_steps_;  // by attempt
   std::map<uint32_t, int64_t>
-      replaced_from_;  // by attempt: the lowest first step of it and later ones
+      replaced_from_;  // by attempt: the lowest first step of this and later attempts
 };
 
 }  // namespace muster::coordinator

@@ -1,4 +1,4 @@
-// Devices that are slower than they could be, or fail.
+// Rules for devices that are slower than they could be, or that fail.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -53,8 +53,8 @@ ClockView LookAtClock(const DeviceSamples& device) {
 }  // namespace
 
 // A device's clock is held down by heat, hardware or a power cut.
-// Silent: with fewer than 20 samples of the last half minute; unless four of five show it; above
-// 85 % of the highest clock, and above 60 % where only the power limit holds it down.
+// Silent: with fewer than 20 samples in the last half minute; unless four of five samples show it; above
+// 85 % of the highest clock, or above 60 % if only the power limit holds it down.
 std::optional<v1::Finding> Throttled(const Evidence& evidence, const v1::Ledger&) {
   const v1::Attempt* attempt = evidence.Running();
   if (attempt == nullptr || evidence.samples.attempt() != attempt->number()) return std::nullopt;
@@ -75,7 +75,7 @@ std::optional<v1::Finding> Throttled(const Evidence& evidence, const v1::Ledger&
     if (view.celsius > 0) AddNumber(finding, "temperature", view.celsius, "°C");
     finding.set_node(key.first);
     finding.set_device(key.second);
-    // All devices wait for the slowest at every step; `held` samples are that many seconds.
+    // All devices wait for the slowest one at every step; a sample in `held` stands for one second.
     SetWaste(finding, (1 - view.clock_share) * static_cast<double>(DevicesOf(*attempt)) *
                           static_cast<double>(view.held));
     return finding;

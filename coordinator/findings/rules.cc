@@ -22,7 +22,7 @@ constexpr Rule kRules[] = {
     {"slow-rank", SlowRank, "throttled"},
     {"idle-rank", IdleRank, "idle-devices"},
     {"data-starved", DataStarved},
-    // The others wait for a slow rank in their communication.
+    // Replaced by slow-rank: the other ranks wait for a slow one in their communication.
     {"communication-bound", CommunicationBound, "slow-rank"},
     {"memory-near-limit", MemoryNearLimit},
     {"memory-growing", MemoryGrowing, "memory-near-limit"},

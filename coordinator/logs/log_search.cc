@@ -36,7 +36,7 @@ class SearchCursor final : public LogCursor {
   const std::unique_ptr<LogCursor> inner_;
   common::LineSearch lines_;
   std::deque<common::FoundLines> found_;
-  // Follows what was found: how far the search has come, a gap, the end.
+  // Comes after what was found: the progress of the search, a gap, or the end.
   std::optional<LogPiece> mark_;
   uint64_t gap_told_ = UINT64_MAX;  // the gap before this offset was reported
   int64_t time_us_ = 0;             // of the newest piece

@@ -55,7 +55,7 @@ class Backlog {
  private:
   const size_t most_;
   std::map<Delivery, Pending> all_;
-  FairShare share_;  // those that are not reported, by owner
+  FairShare share_;  // the deliveries that are not reported yet, by owner
 };
 
 }  // namespace muster::coordinator

@@ -1,5 +1,5 @@
-// Who is calling, and whether it may: before any handler. Over the unix socket: the uid reported by
-// the kernel. With TLS: the certificate. Over plain TCP only the address is known.
+// Identifies the caller and checks whether it may make the call, before any handler runs. Over the unix
+// socket the kernel reports its uid; with TLS it has a certificate; over plain TCP only its address is known.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -18,15 +18,16 @@ struct Daemon;
 
 struct Asker {
   Caller caller;          // as far as it is known
-  absl::Status admitted;  // otherwise what to refuse it with
+  absl::Status admitted;  // OK, or the error that refuses the call
 };
 
 // Who makes this call ("JobService", "GetJob"), and whether it may.
 Asker AskerOf(const Daemon& daemon, Peers& peers, const grpc::CallbackServerContext& context,
               std::string_view service, std::string_view call);
 
-// For calls that are written by hand: what the call takes of its caller's share of memory (contexts/call_budget.h), until it
-// is over; or JC1308. Workers without a certificate cannot be told apart, and take nothing.
+// For calls that are not made from the table: holds the call's part of its caller's share of memory
+// (contexts/call_budget.h) until the call is over; or JC1308. Workers without a certificate cannot be told
+// apart, and take nothing.
 absl::StatusOr<CallBudget::Hold> TakeShare(Daemon& daemon, const Caller& caller,
                                            std::string_view service, std::string_view call);
 

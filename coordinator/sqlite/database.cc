@@ -21,10 +21,10 @@ absl::Status Locked(sqlite3* connection, const std::string& text) {
       {.code = "JC1613",
        .what = common::StrCat(name, " is locked by another process"),
        .why = text,
-       .fix = common::StrCat("end what has it open besides muster-coordinator: fuser -v ", name)});
+       .fix = common::StrCat("stop the other process that has it open: fuser -v ", name)});
 }
 
-// SQLite takes ENOSPC alone for a full disk. A quota that is used up is one, too.
+// SQLite treats only ENOSPC as a full disk. A used-up quota is one, too.
 ssize_t AsFullDisk(ssize_t wrote) {
   if (wrote < 0 && errno == EDQUOT) errno = ENOSPC;
   return wrote;
@@ -34,7 +34,7 @@ ssize_t PWrite(int fd, const void* bytes, size_t size, off_t position) {
   return AsFullDisk(pwrite(fd, bytes, size, position));
 }
 
-// Once, before the first connection.
+// Called once, before the first connection.
 bool WriteThroughOurs() {
   sqlite3_vfs* const vfs = sqlite3_vfs_find(nullptr);
   const auto set = [vfs](const char* name, auto* function) {
@@ -62,7 +62,7 @@ absl::Status StatusOf(sqlite3* connection, int code) {
     case SQLITE_CANTOPEN:
       return is_short ? absl::UnavailableError(text) : absl::InternalError(text);
     case SQLITE_IOERR:
-      // Even for want of room: what a sync could not write may be gone from memory too.
+      // Even if the disk is full: what a sync could not write may be gone from memory, too.
       if (IsOfSync(sqlite3_extended_errcode(connection))) return absl::InternalError(text);
       if (is_short) return absl::UnavailableError(text);
       // The WAL index could not grow, and SQLite keeps no errno for that.
@@ -96,20 +96,20 @@ Statement& Statement::operator=(Statement&& other) noexcept {
 Statement::~Statement() { sqlite3_finalize(statement_); }
 
 Statement& Statement::Bind(int parameter, int64_t value) {
-  // Numbers of parameters are ours, and a statement is bound before it is stepped.
+  // The numbers of parameters are ours, and a statement is bound before it is stepped.
   CHECK(sqlite3_bind_int64(statement_, parameter, value) == SQLITE_OK);
   return *this;
 }
 
 Statement& Statement::BindText(int parameter, std::string_view text) {
-  // As above. SQLite takes up to 1 GB: requests, records and what is made of them are bounded below that.
+  // As above. SQLite takes up to 1 GB, and requests, records and everything made from them have lower limits.
   CHECK(sqlite3_bind_text64(statement_, parameter, text.data() == nullptr ? "" : text.data(),
                             text.size(), SQLITE_STATIC, SQLITE_UTF8) == SQLITE_OK);
   return *this;
 }
 
 Statement& Statement::BindBlob(int parameter, std::string_view bytes) {
-  // As above. SQLite takes up to 1 GB: requests, records and what is made of them are bounded below that.
+  // As above. SQLite takes up to 1 GB, and requests, records and everything made from them have lower limits.
   CHECK(sqlite3_bind_blob64(statement_, parameter, bytes.data() == nullptr ? "" : bytes.data(),
                             bytes.size(), SQLITE_STATIC) == SQLITE_OK);
   return *this;

@@ -175,8 +175,8 @@ std::string BrokenInvariant(const ClusterState& state) {
 }
 
 void CheckInvariants(const ClusterState& state) {
-  const std::string broken = BrokenInvariant(state);  // a debugger shows which
-  // Rules and Apply alone make states, and replay refuses what does not follow from them.
+  const std::string broken = BrokenInvariant(state);  // a debugger shows which one
+  // Only the rules and Apply make states, and replay refuses what does not follow from them.
   CHECK(broken.empty());
 }
 

@@ -280,7 +280,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     return OverShare(StrCat("requests and responses of ", core_.held_bytes.Of(caller_),
                             " bytes are under way for ", common::Printable(caller_)),
-                     "read the responses that are under way, then ask again");
+                     "read the pending responses, then ask again");
   }
 
   void ReadBody() {
@@ -463,8 +463,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<wire::request_parser<wire::string_body>> parser_;
   std::optional<wire::response<wire::string_body>> message_;
   RequestHead head_;
-  std::shared_ptr<TextSource> source_;  // of a stream that has begun
-  std::string outgoing_;                // of the stream, while it is being sent
+  std::shared_ptr<TextSource> source_;  // set once a stream has begun
+  std::string outgoing_;                // the stream's text that is being sent
   std::list<std::shared_ptr<Connection>>::iterator place_;
   std::chrono::steady_clock::time_point begun_until_;
   HandshakeGate::Id handshake_ = 0;  // in progress; 0: none

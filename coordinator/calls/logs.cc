@@ -26,6 +26,7 @@ using common::StrCat;
 constexpr std::chrono::seconds kLogRestWithin{5};
 // After so much the next one on the pool has its turn.
 constexpr size_t kBytesPerPump = 1 << 20;
+// limit: searching logs: searched per turn on the pool; others take turns
 constexpr uint64_t kSearchedBytesPerPump = 8 << 20;
 // How often the client is told how far a search has come that finds nothing.
 constexpr uint64_t kSearchedBytesPerMessage = 64 << 20;

@@ -31,7 +31,9 @@ class CodeChecks {
 
  private:
   using Steady = std::chrono::steady_clock;
+  // limit: code: verdicts about code that are remembered; looked up again
   static constexpr size_t kRememberedMax = 10'000;
+  // limit: code: codes that wait for their verdict; their callers are told to ask again
   static constexpr size_t kWaitingMax = 256;  // different codes; more are told to come again
   // Then the use is recorded again; far shorter than what is unused is kept (periodic/code_garbage.h).
   static constexpr std::chrono::minutes kRemembered{30};

@@ -30,13 +30,17 @@ class Diagnoses {
   using Time = std::chrono::steady_clock::time_point;
   // At once, in all and of one principal. A request counts until its stream is gone: records that
   // its client has not read take memory.
+  // limit: looks at ranks: requests for ranks' records; refused (JC1308)
   static constexpr size_t kStreamsMax = 32;
+  // limit: looks at ranks: the same of one principal; refused (JC1308)
   static constexpr size_t kStreamsOfOneMax = 2;
   // So long a look answers others. Its answers are kept meanwhile: of all looks, so many bytes.
   static constexpr std::chrono::seconds kShared{1};
+  // limit: looks at ranks: records kept for other requests of the same job
   static constexpr size_t kKeptBytesMax = 64 << 20;
   // The audit has one entry for each who looks at a job, and minute; so many of them are remembered.
   static constexpr std::chrono::minutes kRecordedEvery{1};
+  // limit: audit: callers × jobs whose looks are told apart in the audit; recorded again
   static constexpr size_t kRememberedMax = 4'096;
 
   struct Asked {

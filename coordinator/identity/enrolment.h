@@ -62,6 +62,7 @@ class Enrolment {
   // down.
   static constexpr int64_t kRenewableForMs = 30LL * 24 * 3'600'000;
   // Valid at once of one subject; who gets certificates all the time must not fill the records.
+  // limit: enrolment: valid certificates of one member; JC1359
   static constexpr size_t kValidMost = 64;
   // How far the clock of who renews may be from ours: a request that was recorded is soon useless.
   static constexpr int64_t kClockOffByMs = 5 * 60'000;

@@ -27,7 +27,9 @@ class Sessions {
   // At most, of who signed in with a certificate.
   static constexpr int64_t kMemberCookieLivesS = 12 * 3'600;
   // Unused ones; the oldest is forgotten.
+  // limit: HTTP: sign-in links; the oldest is forgotten
   static constexpr size_t kLinksMax = 256;
+  // limit: HTTP: sign-in links of one user; their oldest is forgotten
   static constexpr size_t kLinksOfOneMax = 16;
 
   using MonoTime = std::chrono::steady_clock::time_point;

@@ -30,6 +30,7 @@ inline constexpr std::string_view kApiRoot = "/api/v1/";
 std::optional<Response> CheckApiCall(const RequestHead& head, const Target& target);
 // Calls being answered, half of them of one caller if no other asks; more are refused. Streams that follow
 // something take their place for a while.
+// limit: HTTP: calls under way; 503, of one caller with half of them 429
 inline constexpr size_t kCallsInFlightMax = 64;
 // A place for one more, or what to refuse it with.
 struct CallPlace {

@@ -13,8 +13,11 @@
 
 namespace muster::coordinator::http {
 
+// limit: HTTP: what is collected of a stream; `more`
 inline constexpr size_t kCollectedBytesMax = 1 << 20;  // serialized; as JSON it may be thrice that
+// limit: HTTP: messages collected of a stream; `more`
 inline constexpr size_t kCollectedMessagesMax = 10'000;
+// limit: HTTP: how long a stream is collected; `more`
 inline constexpr std::chrono::seconds kCollectedWithin{15};
 
 template <typename T>

@@ -173,9 +173,9 @@ class Lint:
         for path, line, text in rooms.house_findings(paths):
             self.report(path, line, text)
 
-    def check_pages(self, pages, tests, sources):
+    def check_pages(self, pages, tests, limited):
         for path, line, text in (*named_tests.findings(pages, tests), *draw_rooms.findings(pages),
-                                 *limits_reference.findings(pages, sources)):
+                                 *limits_reference.findings(pages, limited)):
             self.report(path, line, text)
 
     def check_error_codes(self, paths):
@@ -241,7 +241,7 @@ def main():
         print("\n".join(os.path.join(ROOT, path) for path in cpp))
         return 0
     lint = Lint()
-    sources, pages, tests = [], [], []
+    sources, pages, tests, limited = [], [], [], []
     for path in paths:
         if not path.endswith((".cc", ".h", ".py", ".proto", ".cmake", "CMakeLists.txt", "dev", ".sh", ".md")):
             continue
@@ -255,13 +255,15 @@ def main():
             tests.append((path, lines))
         if path.endswith(".md"):
             pages.append((path, lines))
+        if limits_reference.READ.match(path):
+            limited.append((path, lines))
         if path in cpp:
             lint.check_includes(path, lines)
             lint.check_banned(path, lines)
             lint.check_head_comment(path, lines)
             sources.append((path, lines))
     lint.check_across_files(sources)
-    lint.check_pages(pages, tests, sources)
+    lint.check_pages(pages, tests, limited)
     lint.check_house(paths)
     lint.check_format(cpp)
     lint.check_orphans(paths)

@@ -20,6 +20,7 @@ MARK = re.compile(r"^\s*(?://|#) limit: ([^:]+): (.+)$")
 MORE = re.compile(r"^\s*(?://|#) (.+)$")
 DECLARATION = re.compile(r"(?P<type>[\w:<>]*)\s+(?P<name>\w+)\s*(?:=\s*(?P<value>[^;]+)|\{(?P<braced>.*)\})\s*;")
 PYTHON = re.compile(r"^(?P<name>\w+) = (?P<value>[^#]+)")
+ALIAS = re.compile(r"`(?:\w+::)*(k\w+)`")
 TIMES = {"milliseconds": 1, "seconds": 1_000, "minutes": 60_000, "hours": 3_600_000}
 
 
@@ -100,8 +101,12 @@ def limits(sources):
 def tables(sources):
     """The page's generated part: a table for each subject."""
     by_subject = {}
-    for subject, path, _, name, value, meaning in limits(sources):
+    found = list(limits(sources))
+    values = {name: value for _, _, _, name, value, _ in found}
+    for subject, path, _, name, value, meaning in found:
         if name is not None:
+            other = ALIAS.fullmatch(value)  # another limit's name
+            value = values.get(other.group(1), value) if other else value
             by_subject.setdefault(subject, []).append(f"| {value} | {meaning} | `{name}` in `{path}` |")
     return "\n\n".join(f"## {subject[0].upper()}{subject[1:]}\n\n| limit | of what | where |\n|---|---|---|\n" + "\n".join(rows)
                        for subject, rows in sorted(by_subject.items(), key=lambda item: item[0].lower()))

@@ -28,6 +28,10 @@ class LimitsReference(unittest.TestCase):
         self.assertEqual(read("  // limit: trees: entries of one;", "  // it is refused", "  size_t kMost =", "      16 << 20;"),
                          [("kMost", "16 MiB", "entries of one; it is refused")])
 
+    def test_a_limit_that_is_another_has_its_value(self):
+        sources = [("common/a.h", ["// limit: a: one", "size_t kOneBytes = 1 << 10;", "// limit: a: two", "size_t kTwo = b::kOneBytes;"])]
+        self.assertIn("| 1 KiB | two | `kTwo`", limits_reference.tables(sources))
+
     def test_python(self):
         self.assertEqual(read("# limit: reporter: points that wait", "QUEUED_MAX = 65_536  # of all",
                               path="python/src/muster/_reporter.py"), [("QUEUED_MAX", "65,536", "points that wait")])

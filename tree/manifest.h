@@ -15,9 +15,13 @@
 
 namespace muster::tree {
 
+// limit: trees: entries of one; it is refused
 inline constexpr size_t kEntriesMax = 1'000'000;
-inline constexpr uint64_t kTreeBytesMax = 1ull << 40;   // of all files together
-inline constexpr size_t kPathsBytesMax = 256 << 20;     // of all paths and link targets
+// limit: trees: all files of one together; it is refused
+inline constexpr uint64_t kTreeBytesMax = 1ull << 40;  // of all files together
+// limit: trees: all paths and link targets of one; it is refused
+inline constexpr size_t kPathsBytesMax = 256 << 20;  // of all paths and link targets
+// limit: trees: an encoded manifest
 inline constexpr size_t kManifestBytesMax = 320 << 20;  // encoded
 inline constexpr size_t kLinkTargetBytesMax = kPathBytesMax;
 

@@ -6,8 +6,10 @@
 
 namespace muster::tree {
 
+// limit: trees: a path; the tree is refused
 inline constexpr size_t kPathBytesMax = 4'096;
 inline constexpr size_t kNameBytesMax = 255;
+// limit: trees: components of a path; the tree is refused
 inline constexpr size_t kDepthMax = 128;  // components of a path
 
 // Why a tree cannot contain the path, or empty. "is not UTF-8", "has a \"..\" component" …

@@ -11,6 +11,7 @@
 
 namespace muster::unwind {
 
+// limit: looks at ranks: threads of a process; others are left out
 inline constexpr size_t kThreadsMax = 64;
 inline constexpr size_t kStackBytesMax = 256 * 1024;
 inline constexpr size_t kRegisters = 17;  // of x86-64, in DWARF's order; the last is the pc

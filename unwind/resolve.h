@@ -12,6 +12,7 @@
 
 namespace muster::unwind {
 
+// limit: looks at ranks: frames of a thread; others are left out
 inline constexpr size_t kFramesMax = 64;
 
 struct Frame {

@@ -39,6 +39,7 @@ using common::StrAppend;
 using common::StrCat;
 using std::chrono::steady_clock;
 
+// limit: code: remembered directories; the oldest are forgotten
 constexpr size_t kIndexesMax = 200;  // directories whose snapshots are remembered
 
 // Where the snapshots' indexes are; empty, and a note, if there cannot be such a directory.

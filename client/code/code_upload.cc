@@ -25,9 +25,11 @@ namespace {
 
 using common::StrCat;
 
+// limit: code: snapshots of a directory that changes while it is sent; an error
 constexpr int kSnapshotsMax = 3;  // of a directory whose files change while they are sent
 constexpr int kLossesMax = 3;     // snapshots because the coordinator lost objects
-constexpr int kPushesMax = 6;     // in a row that brought nothing
+// limit: code: streams in a row that bring nothing; an error
+constexpr int kPushesMax = 6;  // in a row that brought nothing
 constexpr int kPushesInAllMax = 1'000;
 
 absl::Status ProtocolError(std::string_view what) {

@@ -13,6 +13,7 @@
 
 namespace muster::client {
 
+// limit: code: objects per question; asked again
 inline constexpr size_t kObjectsPerRequest = 50'000;
 inline constexpr size_t kObjectChunkBytes = 256 * 1024;
 

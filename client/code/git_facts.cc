@@ -17,6 +17,7 @@ namespace {
 
 using common::StrCat;
 
+// limit: code: git; the job has no commit
 constexpr std::chrono::seconds kGitLimit{5};
 constexpr size_t kFilterNamesBytesMax = 64 * 1024;
 

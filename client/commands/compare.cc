@@ -35,6 +35,7 @@ using compare::Limit;
 using compare::PointBudget;
 using compare::WantedMetrics;
 
+// limit: jobctl: points of one comparison; refused
 constexpr size_t kPointsMax = 20'000'000;  // 320 MB
 
 constexpr Flag kCompareFlags[] = {

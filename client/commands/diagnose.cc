@@ -22,7 +22,9 @@ namespace {
 using common::StrCat;
 
 constexpr size_t kLogBytesPerRank = 1 << 20;
+// limit: jobctl: output in a bundle; the rest is left out
 constexpr size_t kLogBytesInAll = 64 << 20;
+// limit: jobctl: ranks whose output a bundle has; others are left out
 constexpr size_t kLogRanksMax = 256;
 
 constexpr Flag kDiagnoseFlags[] = {

@@ -31,6 +31,7 @@ using common::StrCat;
 
 constexpr int kJobsEveryMs = 1'000;
 // Older ones are not on the screen: all that are, are read every second.
+// limit: jobctl: jobs in `ls -w`; older ones are not shown
 constexpr size_t kWatchedJobsMax = 10'000;
 constexpr size_t kAssessedJobsMax = 1'000;
 

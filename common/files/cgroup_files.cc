@@ -12,7 +12,9 @@
 namespace muster::common {
 namespace {
 
+// limit: nodes: a cgroup table in /proc; counts as unknown
 constexpr size_t kProcFileBytesMax = 4 << 20;
+// limit: nodes: a cgroup's counters; count as unknown
 constexpr size_t kControlFileBytesMax = 64 << 10;
 constexpr int64_t kRequestMax =
     1 << 20;  // larger ones are retried in pieces before anyone is killed

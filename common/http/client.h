@@ -43,6 +43,7 @@ struct HttpCall {
   std::function<absl::Status(const sockaddr*)> may_call;
   size_t answer_max = 0;  // bytes of the answer; 0: only its status is read
   std::optional<PinnedServer> pinned;
+  // limit: asking over HTTP: the whole, by default; an error that tells whether the server may have acted
   std::chrono::milliseconds within{10'000};  // the whole call, including name resolution
 };
 

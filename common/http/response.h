@@ -17,7 +17,9 @@ struct HttpResponse {
 
 // Nothing while more bytes are needed. `ended`: the server closed the connection. INVALID_ARGUMENT if it
 // is not an HTTP response, or is larger than kHttpResponseMax, or its head larger than kHttpHeadMax.
+// limit: asking over HTTP: a response's body, where the caller allows no less; an error
 inline constexpr size_t kHttpResponseMax = 4 << 20;
+// limit: asking over HTTP: a response's head; an error
 inline constexpr size_t kHttpHeadMax = 64 << 10;
 absl::StatusOr<std::optional<HttpResponse>> ParseHttpResponse(std::string_view bytes, bool ended);
 

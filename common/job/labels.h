@@ -17,10 +17,12 @@ class JobSpec;
 
 namespace muster::job {
 
+// limit: jobs: labels of one; refused
 inline constexpr int kLabelsMax = 32;                // of one job
 inline constexpr size_t kLabelNameBytesMax = 63;     // of a value, and of a key behind its prefix
 inline constexpr size_t kLabelPrefixBytesMax = 253;  // of the DNS name before the / in a key
-inline constexpr int kLabelTermsMax = 32;            // in one question
+// limit: jobs: label terms of a list; refused
+inline constexpr int kLabelTermsMax = 32;  // in one question
 
 using LabelMap = google::protobuf::Map<std::string, std::string>;
 

@@ -9,6 +9,7 @@ class JobSpec;
 
 namespace muster::job {
 
+// limit: notify: entries of a job; refused
 inline constexpr int kNotifyMax = 8;
 
 // Errors: JC1108.

@@ -31,7 +31,9 @@ struct LineQuery {
   bool SelectsLines() const { return !grep.empty() || least_level.has_value() || errors; }
 };
 
-inline constexpr size_t kGrepBytesMax = 4096;           // of a pattern
+// limit: searching logs: a pattern; refused
+inline constexpr size_t kGrepBytesMax = 4096;  // of a pattern
+// limit: searching logs: a compiled pattern; refused
 inline constexpr size_t kGrepMemoryBytesMax = 8 << 20;  // of a compiled one, caches included
 inline constexpr uint32_t kContextLinesMax = 1000;
 

@@ -17,9 +17,11 @@
 namespace muster::common {
 
 // An unfinished line longer than this is searched in parts, each as a separate line.
+// limit: searching logs: a searched line; a longer one is searched in parts
 inline constexpr size_t kSearchedLineBytesMax = 1 << 20;
 // What all streams of one query together may keep between blocks; above it, an unfinished line is
 // searched as if it ended there.
+// limit: searching logs: unfinished lines of all ranks
 inline constexpr size_t kSearchKeptBytesMax = 16 << 20;
 inline constexpr size_t kContextBytesMax = 64 << 10;  // before a line, per stream
 

@@ -28,6 +28,7 @@ namespace muster::coordinator {
 
 class Audit {
  public:
+  // limit: audit: entries that wait, none while its disk fails; changes are refused (JC1336)
   static constexpr size_t kQueueMax = 32'768;
   static constexpr size_t kTextBytesMax = 512;  // of one text of an entry
   // Entries that no caller waits for are synced together.

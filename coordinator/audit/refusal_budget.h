@@ -20,10 +20,13 @@ class RefusalBudget {
     int64_t per_second = 0;
   };
   struct Rates {
+    // limit: audit: refusals of one caller that are recorded; others are counted in the next one
     Rate each{.at_once = 20, .per_second = 2};
+    // limit: audit: refusals of all members that are recorded, and of all strangers
     Rate all{.at_once = 100, .per_second = 10};
   };
   // Beyond this, the parties refused least recently are forgotten.
+  // limit: audit: callers of each kind told apart; the least recently refused is forgotten
   static constexpr size_t kRememberedMax = 1'024;
   // Refusals since the last one that was recorded.
   struct LeftOut {

@@ -27,13 +27,18 @@ namespace {
 using common::StrCat;
 using compare::By;
 
+// limit: comparing jobs: jobs; refused (JC1004)
 constexpr int kJobsCompared = 16;
+// limit: comparing jobs: names or patterns; refused (JC1004)
 constexpr int kMetricsNamed = 64;
+// limit: comparing jobs: metrics; the rest is counted
 constexpr size_t kMetricsCompared = 1'000;  // more than an answer has room for
 constexpr int kLeftOutNamed = 100;
 constexpr size_t kComparedBytesPerTurn = 1 << 20;
 // A point takes up to 72 bytes while its epoch is looked for and its series grows.
+// limit: comparing jobs: points; refused (JC1544)
 constexpr size_t kComparedPoints = 1'000'000;
+// limit: comparing jobs: metrics' names; refused (JC1544)
 constexpr size_t kComparedNamesBytes = 8 << 20;
 
 absl::Status BadRequest(std::string what, std::string fix) {

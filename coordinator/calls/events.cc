@@ -14,6 +14,7 @@ namespace muster::coordinator {
 namespace {
 
 constexpr uint32_t kPastEventsDefault = 10'000;
+// limit: calls: events that a slow follower has not read; it is told to reconnect
 constexpr size_t kEventsWaitingBytesMax = 8 << 20;  // not yet read by a slow follower
 
 using EventSink = Sink<v1::EventBatch>;

@@ -25,6 +25,7 @@ using common::StrCat;
 constexpr std::chrono::seconds kLogRestWithin{5};
 // After this many bytes the next work on the pool gets its turn.
 constexpr size_t kBytesPerPump = 1 << 20;
+// limit: searching logs: searched per turn on the pool; others take turns
 constexpr uint64_t kSearchedBytesPerPump = 8 << 20;
 // How often the client learns the progress of a search that finds nothing.
 constexpr uint64_t kSearchedBytesPerMessage = 64 << 20;

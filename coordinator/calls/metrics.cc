@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kFollowedLine = -1;  // QueryMetricsRequest.attempt
 constexpr int kAllRanks = -1;
+// limit: metrics: what a slow follower has not read; it is told to reconnect
 constexpr size_t kMetricsWaitingBytesMax = 64 << 20;  // not yet read by a slow follower
 constexpr size_t kBytesPerTurn = 1 << 20;
 

@@ -18,8 +18,10 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 
 // A sentence, a name, a path, a pattern.
+// limit: calls: a text of a request; refused (JC1004), with the field. Fields that differ have rows in that file
 constexpr size_t kTextBytes = common::kReasonBytesMax;
 // Jobs of a bulk change, so that its answer fits into a message (jobctl splits larger ones); names of metrics.
+// limit: calls: entries of a list of a request; refused (JC1004), with the field
 constexpr size_t kCount = 2'500;
 
 constexpr std::string_view kBytes = "bytes", kEntries = "entries";

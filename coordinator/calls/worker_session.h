@@ -49,6 +49,7 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
  private:
   // Parts whose bytes are being looked up, and the messages after them. Beyond this the stream is not
   // read.
+  // limit: nodes: a worker's reports behind a checkpoint part that is being checked; its stream is not read
   static constexpr size_t kWaitingBytesMax = 4 << 20;
   struct Waiting {
     v1::WorkerMessage message;

@@ -31,9 +31,10 @@ class CodeChecks {
 
  private:
   using Steady = std::chrono::steady_clock;
+  // limit: code: verdicts about code that are remembered; looked up again
   static constexpr size_t kRememberedMax = 10'000;
-  static constexpr size_t kWaitingMax =
-      256;  // different codes; further submits are told to try again
+  // limit: code: different codes that wait for their verdict; further submits are told to try again
+  static constexpr size_t kWaitingMax = 256;
   // After this the use is recorded again; far shorter than unused code is kept (periodic/code_garbage.h).
   static constexpr std::chrono::minutes kRemembered{30};
   struct Key {

@@ -17,7 +17,9 @@ namespace muster::coordinator {
 
 class CodeUploads {
  public:
-  static constexpr size_t kStreamsMax = 64;       // each keeps one chunk
+  // limit: code: streams of `PushObjects`; JC1703
+  static constexpr size_t kStreamsMax = 64;  // each keeps one chunk
+  // limit: code: the same of one person; JC1703
   static constexpr size_t kStreamsOfOneMax = 16;  // of one person
 
   // RESOURCE_EXHAUSTED (JC1703): too many streams.

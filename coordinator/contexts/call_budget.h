@@ -33,8 +33,12 @@ size_t BytesOfStream(common::Cost row, const google::protobuf::Message& request)
 class CallBudget {
  public:
   struct Limits {
+    // limit: calls: memory of all calls under way, by the cost of each call's row in `common/calls.h`; a call with
+    // one answer waits, a stream is refused (JC1308)
     size_t all = 1 << 30;
+    // limit: calls: the same of one caller; each node with a certificate has its own share
     size_t of_one = 512 << 20;
+    // limit: calls: one caller's requests that wait; refused (JC1308)
     size_t waiting_of_one = 32 << 20;  // requests that wait, including the overhead of each
     // What a caller can do that has its share.
     std::string fix =

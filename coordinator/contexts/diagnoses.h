@@ -30,14 +30,18 @@ class Diagnoses {
   using Time = std::chrono::steady_clock::time_point;
   // Requests at once, in all and of one principal. A request counts until its stream is gone, because
   // records that its client has not read take memory.
+  // limit: looks at ranks: requests for ranks' records; refused (JC1308)
   static constexpr size_t kStreamsMax = 32;
+  // limit: looks at ranks: the same of one principal; refused (JC1308)
   static constexpr size_t kStreamsOfOneMax = 2;
   // How long a look answers other callers. Its answers are kept meanwhile, up to this many bytes for all
   // looks.
   static constexpr std::chrono::seconds kShared{1};
+  // limit: looks at ranks: records kept for other requests of the same job
   static constexpr size_t kKeptBytesMax = 64 << 20;
   // The audit has one entry per principal, job and minute; this many of them are remembered.
   static constexpr std::chrono::minutes kRecordedEvery{1};
+  // limit: audit: callers × jobs whose looks are told apart in the audit; recorded again
   static constexpr size_t kRememberedMax = 4'096;
 
   struct Asked {

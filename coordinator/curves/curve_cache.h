@@ -28,9 +28,12 @@ class CurveCache {
   // Of each curve in the cache, if its job has room: enough for a chart as wide as a screen.
   static constexpr size_t kBuckets = 4'096;
   // Over all books, some 100 bytes each. The ones used last stay, the newest one always.
+  // limit: curves: buckets kept, some 100 bytes each; the least recently used is read again
   static constexpr size_t kBucketsMax = 500'000;
+  // limit: curves: jobs whose curves are kept; the least recently used is read again
   static constexpr size_t kJobsMax = 16;
 
+  // limit: curves: closer looks at a time; others wait
   static constexpr size_t kLooksMax = 4;
 
   explicit CurveCache(const MetricStore& metrics) : metrics_(metrics) {}

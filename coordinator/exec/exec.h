@@ -23,15 +23,22 @@ namespace muster::coordinator {
 struct Jobs;
 struct Process;
 
+// limit: commands in ranks: commands of `jobctl exec`; JC1343
 inline constexpr size_t kExecSessionsMax = 64;
+// limit: commands in ranks: the same per node; JC1343
 inline constexpr size_t kExecSessionsPerNodeMax = 8;
 // Of one person: no one takes all places.
+// limit: commands in ranks: the same of one person; JC1343
 inline constexpr size_t kExecSessionsOfOneMax = 16;
+// limit: commands in ranks: the same of one person per node; JC1343
 inline constexpr size_t kExecSessionsOfOnePerNodeMax = 4;
+// limit: commands in ranks: one message
 inline constexpr size_t kExecMessageBytesMax = 64 * 1024;
 // Of one direction: while so much waits for its reader, nothing more is read from the other side.
+// limit: commands in ranks: what waits each way; the faster side waits
 inline constexpr size_t kExecOutboxBytesMax = 256 * 1024;
 inline constexpr std::chrono::milliseconds kExecServedWithin{10'000};
+// limit: commands in ranks: until the client names its command; it is ended
 inline constexpr std::chrono::milliseconds kExecStartWithin{10'000};
 
 // One side's stream. Never blocks; nothing is written or read once it is closed or gone.

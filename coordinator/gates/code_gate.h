@@ -33,7 +33,9 @@ class CodeGate {
   void Forget(uint64_t job);
 
  private:
+  // limit: code: objects of jobs' code that are remembered; looked up again
   static constexpr size_t kObjectsMax = 1'000'000;  // remembered, 32 bytes each
+  // limit: code: jobs whose code is remembered; looked up again
   static constexpr size_t kJobsMax = 10'000;
   using Objects = std::vector<tree::Digest>;  // ascending
   using ObjectsOfJobs = Cache<uint64_t, const Objects>;

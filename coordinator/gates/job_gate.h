@@ -44,6 +44,7 @@ class JobGate {
 
  private:
   static constexpr size_t kJobsMax = 10'000;
+  // limit: nodes: parts of attempts that are remembered; looked up again
   static constexpr size_t kPartsMax = 500'000;  // of all of them, about 60 bytes each
   struct Part {
     uint32_t first_rank = 0;

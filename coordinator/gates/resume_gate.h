@@ -28,6 +28,7 @@ class ResumeGate {
   void Forget(uint64_t job);
 
  private:
+  // limit: nodes: hashes of resumed files that are remembered; looked up again
   static constexpr size_t kHashesMax = 1'000'000;  // remembered, 32 bytes each
   using Hash = std::array<uint64_t, 4>;
   using Hashes = std::vector<Hash>;                                     // ascending

@@ -35,7 +35,9 @@ class SampleGate {
 
  private:
   static constexpr size_t kJobsMax = 10'000;  // remembered
+  // limit: samples: batches a second of an attempt on a node; the rest is dropped
   static constexpr double kBatchesPerSecond = 2;
+  // limit: samples: batches that may come at once after a pause
   static constexpr double kBatchesAtOnce = 32;  // those that waited for a connection
   struct Part {
     std::shared_ptr<const SampledPart> part;

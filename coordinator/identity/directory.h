@@ -25,17 +25,24 @@ namespace muster::coordinator {
 
 class Directory {
  public:
+  // limit: identities: users; refused (JC1334)
   static constexpr size_t kUsersMax = 10'000;
+  // limit: identities: usable tokens; refused (JC1334)
   static constexpr size_t kTokensMax = 1'000;  // that can still be used
   static constexpr uint32_t kTokenUsesMax = 10'000;
   static constexpr int64_t kTokenLivesMs = 3'600'000;
   static constexpr int64_t kTokenLivesMaxMs = 30LL * 24 * 3'600'000;
+  // limit: identities: certificates; refused (JC1334)
   static constexpr size_t kCredentialsMax = 100'000;
   // How long an expired worker certificate still authorizes its own renewal.
   static constexpr int64_t kRenewableMs = 30LL * 24 * 3'600'000;
+  // limit: identities: projects; refused (JC1334)
   static constexpr size_t kProjectsMax = 1'000;
+  // limit: identities: members of a project; refused (JC1334)
   static constexpr size_t kMembersMax = 1'000;  // of a project
+  // limit: identities: secrets of an owner; refused (JC1334)
   static constexpr size_t kSecretsMax = 1'000;  // of an owner
+  // limit: identities: a secret's value; refused
   static constexpr size_t kSecretBytesMax = 64 << 10;
   static constexpr std::string_view kDefaultProject = "default";
 

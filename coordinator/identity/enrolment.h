@@ -62,6 +62,7 @@ class Enrolment {
   static constexpr int64_t kRenewableForMs = 30LL * 24 * 3'600'000;
   // Valid certificates of one subject at once: a subject that keeps requesting them must not fill the
   // records.
+  // limit: enrolment: valid certificates of one member; JC1359
   static constexpr size_t kValidMost = 64;
   // How far the client's clock may be from ours in a renewal: a captured request is soon useless.
   static constexpr int64_t kClockOffByMs = 5 * 60'000;

@@ -34,7 +34,9 @@ inline common::Problem FileFailed(const std::string& what, const absl::Status& w
 template <typename Key, typename Uploader>
 class FailingStreams {
  public:
+  // limit: logs: first pause of a stream whose file failed again; it alone waits in its workers' spools
   static constexpr int64_t kFirstPauseMs = 1'000;
+  // limit: logs: the longest such pause
   static constexpr int64_t kPauseMaxMs = 64'000;
   static constexpr int64_t kForgivenAfterMs = 10'000;
 

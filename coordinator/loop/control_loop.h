@@ -65,8 +65,11 @@ struct LoopCallbacks {
 class ControlLoop {
  public:
   static constexpr size_t kInputsPerTurn = 256;
+  // limit: calls: clients' requests that wait for the control loop, all and of one caller, who take turns;
+  // RESOURCE_EXHAUSTED. Workers' reports are always accepted
   static constexpr FairShare::Limits kQueuedRequests{
       .most = 16'384, .of_one = 4'096};  // of clients, of one caller; more are refused
+  // limit: calls: events that are not durable yet; new requests are refused
   static constexpr size_t kPendingJournalBytesMax = 64 << 20;  // beyond it new requests are refused
   static constexpr uint64_t kEventsPerSnapshot = 10'000;
 

@@ -19,8 +19,11 @@ class HandshakeGate {
   using Id = uint64_t;
   using Time = std::chrono::steady_clock::time_point;
   struct Limits {
+    // limit: connections: TLS handshakes at once on each of gRPC's and HTTPS's ports; others wait
     size_t most = 128;
+    // limit: connections: the same of one address or IPv6 /64
     size_t most_of_network = 16;
+    // limit: connections: a handshake without progress; it is closed for one that waits
     std::chrono::milliseconds timeout{1'000};
   };
   HandshakeGate() : HandshakeGate(Limits()) {}

@@ -39,6 +39,7 @@ int64_t PauseMs(int tries, int64_t first_ms);
 bool IsDelivered(int http_status);
 bool IsRefused(int http_status);
 // A command that could not run anywhere is given up.
+// limit: notify: until a command that no node took is given up; an event reports it
 inline constexpr int64_t kCommandGivenUpAfterMs = 15 * 60'000;
 inline constexpr int kCommandTriesMin = 8;  // also after a long pause of the coordinator
 bool IsCommandGivenUp(int64_t waited_ms, int tries);

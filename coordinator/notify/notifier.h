@@ -32,7 +32,9 @@ namespace muster::coordinator {
 
 class Notifier {
  public:
+  // limit: notify: undelivered notices; the owner with the most gives up the newest, and an event reports it
   static constexpr size_t kPendingMax = 10'000;
+  // limit: notify: until an undelivered webhook is given up; an event reports it
   static constexpr int64_t kGiveUpAfterMs = 24 * 3'600'000;
 
   struct Options {

@@ -19,8 +19,11 @@ namespace muster::coordinator {
 
 class PostTurns {
  public:
+  // limit: notify: webhooks called at once
   static constexpr size_t kAtOnce = 8;
+  // limit: notify: the same of one owner
   static constexpr size_t kOfOwner = 2;
+  // limit: notify: the same to one receiver
   static constexpr size_t kToReceiver = 4;
   static constexpr size_t kOfOwnerToReceiver = 1;
 

@@ -26,6 +26,7 @@ constexpr size_t kNumberTextMax = 2 * 1024;  // of a number in a key, base64
 constexpr size_t kAudiencesMax = 64;
 constexpr size_t kShownMax = 200;
 constexpr int64_t kIntervalMostS = 60;
+// limit: sign-in at an identity provider: how long one may take, whatever the provider allows
 constexpr int64_t kGrantLivesMostS = 3'600;
 // The latest date: the year 9999.
 constexpr double kDateMostS = 253'402'300'799.0;

@@ -15,7 +15,9 @@
 
 namespace muster::coordinator::oidc {
 
+// limit: sign-in at an identity provider: an answer of the provider; JC1362
 inline constexpr size_t kAnswerBytesMax = 64 * 1024;
+// limit: sign-in at an identity provider: nesting of one; JC1362
 inline constexpr size_t kAnswerDepthMax = 16;
 inline constexpr size_t kKeysMax = 64;
 

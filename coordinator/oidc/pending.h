@@ -17,7 +17,9 @@ namespace muster::coordinator::oidc {
 
 class PendingSignIns {
  public:
+  // limit: sign-in at an identity provider: sign-ins that wait; JC1356
   static constexpr size_t kMost = 256;
+  // limit: sign-in at an identity provider: the same of one address or IPv6 /64; JC1356
   static constexpr size_t kMostOfPeer = 16;  // a whole office may be behind one address
   static constexpr int64_t kSlowDownMs = 5'000;
   // Strangers may begin sign-ins; those that are not polled make room long before they expire.

@@ -28,7 +28,9 @@ namespace muster::coordinator {
 
 class Assessor {
  public:
+  // limit: findings: jobs that the assessor remembers; the least recently assessed is forgotten
   static constexpr size_t kJobsMax = 4'096;  // remembered; the least recently assessed is forgotten
+  // limit: findings: samples of a job between two looks; the oldest go
   static constexpr size_t kWaitingMax =
       4'096;  // samples of a job between two looks; older ones are dropped
 

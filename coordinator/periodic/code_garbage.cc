@@ -16,7 +16,9 @@ namespace muster::coordinator {
 namespace {
 
 // Used code moves to the end of the line, so the rest reaches the front in time.
+// limit: code: codes per look for unused ones; the rest at the next look
 constexpr uint32_t kCodeAtOnce = 200;
+// limit: code: objects per look for unused ones; the rest at the next look
 constexpr uint32_t kObjectsAtOnce = 2'000;
 
 using LiveCode = std::set<CodeName>;

@@ -18,7 +18,9 @@ namespace {
 
 using common::HumanBytes;
 
+// limit: logs: jobs looked at per turn, for `--person-log-quota` (JC1628)
 constexpr size_t kJobsAtOnce = 50;
+// limit: logs: between two looks at how much output each person's jobs keep
 constexpr std::chrono::seconds kLookEvery{60};
 
 // Keeps what is known until a look succeeds.

@@ -25,6 +25,7 @@ namespace muster::coordinator {
 class Acceptor {
  public:
   // How long a connection may take to send its preface.
+  // limit: connections: how long a connection may send nothing; it is closed
   static constexpr std::chrono::milliseconds kBeginWithin{10'000};
 
   // A listening socket, and how many connections it may have.

@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::chrono::seconds kRegisterWithin{10};
 // A worker that reads this slowly is disconnected; its next registration resends everything.
+// limit: nodes: commands for a node that is not reading, with launches that wait for their secrets; its stream is
+// closed, and registration resends what matters
 constexpr size_t kOutboxBytesMax = 64 << 20;
 
 using ControlDuplex = DuplexStream<v1::WorkerMessage, v1::CoordinatorMessage>;

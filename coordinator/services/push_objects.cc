@@ -16,6 +16,7 @@ namespace muster::coordinator {
 namespace {
 
 // A client that sends nothing must not keep others from sending the same object.
+// limit: code: a stream without a byte; JC1705
 constexpr std::chrono::seconds kSilenceMax{60};
 constexpr std::chrono::seconds kLookedAtEvery{15};
 

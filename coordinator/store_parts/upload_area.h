@@ -32,6 +32,7 @@ namespace muster::coordinator {
 
 class UploadArea {
  public:
+  // limit: code: unfinished uploads of a project, or of an attempt's node; the oldest goes
   static constexpr size_t kPartialsMax = 64;  // unfinished uploads of an owner
 
   // One owner's upload; one thread at a time. What has arrived stays when this is destroyed.

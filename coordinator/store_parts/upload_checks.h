@@ -12,10 +12,14 @@
 
 namespace muster::coordinator {
 
+// limit: metrics: a metric's name; refused for that stream
 inline constexpr size_t kMetricNameBytesMax = 1'024;
 inline constexpr size_t kMetricSourceBytesMax = 4'096;
-inline constexpr int kMetricPointsMax = 100'000;        // per batch
-inline constexpr size_t kMetricSourcesMax = 2'000;      // per rank
+// limit: metrics: points of one batch; refused for that stream
+inline constexpr int kMetricPointsMax = 100'000;  // per batch
+// limit: metrics: sources of one rank; refused for that stream
+inline constexpr size_t kMetricSourcesMax = 2'000;  // per rank
+// limit: metrics: batches ahead of the newest one; refused for that stream
 inline constexpr uint64_t kMetricSeqJumpMax = 1 << 20;  // batches ahead of the newest one
 
 absl::Status CheckLogChunk(const v1::LogChunk& chunk);

@@ -31,6 +31,7 @@ inline constexpr SampleTierRule kSampleTiers[] = {
     {v1::SAMPLE_TIER_TEN_SECONDS, 10'000, 24 * 3'600'000},
     {v1::SAMPLE_TIER_MINUTE, 60'000, int64_t{30} * 24 * 3'600'000},
 };
+// limit: samples: samples kept of a node; the oldest go first
 inline constexpr uint64_t kSampleBytesOfNodeMax = 64 << 20;
 // A bucket without a successor can be read after this time at the latest.
 inline constexpr int64_t kSampleBucketLateMs = 10'000;

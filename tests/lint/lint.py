@@ -11,7 +11,9 @@ import re
 import subprocess
 import sys
 
+import draw_rooms
 import explained_checks
+import limits_reference
 import local_names
 import named_tests
 import one_list
@@ -43,7 +45,7 @@ BANNED = [
      "only the shim forks; common/kernel/process_start.h elsewhere (gRPC does not survive a fork)"),
     (r"\bstd::(jthread|thread|async)\b(?!::)", r"\.(cc|h)$", 
      r"^((coordinator|worker)/(?!core/|findings/)|trainer/|client/|tests/|bench/|examples/)",
-     "threads are listed in ARCHITECTURE.md; the cores, common and the shim have none"),
+     "threads are listed in docs/threads.md; the cores, common and the shim have none"),
     (r"\b(sleep_for|sleep_until|usleep|nanosleep)\s*\(|(?<![\w.])sleep\s*\(", r"\.(cc|h)$",
      r"^((coordinator|worker)/(?!core/|findings/)|tests/e2e/|trainer/|examples/|bench/|client/|shim/)",
      "wait for the condition itself, or let simulated time pass"),
@@ -171,8 +173,9 @@ class Lint:
         for path, line, text in rooms.house_findings(paths):
             self.report(path, line, text)
 
-    def check_pages(self, pages, tests):
-        for path, line, text in named_tests.findings(pages, tests):
+    def check_pages(self, pages, tests, limited):
+        for path, line, text in (*named_tests.findings(pages, tests), *draw_rooms.findings(pages),
+                                 *limits_reference.findings(pages, limited)):
             self.report(path, line, text)
 
     def check_error_codes(self, paths):
@@ -238,7 +241,7 @@ def main():
         print("\n".join(os.path.join(ROOT, path) for path in cpp))
         return 0
     lint = Lint()
-    sources, pages, tests = [], [], []
+    sources, pages, tests, limited = [], [], [], []
     for path in paths:
         if not path.endswith((".cc", ".h", ".py", ".proto", ".cmake", "CMakeLists.txt", "dev", ".sh", ".md")):
             continue
@@ -252,13 +255,15 @@ def main():
             tests.append((path, lines))
         if path.endswith(".md"):
             pages.append((path, lines))
+        if limits_reference.READ.match(path):
+            limited.append((path, lines))
         if path in cpp:
             lint.check_includes(path, lines)
             lint.check_banned(path, lines)
             lint.check_head_comment(path, lines)
             sources.append((path, lines))
     lint.check_across_files(sources)
-    lint.check_pages(pages, tests)
+    lint.check_pages(pages, tests, limited)
     lint.check_house(paths)
     lint.check_format(cpp)
     lint.check_orphans(paths)

@@ -9,6 +9,7 @@
 namespace muster::worker {
 namespace {
 
+// limit: jobs: reading a rank's report; the job is told
 constexpr int64_t kReadMs = 5'000;
 
 // The attempt whose reports must precede this input.

@@ -13,8 +13,10 @@ namespace {
 
 using nlohmann::json;
 
+// limit: images: a CDI file; refused
 constexpr size_t kCdiBytesMax = 4 << 20;
 constexpr size_t kCdiDepthMax = 16;
+// limit: images: entries of one; refused
 constexpr size_t kCdiItemsMax = 4'096;
 constexpr size_t kCdiFilesMax = 256;
 

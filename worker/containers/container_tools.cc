@@ -18,6 +18,7 @@ namespace {
 constexpr int kVersionMs = 5'000;
 constexpr size_t kVersionBytesMax = 4'096;
 constexpr size_t kVersionTextMax = 24;
+// limit: images: a command that fetches or unpacks one; it is killed
 constexpr int kFetchMs = 2 * 3'600'000;  // as long as a large image may take over a slow line
 constexpr size_t kFetchOutputMax = 64 << 10;
 constexpr char kUsualPath[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -12,6 +12,7 @@ namespace {
 
 using nlohmann::json;
 
+// limit: images: nesting of such a document; refused
 constexpr size_t kImageDepthMax = 16;
 constexpr size_t kVariablesMax = 4'096;
 constexpr size_t kManifestsMax = 1'024;

@@ -12,8 +12,11 @@
 
 namespace muster::worker {
 
+// limit: images: a JSON document of an image; refused
 inline constexpr size_t kImageJsonBytesMax = 4 << 20;
+// limit: images: layers; refused
 inline constexpr size_t kImageLayersMax = 512;
+// limit: images: all layers, compressed; refused
 inline constexpr uint64_t kImageBytesMax = uint64_t{1} << 40;  // of all layers, compressed
 
 inline constexpr char kTarLayer[] = "application/vnd.oci.image.layer.v1.tar";

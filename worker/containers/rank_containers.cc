@@ -41,6 +41,7 @@ using job::TargetOf;
 
 constexpr int kExitNotInImage = 126;
 constexpr int kExitNoProgram = 127;
+// limit: images: mounts of a job; refused
 constexpr int kMountsMax = 64;
 constexpr char kNoHome[] = "/tmp";
 // Of the account that ranks have on the node. An image is another system.

@@ -150,6 +150,7 @@ inline constexpr int64_t kLinkSilenceMinMs = 2'000;  // … but never sooner tha
 // Not heard for this many heartbeats, a node's name may be another worker's, and its attempts run
 // there (the coordinator's JudgeRegistration): what was ordered before must not start now.
 inline constexpr int kHeartbeatsFresh = 2;
+// limit: nodes: commands that wait for a host to be cleared; the coordinator resends them
 inline constexpr size_t kDeferredMax = 4'096;  // the coordinator resends what is left out
 inline constexpr size_t kForgottenMax =
     4'096;  // tombstones; the lowest job numbers are dropped first

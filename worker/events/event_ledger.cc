@@ -26,6 +26,7 @@ using common::StrCat;
 
 constexpr char kHead[] = "muster-event-files\t1\t";
 constexpr size_t kLedgerBytesMax = 64 << 20;
+// limit: event files: how long ranks wait for that look
 constexpr int64_t kNoteMs = 5'000;  // the ranks wait for this
 
 std::string IdText(const FileId& id) { return StrCat(id.inode, "\t", id.born_us, "\t", id.path); }

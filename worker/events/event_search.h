@@ -49,6 +49,8 @@ bool IsSayable(const EventFile& file);
 bool Look(EventFile* file);
 
 struct SearchBounds {
+  // limit: event files: entries of directories looked at for a job's existing event files; only the attempt's own
+  // directory is read
   size_t entries = 20'000;  // of directories
   int64_t until_mono_ms = INT64_MAX;
 };

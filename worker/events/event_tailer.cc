@@ -22,8 +22,10 @@
 namespace muster::worker {
 namespace {
 
+// limit: event files: files of an attempt that are followed
 constexpr size_t kFilesMax = 1'000;
 constexpr size_t kDecisionsMax = 4'000;  // per attempt: a file may be truncated again and again
+// limit: event files: read per scan; the next scan continues
 constexpr size_t kBytesPerScan = 1 << 20;
 constexpr size_t kRecordBytesRead = 256 * 1024;  // no scalar is larger; larger records are skipped
 constexpr int kPassedOverPerScan = 1'000;

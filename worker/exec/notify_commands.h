@@ -24,10 +24,14 @@ namespace muster::worker {
 
 class NotifyCommands {
  public:
+  // limit: notify: commands at once on a node
   static constexpr size_t kAtOnce = 4;
+  // limit: notify: commands on a node, with those that run; the coordinator asks again
   static constexpr size_t kWaitingMax = 32;  // with those that run; the coordinator asks again
   static constexpr size_t kRememberedMax = 1'024;
+  // limit: notify: output kept of one command
   static constexpr size_t kOutputBytesMax = 2'048;
+  // limit: notify: one command; it is killed
   static constexpr int kTimeoutMs = 60'000;
 
   struct Setup {

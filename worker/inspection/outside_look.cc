@@ -28,6 +28,7 @@ namespace {
 using common::StrCat;
 using nlohmann::json;
 
+// limit: looks at ranks: one look at a silent rank; the rest is left out, and the answer reports it
 constexpr int64_t kOneLookMs = 2'000;
 constexpr int64_t kPySpyMs = 1'200;
 constexpr size_t kToolBytesMax = 4 << 20;

@@ -10,6 +10,7 @@
 namespace muster::worker {
 namespace {
 
+// limit: jobs: a launch check; the attempt did not start
 constexpr int64_t kCheckMs = 20'000;
 constexpr int kExitNotExecutable = 126;
 constexpr int kExitMissing = 127;

@@ -13,6 +13,7 @@
 namespace muster::worker {
 namespace {
 
+// limit: nodes: a cgroup file that limits need; counts as unknown
 constexpr size_t kCgroupFileBytesMax = 1 << 20;
 
 class KernelDoor final : public CgroupFiles {

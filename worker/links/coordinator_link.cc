@@ -18,6 +18,7 @@
 namespace muster::worker {
 namespace {
 
+// limit: nodes: reports for a coordinator that is not reading; the link is closed
 constexpr size_t kOutboxMax = 10'000;  // reports queued for a coordinator that is not reading
 
 using Control = BidiStream<v1::WorkerMessage, v1::CoordinatorMessage>;

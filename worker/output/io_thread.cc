@@ -18,6 +18,7 @@ namespace {
 
 constexpr int64_t kScanMs = 500;
 constexpr int64_t kCountMs = 2'000;
+// limit: event files: the final scans of an attempt that ended; the job is told
 constexpr int64_t kLastLooksMs = 3'000;
 constexpr int64_t kSecondMs = 1'000;
 constexpr uint32_t kDiagnosesPerRank = 4;  // per second

@@ -22,7 +22,9 @@ namespace {
 
 using common::StrCat;
 
+// limit: logs: unwritten output for `--log-dir` of an attempt; its streams wait
 constexpr size_t kWaitingBytesMax = 4 << 20;  // per attempt
+// limit: logs: without progress of that copy; it is abandoned
 constexpr int64_t kStuckMs = 10'000;
 constexpr size_t kOpenFilesMax = 8;  // per attempt
 constexpr int kCopyDescriptorWaitMs = 50;

@@ -12,7 +12,9 @@
 namespace muster::worker {
 namespace {
 
-constexpr uint64_t kCreditBytes = 4 << 20;        // unacknowledged, all streams together
+// limit: logs: log bytes in flight per node; the rest waits in the spools
+constexpr uint64_t kCreditBytes = 4 << 20;  // unacknowledged, all streams together
+// limit: logs: the same per stream
 constexpr uint64_t kStreamCreditBytes = 1 << 20;  // … per stream
 constexpr uint64_t kBatchBytes = 64 * 1024;
 constexpr int64_t kBatchMs = 50;

@@ -20,6 +20,7 @@ namespace {
 
 constexpr uint64_t kHeaderBytes = 8;
 constexpr uint64_t kCompactBytes = 4 << 20;
+// limit: metrics: a rank's undelivered batches on a node; the trainer waits
 constexpr uint64_t kFileBytesMax = 256 << 20;  // undelivered; at the limit the trainer has to wait
 constexpr size_t kInFlightMax = 1'000;
 constexpr size_t kAckedStepBytes = 512;

@@ -19,7 +19,10 @@ namespace muster::worker {
 namespace {
 
 // Per attempt: each rank has one, and a user program may open a few more.
+// limit: trainers: connections from one attempt's trainers; a new one is closed. When the worker runs out of
+// descriptors, the attempt with the most connections loses one
 constexpr size_t kConnectionsBase = 32;
+// limit: trainers: further ones for each of its ranks
 constexpr size_t kConnectionsPerRank = 8;
 constexpr size_t kOutputBytesMax = 256 * 1024;
 constexpr size_t kReadBytes = 64 * 1024;

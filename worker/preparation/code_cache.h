@@ -22,8 +22,11 @@
 
 namespace muster::worker {
 
+// limit: images: cached trees, images and setups (default of `--cache-size`); the least recently used that nothing
+// uses goes
 inline constexpr uint64_t kCodeCacheBytes = 50'000'000'000;  // default of --cache-size
 // What it leaves free on its disk, which has the spools of all jobs.
+// limit: images: left free on the disk of that cache
 inline constexpr uint64_t kCacheSpareBytes = 256 << 20;
 
 class CodeCache {

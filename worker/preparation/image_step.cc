@@ -31,6 +31,7 @@ using common::StrCat;
 namespace fs = std::filesystem;
 
 constexpr int64_t kImageSayEveryMs = 1'000;
+// limit: images: files; refused
 constexpr uint64_t kImageEntriesMax = 4'000'000;
 constexpr int kAskMs = 120'000;             // a registry or podman, about an image
 constexpr uint64_t kFetchSlack = 64 << 20;  // beside the layers

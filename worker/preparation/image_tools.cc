@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kLookEveryMs = 1'000;
 constexpr int64_t kLookShare = 10;  // a look takes at most one part in so many of the time
+// limit: images: such a command without anything new; it is killed
 constexpr int64_t kStallMs = 10 * 60'000;
 constexpr int64_t kLateMs = 10'000;
 constexpr uint64_t kSpareFiles = 4'096;

@@ -24,6 +24,7 @@ struct PreparationSetup {
   std::string shim_binary;
   ContainerTools containers = {};
   uint64_t cache_bytes = kCodeCacheBytes;
+  // limit: setup: one setup; the attempt fails
   int64_t setup_timeout_ms = 3'600'000;
 };
 

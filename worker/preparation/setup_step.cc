@@ -37,7 +37,9 @@ namespace {
 using common::StrCat;
 
 constexpr char kSetupMark[] = "MUSTER_SETUP";
+// limit: setup: output kept in the job's events
 constexpr size_t kSetupTailBytes = 8 * 1024;
+// limit: setup: log of one; the rest is dropped
 constexpr uint64_t kSetupLogBytesMax = 16 << 20;
 constexpr size_t kLinesTold = 5;
 constexpr size_t kLineBytesTold = 300;

@@ -19,6 +19,7 @@
 namespace muster::worker {
 namespace {
 
+// limit: setup: entries of what it leaves; the attempt fails
 constexpr uint64_t kSetupEntriesMax = 2'000'000;
 constexpr int kSetupDepthMax = 128;
 constexpr uint64_t kStatBlockBytes = 512;

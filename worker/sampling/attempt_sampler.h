@@ -53,6 +53,7 @@ struct SampleOrder {
 class AttemptSampler {
  public:
   // Of one attempt on a node; further ranks are not measured.
+  // limit: samples: measured ranks of an attempt on a node; others are not measured
   static constexpr uint32_t kRanksMax = 2'048;
 
   // `master_port`: of an attempt with several ranks, otherwise 0. `account_path`: the record of its account.
@@ -67,6 +68,7 @@ class AttemptSampler {
 
  private:
   // Reading a process' map costs milliseconds: some processes, in ever fewer samples.
+  // limit: samples: processes whose map is read for framework versions; of others they stay unknown
   static constexpr size_t kProbedMax = 16;
   static constexpr uint32_t kLastProbe = 1'024;  // samples after the start
   void MaybeProbe();

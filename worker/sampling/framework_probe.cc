@@ -15,6 +15,7 @@ namespace {
 
 using common::StrCat;
 
+// limit: samples: a process's map; its versions stay unknown
 constexpr size_t kMapsBytesMax = 2 << 20;  // a process with torch has about 500 KiB
 constexpr size_t kVersionFileBytesMax = 4'096;
 constexpr size_t kVersionBytesMax = 32;

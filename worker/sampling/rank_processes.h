@@ -21,6 +21,7 @@ namespace muster::worker {
 
 class RankProcesses {
  public:
+  // limit: samples: measured processes of a rank; others are not measured
   static constexpr size_t kPerRankMax = 256;       // measured processes of a rank
   static constexpr size_t kPidsMax = 65'536;       // listed in a look
   static constexpr size_t kNewPerLookMax = 4'096;  // processes seen for the first time in a look

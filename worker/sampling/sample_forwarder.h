@@ -23,7 +23,8 @@ class SampleForwarder {
  public:
   static constexpr int64_t kEveryMs = 1'000;
   static constexpr int64_t kShareOfCore = 50;  // sampling may take 1/50 of a core
-  static constexpr size_t kWaitingMax = 16;    // batches
+  // limit: samples: batches that wait on a node; the oldest is dropped
+  static constexpr size_t kWaitingMax = 16;  // batches
 
   struct Callbacks {
     std::function<void(std::function<void()>)> in_loop;  // runs a function on the I/O thread

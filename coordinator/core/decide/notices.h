@@ -9,6 +9,7 @@
 namespace muster::coordinator {
 
 // Findings that one job tells of, over all its attempts; later ones are only shown.
+// limit: notify: findings told of a job; later ones are only shown
 inline constexpr int kNoticedMax = 32;
 
 bool WantsFindings(const v1::JobSpec& spec);

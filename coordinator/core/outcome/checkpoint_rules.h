@@ -12,6 +12,7 @@
 namespace muster::coordinator {
 
 // Checkpoints of one job that lack parts; parts of more steps are refused.
+// limit: checkpoints and outputs: checkpoints of a job that lack parts; the part of another is refused
 inline constexpr int kUnfinishedCheckpointsMax = 1'000;
 
 // OK if the part may be recorded. ALREADY_EXISTS: it is already recorded, acknowledge it again.

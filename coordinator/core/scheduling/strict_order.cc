@@ -10,6 +10,7 @@ namespace muster::coordinator {
 namespace {
 
 // Bounds the cost per turn of thousands of jobs that wait for a dead node. Jobs further back wait for them.
+// limit: jobs: queued jobs skipped per scheduling pass; jobs behind them wait
 constexpr size_t kPassedMax = 1'000;
 
 class StrictOrder : public Policy {

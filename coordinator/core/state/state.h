@@ -50,10 +50,15 @@ struct Settings {
   uint64_t live_jobs_max = common::kLiveJobsMax;
   // Of live jobs (holdings.h): all of them, which memory holds twice while a snapshot is taken; one owner's; one job's
   // with its checkpoints' file lists, which are one value in the database; one record without those.
+  // limit: jobs: specs and file lists of all live jobs; refused (JC1209)
   uint64_t live_bytes_max = 640ull << 20;
+  // limit: jobs: the same of one owner; refused (JC1209)
   uint64_t owner_live_bytes_max = 384ull << 20;
+  // limit: jobs: the same of one job; its checkpoint's part is refused
   uint64_t job_live_bytes_max = 128ull << 20;
+  // limit: jobs: one record; older attempts lose their ranks' exits
   uint64_t record_bytes_max = 8ull << 20;
+  // limit: nodes: what all nodes report of themselves; a new or larger node is refused (JC1408)
   uint64_t node_facts_bytes_max = 48ull
                                   << 20;  // of all nodes; what the live jobs leave in a snapshot
   uint64_t job_outputs_bytes_max = 0;     // of all outputs of a job; 0: no limit

@@ -19,8 +19,10 @@ class RequestPace {
     double saved_up = 0;  // at most
   };
   struct Rates {
+    // limit: enrolment: requests of all; 429
     Rate all{.per_second = 50, .saved_up = 500};
     // Enough for a whole cluster behind one address, too: a thousand nodes join in minutes.
+    // limit: enrolment: requests of one address or IPv6 /64; 429
     Rate address{.per_second = 5, .saved_up = 50};
   };
   // Addresses that are remembered; beyond this, the least recently active are forgotten.

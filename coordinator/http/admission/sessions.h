@@ -26,7 +26,9 @@ class Sessions {
   // At most, for a user who signed in with a certificate.
   static constexpr int64_t kMemberCookieLivesS = 12 * 3'600;
   // Unused links; beyond this the oldest is forgotten.
+  // limit: HTTP: sign-in links; the oldest is forgotten
   static constexpr size_t kLinksMax = 256;
+  // limit: HTTP: sign-in links of one user; their oldest is forgotten
   static constexpr size_t kLinksOfOneMax = 16;
 
   using MonoTime = std::chrono::steady_clock::time_point;

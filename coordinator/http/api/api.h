@@ -30,6 +30,7 @@ inline constexpr std::string_view kApiRoot = "/api/v1/";
 std::optional<Response> CheckApiCall(const RequestHead& head, const Target& target);
 // Calls being answered at once; more are refused. One caller gets at most half of them, and that only while
 // no other caller asks. A stream that follows something holds its place until its beginning is collected.
+// limit: HTTP: calls under way; 503, of one caller with half of them 429
 inline constexpr size_t kCallsInFlightMax = 64;
 // A place for one more, or the response that refuses it.
 struct CallPlace {

@@ -13,9 +13,12 @@
 
 namespace muster::coordinator::http {
 
-inline constexpr size_t kCollectedBytesMax =
-    1 << 20;  // serialized; JSON may take three times as much
+// Serialized; JSON may take three times as much.
+// limit: HTTP: what is collected of a stream; `more`
+inline constexpr size_t kCollectedBytesMax = 1 << 20;
+// limit: HTTP: messages collected of a stream; `more`
 inline constexpr size_t kCollectedMessagesMax = 10'000;
+// limit: HTTP: how long a stream is collected; `more`
 inline constexpr std::chrono::seconds kCollectedWithin{15};
 
 template <typename T>

@@ -22,6 +22,7 @@ struct Daemon;
 namespace muster::coordinator::http {
 
 // Running jobs with their own series, the newest ones.
+// limit: HTTP: jobs with series in `/metrics`; others are counted
 inline constexpr size_t kJobSeriesMax = 200;
 
 struct ClusterFacts {

@@ -27,6 +27,7 @@ namespace muster::coordinator::http {
 // Pieces of an event stream by number.
 class EventRing {
  public:
+  // limit: HTTP: events kept for clients; resync
   static constexpr size_t kBytesMax = 1 << 20;
   static constexpr uint64_t kFromNow = UINT64_MAX;
   static constexpr size_t kPieceBytes = 64 * 1024;  // handed to one client at a time

@@ -17,9 +17,12 @@
 
 namespace muster::coordinator::http {
 
+// limit: HTTP: a request's head; 431
 inline constexpr size_t kHeadBytesMax = 16 * 1024;
+// limit: HTTP: a request's body; 413
 inline constexpr size_t kBodyBytesMax = 2 << 20;
 // Bodies being received and responses being read, over all connections.
+// limit: HTTP: bodies and responses under way; 503, of one caller with a quarter of it 429
 inline constexpr size_t kHeldBytesMax = 64 << 20;
 
 // Of the threads that answer over HTTP: submits and reports take precedence.
@@ -28,9 +31,11 @@ inline constexpr int kHttpNiceness = 10;
 // How long a client may take. Each limit covers the whole step, however slowly the bytes trickle.
 struct TimeLimits {
   // From the connection to the end of the first head, TLS's handshake included.
+  // limit: HTTP: from a connection to the end of its first head; it is closed
   std::chrono::milliseconds first_head{10'000};
   std::chrono::milliseconds next_head{60'000};  // from a response to the end of the next head
   std::chrono::milliseconds body{30'000};
+  // limit: HTTP: until the response; 504
   std::chrono::milliseconds answer{45'000};     // from the site
   std::chrono::milliseconds write{60'000};      // of a response, until the client has taken it
   std::chrono::milliseconds linger{2'000};      // after a refusal, for the client to read it

@@ -29,7 +29,9 @@ class DeviceSignIn {
   static constexpr int kThreads = 2;
   // Requests that wait for a thread or have one, in all and of one address; further clients are told to
   // try again.
+  // limit: sign-in at an identity provider: requests for its two threads; a poll is answered "not yet"
   static constexpr size_t kWaitingMost = 32;
+  // limit: sign-in at an identity provider: the same of one address
   static constexpr size_t kWaitingOfOne = 8;
   // A request that waited longer is not worth asking the provider: its client gives up soon.
   static constexpr int64_t kWaitedMostMs = 10'000;

@@ -21,6 +21,7 @@ struct Daemon;
 
 namespace muster::coordinator::http {
 
+// limit: enrolment: a body; 413
 inline constexpr size_t kEnrollBodyMax = 64 * 1024;
 
 bool IsEnroll(std::string_view path);

@@ -13,6 +13,7 @@ from muster._version import VERSION
 LINE_BYTES_MAX = 1 << 20
 BATCH_POINTS_MAX = 1_000  # a point has at most some 900 bytes as JSON: below 1 MiB per line
 OUTPUT_BYTES_MAX = 256 << 10  # nothing more is encoded while this much is unsent
+# limit: Python package: unacknowledged batches, of 1,000 points at most; further points wait
 UNACKNOWLEDGED_MAX = 64  # batches
 
 

@@ -19,8 +19,10 @@ from typing import NamedTuple
 from muster import _lines
 from muster._lines import Outbox, Point
 
+# limit: Python package: queued points; further ones are dropped and counted
 QUEUED_POINTS_MAX = 65_536
 FLUSH_S = 0.1  # how long points are collected before they are sent
+# limit: Python package: how long the end of a process waits for the last acknowledgment; given up
 CLOSE_S = 2.0  # how long the end of the process waits for the last acknowledgment
 RECONNECT_FIRST_S = 0.05
 RECONNECT_MOST_S = 1.0

@@ -57,8 +57,8 @@ struct Source {
   bool is_directory = false;
 };
 
-// What the job names is looked up with its account's rights, and no link on the way is followed: it
-// could change after whoever checked it.
+// What the job names is looked up with its account's rights, and no link on the way is followed: a
+// link could change after the worker has checked it.
 std::string OpenSource(const std::string& path, std::vector<Source>* sources) {
   open_how how{};
   how.flags = O_PATH | O_CLOEXEC;

@@ -1,7 +1,8 @@
-// The processes of an attempt on a node by themselves: a PID namespace. No call of theirs names a process
-// of another job, not by priority, limits, affinity or /proc either, which no filter of calls could tell
-// from their own threads'. One for all ranks, never one for each: they trace, map and signal each other
-// (NCCL, CUDA, MPI). Whoever is outside sees them under numbers of its own, as children of the shim.
+// A PID namespace for the processes of an attempt on a node. None of their calls can name a process of
+// another job, not even calls for priority, limits, affinity or /proc, where a system call filter could
+// not tell another job's number from that of their own threads. One for all ranks, never one for each:
+// they trace, map and signal each other (NCCL, CUDA, MPI). Processes outside see them under the node's
+// numbers, as children of the shim.
 #pragma once
 
 #include <sys/types.h>

@@ -28,8 +28,8 @@ constexpr int kExitMissing = 127;
 
 constexpr int kNumbersTried = 64;
 
-// In a PID namespace of its own a rank has a number there and one here. Equal ones spare people and
-// programs a riddle; where the kernel grants none, they differ.
+// A rank in the attempt's PID namespace has a number there and one here. Equal numbers are easier for
+// people and programs; where the kernel does not grant them, they differ.
 long CloneWithOneNumber(clone_args args, pid_t above) {
   for (int i = 1; i <= kNumbersTried; ++i) {
     pid_t numbers[] = {above + i, above + i};
@@ -169,7 +169,7 @@ ExecStage Exec(const RankSetup& setup, const ExecWords& words) {
   if (setup.freezer_procs_fd >= 0 && write(setup.freezer_procs_fd, "0", 1) < 0) {
     Fail(exec_pipe, ExecStage::kSetup);
   }
-  // Never without them: a limit is a promise to whoever shares the node.
+  // Never without them: a limit is a promise to the other jobs on the node.
   for (const int fd : setup.limit_procs_fds) {
     if (write(fd, "0", 1) < 0) Fail(exec_pipe, ExecStage::kLimits);
   }

@@ -9,8 +9,8 @@
 
 namespace muster::shim {
 
-// This process's root becomes that. In a mount namespace of its own, whose mounts are nobody else's to
-// see. Empty, or what failed.
+// Makes the runtime's view of the node this process's root. The process must be in its own mount
+// namespace, whose mounts no other process sees. Empty, or what failed.
 std::string EnterRuntimeView(const common::LaunchContainer& container);
 
 }  // namespace muster::shim

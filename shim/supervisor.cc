@@ -27,7 +27,7 @@ using common::ShimPacket;
 constexpr int64_t kGatherUs = 2'000;  // a slowly written stream is read about this often at most
 constexpr int64_t kBlockedRetryUs = 50'000;  // a blocked stream checks for room this often
 constexpr int64_t kKillEveryUs = 2'000;
-// Timeouts, on the lived clock: whoever is waited for may have stood still together with us.
+// Timeouts, on the lived clock: the process that we wait for may have been frozen together with us.
 constexpr int64_t kUnkillableAfterUs =
     10'000'000;  // then the survivors are listed and the node needs a person
 constexpr int64_t kForeignWriterUs =

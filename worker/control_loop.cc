@@ -138,8 +138,8 @@ void ControlLoop::Run() {
   io_.Shutdown();
   SaveContact(paths_, state_.contact.lease_mono_ms);
   if (nothing_hangs) return;
-  // A thread hangs on some job's file: what it may still touch must not be taken apart.
-  common::LogInfo("worker leaves although a file system does not answer; its ranks go on");
+  // A thread hangs on some job's file: what it may still use must not be destroyed.
+  common::LogInfo("worker exits although a file system does not answer; its ranks keep running");
   _exit(0);
 }
 
@@ -253,9 +253,9 @@ void ControlLoop::SetBulkRoute() {
   transfers_.SetRoute(route);
 }
 
-// The coordinator ends connections with the certificate that they began with: everything connects
-// again now, while both are good. Registering again disturbs no attempt. Commands of `jobctl exec`
-// go on over the connection that they have.
+// The coordinator closes a connection when the certificate that it began with ends, so everything
+// reconnects now, while both certificates are valid. Registering again disturbs no attempt. Commands
+// of `jobctl exec` keep the connection that they have.
 void ControlLoop::OnRenewed() {
   mailbox_.Post([this] {
     if (!bulk_endpoint_.empty()) SetBulkRoute();

@@ -15,7 +15,7 @@ struct CommandOutput {
   std::string out;
   std::string err;
   std::string problem = {};  // empty: it exited with 0
-  int exit_code = -1;        // -1: it did not exit by itself
+  int exit_code = -1;        // -1: it did not exit, but was killed
   bool is_late = false;      // its time was over
 };
 struct BoundedCommand {

@@ -1,4 +1,4 @@
-// A command of a job that is no rank (`notify`, `setup`): run like the ranks, as their account and in
+// Runs a job's command that is not a rank (`notify`, `setup`) like the ranks: as their account, in
 // their sandbox, for a bounded time. Blocks; a job's thread.
 #pragma once
 

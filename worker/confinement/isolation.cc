@@ -165,7 +165,7 @@ common::LaunchSandbox SandboxOf(const common::LaunchSandbox& means, const Paths&
   common::LaunchSandbox sandbox = means;
   if (!means.has_own_mounts) return sandbox;
   sandbox.temporary_dir = paths.TemporaryDir(key);
-  // "/tmp/." and "/tmp/../x" are no directories of the job's.
+  // "/tmp/." and "/tmp/../x" do not name directories of the job.
   const bool is_plain = workdir.starts_with('/') && common::StaysInside(workdir.substr(1));
   if (!has_code && is_plain && (IsBelow(workdir, "/tmp") || IsBelow(workdir, "/var/tmp")))
     sandbox.kept_dirs = {workdir};

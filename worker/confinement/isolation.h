@@ -30,7 +30,7 @@ Isolation ProbeIsolation(const RunAs& run_as, std::string_view sandbox,
 absl::Status MakeStateDirectory(const Paths& paths);
 
 // Lets other accounts pass through the worker's directories to those that are theirs.
-// FAILED_PRECONDITION names the directory above them that lets nobody through.
+// FAILED_PRECONDITION names the directory above them that other accounts cannot pass.
 absl::Status OpenTheWay(const RunAs& run_as, const Paths& paths);
 
 // An attempt's directories, and the record of its account; what ranks write to is the account's.

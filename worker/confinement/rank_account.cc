@@ -58,7 +58,7 @@ void SetThreadGroups(const std::vector<uint32_t>& groups) {
 void SetFileRights(bool held) {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct sets[2] = {};
-  // The kernel refuses nobody its own rights, nor to give some up or take back what it may have.
+  // The kernel lets every process read its own rights, give some up, and regain those it is permitted.
   CHECK(syscall(SYS_capget, &header, sets) == 0);
   sets[0].effective = held ? sets[0].effective | (sets[0].permitted & kFileRights)
                            : sets[0].effective & ~kFileRights;

@@ -56,7 +56,7 @@ json Mount(const std::string& target, const char* type, const std::string& sourc
 }
 
 json Bind(const BundleMount& mount) {
-  // Recursive: other file systems that are mounted below it are no way around them.
+  // Recursive: the options also hold for other file systems that are mounted below it.
   json options = json::array({"rbind", "rnosuid"});
   if (!mount.is_as_mounted) options.push_back(mount.read_only ? "rro" : "rw");
   if (!mount.is_device) options.push_back("rnodev");

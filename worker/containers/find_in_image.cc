@@ -34,7 +34,7 @@ std::vector<std::string> Components(const std::string& path) {
   return names;
 }
 
-// Where the entry `name` of a directory without links on its way leads; nullopt: it is no link.
+// The target of the link `name` in `directory`, whose path has no links; nullopt: it is not a link.
 std::optional<std::string> LinkIn(int root, const std::string& directory, const std::string& name) {
   const auto above = common::OpenInRoot(root, directory.empty() ? "/" : directory);
   char target[PATH_MAX];

@@ -41,8 +41,8 @@ std::vector<std::string> EnvironmentIn(const ReadyImage& image, const v1::JobSpe
 // Where a path of the ranks' lies on the node; in an image, that is in a mount or among what they
 // changed.
 struct PathOnNode {
-  std::string base;       // a directory that is no job's to replace: a mount's source, or the layer
-  std::string below;      // in there, of the job's making: links may lead anywhere on the node
+  std::string base;       // a directory that no job can replace: a mount's source, or the layer
+  std::string below;      // in there, made by the job: links may lead anywhere on the node
   bool is_layer = false;  // the base is the worker's
 
   std::string Text() const { return below.empty() ? base : base + "/" + below; }

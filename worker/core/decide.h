@@ -243,7 +243,7 @@ struct DiagnoseAction {
   uint64_t number = 0;
   std::string reason;
 };
-// Run a command that tells somebody of a job; no attempt needs to be held here.
+// Run a notify command of a job; this node need not hold an attempt of it.
 struct RunNotifyAction {
   v1::RunNotify order;
 };

@@ -120,7 +120,7 @@ void EventTailer::FindOpen(std::vector<EventFile>& undecided) {
     file.shared = file.held = true;
     if (!IsSayable(file) || !Look(&file) || file.id.inode != open.inode) continue;
     if (files_.contains(file.id) || files_.size() + undecided.size() >= kFilesMax) continue;
-    // What was there before the program is not its own, though it goes on writing there.
+    // A file that is older than the program is not its own, even if the program appends to it.
     if (file.id.born_us != 0 && file.id.born_us < open.process_started_us - kBornBeforeUs) continue;
     undecided.push_back(std::move(file));
   }

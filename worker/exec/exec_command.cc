@@ -116,7 +116,7 @@ bool OpenTerminal(const v1::ExecOrder& order, const common::LaunchAccount& accou
       unlockpt(process->out.get()) != 0 || ptsname_r(process->out.get(), path, sizeof path) != 0) {
     return false;
   }
-  // Programs open it again by its name.
+  // Programs reopen it by its name.
   if (account.is_other && chown(path, account.uid, account.gid) != 0) return false;
   process->in = common::UniqueFd(fcntl(process->out.get(), F_DUPFD_CLOEXEC, 0));
   child->terminal = path;

@@ -325,7 +325,7 @@ void ExecSessions::Start(v1::ExecOrder order, const ExecSession::Connect& connec
   auto session = std::make_shared<ExecSession>(setup_, std::move(order));
   sessions_.push_back(session);
   ExecSession::Open(session, connect);
-  // A lane of its own.
+  // In its own lane.
   threads_.Post({++last_lane_, 0}, Work::kExec, [session] { session->Run(); });
 }
 

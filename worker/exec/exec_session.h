@@ -35,7 +35,7 @@ class ExecStream {
   virtual void Cancel() = 0;
 };
 
-// One command. Run has a thread of its own; any thread calls the others.
+// One command. Run has its own thread; any thread calls the others.
 class ExecSession {
  public:
   // Of standard input, waiting for the command.
@@ -115,7 +115,7 @@ class ExecSessions {
   void Start(v1::ExecOrder order, const ExecSession::Connect& connect);
   // The attempt is over, or about to be reported so.
   void EndAttempt(const AttemptKey& key);
-  // Kills what runs. False: some file system does not let go.
+  // Kills what runs. False: a thread still hangs on some file system.
   bool Shutdown(std::chrono::milliseconds wait);
 
  private:

@@ -45,7 +45,7 @@ class NotifyCommands {
   // Starts it, or has the answer from last time.
   std::optional<v1::NotifyEnded> Run(v1::RunNotify order);
   void Ended(const v1::NotifyEnded& ended);
-  // Kills what is running, without an answer. False: some file system does not let go.
+  // Kills what is running, without an answer. False: a thread still hangs on some file system.
   bool Shutdown(std::chrono::milliseconds wait);
 
  private:

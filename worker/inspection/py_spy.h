@@ -13,8 +13,8 @@ struct PySpy {
   std::string problem;  // why not, and the fix
 };
 
-// Of the worker: on its PATH, or beside it. Else of the process, beside its interpreter or on its PATH,
-// if whoever may write there gains nothing: the process must have every right that the worker has.
+// The worker's: on its PATH, or beside it. Otherwise the process's, beside its interpreter or on its
+// PATH, if a user who can write there gains nothing: the process must have every right of the worker.
 PySpy FindPySpy(pid_t process);
 
 }  // namespace muster::worker

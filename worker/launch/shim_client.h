@@ -1,6 +1,6 @@
 // The worker's end of one shim: starts or adopts it, turns its packets into events, sends it
-// orders. One thread at a time. Never forks (posix_spawn only) and blocks only where a function
-// says so.
+// orders. One thread at a time. Never forks (posix_spawn only), and blocks only in functions whose
+// comment states it.
 //
 //   auto shim = ShimClient::Spawn(binary, launch, held_port_fds);     // or Adopt(attempt_dir)
 //   after a restart poll(shim->fd()) → shim->Read() → events … ; once gone():

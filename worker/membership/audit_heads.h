@@ -1,5 +1,5 @@
-// Hashes of the coordinator's audit, as its heartbeat replies carry them, kept on this node: whoever
-// shortens or rewrites the audit over there cannot change what is known of it here. A text file,
+// Hashes of the coordinator's audit, as its heartbeat replies carry them, kept on this node: a user
+// who shortens or rewrites the audit there cannot change what this node knows of it. A text file,
 // one head a line, oldest first: UNIX_MS NUMBER:HASH. Control loop.
 #pragma once
 

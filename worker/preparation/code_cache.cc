@@ -142,7 +142,7 @@ bool CodeCache::Use(const std::string& path) const {
 }
 
 absl::Status CodeCache::Complete(const std::string& path, uint64_t bytes) const {
-  // What a power failure leaves of a copy that nobody synced may have the right size.
+  // After a power failure a copy that was not synced may have the right size and wrong bytes.
   const common::UniqueFd directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory.valid() || syncfs(directory.get()) != 0) {
     return common::ErrnoStatus(common::StrCat("cannot sync ", path));

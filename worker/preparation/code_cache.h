@@ -4,7 +4,7 @@
 // uses. Any thread that may block.
 //
 // Trees are closed to every other account. The result of a setup is readable by the account whose ranks
-// use it, under a name that nobody else can guess or list.
+// use it, under a name that no other account can guess or list.
 #pragma once
 
 #include <cstdint>

@@ -44,7 +44,7 @@ class ImageStep {
 
   absl::StatusOr<CachedImage> Get() {
     ASSIGN_OR_RETURN(const std::string key, SourceKey());
-    // By source: one that never answers holds up nobody who names another.
+    // One turn per source: a registry that never answers does not delay images from another.
     ASSIGN_OR_RETURN(const Turns::Turn turn,
                      context_.turns.Take(StrCat("image ", name_.repository, " ", key), progress_));
     const Progress shared = turn.Shared(progress_);
@@ -269,7 +269,7 @@ class ImageStep {
     return Keep(entry, bytes);
   }
 
-  // "rootless": whoever owns a file in the image, here it is the worker's; devices become files.
+  // "rootless": here every file of the image belongs to the worker; devices become files.
   absl::Status UnpackLayers(const std::string& layout, const std::string& entry) {
     progress_.say(StrCat("unpacking image ", name_.text));
     const ToolEnd end = RunTool({.words = {tools().umoci, "raw", "unpack", "--rootless", "--image",

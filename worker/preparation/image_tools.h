@@ -18,14 +18,14 @@ struct ToolRun {
   int timeout_ms = 0;                   // 0: as long as a large image may take
   std::string grows = {};               // the directory that it fills …
   uint64_t bytes_max = 0;               // … with so much at most
-  std::string says = {};                // what is going on, without the size of that directory
+  std::string says = {};                // the progress text, without the size of that directory
 };
 struct ToolEnd {
-  // CANCELLED: nobody waits any more. NOT_FOUND: the registry says no, and would again.
-  // RESOURCE_EXHAUSTED: the disk, or more than it may have. UNAVAILABLE: anything else.
+  // CANCELLED: no attempt waits for it any more. NOT_FOUND: the registry refuses, and would again.
+  // RESOURCE_EXHAUSTED: the disk is full, or the limit reached. UNAVAILABLE: anything else.
   absl::Status status;
   std::string out;
-  bool exited = false;  // by itself, whatever its code
+  bool exited = false;  // not killed; whatever its code
 };
 
 ToolEnd RunTool(const ToolRun& run, const Progress& progress);

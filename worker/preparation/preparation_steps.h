@@ -17,7 +17,7 @@ namespace muster::worker {
 struct PreparedNode {
   std::string failure;            // empty: it is prepared. A sentence: node, value, reason, fix
   bool would_fail_again = false;  // the job's fault
-  bool stopped = false;           // nobody waits for it any more
+  bool stopped = false;           // no attempt waits for it any more
   v1::Preparation preparation;    // of one that failed: only if its setup ran
   RankAccount account;
   common::RankLaunch command;                 // of a rank, as far as the launch check looks at it

@@ -177,7 +177,7 @@ class SetupRun {
 
   absl::Status MakeDirectories() const {
     RETURN_IF_ERROR(common::MakeDirectories(entry_));
-    // The account's group passes through, nobody else.
+    // Only the account's group may pass through.
     if (is_other() && (chown(entry_.c_str(), geteuid(), account_.ids.gid) != 0 ||
                        chmod(entry_.c_str(), 0710) != 0)) {
       return common::ErrnoStatus(StrCat("cannot hand over ", entry_));

@@ -76,7 +76,7 @@ absl::StatusOr<std::vector<std::string>> Expanded(std::string_view word) {
     const std::string_view to = dash == std::string_view::npos ? from : range.substr(dash + 1);
     uint32_t first = 0, last = 0;
     if (!ReadIndex(from, &first) || !ReadIndex(to, &last) || last < first)
-      return NotANode(word, StrCat("\"", common::Printable(range), "\" is no range like 01-04"));
+      return NotANode(word, StrCat("\"", common::Printable(range), "\" is not a range like 01-04"));
     if (names.size() + (last - first) >= kNodesMost)
       return NotANode(word, StrCat("a cluster has at most ", kNodesMost, " nodes"));
     for (uint32_t number = first; number <= last; ++number) {

@@ -24,7 +24,7 @@ me=$(pwd -P)
 run=$(cat runtime)
 )sh";
 
-// Detached: a session of its own, no descriptor of ssh's. Leaves its pid in $pid.
+// Detached: in a new session, without ssh's descriptors. Leaves its pid in $pid.
 constexpr std::string_view kStart = R"sh(
 start() {
   log=$1; shift

@@ -221,7 +221,7 @@ absl::Status CheckSize(std::string_view size) {
   }
   return Usage(
       "JC1801",
-      StrCat("--nodes: \"", common::Printable(size.substr(0, 100)), "\" is no number of nodes"),
+      StrCat("--nodes: \"", common::Printable(size.substr(0, 100)), "\" is not a number of nodes"),
       "-N 4, or -N 2-4");
 }
 

@@ -1,5 +1,5 @@
-// What Slurm runs for a cluster: one script for each allocation, and one that it starts on every node of
-// it. Written into the cluster's directory on the shared file system, to be read by whoever wonders. Pure.
+// What Slurm runs for a cluster: one script for each allocation, and one that it starts on each of its
+// nodes. Written into the cluster's directory on the shared file system, where users can read them. Pure.
 //
 // The directory: id, bin, job.sh, node.sh, log, coordinator and its keys, tokens; ready, which the script
 // writes once the coordinator serves: "JOB HTTPS NODES TOKEN", one line.

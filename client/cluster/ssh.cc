@@ -28,7 +28,7 @@ std::string ReasonIn(const std::string& errors) {
   std::string reason;
   for (const absl::string_view line : absl::StrSplit(errors, absl::ByAnyChar("\r\n"))) {
     const absl::string_view text = absl::StripAsciiWhitespace(line);
-    // What ssh tells about a host key that it has just learned is no reason.
+    // ssh also reports each host key that it has just learned: not a reason.
     if (text.empty() || absl::StartsWith(text, "Warning: Permanently added")) continue;
     common::StrAppend(&reason, reason.empty() ? "" : "; ", text);
   }

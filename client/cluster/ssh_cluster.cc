@@ -130,7 +130,7 @@ absl::Status Prepare(Session& session, const ProgramArchive& all, const ProgramA
                kScriptWithin)
           .status();
   member.is_prepared = common::CodeOf(prepared) != "JC1804";  // it may have ended half way
-  // Of an ssh that broke off nobody knows whether it had begun: what can be done is tried.
+  // If ssh broke off, the script may or may not have begun: try to remove what it made.
   if (!member.is_prepared)
     member.host.Run(RemoveScript(member.place, kGraceS), kScriptWithin).IgnoreError();
   RETURN_IF_ERROR(prepared);

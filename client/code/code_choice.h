@@ -24,7 +24,7 @@ struct CodeChoice {
   std::string workdir;  // of the command: relative to `root`, empty for itself
   bool by_default = false;
   // A job file alone names it, and it is neither below the file's directory nor below the current
-  // one: whoever wrote the file chose what of this machine is sent.
+  // one: the file's author chose what of this machine is sent.
   bool is_far = false;
 };
 

@@ -148,7 +148,7 @@ v1::CodeTree CodeTreeOf(const UploadedTree& uploaded, const std::string& root) {
   return code;
 }
 
-// Nobody asked for the directory to be sent, so it is not what must be mended.
+// The user did not ask for the directory to be sent, so the fix is not to change it.
 absl::Status OrNoSync(const absl::Status& refused) {
   common::Problem problem = common::ProblemOf(refused);
   if (!problem.code.starts_with("JC171")) return refused;

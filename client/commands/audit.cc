@@ -69,7 +69,7 @@ absl::StatusOr<int> VerifyChainOf(Session& session, const Arguments& arguments) 
   session.Print(StrCat("head ", common::HeadText(chain.head()), "\n"));
   if (chain.before().number() > 0) {
     session.Print(StrCat("entries 1 to ", chain.before().number(),
-                         " are not there: somebody moved their files away, or took them; what was "
+                         " are not there: their files were moved away, or removed; what was "
                          "moved ends with\nhead ",
                          common::HeadText(chain.before()), "\n"));
   }

@@ -163,7 +163,7 @@ absl::StatusOr<cluster::SlurmUp> ReadSlurmUp(Session& session, const Arguments& 
   }
   if (!up.flags.empty() && !up.flags.front().starts_with('-'))
     return Usage("JC1004",
-                 StrCat("\"", common::Printable(up.flags.front()), "\" is no option of sbatch"),
+                 StrCat("\"", common::Printable(up.flags.front()), "\" is not an option of sbatch"),
                  "jobctl cluster up --on slurm -N 4 -- -p gpu --time=4:00:00");
   return up;
 }

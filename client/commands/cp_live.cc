@@ -30,7 +30,7 @@ namespace {
 using common::StrCat;
 namespace fs = std::filesystem;
 
-// Each is a command of its own in the rank's place.
+// Each file takes its own command in the rank's place.
 constexpr size_t kSentMax = 10'000;
 
 // One file of this machine and where it goes.
@@ -74,7 +74,8 @@ absl::Status AddTree(Session& session, const std::string& source, const std::str
     all->push_back({source, to});
     return absl::OkStatus();
   }
-  if (!S_ISDIR(info.st_mode)) return Unreadable(source, "it is no regular file and no directory");
+  if (!S_ISDIR(info.st_mode))
+    return Unreadable(source, "it is neither a regular file nor a directory");
   std::error_code error;
   for (fs::recursive_directory_iterator at(source, error), end; !error && at != end;
        at.increment(error)) {

@@ -70,7 +70,7 @@ absl::StatusOr<int> Login(Session& session, const Arguments& arguments) {
   const std::string& address = arguments.words()[0];
   RETURN_IF_ERROR(CheckServerAddress("", address));
   if (address.starts_with("unix:")) {
-    return Usage("JC1004", "nobody signs in on a socket, which tells who asks",
+    return Usage("JC1004", "a socket needs no sign-in: the kernel reports who connects",
                  StrCat("jobctl context add NAME ", address));
   }
   std::string name = arguments.Get("name");
@@ -119,7 +119,7 @@ std::string Revoked(const std::string& path) {
   const absl::StatusOr<identity::Credentials> credentials = identity::LoadCredentials(path);
   const absl::Status done = credentials.ok() ? RevokeOwn(*credentials) : credentials.status();
   if (done.ok()) return "the certificate is revoked";
-  return StrCat("the certificate is not revoked, and good until its end to whoever has a copy: ",
+  return StrCat("the certificate is not revoked, and a copy of it works until it expires: ",
                 common::Readable(common::ProblemOf(done)),
                 "; an administrator ends it: jobctl cert revoke user/",
                 credentials.ok() ? credentials->name : "NAME");
@@ -134,7 +134,7 @@ absl::StatusOr<int> Logout(Session& session, const Arguments& arguments) {
     return common::MakeProblem(
         absl::StatusCode::kNotFound,
         {.code = "JC1357",
-         .what = StrCat("nobody is signed in with the context \"", common::Printable(name), "\""),
+         .what = StrCat("no one is signed in with the context \"", common::Printable(name), "\""),
          .fix = "jobctl context ls"});
   }
   const std::string outcome =

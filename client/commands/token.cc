@@ -147,7 +147,7 @@ const Command kTokenCreateCommand = {
         "jobctl token create person alice --role operator\tadds the user alice",
     .notes =
         "Prints the token once, alone on stdout; the coordinator keeps only its hash. It\n"
-        "has the hash of the cluster's authority in it, which whoever uses it verifies.",
+        "has the hash of the cluster's authority in it, which join and login verify.",
     .run = CreateToken};
 const Command kTokenLsCommand = {.name = "token ls",
                                  .place = 480,

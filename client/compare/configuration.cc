@@ -18,7 +18,7 @@ using common::StrCat;
 
 enum Group { kCode, kCommand, kArguments, kShape, kPolicy, kLabels, kRun, kEnvironment };
 constexpr std::string_view kNotShown = "(hidden)";  // as `show` prints it
-// What a shell sets for itself; the directory is a field of its own.
+// What a shell sets for itself; the directory has its own field.
 constexpr std::string_view kShellsOwn = "_|OLDPWD|PWD|SHLVL";
 constexpr std::string_view kEmpty = "(empty)";
 

@@ -62,7 +62,7 @@ absl::Status CheckAnswer(const Request&, const Response&, const v1::GetServerRes
 absl::Status CheckAnswer(const v1::ListJobsRequest& request, const v1::ListJobsResponse& response,
                          const v1::GetServerResponse& server) {
   if (request.labels().empty() || response.labels_met()) return absl::OkStatus();
-  // All jobs instead of a few: somebody may be about to cancel them.
+  // All jobs instead of a few: the user may be about to cancel them.
   return common::MakeProblem(absl::StatusCode::kUnimplemented,
                              {.code = "JC1302",
                               .what = common::StrCat("the coordinator (version ", server.version(),

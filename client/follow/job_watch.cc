@@ -194,7 +194,7 @@ absl::StatusOr<int> WatchWithKeys(const Session& session, JobScreen& jobs) {
   }
 }
 
-// Input is not a terminal: nobody can press a key.
+// Input is not a terminal, so no key can be pressed.
 absl::StatusOr<int> WatchWithoutKeys(const Session& session, JobScreen& jobs) {
   std::vector<std::string> shown;
   size_t width = 0, height = 0;

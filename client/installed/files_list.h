@@ -22,7 +22,7 @@ struct ListedFile {
 
 struct FilesList {
   std::string package;    // "muster-worker 0.3.0"
-  std::string signed_by;  // "SHA256:5f0c…"; empty: nobody
+  std::string signed_by;  // "SHA256:5f0c…"; empty: unsigned
   std::vector<std::string> whole;
   std::vector<ListedFile> files;
 };

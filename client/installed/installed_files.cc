@@ -84,7 +84,7 @@ void FindExtra(const fs::path& directory, InstalledPackage& package) {
   }
 }
 
-// "…/muster-worker.files" is the list of "muster-worker 0.3.0". The wheel's has a name of its own.
+// "…/muster-worker.files" is the list of "muster-worker 0.3.0". The wheel's has its own name.
 bool IsOf(const fs::path& list, const std::string& package) {
   return list.filename() == kOfWheel || package.substr(0, package.find(' ')) == list.stem();
 }

@@ -180,7 +180,7 @@ struct Before {
 
 bool TakeIntoShell(const ScriptLine& line, Before* before) {
   const std::string expanded = Expanded(line.text, before->variables);
-  // What an export computes is no plain word.
+  // An export may compute its value, so its line need not be plain words.
   const bool is_whole = line.text.starts_with("export ") || !PlainShellWords(expanded).empty();
   if (!before->has_shell || !SetsUpShell(line.text) || !is_whole) return false;
   if (!SlurmVariableIn({line.text}).empty()) return false;

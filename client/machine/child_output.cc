@@ -47,7 +47,7 @@ void ReadSome(common::UniqueFd* fd, size_t most, std::string* text) {
   }
 }
 
-// A child that has ended, or wants no more, is no error: how it ends tells.
+// A child that has exited, or reads no more, is not an error here: its exit status tells.
 void WriteSome(common::UniqueFd* fd, std::string_view* input) {
   const ssize_t count = write(fd->get(), input->data(), input->size());
   if (count > 0) input->remove_prefix(static_cast<size_t>(count));

@@ -73,7 +73,7 @@ absl::StatusOr<std::string> AskWhetherToTrust(const Session& session, bool may_a
   std::string answer;
   std::getline(std::cin, answer);
   if (answer == "y" || answer == "Y" || answer == "yes") return shown.pem;
-  return absl::CancelledError("nobody was signed in");
+  return absl::CancelledError("no one was signed in");
 }
 
 absl::StatusOr<identity::Endpoint> EndpointOf(const Session& session, const Arguments& arguments,

@@ -143,7 +143,7 @@ void SignInRenewal::Run(const Settings& settings, std::chrono::milliseconds paus
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, pause, [this] { return is_over_; })) {
     lock.unlock();
-    // What fails is tried again, and told by whoever connects next.
+    // A failure is retried, and reported when a command connects next.
     CredentialsFor(settings, common::SystemClock().Read().wall_ms).status().IgnoreError();
     lock.lock();
   }

@@ -23,9 +23,9 @@ std::string CredentialsPath(const ConfigFile& file, const std::string& context);
 // Saves them, with a context of this name, and makes it the current one.
 absl::Status SelectContext(const std::string& context, const identity::Credentials& credentials);
 
-// What to connect with: null if the server is a socket, or nobody signed in to it. Renewed on the way
-// if less than half of their life is left; a coordinator that does not answer delays that by two
-// seconds, once in five minutes. UNAUTHENTICATED (JC1357): expired.
+// What to connect with: null if the server is a socket, or the user has not signed in to it. Renews
+// credentials that have less than half of their life left; a coordinator that does not answer delays
+// that by two seconds, once in five minutes. UNAUTHENTICATED (JC1357): expired.
 absl::StatusOr<std::shared_ptr<const identity::Credentials>> CredentialsFor(
     const Settings& settings, int64_t now_ms);
 

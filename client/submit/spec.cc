@@ -304,7 +304,7 @@ absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, b
   Submission result;
   v1::JobSpec& spec = result.spec;
   JobFile file;
-  // The file's variables go on top of the environment, so they are set aside until that is there.
+  // The file's variables override the environment, so they are set aside until that is there.
   v1::JobSpec from_file;
   bool is_script = false;  // what follows it are its arguments
   if (!arguments.words().empty()) {

@@ -78,7 +78,7 @@ void OpenLines::MoveUp() {
   if (row_ > 0) {
     --row_;
   } else if (rows_.size() < kRowsMax) {
-    rows_.emplace(rows_.begin());  // a line that had been ended is open again
+    rows_.emplace(rows_.begin());  // reopens a line that had been ended
   }
   rows_[row_] += '\r';
 }

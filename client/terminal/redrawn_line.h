@@ -25,7 +25,7 @@ class OpenLines {
   // `redraws`: false keeps every byte, as one line.
   explicit OpenLines(bool redraws = true) : redraws_(redraws) {}
 
-  // Whether `text` as a line of its own needs nothing of this: no line is open, and it opens none.
+  // Whether `text`, as a complete line, needs no redrawing: no line is open, and it opens none.
   bool Passes(std::string_view text) const;
   // `text` has no newline.
   void Append(std::string_view text);

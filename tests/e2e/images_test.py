@@ -223,7 +223,7 @@ class Images(Case):
         shim = next(pid for pid, line in self.processes().items() if "muster-shim" in line)
         before = sleeping()
         harness.kill9(shim)
-        # A lost supervisor is the node's fault: the job starts again.
+        # A lost supervisor is the node's fault: the job restarts.
         record = wait_until(lambda: (record := cluster.api.record(job)) and len(record.attempts) == 2 and record,
                             lambda: "a second attempt: " + self.story(cluster, job))
         self.assertIn("muster-shim", record.attempts[0].reason)
@@ -565,7 +565,7 @@ exec {shutil.which("runc")} "$@"
 
     def test_nothing_of_a_setup_stays_whatever_it_does_to_its_environment(self):
         cluster = self.start()
-        seconds = str(100_000 + os.getpid())  # nobody else's
+        seconds = str(100_000 + os.getpid())  # no other test's
         def left():
             return [line for line in harness.processes_with("no such text", seconds).values() if line == f"sleep {seconds}"]
 

@@ -196,7 +196,7 @@ class Lint:
             self.report(CODE_ROWS, rows[code], f"nothing makes {code}: use it, or delete its row")
 
     def check_orphans(self, paths):
-        """A .cc file that no CMakeLists.txt names, by itself or as one of a folder (file(GLOB …)), is dead."""
+        """A .cc file that no CMakeLists.txt names, alone or as one of a folder (file(GLOB …)), is dead."""
         lists = {path: open(os.path.join(ROOT, path), encoding="utf-8").read()
                  for path in paths if path.endswith(("CMakeLists.txt", ".cmake"))}
         folders = {os.path.normpath(os.path.join(os.path.dirname(path), folder)) for path, text in lists.items()

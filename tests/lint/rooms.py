@@ -175,7 +175,7 @@ def include_finding(path, header):
 
 
 def house_findings(paths):
-    """(path, line, what is wrong) for folders that are no room, rooms that are none, and rooms that are too large."""
+    """(path, line, what is wrong) for folders that are not rooms, rooms without files, and rooms that are too large."""
     sizes = {}
     for path in paths:
         room = room_of(path) if re.search(r"\.(h|cc)$", path) else None

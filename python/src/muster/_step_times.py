@@ -144,8 +144,8 @@ def steps(batches: Iterable[T]) -> Iterable[T]:
             ...
 
     Counting continues from the checkpoint that the attempt resumes from, over all loops of the process; what happens
-    between two loops is not part of a step. It costs about a microsecond a step. With torch's DistributedDataParallel it
-    also tells how long steps wait for the gradients of other ranks (a search for the model of some 0.1 s, then at most
+    between two loops is not part of a step. It costs about a microsecond a step. With torch's
+    DistributedDataParallel it also tells how long steps wait for the gradients of other ranks (a search for the model of some 0.1 s, then at most
     50 reads a second of what torch measures). Outside Muster it is `batches` itself.
     """
     of = timer()

@@ -461,12 +461,12 @@ class Images(Case):
         oci_layout.write(self.path("links"), [tree.layer()], {"Env": ["PATH=/usr/bin:/bin"]})
         data = self.path("data")
         for mounts, words in (((((own, "/mnt/a"), (data, "/y/made"))), "which is the worker's own"),
-                              (((data, "/mnt/a"), (data, "/y")), "lead from two mounts to one place"),
+                              (((data, "/mnt/a"), (data, "/y")), "lead two mounts to the same path"),
                               (((own, "/y"),), "which is the worker's own"),
                               (((data, "/mnt/state"),), "which is the worker's own"),
                               (((data, "/mnt/dev/x"),), "would hide what the system has there"),
                               (((data, "/mnt/shm"),), "would hide what the system has there"),
-                              (((data, "/mnt/all"),), "take the place of all its files"),
+                              (((data, "/mnt/all"),), "hide all its files"),
                               (((own, "/mnt/z"), (data, "/z/made")), "at made of another mount"),
                               (((own, "/z"), (data, "/mnt/c")), "at made of another mount")):
             with self.subTest(mounts=mounts):

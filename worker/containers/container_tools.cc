@@ -64,7 +64,7 @@ std::string Named(std::string_view name, const std::string& version) {
   return version.empty() ? std::string(name) : common::StrCat(name, " ", version);
 }
 
-// Why no container runs here; empty: they do.
+// Why containers cannot run here; empty: they can.
 std::string WhyNone(const ContainerHost& host) {
   if (host.tools.runc.empty())
     return "ranks in images: runc is not on the worker's PATH; fix: install it (Debian: runc)";

@@ -26,7 +26,7 @@ bool IsProgram(int root, const std::string& path) {
          (info.st_mode & 0111) != 0;
 }
 
-// The last first.
+// In reverse order.
 std::vector<std::string> Components(const std::string& path) {
   std::vector<std::string> names = absl::StrSplit(
       path, '/', [](absl::string_view name) { return !name.empty() && name != "."; });

@@ -1,5 +1,5 @@
-// Runs the tools that fetch and unpack images. They read what strangers wrote: what they fill of the
-// disk is bounded, and so is how long they make no progress. A thread that may block.
+// Runs the tools that fetch and unpack images. They read untrusted data, so their disk use is limited,
+// and so is the time without progress. A thread that may block.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ namespace muster::worker {
 
 struct ToolRun {
   std::vector<std::string> words = {};  // the first is its path
-  size_t output_max = 0;                // kept of what it prints; 0: as usual for its reasons
+  size_t output_max = 0;                // bytes of output to keep; 0: enough for error messages
   int timeout_ms = 0;                   // 0: as long as a large image may take
   std::string grows = {};               // the directory that it fills …
-  uint64_t bytes_max = 0;               // … with so much at most
+  uint64_t bytes_max = 0;               // … and how large it may grow
   std::string says = {};                // the progress text, without the size of that directory
 };
 struct ToolEnd {
@@ -30,7 +30,7 @@ struct ToolEnd {
 
 ToolEnd RunTool(const ToolRun& run, const Progress& progress);
 
-// Of all files below, as they lie on the disk. What cannot be looked at counts as nothing.
+// The disk space of all files below. Files that cannot be inspected count as 0.
 uint64_t TreeBytes(const std::string& directory);
 
 }  // namespace muster::worker

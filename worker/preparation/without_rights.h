@@ -1,4 +1,4 @@
-// What an image brings along that would give rights on the node. A thread that may block.
+// Removes what in an image would give rights on the node. A thread that may block.
 #pragma once
 
 #include <cstdint>

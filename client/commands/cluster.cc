@@ -254,7 +254,7 @@ absl::Status CancelJobs(Connection& connection) {
                              {.code = "JC1810",
                               .what = StrCat("not all jobs ended within ", kJobsEndWithin.count(),
                                              " s of their cancellation"),
-                              .fix = "jobctl ls tells which; then again"});
+                              .fix = "jobctl ls lists them; then retry"});
 }
 
 // With the coordinator's directory go all records: nothing of that unasked.

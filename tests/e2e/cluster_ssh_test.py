@@ -91,7 +91,7 @@ class ClusterOverSsh(Case):
         sshd.stop()
         refused = self.jobctl("cluster", "down", "--yes", check=False)
         self.assertIn("JC1808", refused.stderr)
-        self.assertIn("node node2 is not reached by ssh", refused.stderr)
+        self.assertIn("node node2 cannot be reached by ssh", refused.stderr)
         sshd.start()
         self.assertEqual(self.left_on("node1"), ({}, []))
         wait_until(lambda: self.jobctl("cluster", "down", "ssh", "--yes", check=False).returncode == 0, "it is down")

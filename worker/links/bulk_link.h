@@ -38,8 +38,8 @@ class BulkLink {
   void SendLogs(v1::LogChunk chunk);
   bool CanSendMetrics() const;
   void SendMetrics(v1::MetricBatch batch);
-  // Whether that stream is to be open: an idle worker has none, and neither has one whose
-  // coordinator does not know the call.
+  // Opens or closes the stream of samples. An idle worker does not need one, nor does a worker whose
+  // coordinator does not know the call have one.
   void WantSamples(bool wanted);
   bool CanSendSamples() const;
   void SendSamples(v1::SampleBatch batch);

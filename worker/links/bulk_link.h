@@ -38,8 +38,8 @@ class BulkLink {
   void SendLogs(v1::LogChunk chunk);
   bool CanSendMetrics() const;
   void SendMetrics(v1::MetricBatch batch);
-  // Opens or closes the stream of samples. An idle worker does not need one, nor does a worker whose
-  // coordinator does not know the call have one.
+  // Whether to keep the stream of samples open. It stays closed while the worker is idle, and if the
+  // coordinator does not know the call.
   void WantSamples(bool wanted);
   bool CanSendSamples() const;
   void SendSamples(v1::SampleBatch batch);

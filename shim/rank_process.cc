@@ -129,8 +129,7 @@ ExecStage ExecRuntime(const RankSetup& setup, const ExecWords& words) {
   return ExecStage::kContainer;
 }
 
-// From here on nothing needs the shim's rights anymore, and what comes last cannot be undone. Only
-// system calls.
+// From here on nothing needs the shim's rights, and the last steps cannot be undone. Only system calls.
 ExecStage Confine(const RankSetup& setup) {
   const common::LaunchSandbox& sandbox = setup.attempt->sandbox;
   if (!EnterNamespaces(setup)) return ExecStage::kSandbox;
@@ -191,8 +190,8 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// The runtime's command line and environment in place of a contained rank's; the mark is there for
-// those who look for what is left of the attempt.
+// The runtime's command line and environment in place of a contained rank's. They include the mark, by
+// which the attempt's remaining processes are found.
 common::RankLaunch ExecutedLaunch(const RankSetup& setup) {
   if (setup.attempt->container.runtime.empty()) return *setup.launch;
   const common::ShimLaunch& attempt = *setup.attempt;

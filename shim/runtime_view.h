@@ -1,6 +1,7 @@
-// What the runtime of containers, which starts as root, has of the node: its programs and libraries to
-// read, the containers' own directory, and what the bundles name. A path that it is led to by an image or
-// by who changes a mount meanwhile is then not there, or cannot be written to.
+// Limits what the runtime of containers, which starts as root, can reach of the node: its programs and
+// libraries, read only, the containers' own directory, and what the bundles name. If an image, or a
+// process that changes a mount meanwhile, leads the runtime to another path, that path does not exist or
+// is read only.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The list of its files that a package brings along, as `sha256sum --check` reads it, too. Pure.
+// The list of a package's files, which the package contains. `sha256sum --check` can read it, too. Pure.
 //
 //   # muster-files 1
 //   # package: muster-worker 0.3.0

@@ -1,5 +1,5 @@
-// What /proc tells of a rank's process and its threads, without stopping it. Names are foreign
-// text. Any thread.
+// What /proc shows of a rank's process and its threads, without stopping it. Names are foreign text.
+// Any thread.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-// Where py-spy is: a program that is not Muster's, brought by `pip install muster-train[stacks]`. May
-// touch directories that a job chose, so a job's thread.
+// Finds py-spy, which is not part of Muster; `pip install muster-train[stacks]` installs it. May access
+// directories that a job chose, so call it on a job's thread.
 #pragma once
 
 #include <sys/types.h>

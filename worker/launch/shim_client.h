@@ -125,8 +125,8 @@ common::KillResult KillAttempt(const std::string& attempt_dir, int timeout_ms = 
 common::KillResult KillAttempt(const std::string& attempt_dir, const common::ShimLaunch& launch,
                                bool same_boot, int timeout_ms);
 
-// Kills the ranks of an attempt at once, past its shim, which may not be running and is left to prove
-// the end. May block for a moment.
+// Kills the ranks of an attempt at once and directly, as its shim may not be running; the shim still has
+// to prove the end. May block for a moment.
 void KillRanks(const std::string& attempt_dir, const common::ShimLaunch& launch);
 
 // A new mark for (job, attempt): "<job>-<attempt>-<16 random hex digits>-<node tag>".

@@ -186,8 +186,8 @@ void ControlLoop::Turn() {
   }
 }
 
-// Of several statuses of one attempt in one turn only the last is said: each holds all before it,
-// and a gang of thousands that dies at once would say millions of exits.
+// Of several statuses of one attempt in one turn only the last is sent: each includes those before it,
+// and a gang of thousands that dies at once would send millions of exits.
 void ControlLoop::FlushOutbox() {
   std::set<AttemptKey> said;
   std::vector<v1::WorkerMessage> last;
@@ -240,7 +240,7 @@ void ControlLoop::Feed(Input input) {
 }
 
 Route ControlLoop::RouteTo(const std::string& endpoint) const {
-  // A socket of this machine tells who we are.
+  // Over a local socket the kernel reports who we are.
   const bool is_local = endpoint.starts_with("unix:");
   if (setup_.membership == nullptr || is_local)
     return {.endpoint = endpoint, .credentials = nullptr};

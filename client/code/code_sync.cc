@@ -41,7 +41,7 @@ using std::chrono::steady_clock;
 
 constexpr size_t kIndexesMax = 200;  // directories whose snapshots are remembered
 
-// Where the snapshots' indexes are; empty, and a note, if there cannot be such a directory.
+// The directory of the snapshots' indexes; empty, with a note, if it cannot be made.
 std::string CodeCacheDirectory(Session& session) {
   std::string base = Variable("XDG_CACHE_HOME");
   if (!base.starts_with('/')) base = StrCat(HomeDirectory(), "/.cache");

@@ -25,7 +25,7 @@ namespace {
 
 using common::StrCat;
 
-constexpr int kSnapshotsMax = 3;  // of a directory whose files change while they are sent
+constexpr int kSnapshotsMax = 3;  // tries for a directory whose files change while they are sent
 constexpr int kLossesMax = 3;     // snapshots because the coordinator lost objects
 constexpr int kPushesMax = 6;     // in a row that brought nothing
 constexpr int kPushesInAllMax = 1'000;
@@ -69,7 +69,7 @@ absl::Status SnapshotProblem(const absl::Status& status, const std::string& root
   }
 }
 
-// What is sent: two texts, and the objects of the placement.
+// One thing to send: one of two texts, or an object of the placement.
 struct Item {
   tree::Digest name;
   uint64_t size = 0;
@@ -107,7 +107,7 @@ class ChunkSource {
     }
     return true;
   }
-  // Why Next failed: a file that is not what it was.
+  // Why Next failed: a file has changed.
   const absl::Status& problem() const { return problem_; }
 
  private:

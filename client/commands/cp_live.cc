@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 // Each file takes its own command in the rank's place.
 constexpr size_t kSentMax = 10'000;
 
-// One file of this machine and where it goes.
+// One file of this machine, and its target.
 struct Sent {
   std::string from;
   std::string to;
@@ -65,7 +65,8 @@ absl::Status Unreadable(const std::string& path, const std::string& why) {
                               .fix = "name files and directories that you can read"});
 }
 
-// The regular files of `source`, which goes to `to`. What is none is named and left out.
+// Adds the regular files of `source` with their targets below `to`. Leaves out other files, and names
+// them.
 absl::Status AddTree(Session& session, const std::string& source, const std::string& to,
                      std::vector<Sent>* all) {
   struct stat info {};
@@ -183,7 +184,7 @@ absl::Status CopyInto(Session& session, Connection& connection,
                       const Arguments& arguments, Copied* copied) {
   ASSIGN_OR_RETURN(LiveFiles there, FilesOf(session, connection, destination, arguments));
   ASSIGN_OR_RETURN(const CopyPlan plan, WhatGoesWhere(session, there, sources, destination));
-  // Of what a run before this one left.
+  // Files that an earlier run has left.
   std::map<std::string, std::string> present;
   for (const std::string& top : plan.tops) {
     ASSIGN_OR_RETURN(const std::vector<v1::CheckpointFile> files, there.List(top));

@@ -170,7 +170,7 @@ void AddAttemptFields(const v1::JobRecord& record, const v1::ListNodesResponse& 
   fields->Add(kRun, "workers' version", Joined(versions));
 }
 
-// What is shown of a value.
+// A value as it is shown.
 std::string ShownValue(const std::string& field, const std::string& value) {
   const bool is_secret = field.starts_with("env ") && common::LooksSecret(field);
   return is_secret && value != kEmpty ? std::string(kNotShown) : value;

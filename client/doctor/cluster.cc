@@ -31,7 +31,7 @@ struct Network {
   uint32_t address;
   int bits;
 };
-// Of IPv4: what is not reachable from the internet by its own address (RFC 1918, 6598, 3927, 1122).
+// IPv4 networks that are not reachable from the internet (RFC 1918, 6598, 3927, 1122).
 constexpr Network kNotPublic[] = {{0x0A000000, 8},  {0xAC100000, 12}, {0xC0A80000, 16},
                                   {0x64400000, 10}, {0xA9FE0000, 16}, {0x7F000000, 8}};
 

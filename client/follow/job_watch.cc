@@ -136,7 +136,7 @@ class JobScreen {
   const ListingOptions& options_;
   JobLines lines_;
   RowWindow window_;
-  std::string problem_;  // why what is shown is not of now
+  std::string problem_;  // why the rows are out of date
   bool has_looked_ = false;
   bool is_paused_ = false;
   bool shows_help_ = false;

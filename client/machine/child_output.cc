@@ -60,8 +60,8 @@ void ReadErrors(Streams* streams, ChildOutput* output) {
     output->errors.erase(0, output->errors.size() - kErrorBytesMax);
 }
 
-// Until the end of its stdout, `bytes_max` of it, or the deadline; false at the deadline. What it
-// leaves in the background may keep stderr open (ssh's ControlPersist).
+// Reads until the end of its stdout, `bytes_max` of it, or the deadline; false at the deadline. Processes
+// that it leaves in the background may keep stderr open (ssh's ControlPersist).
 bool Converse(Streams* streams, steady_clock::time_point deadline, const ChildCommand& command,
               ChildOutput* output) {
   std::string_view input = command.input;
@@ -137,7 +137,7 @@ absl::StatusOr<ChildOutput> OutputOfChild(const ChildCommand& command) {
     return absl::DeadlineExceededError(
         common::StrCat("does not end within ", command.limit.count() / 1000, " s"));
   }
-  // What it wrote last: what a pipe holds, without waiting for what it left in the background.
+  // Reads its last output from the pipe, without waiting for processes that it left in the background.
   fcntl(streams.errors.get(), F_SETFL, O_NONBLOCK);
   for (int i = 0; i < kReadsAtEnd && streams.errors.valid(); ++i) ReadErrors(&streams, &output);
   return output;

@@ -48,7 +48,7 @@ std::string ReadSome(int fd, uint64_t offset, size_t size) {
 
 std::string FileNameIn(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// As TensorBoard writes it into the names of event files.
+// The host name, as TensorBoard writes it into the names of event files.
 std::string EventHostName() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "";
@@ -79,7 +79,7 @@ bool EventTailer::Scan(bool final) {
   for (size_t i = 0; i < files_.size(); ++i, ++at) {
     if (at == files_.end()) at = files_.begin();
     if (at->second.ignored || !Read(at->first, at->second, bytes_left)) continue;
-    // The first one that had to wait goes first next time.
+    // The first file that had to wait is first next time.
     if (!std::exchange(turn_kept, true)) turn_ = at->first;
     more = true;
   }

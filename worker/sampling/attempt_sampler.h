@@ -52,7 +52,7 @@ struct SampleOrder {
 
 class AttemptSampler {
  public:
-  // Of one attempt on a node; further ranks are not measured.
+  // The most ranks of one attempt on a node that are measured.
   static constexpr uint32_t kRanksMax = 2'048;
 
   // `master_port`: of an attempt with several ranks, otherwise 0. `account_path`: the record of its account.

@@ -254,7 +254,7 @@ absl::Status AwaitNodes(Session& session, const identity::Credentials& credentia
   return common::MakeProblem(
       absl::StatusCode::kUnavailable,
       {.code = "JC1807",
-       .what = StrCat("of ", count, " nodes of allocation ", record.job, " only ", in,
+       .what = StrCat("only ", in, " of ", count, " nodes of allocation ", record.job,
                       " registered within ", kNodesWithin.count(), " s"),
        .fix = StrCat("less ", RootOf(record), "/log/nodes; the nodes must reach ",
                      credentials.endpoint)});
@@ -349,7 +349,7 @@ absl::Status TakeDownOnSlurm(Session& session, const ClusterRecord& record) {
       if (each.state == "RUNNING" && steady_clock::now() < forced_from) {
         if (!told.insert(each.job).second) continue;
         RETURN_IF_ERROR(Cancel(record, each, {"--batch", "--signal=USR1"}));
-        session.Note(StrCat("allocation ", each.job, " is told to end"));
+        session.Note(StrCat("allocation ", each.job, " is asked to stop"));
       } else if (each.state != "COMPLETING" && cancelled.insert(each.job).second) {
         RETURN_IF_ERROR(Cancel(record, each, {}));
         session.Note(StrCat("allocation ", each.job, " is cancelled"));

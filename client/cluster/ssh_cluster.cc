@@ -306,7 +306,7 @@ absl::Status TakeDownOverSsh(Session& session, ClusterRecord record) {
   return common::MakeProblem(
       absl::StatusCode::kUnavailable,
       {.code = "JC1808",
-       .what = StrCat("not everything of ", record.name, " is removed from ",
+       .what = StrCat("not everything of ", record.name, " was removed from ",
                       absl::StrJoin(names, ", ")),
        .fix =
            StrCat("fix what the lines above name, then retry: jobctl cluster down ", record.name)});

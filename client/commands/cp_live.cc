@@ -84,7 +84,7 @@ absl::Status AddTree(Session& session, const std::string& source, const std::str
     const std::string below = at->path().lexically_relative(source).string();
     if (at->is_symlink() || !at->is_regular_file()) {
       session.Note(
-          StrCat("not copied: ", common::Printable(at->path().string()), " (no regular file)"));
+          StrCat("not copied: ", common::Printable(at->path().string()), " (not a regular file)"));
       continue;
     }
     if (all->size() == kSentMax) {

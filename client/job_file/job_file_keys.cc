@@ -268,7 +268,7 @@ constexpr JobKey kKeys[] = {
      }},
     {"logs_keep",
      KeyType::kSize,
-     "How much of the job's output is kept, the newest; what is removed is told where it was. "
+     "How much of the job's newest output is kept; a mark shows where older output was removed. "
      "Default: what the coordinator keeps of a job (--job-log-quota)",
      0,
      0,

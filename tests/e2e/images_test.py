@@ -329,7 +329,7 @@ class Images(Case):
         self.assertEqual(record.state, FAILED)
         self.assertRegex(record.reason, "cannot get the image .*(answered with|digest|does not match)")
         job, record = self.run_over(cluster, "true", image=f"{registry.host}/test/none@sha256:{'0' * 64}")
-        self.assertRegex(record.reason, "skopeo: it exited with [12]: .*; fix: see whether that node reaches the registry")
+        self.assertRegex(record.reason, "skopeo: it exited with [12]: .*; fix: check whether that node reaches the registry")
         self.assert_nothing_left(cluster)
 
     def test_jobctl_sends_nothing_of_its_own_environment_and_gets_outputs_back(self):

@@ -119,12 +119,13 @@ v1::ContainerFacts DescribeContainers(
   }
   if (host.has_docker) {
     facts.add_lacks(
-        "docker's own images and engine: not used; fix: skopeo copy docker-daemon:NAME oci:DIR, "
+        "docker's own images and engine: not supported; fix: skopeo copy docker-daemon:NAME "
+        "oci:DIR, "
         "and name oci:DIR");
   }
   if (host.has_apptainer) {
     facts.add_lacks(
-        "apptainer's .sif files and engine: not used; fix: name the image it came from");
+        "apptainer's .sif files and engine: not supported; fix: name the image it came from");
   }
   return facts;
 }

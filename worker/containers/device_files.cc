@@ -103,7 +103,7 @@ absl::StatusOr<CdiEdits> DeviceEdits(const v1::NodePart& part,
     if (!common::Exists(path)) {
       return absl::NotFoundError(common::StrCat(
           path,
-          " is not on the node; fix: see whether its driver is loaded, or describe its "
+          " is not on the node; fix: check whether its driver is loaded, or describe its "
           "devices in /etc/cdi"));
     }
     edits.mounts.push_back({.source = path, .target = path, .is_device = true});

@@ -316,7 +316,7 @@ std::string_view FixOf(const absl::Status& status, const job::ImageName& name) {
   return name.kind == job::ImageName::Kind::kLayout
              ? "; fix: name a directory that the job's account can read on that node, with "
                "oci-layout, index.json and blobs in it"
-             : "; fix: see whether that node reaches the registry, with the credentials of its "
+             : "; fix: check whether that node reaches the registry, with the credentials of its "
                "worker's user";
 }
 

@@ -105,8 +105,7 @@ absl::Status Judge(const ToolRun& run, const CommandOutput& output, const Watch&
   };
   if (!watch.too_much.empty()) return too_much(watch.too_much);
   if (watch.is_stalled) {
-    return absl::UnavailableError(
-        StrCat(tool, ": nothing came for ", common::HumanDuration(kStallMs)));
+    return absl::UnavailableError(StrCat(tool, ": no data for ", common::HumanDuration(kStallMs)));
   }
   if (watch.stop) return StoppedStatus();
   if (output.problem.empty()) return absl::OkStatus();

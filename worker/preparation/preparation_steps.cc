@@ -71,8 +71,8 @@ class NodePreparation {
       return absl::FailedPreconditionError(
           StrCat("node ", context_.setup.node, " cannot run the job's image ",
                  common::Printable(spec_.container().image()),
-                 ": its worker runs no containers; fix: jobctl nodes show ", context_.setup.node,
-                 " tells what it lacks"));
+                 ": its worker cannot run containers; fix: jobctl nodes show ", context_.setup.node,
+                 " prints what it lacks"));
     }
     progress_.say("looking for the image");
     ASSIGN_OR_RETURN(image_,

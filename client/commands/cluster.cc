@@ -374,7 +374,7 @@ const Command kClusterUpCommand = {
         "slurm: the coordinator and a worker on each node run in the allocation. Before\n"
         "its time limit jobs are stopped with SIGTERM, to save; `jobctl cluster up NAME`\n"
         "gets the next allocation, where they continue from their checkpoints.\n"
-        "NAME is by default what --on says. docs/clusters.md has more.",
+        "The default NAME is the value of --on. docs/clusters.md has more.",
     .run = ClusterUp};
 const Command kClusterDownCommand = {
     .name = "cluster down",

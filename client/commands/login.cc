@@ -163,9 +163,9 @@ const Command kLoginCommand = {
         "HOST:PORT is the coordinator's HTTPS. The token of `jobctl token create person\n"
         "NAME` works once. The key that is made for it stays on this machine, in a file\n"
         "of mode 0600; the certificate lives 12 hours and is renewed while you use\n"
-        "jobctl. With --oidc, confirm the printed code in any browser. Which cluster is\n"
-        "meant, --authority tells, or a context that signed in there before; otherwise\n"
-        "jobctl asks: compare with what `muster-coordinator init` printed.",
+        "jobctl. With --oidc, confirm the printed code in any browser. --authority, or a\n"
+        "context that signed in there before, identifies the cluster; otherwise jobctl\n"
+        "asks: compare with what `muster-coordinator init` printed.",
     .run = Login};
 const Command kLogoutCommand = {
     .name = "logout",
@@ -178,7 +178,7 @@ const Command kLogoutCommand = {
     .examples = "jobctl logout\tof the current context\njobctl logout lab\tof another one",
     .notes =
         "The coordinator revokes the certificate; if it does not answer within two\n"
-        "seconds, that is said, and the file is deleted all the same.",
+        "seconds, jobctl prints a note and deletes the file all the same.",
     .run = Logout};
 
 }  // namespace muster::client

@@ -166,7 +166,7 @@ const Command kUserSetCommand = {
     .examples =
         "jobctl user set alice --role operator\tmay change everybody's jobs, and nodes\n"
         "jobctl user set uid:1000 --role viewer\ta local account of the coordinator's machine",
-    .notes = "What is not given stays as it is. A user whose role changes connects again.",
+    .notes = "What is not given stays unchanged. A user whose role changes has to reconnect.",
     .run = SetUser};
 const Command kUserDisableCommand = {.name = "user disable",
                                      .place = 440,

@@ -41,7 +41,7 @@ constexpr JobKey kKeys[] = {
      {},
      [](const KeyValue& value, JobSpec* spec) { spec->set_workdir(value.text); }},
     {"sync", KeyType::kBoolean,
-     "true: send the directory `workdir` with the job (--sync); .gitignore and .musterignore tell "
+     "true: send the directory `workdir` with the job (--sync); .gitignore and .musterignore list "
      "what is left out. false: it is on the nodes already. Default: true for a coordinator on "
      "another host, unless `workdir` is absolute"},
     {"setup",

@@ -95,7 +95,7 @@ inline constexpr JobFlag kJobFlags[] = {
     {{"workdir", 0, "DIR", "working directory of the ranks (the current one)"}, kStarting},
     {{"sync", 0, "=DIR",
       "send a directory with the job (default: the working directory) and start the ranks in it; "
-      ".gitignore and .musterignore tell what is left out"},
+      ".gitignore and .musterignore list what is left out"},
      kStarting},
     {{"sync", 0, "", "send the job file's directory with the job"}, kForInit},
     {{"no-sync", 0, "", "send no code: it is on the nodes already"}, kStarting},

@@ -1,5 +1,5 @@
 """The page and the HTTP under it: what a list costs, what many pages cost those who submit, how fast curves are read, how
-soon a browser shows something and how smoothly it goes on."""
+soon a browser shows something, and how smoothly it updates after that."""
 import asyncio
 import gzip
 import http.client

@@ -41,7 +41,7 @@ if(MUSTER_MOLD)
 endif()
 
 # ./dev test --sanitize: everything that this project compiles runs with these sanitizers. The first
-# finding ends the process, so that the test that met it fails. -O1 -g1: half the time of -O2 to
+# finding aborts the process, so that the test that met it fails. -O1 -g1: half the time of -O2 to
 # compile, and reports still name lines.
 set(MUSTER_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize: address,undefined or thread")
 if(MUSTER_SANITIZE)
@@ -88,7 +88,7 @@ if(NOT MUSTER_SANITIZE)
 endif()
 
 # muster_harden(TARGET [STATIC]): position independent, every relocation done at the start and then
-# read-only, no executable stack. Sanitizers' runtimes are no part of a static program. The C++ runtime is
+# read-only, no executable stack. A static program cannot include a sanitizer's runtime. The C++ runtime is
 # linked into the others, so that they also run where it is older than our compiler's; libgcc_s is everywhere.
 function(muster_harden target)
   if("STATIC" IN_LIST ARGN AND NOT MUSTER_SANITIZE)

@@ -64,7 +64,7 @@ async function route({ isNew = false } = {}) {
   } catch (error) {
     if (mine !== opened) return;
     replace(main, errorState(error, () => location.reload()));
-    call("GetServer").catch(() => {});  // without a session no module comes: then the shell says so
+    call("GetServer").catch(() => {});  // without a session no module loads, and the shell shows the sign-in notice
   }
 }
 

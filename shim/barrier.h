@@ -1,12 +1,12 @@
-// What the runtimes of an attempt's containers run when they have mounted everything, before the
-// programs start: all wait for all. The containers share one layer, and what a program does there must
-// not meet a runtime that still makes mount points in it, as root.
+// A barrier that the runtimes of an attempt's containers run after they have mounted everything and
+// before the programs start. The containers share one layer, and no program may change it while a
+// runtime, which is root, still makes mount points there.
 #pragma once
 
 namespace muster::shim {
 
-// `directory`: where the hooks of one attempt meet, closed to everybody else; `count`: how many they
-// are. Returns an exit code; not 0, with the reason on stderr, if the others do not come.
+// `directory`: where the hooks of one attempt meet, closed to all other accounts; `count`: the number of
+// hooks. Returns an exit code; not 0, with the reason on stderr, if the others do not arrive.
 int WaitAtBarrier(const char* directory, int count);
 
 }  // namespace muster::shim

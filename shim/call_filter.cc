@@ -39,8 +39,8 @@ class Program {
     Add(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)));
   }
   void Answer(uint32_t action) { Add(BPF_STMT(BPF_RET | BPF_K, action)); }
-  // The next instruction is skipped unless the loaded value is that, or is not, is at least that,
-  // has one of those bits.
+  // These skip the next instruction unless the loaded value equals `value`, differs from it, is at least
+  // `value`, or has one of its bits.
   void IfEqual(uint32_t value) { Add(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1)); }
   void IfNotEqual(uint32_t value) { Add(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0)); }
   void IfAtLeast(uint32_t value) { Add(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, value, 0, 1)); }
@@ -62,7 +62,7 @@ constexpr uint32_t Refuse(int error) {
   return SECCOMP_RET_ERRNO | (static_cast<uint32_t>(error) & SECCOMP_RET_DATA);
 }
 
-// The first argument decides. Little-endian: its low half comes first.
+// Loads the call's first argument. Little-endian: the low half comes first.
 void LoadFirstArgument(uint32_t call, Program* program) {
   program->SkipUnlessEqual(call, 4);
   program->Load(offsetof(seccomp_data, args[0]));

@@ -85,7 +85,8 @@ int EnterContainerOf(const common::ShimLaunch& launch) {
   return -1;
 }
 
-// From other processes, as far as the launch asks for it. False, with the reason on stderr.
+// Separates this process from others, as far as the launch asks for it. On failure false, with the reason
+// on stderr.
 bool IsSeparated(const common::ShimLaunch& launch) {
   const bool no_new_privs = !launch.no_new_privs || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
   const std::string lack = launch.sandbox.has_own_domain ? EnterOwnDomain() : "";
@@ -114,7 +115,7 @@ bool MakeMounts(const common::ShimLaunch& launch, RankSetup* setup) {
   return false;
 }
 
-// As the child ended: its exit code, or the same signal.
+// Ends this process as the child ended: with its exit code, or by the same signal.
 int EndLike(const siginfo_t& ended) {
   if (ended.si_code == CLD_EXITED) return ended.si_status;
   kill(getpid(), ended.si_status);
@@ -161,17 +162,18 @@ bool TellNumber(int pid_fd, pid_t pid) {
   return told;
 }
 
-// A job-control shell wants to lead the session of its terminal, and knows no number from outside.
+// A job-control shell must lead the session of its terminal, and cannot name a session outside the
+// namespace.
 void LeadSession(bool has_terminal) {
   std::signal(SIGHUP, SIG_DFL);
   setsid();
   if (has_terminal) ioctl(STDIN_FILENO, TIOCSCTTY, 0);
 }
 
-// Becomes the program as another child of the parent's.
+// Starts the program as another child of this process's parent.
 int BecomeInside(const RankSetup& setup, int space_fd, int pid_fd) {
   const bool has_terminal = isatty(STDIN_FILENO) == 1;
-  std::signal(SIGHUP, SIG_IGN);  // who gives up a terminal gets one
+  std::signal(SIGHUP, SIG_IGN);  // giving up the terminal sends one
   if (has_terminal) ioctl(STDIN_FILENO, TIOCNOTTY);
   if (setns(space_fd, CLONE_NEWPID) != 0)
     return Cannot("enter the rank's processes", std::strerror(errno));

@@ -4,14 +4,15 @@
 
 namespace muster::shim {
 
-// Runs the one program of the launch file that `fd` is open on, confined as a rank. Where that has
-// processes of its own, all that the program started ends with it. Returns its exit status, or dies of
-// the same signal; if it cannot start, why is on stderr.
+// Runs the single program of the launch file open at `fd`, confined like a rank. If ranks have their own
+// PID namespace, everything that the program started is killed when it exits. Returns its exit status, or
+// dies of the same signal; if it cannot start, the reason is on stderr.
 int RunConfined(int fd);
 
-// Becomes it in the cgroups and among the processes of the attempt, which the launch file names: what
-// ends them ends it. It also dies with its parent. Before it starts, its number is written to `pid_fd`:
-// it may be another than this process's, which then exits, and a child of the same parent.
+// Becomes the program in the cgroups and the PID namespace of the attempt, which the launch file names:
+// what kills the attempt's processes kills it, too. It also dies with its parent. Before it starts, its
+// pid is written to `pid_fd`. That may differ from this process's, if the program becomes another child
+// of the same parent and this process exits.
 int RunJoined(int fd, int pid_fd);
 
 }  // namespace muster::shim

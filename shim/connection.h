@@ -20,7 +20,7 @@ class Connection {
 
   // 0 or an errno. Only this user may connect.
   int Listen(const std::string& path);
-  // True if a worker of the same user connected; it has been told nothing yet.
+  // True if a worker of the same user connected; nothing has been sent to it yet.
   bool Accept();
   void Send(const common::ShimPacket& packet);
   void Flush();

@@ -57,8 +57,8 @@ struct Source {
   bool is_directory = false;
 };
 
-// What the job names is looked up with its account's rights, and no link on the way is followed: it
-// could change after whoever checked it.
+// What the job names is looked up with its account's rights, and no link on the way is followed: a
+// link could change after the worker has checked it.
 std::string OpenSource(const std::string& path, std::vector<Source>* sources) {
   open_how how{};
   how.flags = O_PATH | O_CLOEXEC;
@@ -140,7 +140,7 @@ std::string PutSource(const Source& source, const std::string& place,
   return failure;
 }
 
-// Those in which others are come first.
+// Mounts that contain others come first.
 std::string PutSources(const std::vector<Source>& sources, const std::vector<std::string>& places,
                        const common::LaunchAccount& account) {
   if (places.size() != sources.size()) return "the mounts have no places";
@@ -157,7 +157,7 @@ std::string PutSources(const std::vector<Source>& sources, const std::vector<std
   return failure;
 }
 
-// At a path that the bundles know before there is one.
+// Mounts the namespace at a fixed path, which the bundles name before the namespace exists.
 std::string PutProcesses(int processes_fd) {
   if (processes_fd < 0) return {};
   const std::string space = "/proc/self/fd/" + std::to_string(processes_fd);
@@ -186,7 +186,7 @@ std::string EnterContainerMounts(const common::LaunchContainer& container,
   if (unshare(CLONE_NEWNS | CLONE_NEWIPC) != 0) return Because("cannot make namespaces");
   if (mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0)
     return Because("cannot separate the mounts");
-  umask(022);  // "/" of the ranks is among what is made here
+  umask(022);  // the ranks' "/" is made here, too
   if (chdir(container.directory.c_str()) != 0)
     return Because("cannot enter " + container.directory);
   std::vector<Source> sources;

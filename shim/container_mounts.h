@@ -1,7 +1,7 @@
-// What the containers of an attempt are made of, in one mount namespace and one IPC namespace for all
-// its ranks on this node: they share the writable layer over the image, /tmp in it and /dev/shm
-// (NCCL and MPI meet there, a first rank downloads for all), and with the last of them all is gone.
-// Each rank's runtime starts in there and makes the rank's own namespaces from it.
+// Prepares the containers of an attempt in one mount namespace and one IPC namespace for all its ranks
+// on this node. The ranks share the writable layer over the image, its /tmp, and /dev/shm (NCCL and MPI
+// meet there, the first rank downloads for all); everything is gone when the last rank has exited. Each
+// rank's runtime starts in these namespaces and makes the rank's own from them.
 #pragma once
 
 #include <string>

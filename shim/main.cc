@@ -20,8 +20,8 @@
 
 namespace {
 
-// Whoever has entered a PID namespace that is over starts nothing any more, as a runtime may at exit: that of
-// a sanitizer then waits for ever.
+// A process that has entered a PID namespace whose first process is gone cannot start anything, as a
+// runtime may do at exit: a sanitizer's would then wait forever.
 [[noreturn]] void End(int status) {
   std::fflush(nullptr);
   _exit(status);

@@ -25,7 +25,7 @@ void Say(const char* name, const std::string& lack) {
 
 std::string Lack(int error) { return error == 0 ? "" : std::strerror(error); }
 
-// Makes the ranks' view, and takes a look out of it.
+// Makes the ranks' view, and checks what is visible from it.
 std::string Try(const common::LaunchSandbox& sandbox) {
   std::string failure;
   const RankMounts mounts = MakeRankMounts(sandbox, {}, &failure);

@@ -29,23 +29,24 @@ constexpr int kAliveFd = 3;
 
 std::string NoSpace(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
 
-// Programs make names out of their number and take them for unique on the node: event files, locks.
-// So those in here go on from a number that no other attempt's began with.
+// Programs derive names (event files, locks) from their process number and take them for unique on the
+// node. So numbers in here continue from one that no other attempt started at.
 void CountOnFrom(pid_t number) {
   const int fd = open(kLastNumber, O_WRONLY | O_CLOEXEC);
   if (fd >= 0) dprintf(fd, "%d", number);
   close(fd);
 }
 
-// Nothing of the shim's is left in it but what tells of its end.
+// Closes everything inherited from the shim but the socket that signals the shim's end.
 void CloseAllBut(int alive) {
   dup2(alive, kAliveFd);
   for (int fd = 0; fd < kAliveFd; ++fd) close(fd);
   syscall(SYS_close_range, static_cast<unsigned>(kAliveFd + 1), ~0U, 0U);
 }
 
-// Not the ranks': whoever has an account may set limits, priority and processors of what else has it, and
-// so make this one spin, or end it. Without capabilities uid 0 is an account like any other.
+// Not the ranks' account: a process may set the limits, priority and processors of every other process
+// of its account, so a rank could make this one spin, or kill it. Without capabilities uid 0 is an
+// account like any other.
 common::LaunchAccount AccountOfFirst(const common::ShimLaunch& launch) {
   constexpr uint32_t kRoot = 0, kNobody = 65534;
   const bool ranks_are_root = !launch.account.is_other || launch.account.uid == kRoot;
@@ -101,7 +102,8 @@ void ReapAll() {
   ReapUntil(kAliveFd);
 }
 
-// It goes on once its namespace is held: as another account it could not be opened.
+// The first process waits until its namespace is held open: once it has changed its account, the
+// namespace could not be opened.
 std::string Hold(ProcessSpace* space) {
   const std::string path = "/proc/" + std::to_string(space->first) + "/ns/pid";
   space->fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);

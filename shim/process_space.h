@@ -1,7 +1,8 @@
-// The processes of an attempt on a node by themselves: a PID namespace. No call of theirs names a process
-// of another job, not by priority, limits, affinity or /proc either, which no filter of calls could tell
-// from their own threads'. One for all ranks, never one for each: they trace, map and signal each other
-// (NCCL, CUDA, MPI). Whoever is outside sees them under numbers of its own, as children of the shim.
+// A PID namespace for the processes of an attempt on a node. None of their calls can name a process of
+// another job, not even calls for priority, limits, affinity or /proc, where a system call filter could
+// not tell another job's number from that of their own threads. One for all ranks, never one for each:
+// they trace, map and signal each other (NCCL, CUDA, MPI). Processes outside see them under the node's
+// numbers, as children of the shim.
 #pragma once
 
 #include <sys/types.h>
@@ -24,14 +25,14 @@ struct ProcessSpace {
 // EnterOwnDomain. Empty, or why not.
 std::string MakeProcessSpace(const common::ShimLaunch& launch, ProcessSpace* space);
 
-// What this process starts from now on is in there. 0 or an errno.
+// Processes that this process starts from now on are in the namespace. 0 or an errno.
 int StartInside(const ProcessSpace& space);
 
-// Begins the end of all that is in there. The first process can be waited for once nothing else is left.
+// Starts to end all processes in the namespace. The first one can be waited for once no other is left.
 void EndProcessSpace(ProcessSpace* space);
 
-// Of this process's children: it ended the others, and waits only for the dead of a command's parent
-// (`jobctl exec`) to be waited for.
+// True if the first process is the only child left and has killed the others: it then waits only until
+// the parents of `jobctl exec` commands have reaped theirs.
 bool OnlyFirstIsLeft(const ProcessSpace& space, const std::vector<pid_t>& children);
 
 }  // namespace muster::shim

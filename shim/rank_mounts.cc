@@ -1,4 +1,4 @@
-// rank_mounts: what is to be seen is opened first, then everything is covered, then it is put back.
+// rank_mounts: opens first what ranks may see, then covers everything, then mounts the former back.
 #include "shim/rank_mounts.h"
 
 #include <fcntl.h>
@@ -79,7 +79,7 @@ std::string OwnSharedMemory(const common::LaunchAccount& account) {
   return {};
 }
 
-// A path of the job's: no link on it is followed, as it could lead to what is hidden.
+// Opens a path of the job without following links, as a link could lead to hidden files.
 std::string OpenWithoutLinks(const std::string& path, std::vector<Opened>* opened) {
   open_how how{};
   how.flags = O_PATH | O_CLOEXEC | O_DIRECTORY;
@@ -119,7 +119,7 @@ std::string PutBackWithoutLinks(const Opened& tree) {
   return done == 0 ? std::string() : Failed("mount", tree.path);
 }
 
-// What a path of the job's leads to is up to the job: it is looked up with the account's rights.
+// The job decides where its paths lead, so they are looked up with the account's rights.
 std::string OpenKept(const common::LaunchSandbox& sandbox, const common::LaunchAccount& account,
                      std::vector<Opened>* kept) {
   return WithFileRights(account, [&] {
@@ -158,7 +158,7 @@ std::string PutBackAll(const std::vector<Opened>& trees, const common::LaunchSan
   return {};
 }
 
-// What was below /tmp is gone with that.
+// Directories below /tmp need no cover: the new /tmp hides them.
 std::string CoverHidden(const common::LaunchSandbox& sandbox) {
   for (const std::string& path : sandbox.hidden_dirs) {
     if (IsTemporary(path, sandbox) || access(path.c_str(), F_OK) != 0) continue;

@@ -26,9 +26,9 @@ RankMounts HoldNamespaces(const std::function<std::string()>& arrange, bool own_
 std::string WithFileRights(const common::LaunchAccount& account,
                            const std::function<std::string()>& open);
 
-// Makes them in a short-lived process, so that the caller keeps its own view. Empty descriptors: `failure`
-// tells why. With has_own_processes the caller has called StartInside (process_space.h). It blocks
-// SIGCHLD, or does not mind one.
+// Makes the mounts in a short-lived process, so that the caller keeps its own view. If the descriptors
+// are empty, `failure` has the reason. With has_own_processes the caller has called StartInside
+// (process_space.h). The caller blocks SIGCHLD, or can handle one.
 RankMounts MakeRankMounts(const common::LaunchSandbox& sandbox,
                           const common::LaunchAccount& account, std::string* failure);
 

@@ -28,8 +28,8 @@ constexpr int kExitMissing = 127;
 
 constexpr int kNumbersTried = 64;
 
-// In a PID namespace of its own a rank has a number there and one here. Equal ones spare people and
-// programs a riddle; where the kernel grants none, they differ.
+// A rank in the attempt's PID namespace has a number there and one here. Equal numbers are easier for
+// people and programs; where the kernel does not grant them, they differ.
 long CloneWithOneNumber(clone_args args, pid_t above) {
   for (int i = 1; i <= kNumbersTried; ++i) {
     pid_t numbers[] = {above + i, above + i};
@@ -129,8 +129,7 @@ ExecStage ExecRuntime(const RankSetup& setup, const ExecWords& words) {
   return ExecStage::kContainer;
 }
 
-// From here on nothing needs the shim's rights anymore, and what comes last cannot be undone. Only
-// system calls.
+// From here on nothing needs the shim's rights, and the last steps cannot be undone. Only system calls.
 ExecStage Confine(const RankSetup& setup) {
   const common::LaunchSandbox& sandbox = setup.attempt->sandbox;
   if (!EnterNamespaces(setup)) return ExecStage::kSandbox;
@@ -169,7 +168,7 @@ ExecStage Exec(const RankSetup& setup, const ExecWords& words) {
   if (setup.freezer_procs_fd >= 0 && write(setup.freezer_procs_fd, "0", 1) < 0) {
     Fail(exec_pipe, ExecStage::kSetup);
   }
-  // Never without them: a limit is a promise to whoever shares the node.
+  // Never without them: a limit is a promise to the other jobs on the node.
   for (const int fd : setup.limit_procs_fds) {
     if (write(fd, "0", 1) < 0) Fail(exec_pipe, ExecStage::kLimits);
   }
@@ -191,8 +190,8 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// The runtime's command line and environment in place of a contained rank's; the mark is there for
-// those who look for what is left of the attempt.
+// The runtime's command line and environment in place of a contained rank's. They include the mark, by
+// which the attempt's remaining processes are found.
 common::RankLaunch ExecutedLaunch(const RankSetup& setup) {
   if (setup.attempt->container.runtime.empty()) return *setup.launch;
   const common::ShimLaunch& attempt = *setup.attempt;

@@ -30,7 +30,7 @@ struct RankSetup {
   const common::ShimLaunch* attempt = nullptr;  // whose account and sandbox it gets
   int mounts_fd = -1;                           // its mount namespace; -1: the shim's
   int ipc_fd = -1;                              // its IPC namespace; -1: the shim's
-  bool is_inside = false;  // what is started is in the attempt's PID namespace (process_space.h)
+  bool is_inside = false;  // starts in the attempt's PID namespace (process_space.h)
   pid_t parent = 0;        // set by StartRank: it dies with that; 0: it does not
 };
 
@@ -40,7 +40,7 @@ struct RankProcess {
   int error = 0;       // errno when pid is -1
 };
 
-// Of a rank in a container, what is started is the runtime, unconfined and in the background.
+// For a rank in a container it starts the runtime, unconfined and in the background.
 RankProcess StartRank(const RankSetup& setup);
 
 // A command in a container, started and waited for: its exit code, or it dies of the same signal. The

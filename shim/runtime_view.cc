@@ -1,4 +1,4 @@
-// runtime_view: all pieces are opened, then put below a new root in the same order, then the old one goes.
+// runtime_view: opens all pieces, mounts them below a new root in the same order, then detaches the old root.
 #include "shim/runtime_view.h"
 
 #include <fcntl.h>
@@ -47,7 +47,7 @@ bool IsBelowPath(const std::string& path, const std::string& above) {
 
 class View {
  public:
-  // What is not there is not needed.
+  // A path that does not exist is not needed.
   std::string Take(const std::string& path, bool is_writable) {
     struct stat info {};
     if (stat(path.c_str(), &info) != 0) return errno == ENOENT ? "" : NoView("open", path);
@@ -77,7 +77,7 @@ class View {
     return {};
   }
 
-  // Below the working directory's `root`.
+  // Mounts the pieces below `root`, which is relative to the working directory.
   std::string Put(const std::string& root) {
     for (const Link& link : links_) {
       if (symlink(link.target.c_str(), (root + link.path).c_str()) != 0)
@@ -99,7 +99,7 @@ class View {
     std::string path, target;
   };
 
-  // Where it is below a piece that is there already, so is its place.
+  // Makes the mount point. Below a piece that is mounted already, it exists.
   static void MakePlace(const std::string& target, bool is_directory) {
     for (size_t at = target.find('/'); at != std::string::npos; at = target.find('/', at + 1))
       mkdir(target.substr(0, at).c_str(), 0755);

@@ -1,6 +1,7 @@
-// What the runtime of containers, which starts as root, has of the node: its programs and libraries to
-// read, the containers' own directory, and what the bundles name. A path that it is led to by an image or
-// by who changes a mount meanwhile is then not there, or cannot be written to.
+// Limits what the runtime of containers, which starts as root, can reach of the node: its programs and
+// libraries, read only, the containers' own directory, and what the bundles name. If an image, or a
+// process that changes a mount meanwhile, leads the runtime to another path, that path does not exist or
+// is read only.
 #pragma once
 
 #include <string>
@@ -9,8 +10,8 @@
 
 namespace muster::shim {
 
-// This process's root becomes that. In a mount namespace of its own, whose mounts are nobody else's to
-// see. Empty, or what failed.
+// Makes the runtime's view of the node this process's root. The process must be in its own mount
+// namespace, whose mounts no other process sees. Empty, or what failed.
 std::string EnterRuntimeView(const common::LaunchContainer& container);
 
 }  // namespace muster::shim

@@ -1,5 +1,5 @@
-// Ranks in containers: from the runtime, which starts one and exits, to the rank. Part of Supervisor
-// (supervisor.h).
+// Ranks in containers: from the runtime, which starts a container and exits, to the rank. Part of
+// Supervisor (supervisor.h).
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ siginfo_t WaitFor(pid_t pid) {
   return info;
 }
 
-// What the first process left behind is ours, as we are its subreaper.
+// Kills what the first process left behind: these are our children, as we are their subreaper.
 void KillChildren() {
   for (int round = 0; round < kKillRoundsMax; ++round) {
     for (const pid_t child : common::ListChildren()) kill(child, SIGKILL);
@@ -67,7 +67,7 @@ int RunContainer(const RankSetup& asked, ProcessSpace* space) {
   setup.stderr_fd = STDERR_FILENO;
   const RankProcess runtime = StartRank(setup);
   if (runtime.pid < 0) return kExitNotStarted;
-  siginfo_t ended = WaitForAlone(runtime.pid);  // its first process may be ours, and over, before
+  siginfo_t ended = WaitForAlone(runtime.pid);  // the first process may exit first
   common::ProcessStat first;
   if (ended.si_code != CLD_EXITED || ended.si_status != 0 ||
       !ReadFirstProcess(setup.attempt->container, setup.launch->rank, &first))
@@ -80,7 +80,7 @@ int RunContainer(const RankSetup& asked, ProcessSpace* space) {
   return kExitNotStarted;
 }
 
-// Takes note of the runtimes that are done.
+// Handles the runtimes that have exited.
 void Supervisor::SettleRuntimes() {
   for (Rank& rank : ranks_) {
     siginfo_t info{};
@@ -92,8 +92,8 @@ void Supervisor::SettleRuntimes() {
   }
 }
 
-// Whether `pid` is the first process of a container whose runtime is not done yet. A runtime has
-// several threads: the last one hands it to us before the runtime itself can be waited for.
+// Whether `pid` is the first process of a container whose runtime has not been reaped yet. A runtime has
+// several threads: when the last one ends, we inherit the process before we can wait for the runtime.
 bool Supervisor::IsOfARuntime(pid_t pid) const {
   return std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
     common::ProcessStat first;
@@ -102,7 +102,7 @@ bool Supervisor::IsOfARuntime(pid_t pid) const {
   });
 }
 
-// Its container runs, and what it was started for is the rank from now on; or it could not start it.
+// If the container runs, its first process is the rank from now on; otherwise the start has failed.
 void Supervisor::RuntimeExited(Rank& rank, int status_code, int status) {
   if (rank.exec_pipe >= 0) ReadExecPipe(rank);
   rank.in_runtime = false;

@@ -1,12 +1,12 @@
-// The end of an attempt's secrets, where no worker is there to remove them.
+// Removes an attempt's secrets if no worker is there to do it.
 #pragma once
 
 #include <string>
 
 namespace muster::shim {
 
-// Removes the files in `directory`, it, and the directory above if that is empty then. Both are this
-// account's: nothing is done through a link, or in what is another's.
+// Removes the files in `directory`, the directory itself, and its parent if that is then empty. Both must
+// belong to this account: follows no link, and changes nothing in another account's directory.
 void RemoveSecrets(const std::string& directory);
 
 }  // namespace muster::shim

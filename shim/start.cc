@@ -99,7 +99,7 @@ std::string Supervisor::Prepare() {
   if (failure.empty()) failure = MakeSpace();
   if (failure.empty()) failure = MakeMounts(&mounts);
   if (failure.empty() && launch_.sandbox.has_own_domain) {
-    // A supervisor without capabilities may enter one only so.
+    // Without capabilities a supervisor may enter a domain only after this.
     if (launch_.no_new_privs) prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     failure = EnterOwnDomain();
     if (!failure.empty()) failure = "cannot separate the ranks from other processes: " + failure;
@@ -111,7 +111,7 @@ std::string Supervisor::Prepare() {
   return failure;
 }
 
-// A runtime stays outside, and makes its container inside.
+// A runtime itself stays outside the namespace, and makes its container inside.
 std::string Supervisor::MakeSpace() {
   if (!launch_.sandbox.has_own_processes) return {};
   std::string failure = MakeProcessSpace(launch_, &space_);
@@ -208,13 +208,13 @@ void Supervisor::StartRanks(const std::vector<int>& write_ends, const RankMounts
   for (const int fd : {setup.cgroup_fd, setup.freezer_procs_fd, mounts.mounts_fd, mounts.ipc_fd}) {
     if (fd >= 0) close(fd);
   }
-  // From now on also of containers: who enters finds it by /proc/PID/ns/pid_for_children.
+  // Done for containers, too: `jobctl exec` enters by this process's /proc/PID/ns/pid_for_children.
   if (space_.IsMade()) StartInside(space_);
   // Argument lists and environments are only needed for exec.
   std::vector<common::RankLaunch>().swap(launch_.ranks);
 }
 
-// The node stood still between the order and this: its lease is over, and the rank may be running
+// The node was frozen between the order and now: its lease is over, and the rank may be running
 // elsewhere.
 void Supervisor::NeverStart(Rank& rank) {
   stop_asked_ = true;

@@ -27,14 +27,14 @@ using common::ShimPacket;
 constexpr int64_t kGatherUs = 2'000;  // a slowly written stream is read about this often at most
 constexpr int64_t kBlockedRetryUs = 50'000;  // a blocked stream checks for room this often
 constexpr int64_t kKillEveryUs = 2'000;
-// Timeouts, on the lived clock: whoever is waited for may have stood still together with us.
+// Timeouts, on the lived clock: the process that we wait for may have been frozen together with us.
 constexpr int64_t kUnkillableAfterUs =
     10'000'000;  // then the survivors are listed and the node needs a person
 constexpr int64_t kForeignWriterUs =
     2'000'000;  // how long a pipe held by a foreign process delays the end
 constexpr int64_t kFullDiskUs =
     60'000'000;  // how long a full disk may delay the end, with logs: block
-constexpr int64_t kTurnAtMostUs = 100'000;  // of a turn that lived longer, the rest stood still
+constexpr int64_t kTurnAtMostUs = 100'000;  // in a longer turn, we were frozen for the rest of it
 constexpr int kDrainTurnsAtExit = 8;
 constexpr int64_t kForever = INT64_MAX;
 
@@ -124,8 +124,8 @@ int64_t Supervisor::NextDeadlineUs() const {
   return fence_us_ > 0 && !stop_asked_ ? fence_us_ : StopDeadlineUs();
 }
 
-// Both ends of the fence are points in time: a supervisor that stood still past the second one has
-// no grace left to give.
+// Both ends of the fence are points in time: a supervisor that was frozen past the second one has no
+// grace left to give.
 void Supervisor::KeepDeadlines() {
   if (phase_ != Phase::kRunning) return;
   const int64_t now_us = MonotonicMicros();
@@ -205,7 +205,7 @@ void Supervisor::Reap() {
   while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
     SettleRuntimes();
     const pid_t pid = std::exchange(info.si_pid, 0);
-    if (IsOfARuntime(pid)) return;  // the runtime's own end brings us here again
+    if (IsOfARuntime(pid)) return;  // the runtime's exit calls this again
     if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG) != 0) continue;
     for (Rank& rank : ranks_) {
       if (rank.pid == info.si_pid && !rank.exited) NoteExit(rank, info.si_code, info.si_status);

@@ -1,5 +1,5 @@
-// What ranks see of the kernel's own file systems. All is done to this process's view, which is not the
-// shim's. Each returns nothing, or what failed.
+// What ranks see of the kernel's own file systems. Each changes this process's view, which is not the
+// shim's, and returns nothing, or what failed.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@ namespace muster::shim {
 // Where its account may write to them, a rank could move, freeze and kill the processes of other jobs.
 std::string ProtectCgroups();
 
-// /proc with the processes of the caller's PID namespace alone, and nothing there and in /sys to change
-// the machine by, also for uid 0.
+// Mounts a /proc with only the processes of the caller's PID namespace. Nothing in it or in /sys lets a
+// process change the machine, not even as uid 0.
 std::string MountOwnProc();
 
-// Nothing in /proc to change the machine by, also for uid 0.
+// Protects the files in /proc that could change the machine, also from uid 0.
 std::string ProtectKernelFiles();
 
 // /dev/mqueue of the caller's IPC namespace.

@@ -1,6 +1,5 @@
-// What the worker is told, in packets. Part of Supervisor (supervisor.h). Each fact is sent when it
-// happens, and all of them again to a worker that connects later, so no packet needs an
-// acknowledgement.
+// The packets for the worker. Part of Supervisor (supervisor.h). Each fact is sent when it happens, and a
+// worker that connects later gets all of them again, so no packet needs an acknowledgement.
 #include <unistd.h>
 
 #include <algorithm>

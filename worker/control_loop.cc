@@ -138,8 +138,8 @@ void ControlLoop::Run() {
   io_.Shutdown();
   SaveContact(paths_, state_.contact.lease_mono_ms);
   if (nothing_hangs) return;
-  // A thread hangs on some job's file: what it may still touch must not be taken apart.
-  common::LogInfo("worker leaves although a file system does not answer; its ranks go on");
+  // A thread hangs on some job's file: what it may still use must not be destroyed.
+  common::LogInfo("worker exits although a file system does not answer; its ranks keep running");
   _exit(0);
 }
 
@@ -186,8 +186,8 @@ void ControlLoop::Turn() {
   }
 }
 
-// Of several statuses of one attempt in one turn only the last is said: each holds all before it,
-// and a gang of thousands that dies at once would say millions of exits.
+// Of several statuses of one attempt in one turn only the last is sent: each includes those before it,
+// and a gang of thousands that dies at once would send millions of exits.
 void ControlLoop::FlushOutbox() {
   std::set<AttemptKey> said;
   std::vector<v1::WorkerMessage> last;
@@ -240,7 +240,7 @@ void ControlLoop::Feed(Input input) {
 }
 
 Route ControlLoop::RouteTo(const std::string& endpoint) const {
-  // A socket of this machine tells who we are.
+  // Over a local socket the kernel reports who we are.
   const bool is_local = endpoint.starts_with("unix:");
   if (setup_.membership == nullptr || is_local)
     return {.endpoint = endpoint, .credentials = nullptr};
@@ -253,9 +253,9 @@ void ControlLoop::SetBulkRoute() {
   transfers_.SetRoute(route);
 }
 
-// The coordinator ends connections with the certificate that they began with: everything connects
-// again now, while both are good. Registering again disturbs no attempt. Commands of `jobctl exec`
-// go on over the connection that they have.
+// The coordinator closes a connection when the certificate that it began with ends, so everything
+// reconnects now, while both certificates are valid. Registering again disturbs no attempt. Commands
+// of `jobctl exec` keep the connection that they have.
 void ControlLoop::OnRenewed() {
   mailbox_.Post([this] {
     if (!bulk_endpoint_.empty()) SetBulkRoute();

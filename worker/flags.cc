@@ -53,7 +53,7 @@ ParsedFlags Refuse(std::string_view text) {
       .text = StrCat("muster-worker: ", text, "\n  fix: muster-worker --help lists all flags\n")};
 }
 
-// What stands before "--".
+// The flags before "--".
 void ParseOwnInitFlags(int argc, char** argv, ParsedInit* parsed) {
   InitOptions& options = parsed->options;
   const auto refuse = [parsed](std::string_view text) {

@@ -95,7 +95,7 @@ void Init::Prepare() {
   sigprocmask(SIG_BLOCK, &handled, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signal_fd_ = signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK);
-  CHECK(signal_fd_ >= 0);  // the first descriptor of a new process: nobody runs yet
+  CHECK(signal_fd_ >= 0);  // the first descriptor of a new process, before any job or peer
   // Orphans come to process 1 anyway; to this process also where another one is that, as with
   // `docker run --init` or in a pod that shares its process namespace.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -169,7 +169,7 @@ void Init::ChildEnded(int status) {
   child_ = 0;
   code_ = ContainerCode(status);
   const int64_t now = common::MonotonicMs();
-  // Flags or files that the worker refuses: whoever started the container has to see it.
+  // Flags or files that the worker refuses: the user who started the container has to see it.
   const bool refused = !joins_ && starts_ == 1 && code_ == kInitUsageExit;
   if (kill_at_ms_ != 0 || refused) {
     over_ = true;

@@ -9,7 +9,7 @@
 
 namespace muster::worker {
 
-// How long to wait before a child that has died is started again.
+// How long to wait before a child that has died is restarted.
 class RestartPause {
  public:
   static constexpr int64_t kFirstMs = 200;

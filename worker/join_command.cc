@@ -49,7 +49,7 @@ absl::StatusOr<std::string> ReadToken(const JoinOptions& options) {
   return common::ReadFileOrPipe(from_input ? "/dev/stdin" : options.token_file, kTokenFileMax);
 }
 
-// Of a cluster that starts, more nodes join at once than the coordinator answers.
+// When a cluster starts, more nodes may join at once than the coordinator answers.
 absl::StatusOr<identity::Credentials> EnrollPatiently(const identity::Enrolling& enrolling) {
   for (int left = kTries;; --left) {
     absl::StatusOr<identity::Credentials> credentials = identity::Enroll(enrolling);

@@ -1,5 +1,5 @@
-// The manifests of deploy/kubernetes/base, built in: what `kubectl kustomize` makes of them, but for its
-// common label.
+// The manifests of deploy/kubernetes/base, built in: the output of `kubectl kustomize`, without its common
+// label.
 #pragma once
 
 #include <string_view>

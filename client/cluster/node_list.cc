@@ -25,7 +25,7 @@ constexpr std::string_view kShape = "write it like node1, alice@node1 or node1:2
 
 bool IsPlain(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
-// What ssh would take for an option or a shell for more than a word is not one.
+// Excludes what ssh would take for an option, or a shell for more than one word.
 bool IsWordOf(std::string_view text, std::string_view more, size_t most) {
   return !text.empty() && text.size() <= most && (IsPlain(text[0]) || text[0] == '_') &&
          std::all_of(text.begin(), text.end(), [more](char c) {
@@ -40,7 +40,7 @@ absl::Status NotANode(std::string_view word, std::string_view why) {
       kShape);
 }
 
-// At commas outside of brackets.
+// Splits at commas outside of brackets.
 std::vector<std::string_view> WordsOf(std::string_view list) {
   std::vector<std::string_view> words;
   size_t begin = 0;
@@ -61,14 +61,13 @@ bool ReadIndex(std::string_view text, uint32_t* number) {
          absl::SimpleAtoi(common::ToAbsl(text), number);
 }
 
-// "node[01-03,7]": node01, node02, node03, node7. A number is as wide as the first of its range.
+// "node[01-03,7]": node01, node02, node03, node7. Numbers have the width of the first one of their range.
 absl::StatusOr<std::vector<std::string>> Expanded(std::string_view word) {
   const size_t open = word.find('[');
   if (open == std::string_view::npos) return std::vector<std::string>{std::string(word)};
   const size_t close = word.find(']', open);
   if (close == std::string_view::npos || word.find('[', open + 1) != std::string_view::npos)
-    return NotANode(word,
-                    "one pair of brackets with numbers, like node[01-04], is what it may have");
+    return NotANode(word, "it may have one pair of brackets with numbers, like node[01-04]");
   std::vector<std::string> names;
   for (const std::string_view range : WordsOf(word.substr(open + 1, close - open - 1))) {
     const size_t dash = range.find('-');
@@ -76,7 +75,7 @@ absl::StatusOr<std::vector<std::string>> Expanded(std::string_view word) {
     const std::string_view to = dash == std::string_view::npos ? from : range.substr(dash + 1);
     uint32_t first = 0, last = 0;
     if (!ReadIndex(from, &first) || !ReadIndex(to, &last) || last < first)
-      return NotANode(word, StrCat("\"", common::Printable(range), "\" is no range like 01-04"));
+      return NotANode(word, StrCat("\"", common::Printable(range), "\" is not a range like 01-04"));
     if (names.size() + (last - first) >= kNodesMost)
       return NotANode(word, StrCat("a cluster has at most ", kNodesMost, " nodes"));
     for (uint32_t number = first; number <= last; ++number) {

@@ -1,5 +1,5 @@
-// The machines of a cluster as people name them: "a,user@b,c:2222,node[01-04]". They become words of
-// command lines and of paths, so anything else than a plain name is refused. Pure.
+// The machines of a cluster as users type them: "a,user@b,c:2222,node[01-04]". The names become part of
+// command lines and paths, so anything but a plain name is refused. Pure.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct SshNode {
 // Errors: JC1801, naming the word.
 absl::StatusOr<std::vector<SshNode>> ParseSshNodes(std::string_view list);
 
-// Letters, digits and "/._+@-", no "..", at most 200 bytes: it stands in scripts. JC1801.
+// Letters, digits and "/._+@-", no "..", at most 200 bytes, as it is written into scripts. JC1801.
 absl::Status CheckDirectory(std::string_view directory);
 
 }  // namespace muster::client::cluster

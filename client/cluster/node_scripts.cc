@@ -24,7 +24,7 @@ me=$(pwd -P)
 run=$(cat runtime)
 )sh";
 
-// Detached: a session of its own, no descriptor of ssh's. Leaves its pid in $pid.
+// Detached: in a new session, without ssh's descriptors. Leaves its pid in $pid.
 constexpr std::string_view kStart = R"sh(
 start() {
   log=$1; shift
@@ -73,7 +73,7 @@ cat init
 rm init
 )sh";
 
-// A worker that cannot start ends at once; whether one has joined, the coordinator tells.
+// A worker that cannot start exits at once; the coordinator reports which have joined.
 constexpr std::string_view kWorker = R"sh(
 [ $? = 0 ] || exit 1
 # What of it takes root is not to be had then.
@@ -84,7 +84,7 @@ sleep 0.5
 kill -0 $pid 2>/dev/null || { tail -n 3 log/worker.log >&2; exit 1; }
 )sh";
 
-// What runs is found by its program, so no number of a process that ended long ago is believed.
+// Finds processes by their program, as a recorded pid may belong to another process by now.
 constexpr std::string_view kRemove = R"sh(
 cd "$dir" 2>/dev/null || exit 0
 # Another cluster's, of the same name.

@@ -1,8 +1,8 @@
-// What jobctl runs on a node over ssh, for /bin/sh. All values that are put in are checked (node_list.h,
+// The /bin/sh scripts that jobctl runs on a node over ssh. All inserted values are checked (node_list.h,
 // identity/names.h) and quoted. Pure.
 //
-// A node's directory is DIRECTORY/CLUSTER/NODE: homes may be shared. In it: id (the cluster's), bin, log,
-// runtime (path of the directory of sockets), worker, and on the head coordinator and its keys.
+// A node's directory is DIRECTORY/CLUSTER/NODE, as homes may be shared. It has id (the cluster's), bin,
+// log, runtime (the path of the directory of sockets), worker, and on the head coordinator and its keys.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct NodePlace {
   std::string Path() const;  // DIRECTORY/CLUSTER/NODE
 };
 
-// Makes the directory. Fails if the machine is of another kind than `machine` ("Linux x86_64"), if the
-// directory exists, or if it has not `room_kib` left.
+// Makes the directory. Fails if the machine is not a `machine` ("Linux x86_64"), if the directory exists,
+// or if its disk has less than `room_kib` free.
 std::string PrepareScript(const NodePlace& place, const std::string& machine, uint64_t room_kib);
 // Makes the coordinator's identity, starts it and prints what its init printed.
 std::string CoordinatorScript(const NodePlace& place, const std::string& host, uint32_t port);
@@ -34,8 +34,8 @@ struct WorkerStart {
 std::string WorkerScript(const NodePlace& place, const WorkerStart& start);
 // The end of the worker's log.
 std::string WorkerLogScript(const NodePlace& place);
-// Ends what runs from the directory, supervisors first with `grace_s` for their ranks, and removes the
-// directory. Succeeds if there is none; fails if it is another cluster's.
+// Stops what runs from the directory, supervisors first, with `grace_s` for their ranks, and removes the
+// directory. Succeeds if there is none; fails if it belongs to another cluster.
 std::string RemoveScript(const NodePlace& place, int64_t grace_s);
 
 }  // namespace muster::client::cluster

@@ -1,4 +1,4 @@
-// The programs beside jobctl, packed for nodes that have none.
+// The programs beside jobctl, packed for nodes that do not have them.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct ProgramArchive {
   std::string bytes;  // .tar.gz with bin/
   uint64_t unpacked_bytes = 0;
 };
-// What a worker needs, and with `coordinator` that too. JC1305: one is missing here.
+// The programs that a worker needs, and with `coordinator` also that one. JC1305: one is missing here.
 absl::StatusOr<ProgramArchive> PackPrograms(bool coordinator);
 
 }  // namespace muster::client::cluster

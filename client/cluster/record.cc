@@ -47,7 +47,7 @@ absl::Status Damaged(std::string_view what) {
   return absl::InvalidArgumentError(StrCat("its ", what, " cannot be right"));
 }
 
-// As on a command line: a record is a file that anything of this user may have changed.
+// The same checks as for a command line: any program of this user may have changed the record's file.
 absl::Status TakeNodes(const Json& json, ClusterRecord* record) {
   const auto nodes = json.find("nodes");
   if (nodes == json.end() || !nodes->is_array() || nodes->size() > kNodesMost)

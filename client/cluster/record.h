@@ -1,4 +1,4 @@
-// What jobctl remembers of a cluster that it started: one small JSON file beside config.yaml,
+// jobctl's record of a cluster that it started: one small JSON file beside config.yaml,
 // clusters/NAME.json, mode 0600.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace muster::client::cluster {
 struct ClusterRecord {
   std::string name;
   std::string on;         // "ssh", "slurm"
-  std::string id;         // also in a file on each node: nothing else is ever removed there
+  std::string id;         // also in a file on each node: jobctl removes only what has it
   std::string directory;  // ssh: of each node, relative to the home or absolute; slurm: shared
   // ssh
   std::string ssh_config;                // empty: ssh's own
@@ -40,7 +40,7 @@ absl::Status RemoveRecord(const ConfigFile& file, const std::string& name);
 // Sorted.
 absl::StatusOr<std::vector<std::string>> RecordNames(const ConfigFile& file);
 
-// The file's text and back. What is read is checked as what was typed. Pure.
+// To the file's text and back. A record that is read is checked like typed input. Pure.
 std::string TextOfRecord(const ClusterRecord& record);
 absl::StatusOr<ClusterRecord> ParseRecord(std::string_view text);
 

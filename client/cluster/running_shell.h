@@ -5,8 +5,8 @@
 
 namespace muster::client::cluster {
 
-// running PROGRAM: the ids of the processes that run the file with this absolute path, found by what the
-// kernel says they run. "… (deleted)": once the file is gone or replaced.
+// running PROGRAM: the ids of the processes that run the file with this absolute path, as the kernel
+// reports it. The kernel appends " (deleted)" once the file is removed or replaced.
 inline constexpr std::string_view kRunningShell = R"sh(
 running() {
   for process in /proc/[0-9]*; do

@@ -62,7 +62,7 @@ absl::Status SlurmFailed(const std::string& program, std::string why) {
                               .why = why.empty() ? "it wrote nothing" : std::move(why)});
 }
 
-// What one of Slurm's programs prints.
+// The output of one of Slurm's programs.
 absl::StatusOr<std::string> AskSlurm(std::vector<std::string> words) {
   const std::string program = words[0];
   words[0] = FindInDirectories(program, Variable("PATH"));
@@ -73,7 +73,7 @@ absl::StatusOr<std::string> AskSlurm(std::vector<std::string> words) {
          .what = StrCat("this machine has no ", program, " on its PATH"),
          .fix = "run jobctl where you submit jobs to Slurm; or jobctl cluster up --on ssh"});
   }
-  // Settings of squeue could hide what is asked for here.
+  // squeue's own variables could hide what this asks for.
   std::vector<std::string> environment = OwnEnvironment();
   std::erase_if(environment, [](const std::string& each) { return each.starts_with("SQUEUE_"); });
   const absl::StatusOr<ChildOutput> output =
@@ -91,7 +91,7 @@ struct Allocation {
   std::string state;   // "PENDING", "RUNNING", "COMPLETING"
   std::string reason;  // why it is pending
 };
-// Of this cluster, the newest first.
+// This cluster's allocations, the newest first.
 absl::StatusOr<std::vector<Allocation>> AllocationsOf(const ClusterRecord& record) {
   ASSIGN_OR_RETURN(const std::string text,
                    AskSlurm({"squeue", "-h", "-S", "-i", "-u", StrCat(getuid()), "-n",
@@ -104,10 +104,10 @@ absl::StatusOr<std::vector<Allocation>> AllocationsOf(const ClusterRecord& recor
   return allocations;
 }
 
-// It runs, or will: "CONFIGURING" and "SUSPENDED" too.
+// It runs, or will run; "CONFIGURING" and "SUSPENDED" count, too.
 bool IsToCome(const Allocation& allocation) { return allocation.state != "COMPLETING"; }
 
-// The script's programs; one that runs is replaced, not written over.
+// The script's programs; a running one is replaced, not overwritten.
 absl::Status CopyPrograms(const std::string& directory) {
   RETURN_IF_ERROR(common::MakeDirectories(directory));
   for (const char* name :
@@ -128,7 +128,7 @@ std::string WhoSignsIn() {
   return name != "root" && identity::IsName(name) ? name : "admin";
 }
 
-// A directory that is there is the cluster's, or nothing is written.
+// Writes nothing if the directory exists and is not the cluster's.
 absl::Status MakeRoot(const SlurmUp& up) {
   const std::string root = RootOf(up.record);
   const absl::StatusOr<std::string> id = common::ReadFile(root + "/id", 64);
@@ -141,7 +141,7 @@ absl::Status MakeRoot(const SlurmUp& up) {
   RETURN_IF_ERROR(common::MakeDirectories(root + "/log"));
   if (!id.ok()) RETURN_IF_ERROR(common::WriteFileDurably(root + "/id", up.record.id));
   ASSIGN_OR_RETURN(const std::vector<Allocation> allocations, AllocationsOf(up.record));
-  // What an allocation runs is not replaced under it.
+  // Does not replace programs that an allocation is running.
   if (std::any_of(allocations.begin(), allocations.end(), IsToCome)) return absl::OkStatus();
   RETURN_IF_ERROR(CopyPrograms(root + "/bin"));
   if (up.size.empty()) return absl::OkStatus();
@@ -160,7 +160,7 @@ absl::Status MakeRoot(const SlurmUp& up) {
   return common::WriteFileDurably(root + "/job.sh", JobScript(script), 0700);
 }
 
-// One that waits or runs already is as good.
+// An allocation that waits or runs already is used instead.
 absl::StatusOr<std::string> Submit(Session& session, const ClusterRecord& record) {
   ASSIGN_OR_RETURN(const std::vector<Allocation> allocations, AllocationsOf(record));
   for (const Allocation& allocation : allocations) {
@@ -177,7 +177,7 @@ absl::StatusOr<std::string> Submit(Session& session, const ClusterRecord& record
   for (std::string& flag : OwnFlags(record.name, record.id)) words.push_back(std::move(flag));
   words.push_back(root + "/job.sh");
   ASSIGN_OR_RETURN(const std::string printed, AskSlurm(words));
-  // "JOB" or "JOB;CLUSTER", below what the site has to say.
+  // "JOB" or "JOB;CLUSTER", after any messages of the site.
   std::string job = printed.substr(printed.find_last_of('\n') + 1);
   job = job.substr(0, job.find(';'));
   if (job.empty() || job.find_first_not_of("0123456789") != std::string::npos)
@@ -197,10 +197,10 @@ absl::Status Ended(const ClusterRecord& record) {
       {.code = "JC1812",
        .what = StrCat("allocation ", record.job, " of Slurm ended before the cluster was up"),
        .why = tail.empty() ? "it wrote nothing" : StrCat("the end of its output: ", tail),
-       .fix = StrCat("less ", path, "; then again: jobctl cluster up ", record.name)});
+       .fix = StrCat("less ", path, "; then retry: jobctl cluster up ", record.name)});
 }
 
-// A queue may take hours; leaving with Ctrl-C leaves the allocation in it.
+// The queue may take hours; Ctrl-C leaves the allocation in it.
 absl::StatusOr<Ready> AwaitAllocation(Session& session, const ClusterRecord& record) {
   std::string told;
   int unanswered = 0;
@@ -212,7 +212,7 @@ absl::StatusOr<Ready> AwaitAllocation(Session& session, const ClusterRecord& rec
       if (ready.ok() && ready->job == record.job) return ready;
     }
     const absl::StatusOr<std::vector<Allocation>> allocations = AllocationsOf(record);
-    // Slurm may be too busy to answer, for a while.
+    // Slurm may be too busy to answer for a while.
     if (!allocations.ok()) {
       if (++unanswered > kUnansweredMax) return allocations.status();
       std::this_thread::sleep_for(kBetweenQuestions);
@@ -254,7 +254,7 @@ absl::Status AwaitNodes(Session& session, const identity::Credentials& credentia
   return common::MakeProblem(
       absl::StatusCode::kUnavailable,
       {.code = "JC1807",
-       .what = StrCat("of ", count, " nodes of allocation ", record.job, " only ", in,
+       .what = StrCat("only ", in, " of ", count, " nodes of allocation ", record.job,
                       " registered within ", kNodesWithin.count(), " s"),
        .fix = StrCat("less ", RootOf(record), "/log/nodes; the nodes must reach ",
                      credentials.endpoint)});
@@ -286,7 +286,7 @@ absl::StatusOr<identity::Credentials> SignIn(const Session& session, const Clust
        .fix = "run jobctl where the nodes can be reached"});
 }
 
-// The directory and the record. The directories above too, as far as they are empty and ours.
+// Removes the directory and the record, and the directories above if they are empty and ours.
 absl::Status Forget(Session& session, const ClusterRecord& record) {
   const std::string root = RootOf(record);
   if (const auto id = common::ReadFile(root + "/id", 64); id.ok() && *id == record.id) {
@@ -299,7 +299,7 @@ absl::Status Forget(Session& session, const ClusterRecord& record) {
   return RemoveRecord(session.settings().file(), record.name);
 }
 
-// One that ended in the meantime is cancelled too.
+// An allocation that has ended meanwhile counts as cancelled.
 absl::Status Cancel(const ClusterRecord& record, const Allocation& allocation,
                     std::vector<std::string> flags) {
   flags.insert(flags.begin(), "scancel");
@@ -322,7 +322,7 @@ absl::Status BringUpOnSlurm(Session& session, SlurmUp up) {
   RETURN_IF_ERROR(is_new ? CreateRecord(file, up.record) : SaveRecord(file, up.record));
   const absl::Status made = MakeRoot(up);
   absl::StatusOr<std::string> job = made.ok() ? Submit(session, up.record) : made;
-  // sbatch may have failed after it had submitted; what waits then would start without its files.
+  // sbatch may have failed after submitting; such an allocation would then start without its files.
   if (!job.ok() && is_new) TakeDownOnSlurm(session, up.record).IgnoreError();
   RETURN_IF_ERROR(job.status());
   up.record.job = *std::move(job);
@@ -343,13 +343,13 @@ absl::Status TakeDownOnSlurm(Session& session, const ClusterRecord& record) {
     ASSIGN_OR_RETURN(const std::vector<Allocation> allocations, AllocationsOf(record));
     absent = allocations.empty() ? absent + 1 : 0;
     if (absent >= kAbsencesMin) break;
-    // One that resubmits itself may add another.
+    // An allocation that resubmits itself may add another one.
     for (const Allocation& each : allocations) {
-      // Its script ends the nodes in order, and leaves nothing on them.
+      // Its script stops the nodes in order, and leaves nothing on them.
       if (each.state == "RUNNING" && steady_clock::now() < forced_from) {
         if (!told.insert(each.job).second) continue;
         RETURN_IF_ERROR(Cancel(record, each, {"--batch", "--signal=USR1"}));
-        session.Note(StrCat("allocation ", each.job, " is told to end"));
+        session.Note(StrCat("allocation ", each.job, " is asked to stop"));
       } else if (each.state != "COMPLETING" && cancelled.insert(each.job).second) {
         RETURN_IF_ERROR(Cancel(record, each, {}));
         session.Note(StrCat("allocation ", each.job, " is cancelled"));

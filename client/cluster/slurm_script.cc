@@ -20,7 +20,7 @@ using common::StrCat;
 
 constexpr size_t kReadyBytesMax = 4 * 1024;
 
-// The coordinator starts first and ends last. All of its waiting is done by `wait`, which a signal ends.
+// The coordinator starts first and stops last. The script waits only with `wait`, which a signal interrupts.
 constexpr std::string_view kJob = R"sh(
 umask 077
 cd "$root" || exit 1
@@ -221,7 +221,7 @@ absl::Status CheckSize(std::string_view size) {
   }
   return Usage(
       "JC1801",
-      StrCat("--nodes: \"", common::Printable(size.substr(0, 100)), "\" is no number of nodes"),
+      StrCat("--nodes: \"", common::Printable(size.substr(0, 100)), "\" is not a number of nodes"),
       "-N 4, or -N 2-4");
 }
 

@@ -1,8 +1,8 @@
-// What Slurm runs for a cluster: one script for each allocation, and one that it starts on every node of
-// it. Written into the cluster's directory on the shared file system, to be read by whoever wonders. Pure.
+// What Slurm runs for a cluster: one script for each allocation, and one that it starts on each of its
+// nodes. Written into the cluster's directory on the shared file system, where users can read them. Pure.
 //
-// The directory: id, bin, job.sh, node.sh, log, coordinator and its keys, tokens; ready, which the script
-// writes once the coordinator serves: "JOB HTTPS NODES TOKEN", one line.
+// The directory has id, bin, job.sh, node.sh, log, coordinator and its keys, tokens; and ready, one line
+// that the script writes once the coordinator serves: "JOB HTTPS NODES TOKEN".
 #pragma once
 
 #include <cstdint>
@@ -39,11 +39,11 @@ struct Ready {
 };
 absl::StatusOr<Ready> ParseReady(std::string_view text);
 
-// The name that Slurm knows the cluster's allocations by. `id`: of its record, as others of the same
-// account may have a cluster of this name.
+// The name of the cluster's allocations in Slurm. `id`: of its record, as the same account may have
+// another cluster of this name.
 std::string SlurmName(std::string_view cluster, std::string_view id);
-// Of sbatch, behind those of the user, which they override: by the name allocations are found, and two
-// at once would have one data directory.
+// sbatch's flags that follow the user's and override them: allocations are found by their name, and two
+// at once would share one data directory.
 std::vector<std::string> OwnFlags(std::string_view cluster, std::string_view id);
 
 }  // namespace muster::client::cluster

@@ -23,12 +23,12 @@ constexpr int kSshFailed = 255;  // ssh(1): "or with 255 if an error occurred"
 constexpr size_t kReasonBytesMax = 600;
 constexpr std::chrono::seconds kConfigWithin{10};
 
-// The end of what was written to stderr, as one line.
+// The end of stderr, as one line.
 std::string ReasonIn(const std::string& errors) {
   std::string reason;
   for (const absl::string_view line : absl::StrSplit(errors, absl::ByAnyChar("\r\n"))) {
     const absl::string_view text = absl::StripAsciiWhitespace(line);
-    // What ssh tells about a host key that it has just learned is no reason.
+    // ssh also reports each host key that it has just learned: not a reason.
     if (text.empty() || absl::StartsWith(text, "Warning: Permanently added")) continue;
     common::StrAppend(&reason, reason.empty() ? "" : "; ", text);
   }
@@ -56,7 +56,7 @@ absl::Status NotReached(const SshNode& node, std::string why) {
   const std::string fix = FixFor(node, why);
   return common::MakeProblem(absl::StatusCode::kUnavailable,
                              {.code = "JC1804",
-                              .what = StrCat("node ", node.name, " is not reached by ssh"),
+                              .what = StrCat("node ", node.name, " cannot be reached by ssh"),
                               .why = std::move(why),
                               .fix = fix});
 }
@@ -82,7 +82,7 @@ absl::StatusOr<SshSettings> FindSsh(std::string config, std::vector<std::string>
 }
 
 std::vector<std::string> SshWords(const SshSettings& settings, const SshNode& node) {
-  // The first value of an option counts: these two cannot be changed, the last ones can.
+  // ssh takes the first value of an option: the user cannot override these two, but can the last ones.
   std::vector<std::string> words = {settings.program, "-T", "-o", "BatchMode=yes"};
   if (!settings.config.empty()) words.insert(words.end(), {"-F", settings.config});
   for (const std::string& option : settings.options) words.insert(words.end(), {"-o", option});
@@ -122,7 +122,7 @@ absl::StatusOr<std::string> SshHost::Feed(const std::string& line, std::string_v
   const absl::StatusOr<ChildOutput> output = OutputOfChild(
       {.argv = words, .environment = OwnEnvironment(), .limit = within, .input = input});
   if (!output.ok()) return NotReached(node_, StrCat("ssh ", output.status().message()));
-  if (!output->whole) return Failed(node_, "it printed more than a command of ours does");
+  if (!output->whole) return Failed(node_, "it printed more than jobctl's commands do");
   if (WIFSIGNALED(output->status))
     return NotReached(node_, StrCat("ssh was killed by signal ", WTERMSIG(output->status)));
   const int code = WEXITSTATUS(output->status);

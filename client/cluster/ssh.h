@@ -25,11 +25,10 @@ class SshHost {
   SshHost(SshSettings settings, SshNode node);
 
   const SshNode& node() const { return node_; }
-  // The host as ssh's configuration has it: what an alias stands for. The host as named if ssh does
-  // not tell.
+  // The host name that ssh's configuration gives for an alias; the given name if ssh does not report one.
   std::string HostName() const;
-  // What `script` prints there; /bin/sh reads it from its standard input, so no other user sees it.
-  // JC1804: ssh does not get there. JC1805: the script failed, with the end of what it wrote to stderr.
+  // The output of `script` on the node; /bin/sh reads it from standard input, so no other user sees it.
+  // JC1804: ssh cannot reach the node. JC1805: the script failed, with the end of its stderr.
   absl::StatusOr<std::string> Run(std::string_view script, std::chrono::seconds within) const;
   // The same for one command line of plain words that reads `input`.
   absl::StatusOr<std::string> Feed(const std::string& line, std::string_view input,

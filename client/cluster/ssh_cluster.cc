@@ -40,14 +40,14 @@ constexpr seconds kScriptWithin{60};
 constexpr seconds kCopyWithin{600};
 constexpr seconds kJoinWithin{60};
 constexpr seconds kRemoveWithin{180};
-constexpr int64_t kGraceS = 40;  // of ranks whose job is not over when the cluster goes
+constexpr int64_t kGraceS = 40;  // for ranks whose job is not over when the cluster is removed
 constexpr int64_t kTokenLivesMs = 15 * 60'000;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
 
 struct Member {
   SshHost host;
   NodePlace place;
-  std::string address;       // by which the others reach it; empty: not known here
+  std::string address;       // at which the others reach it; empty: not known here
   std::string token;         // to join
   bool is_prepared = false;  // something of ours may be there
 };
@@ -69,7 +69,7 @@ absl::StatusOr<Members> MembersOf(const ClusterRecord& record) {
   return members;
 }
 
-// `work` on every member, several at once; one status for each.
+// Runs `work` on every member, several at once; returns one status for each.
 std::vector<absl::Status> OnAll(const Members& members,
                                 const std::function<absl::Status(Member&)>& work) {
   std::vector<absl::Status> done(members.size());
@@ -98,7 +98,7 @@ absl::Status FirstOf(Session& session, const std::vector<absl::Status>& done) {
   return first;
 }
 
-// The address of a host that others can use too. Empty: it has none here, or only a loopback one.
+// An address of the host that others can use, too. Empty: this machine knows none, or only a loopback one.
 std::string AddressOf(const std::string& host) {
   addrinfo hints{};
   hints.ai_family = AF_INET;
@@ -130,11 +130,11 @@ absl::Status Prepare(Session& session, const ProgramArchive& all, const ProgramA
                kScriptWithin)
           .status();
   member.is_prepared = common::CodeOf(prepared) != "JC1804";  // it may have ended half way
-  // Of an ssh that broke off nobody knows whether it had begun: what can be done is tried.
+  // If ssh broke off, the script may or may not have begun: try to remove what it made.
   if (!member.is_prepared)
     member.host.Run(RemoveScript(member.place, kGraceS), kScriptWithin).IgnoreError();
   RETURN_IF_ERROR(prepared);
-  // Every word is one that CheckDirectory, CheckName or ParseSshNodes let pass.
+  // CheckDirectory, CheckName or ParseSshNodes has accepted every word.
   const std::string line = StrCat("tar -xzf - -C ", member.place.Path(), " && chmod 700 ",
                                   member.place.Path(), "/bin/*");
   RETURN_IF_ERROR(member.host.Feed(line, programs.bytes, kCopyWithin).status());
@@ -225,7 +225,7 @@ absl::Status NotJoined(Member& member) {
            log.ok() ? StrCat("the end of its log: ", *log) : std::string(log.status().message())});
 }
 
-// A line for each node when it is in.
+// Prints a line for each node when it has registered.
 absl::Status AwaitMembers(Session& session, Connection& connection, const Members& members) {
   const auto deadline = steady_clock::now() + kJoinWithin;
   std::vector<Member*> missing;
@@ -272,7 +272,7 @@ absl::Status BringUpOverSsh(Session& session, const SshUp& up) {
   RETURN_IF_ERROR(CreateRecord(session.settings().file(), up.record));
   const absl::Status started = Start(session, up, members);
   if (started.ok()) return started;
-  // Where nothing was made there may be something of another cluster.
+  // A node where nothing was made may hold files of another cluster.
   ClusterRecord left = up.record;
   std::erase_if(left.nodes, [&](const SshNode& node) {
     return std::none_of(members.begin(), members.end(), [&](const auto& member) {
@@ -306,10 +306,10 @@ absl::Status TakeDownOverSsh(Session& session, ClusterRecord record) {
   return common::MakeProblem(
       absl::StatusCode::kUnavailable,
       {.code = "JC1808",
-       .what = StrCat("not everything of ", record.name, " is removed from ",
+       .what = StrCat("not everything of ", record.name, " was removed from ",
                       absl::StrJoin(names, ", ")),
-       .fix = StrCat("mend what the lines above name, then again: jobctl cluster down ",
-                     record.name)});
+       .fix =
+           StrCat("fix what the lines above name, then retry: jobctl cluster down ", record.name)});
 }
 
 }  // namespace muster::client::cluster

@@ -1,5 +1,5 @@
-// jobctl cluster up and down over ssh: a coordinator on the head, a worker on every node, nothing else
-// on them and nothing left afterwards. Main thread; nodes are worked on by up to 16 threads at once.
+// jobctl cluster up and down over ssh: a coordinator on the head, a worker on every node, and nothing
+// else on them, nor anything left afterwards. Main thread; up to 16 threads work on nodes at once.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,10 @@ struct SshUp {
   std::string devices;  // of each worker; empty: all
   std::string sandbox;  // "on", "none"; empty: on where the account is not root
 };
-// All nodes or none: what a failed start left on them is removed again. JC1804 to JC1807 name the
-// node.
+// All nodes or none: a failed start removes what it made on them. JC1804 to JC1807 name the node.
 absl::Status BringUpOverSsh(Session& session, const SshUp& up);
-// Removes it from the nodes, at once whatever runs there. JC1808 names the nodes that could not be
-// cleaned: the record then has those.
+// Removes the cluster from the nodes, without waiting for what runs there. JC1808 names the nodes that
+// could not be cleaned; the record keeps those.
 absl::Status TakeDownOverSsh(Session& session, ClusterRecord record);
 
 }  // namespace muster::client::cluster

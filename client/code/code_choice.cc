@@ -29,7 +29,7 @@ std::string RealDirectory(const std::string& path) {
   return real != nullptr && std::filesystem::is_directory(real.get(), error) ? real.get() : "";
 }
 
-// Of two real directories.
+// Both are real directories, without links.
 bool Contains(const std::string& outer, const std::string& inner) {
   return outer == "/" || inner == outer || inner.starts_with(outer + "/");
 }
@@ -39,7 +39,7 @@ std::string RelativeTo(const std::string& outer, const std::string& inner) {
   return inner.substr(outer == "/" ? 1 : outer.size() + 1);
 }
 
-// Of a directory that the job file alone names.
+// True for a directory that only the job file names and that lies outside of its own and the current one.
 bool IsFar(const CodeOptions& options, const std::string& root) {
   if (options.workdir_is_flag || options.workdir.empty() || options.file_directory.empty())
     return false;
@@ -108,7 +108,7 @@ absl::StatusOr<CodeChoice> ChooseCode(const CodeOptions& options) {
   const std::string root = RealDirectory(choice.root);
   if (root.empty()) return NoDirectory(choice.root);
   if (options.workdir.empty()) {
-    // Where the command line was typed, or its file lies, if that is sent.
+    // The directory where the command line was typed, or where its file lies, if it is sent.
     const std::string directory = RealDirectory(beside);
     if (!directory.empty() && Contains(root, directory))
       choice.workdir = RelativeTo(root, directory);
@@ -154,7 +154,7 @@ bool IsOnAnotherHost(const std::string& server) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  // A name that nobody knows: the connection will fail with a better message.
+  // A name that does not resolve: the connection will fail with a better message.
   if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return false;
   bool is_here = false;
   for (const addrinfo* each = found; each != nullptr && !is_here; each = each->ai_next)

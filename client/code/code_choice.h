@@ -1,5 +1,5 @@
-// Whether a job's directory is sent with it, and which one: what the command line, the job file and
-// the coordinator's place make of it. Reads the file system's names, no file's content.
+// Decides whether a directory is sent with a job, and which one, from the command line, the job file and
+// where the coordinator is. Reads names in the file system, but no file's content.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@
 
 namespace muster::client {
 
-// What was said about it.
+// What the user has given about it.
 struct CodeOptions {
   std::optional<bool> sync;  // --sync, --no-sync, or `sync` of the job file
   std::string root;          // DIR of --sync=DIR
-  std::string workdir;       // of the command line or the job file; empty: not said
+  std::string workdir;       // of the command line or the job file; empty: not given
   bool workdir_is_flag = false;
   std::string here;            // the current directory
   std::string file_directory;  // the job file's; empty: there is none
@@ -24,17 +24,17 @@ struct CodeChoice {
   std::string workdir;  // of the command: relative to `root`, empty for itself
   bool by_default = false;
   // A job file alone names it, and it is neither below the file's directory nor below the current
-  // one: whoever wrote the file chose what of this machine is sent.
+  // one: the file's author chose what of this machine is sent.
   bool is_far = false;
 };
 
-// By `options`, which name a directory to send. Errors: JC1713 for a directory that is not there,
-// JC1714 for a working directory outside of it.
+// The choice for `options` that name a directory to send. Errors: JC1713 for a directory that does not
+// exist, JC1714 for a working directory outside of it.
 absl::StatusOr<CodeChoice> ChooseCode(const CodeOptions& options);
 
-// Where nothing was said: what is sent to a coordinator on another host. None if `workdir` is
-// absolute, as it is then a directory of the nodes, or if it would be the root, the home directory
-// or one that contains it (`refused` is that directory).
+// The choice if the user has given none, for a coordinator on another host. Sends nothing if `workdir` is
+// absolute, as it is then a directory of the nodes, or if the directory would be the root, the home
+// directory or one that contains it (`refused` is that directory).
 absl::StatusOr<CodeChoice> ChooseCodeByDefault(const CodeOptions& options, const std::string& home,
                                                std::string* refused);
 

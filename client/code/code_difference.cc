@@ -20,7 +20,7 @@ std::string EntryText(const tree::Entry& entry) {
   return common::HumanBytes(entry.size);
 }
 
-// What of a changed file is worth saying.
+// Describes how a file has changed.
 std::string ChangeText(const tree::Entry& a, const tree::Entry& b) {
   std::string text = EntryText(b);
   if (EntryText(a) != text) StrAppend(&text, ", was ", EntryText(a));
@@ -45,7 +45,7 @@ common::JsonText EntryJson(const tree::Entry* entry) {
 std::vector<FileDifference> DifferencesOf(const tree::Manifest& a, const tree::Manifest& b) {
   std::vector<FileDifference> differences;
   const auto add = [&](const tree::Entry* in_a, const tree::Entry* in_b) {
-    // A directory is there because of what is in it.
+    // Directories are not compared themselves, only their contents.
     if (in_a != nullptr && in_a->kind == tree::Kind::kDirectory) in_a = nullptr;
     if (in_b != nullptr && in_b->kind == tree::Kind::kDirectory) in_b = nullptr;
     if (in_a == nullptr && in_b == nullptr) return;

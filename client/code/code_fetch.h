@@ -1,5 +1,5 @@
-// Reads a job's code back from the coordinator: its manifest, its placement, single files. What
-// comes is checked against its name. One thread; blocks.
+// Reads a job's code back from the coordinator: its manifest, its placement, single files. Everything
+// received is checked against its hash. One thread; blocks.
 #pragma once
 
 #include <string>

@@ -42,7 +42,7 @@ using std::chrono::steady_clock;
 // limit: code: remembered directories; the oldest are forgotten
 constexpr size_t kIndexesMax = 200;  // directories whose snapshots are remembered
 
-// Where the snapshots' indexes are; empty, and a note, if there cannot be such a directory.
+// The directory of the snapshots' indexes; empty, with a note, if it cannot be made.
 std::string CodeCacheDirectory(Session& session) {
   std::string base = Variable("XDG_CACHE_HOME");
   if (!base.starts_with('/')) base = StrCat(HomeDirectory(), "/.cache");
@@ -149,7 +149,7 @@ v1::CodeTree CodeTreeOf(const UploadedTree& uploaded, const std::string& root) {
   return code;
 }
 
-// Nobody asked for the directory to be sent, so it is not what must be mended.
+// The user did not ask for the directory to be sent, so the fix is not to change it.
 absl::Status OrNoSync(const absl::Status& refused) {
   common::Problem problem = common::ProblemOf(refused);
   if (!problem.code.starts_with("JC171")) return refused;

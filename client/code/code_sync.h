@@ -1,5 +1,5 @@
-// The code of a job on its way to the coordinator, as people see it: what is sent, how far it is,
-// what came of it. Main thread.
+// Shows the user how a job's code is sent to the coordinator: what is sent, the progress, the result.
+// Main thread.
 #pragma once
 
 #include <cstdint>

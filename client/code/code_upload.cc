@@ -26,7 +26,7 @@ namespace {
 using common::StrCat;
 
 // limit: code: snapshots of a directory that changes while it is sent; an error
-constexpr int kSnapshotsMax = 3;  // of a directory whose files change while they are sent
+constexpr int kSnapshotsMax = 3;  // tries for a directory whose files change while they are sent
 constexpr int kLossesMax = 3;     // snapshots because the coordinator lost objects
 // limit: code: streams in a row that bring nothing; an error
 constexpr int kPushesMax = 6;  // in a row that brought nothing
@@ -71,7 +71,7 @@ absl::Status SnapshotProblem(const absl::Status& status, const std::string& root
   }
 }
 
-// What is sent: two texts, and the objects of the placement.
+// One thing to send: one of two texts, or an object of the placement.
 struct Item {
   tree::Digest name;
   uint64_t size = 0;
@@ -109,7 +109,7 @@ class ChunkSource {
     }
     return true;
   }
-  // Why Next failed: a file that is not what it was.
+  // Why Next failed: a file has changed.
   const absl::Status& problem() const { return problem_; }
 
  private:

@@ -97,7 +97,7 @@ GitFacts ReadGitFacts(const std::string& directory) {
   std::string commit = git.Ask({"rev-parse", "--verify", "HEAD"}, 256).value_or("");
   while (commit.ends_with('\n')) commit.pop_back();
   if (!IsCommit(commit) || !git.LeaveOutFilters()) return {};
-  // A submodule has a configuration of its own, which these settings do not reach.
+  // A submodule has its own configuration, which these settings do not reach.
   const std::optional<std::string> changes =
       git.Ask({"status", "--porcelain", "--ignore-submodules=all", "--", "."}, 1);
   if (!changes.has_value()) return {};

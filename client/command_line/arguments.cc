@@ -112,7 +112,7 @@ absl::Status Arguments::ReadCommand(std::vector<std::string>* left) {
   return absl::OkStatus();
 }
 
-// The command's flags, its words, and what it shall start.
+// Reads the command's flags, its words, and the command line that it starts.
 absl::Status Arguments::ReadRest(std::vector<std::string> left) {
   if (command_ == nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(Read(&left, command_->rest_without_dashes));

@@ -25,7 +25,7 @@ class Arguments {
   // The last value given, or `otherwise`.
   std::string Get(std::string_view flag, std::string_view otherwise = {}) const;
   std::vector<std::string> All(std::string_view flag) const;
-  // Of a flag that takes lists: the words of all of them, "a,b" as two.
+  // For a flag that takes lists: the words of all its values, "a,b" as two.
   std::vector<std::string> Listed(std::string_view flag) const;
   absl::StatusOr<int64_t> Number(std::string_view flag, int64_t least, int64_t most,
                                  int64_t otherwise) const;

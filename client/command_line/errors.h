@@ -34,7 +34,7 @@ absl::Status Usage(std::string_view code, std::string_view what, std::string_vie
 
 // What happened and why, in one sentence without code and fix: for a note.
 std::string Sentence(const absl::Status& error);
-// The same of one that an answer reports beside what was asked for.
+// The same for an error that an answer contains beside its result.
 std::string Sentence(const v1::ErrorDetail& error);
 
 // NOT_FOUND 3, not allowed 4, unreachable 5; otherwise by code: 10xx 2, 11xx, 14xx and 1205 6;

@@ -14,7 +14,8 @@ struct Absent {
 
 // Our command for another tool's name: "scancel" -> "cancel". Empty: none.
 std::string_view PeerCommand(std::string_view name);
-// Of other tools, what no single command does: "suspend", and what to type. Null: none.
+// Commands of other tools without a single counterpart, like "suspend", and what to type instead. Null:
+// none.
 const Absent* FindAbsentCommand(std::string_view name);
 std::string_view PeerFlag(std::string_view name);
 // A flag or job file key, for commands that start a job; `-` and `_` are equivalent. Null: none.

@@ -69,7 +69,7 @@ absl::StatusOr<int> VerifyChainOf(Session& session, const Arguments& arguments) 
   session.Print(StrCat("head ", common::HeadText(chain.head()), "\n"));
   if (chain.before().number() > 0) {
     session.Print(StrCat("entries 1 to ", chain.before().number(),
-                         " are not there: somebody moved their files away, or took them; what was "
+                         " are not there: their files were moved away, or removed; what was "
                          "moved ends with\nhead ",
                          common::HeadText(chain.before()), "\n"));
   }
@@ -103,7 +103,7 @@ absl::StatusOr<int> ShowAudit(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const int64_t last, arguments.Number("last", 1, kLastMost, kLastDefault));
   const std::string user = arguments.Get("user");
   v1::ReadAuditRequest request;
-  // Of a user's, the newest are only known once all were read.
+  // The newest entries of one user are only known once all have been read.
   if (user.empty()) request.set_newest(static_cast<uint64_t>(last));
   Listing listing;
   listing.kind = "AuditList";

@@ -163,7 +163,7 @@ absl::StatusOr<cluster::SlurmUp> ReadSlurmUp(Session& session, const Arguments& 
   }
   if (!up.flags.empty() && !up.flags.front().starts_with('-'))
     return Usage("JC1004",
-                 StrCat("\"", common::Printable(up.flags.front()), "\" is no option of sbatch"),
+                 StrCat("\"", common::Printable(up.flags.front()), "\" is not an option of sbatch"),
                  "jobctl cluster up --on slurm -N 4 -- -p gpu --time=4:00:00");
   return up;
 }
@@ -254,7 +254,7 @@ absl::Status CancelJobs(Connection& connection) {
                              {.code = "JC1810",
                               .what = StrCat("not all jobs ended within ", kJobsEndWithin.count(),
                                              " s of their cancellation"),
-                              .fix = "jobctl ls tells which; then again"});
+                              .fix = "jobctl ls lists them; then retry"});
 }
 
 // With the coordinator's directory go all records: nothing of that unasked.
@@ -374,7 +374,7 @@ const Command kClusterUpCommand = {
         "slurm: the coordinator and a worker on each node run in the allocation. Before\n"
         "its time limit jobs are stopped with SIGTERM, to save; `jobctl cluster up NAME`\n"
         "gets the next allocation, where they continue from their checkpoints.\n"
-        "NAME is by default what --on says. docs/clusters.md has more.",
+        "The default NAME is the value of --on. docs/clusters.md has more.",
     .run = ClusterUp};
 const Command kClusterDownCommand = {
     .name = "cluster down",

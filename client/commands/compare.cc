@@ -59,7 +59,7 @@ struct CompareRequest {
   bool by_given = false;
 };
 
-// What is compared, and of each the job that it is; files are none.
+// The runs to compare, and the job of each; a file has none.
 struct Runs {
   std::vector<ComparedRun> runs;
   std::vector<std::optional<v1::JobRecord>> jobs;

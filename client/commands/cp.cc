@@ -236,7 +236,7 @@ const Command kCpCommand = {
         "Every file is verified by its SHA-256; files that are already there and\n"
         "equal are not sent again, and an interrupted copy resumes. If nodes differ in\n"
         "a file, the first node's is copied; see --node. To a job, and with --live, the\n"
-        "working directory is a running rank's; only its owner may.",
+        "working directory is a running rank's; only for the job's owner.",
     .run = Copy};
 const Command kOutputsCommand = {.name = "outputs",
                                  .place = 210,

@@ -30,10 +30,10 @@ namespace {
 using common::StrCat;
 namespace fs = std::filesystem;
 
-// Each is a command of its own in the rank's place.
+// Each file takes its own command in the rank's place.
 constexpr size_t kSentMax = 10'000;
 
-// One file of this machine and where it goes.
+// One file of this machine, and its target.
 struct Sent {
   std::string from;
   std::string to;
@@ -65,7 +65,8 @@ absl::Status Unreadable(const std::string& path, const std::string& why) {
                               .fix = "name files and directories that you can read"});
 }
 
-// The regular files of `source`, which goes to `to`. What is none is named and left out.
+// Adds the regular files of `source` with their targets below `to`. Leaves out other files, and names
+// them.
 absl::Status AddTree(Session& session, const std::string& source, const std::string& to,
                      std::vector<Sent>* all) {
   struct stat info {};
@@ -74,7 +75,8 @@ absl::Status AddTree(Session& session, const std::string& source, const std::str
     all->push_back({source, to});
     return absl::OkStatus();
   }
-  if (!S_ISDIR(info.st_mode)) return Unreadable(source, "it is no regular file and no directory");
+  if (!S_ISDIR(info.st_mode))
+    return Unreadable(source, "it is neither a regular file nor a directory");
   std::error_code error;
   for (fs::recursive_directory_iterator at(source, error), end; !error && at != end;
        at.increment(error)) {
@@ -82,7 +84,7 @@ absl::Status AddTree(Session& session, const std::string& source, const std::str
     const std::string below = at->path().lexically_relative(source).string();
     if (at->is_symlink() || !at->is_regular_file()) {
       session.Note(
-          StrCat("not copied: ", common::Printable(at->path().string()), " (no regular file)"));
+          StrCat("not copied: ", common::Printable(at->path().string()), " (not a regular file)"));
       continue;
     }
     if (all->size() == kSentMax) {
@@ -182,7 +184,7 @@ absl::Status CopyInto(Session& session, Connection& connection,
                       const Arguments& arguments, Copied* copied) {
   ASSIGN_OR_RETURN(LiveFiles there, FilesOf(session, connection, destination, arguments));
   ASSIGN_OR_RETURN(const CopyPlan plan, WhatGoesWhere(session, there, sources, destination));
-  // Of what a run before this one left.
+  // Files that an earlier run has left.
   std::map<std::string, std::string> present;
   for (const std::string& top : plan.tops) {
     ASSIGN_OR_RETURN(const std::vector<v1::CheckpointFile> files, there.List(top));

@@ -75,7 +75,7 @@ CodeComparison CompareCodeIfAny(Session& session, Connection& connection, const 
   return *std::move(compared);
 }
 
-// The lines of changed files, as `diff -u` shows them; what is too large or too much is not shown.
+// The changed lines of files, as `diff -u` shows them; leaves out files that are too large or too many.
 absl::StatusOr<std::string> LinesOfCode(Connection& connection, const v1::JobRecord& a,
                                         const v1::JobRecord& b, const CodeComparison& code) {
   const CodeFetch from_a(connection, a), from_b(connection, b);

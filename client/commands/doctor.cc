@@ -75,7 +75,7 @@ absl::StatusOr<std::vector<Finding>> ExamineCluster(Session& session) {
   return findings;
 }
 
-// A line for each finding, and below it the fix of what is not good.
+// A line for each finding, followed by the fix if it is not good.
 std::string LinesOf(const std::vector<Finding>& findings, bool color) {
   size_t width = 0;
   for (const Finding& finding : findings) width = std::max(width, DisplayWidth(finding.thing));

@@ -159,9 +159,9 @@ const Command kExecCommand = {
         "jobctl exec -it calm-otter-3 --rank 3 -- bash\ta shell beside rank 3\n"
         "jobctl exec -i calm-otter-3 -- tar x < patch.tar\twith standard input",
     .notes =
-        "Only the job's owner may. The command is killed when jobctl leaves or the rank's\n"
+        "Only for the job's owner. The command is killed when jobctl exits or the rank's\n"
         "attempt ends. Exits with the command's exit code, or 128 and the signal that\n"
-        "killed it. Without -t the first Ctrl-C goes to the command; the second leaves.",
+        "killed it. Without -t the command gets the first Ctrl-C; a second ends jobctl.",
     .run = Exec};
 
 const Command kAttachCommand = {

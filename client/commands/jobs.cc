@@ -50,7 +50,7 @@ absl::StatusOr<int> Release(Session& session, const Arguments& arguments) {
   request.mutable_jobs()->Assign(arguments.words().begin(), arguments.words().end());
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->ReleaseJobs(request));
-  return ReportBulk(session, arguments, response, "may start again");
+  return ReportBulk(session, arguments, response, "may restart");
 }
 
 absl::StatusOr<int> RemoveJobs(Session& session, const Arguments& arguments) {
@@ -100,7 +100,7 @@ const Command kSignalCommand = {
 const Command kReleaseCommand = {
     .name = "release",
     .place = 260,
-    .summary = "allow held jobs to start again",
+    .summary = "allow held jobs to restart",
     .arguments = "JOB…",
     .least = 1,
     .most = -1,

@@ -70,7 +70,7 @@ absl::StatusOr<int> Login(Session& session, const Arguments& arguments) {
   const std::string& address = arguments.words()[0];
   RETURN_IF_ERROR(CheckServerAddress("", address));
   if (address.starts_with("unix:")) {
-    return Usage("JC1004", "nobody signs in on a socket, which tells who asks",
+    return Usage("JC1004", "a socket needs no sign-in: the kernel reports who connects",
                  StrCat("jobctl context add NAME ", address));
   }
   std::string name = arguments.Get("name");
@@ -119,7 +119,7 @@ std::string Revoked(const std::string& path) {
   const absl::StatusOr<identity::Credentials> credentials = identity::LoadCredentials(path);
   const absl::Status done = credentials.ok() ? RevokeOwn(*credentials) : credentials.status();
   if (done.ok()) return "the certificate is revoked";
-  return StrCat("the certificate is not revoked, and good until its end to whoever has a copy: ",
+  return StrCat("the certificate is not revoked, and a copy of it works until it expires: ",
                 common::Readable(common::ProblemOf(done)),
                 "; an administrator ends it: jobctl cert revoke user/",
                 credentials.ok() ? credentials->name : "NAME");
@@ -134,7 +134,7 @@ absl::StatusOr<int> Logout(Session& session, const Arguments& arguments) {
     return common::MakeProblem(
         absl::StatusCode::kNotFound,
         {.code = "JC1357",
-         .what = StrCat("nobody is signed in with the context \"", common::Printable(name), "\""),
+         .what = StrCat("no one is signed in with the context \"", common::Printable(name), "\""),
          .fix = "jobctl context ls"});
   }
   const std::string outcome =
@@ -163,9 +163,9 @@ const Command kLoginCommand = {
         "HOST:PORT is the coordinator's HTTPS. The token of `jobctl token create person\n"
         "NAME` works once. The key that is made for it stays on this machine, in a file\n"
         "of mode 0600; the certificate lives 12 hours and is renewed while you use\n"
-        "jobctl. With --oidc, confirm the printed code in any browser. Which cluster is\n"
-        "meant, --authority tells, or a context that signed in there before; otherwise\n"
-        "jobctl asks: compare with what `muster-coordinator init` printed.",
+        "jobctl. With --oidc, confirm the printed code in any browser. --authority, or a\n"
+        "context that signed in there before, identifies the cluster; otherwise jobctl\n"
+        "asks: compare with what `muster-coordinator init` printed.",
     .run = Login};
 const Command kLogoutCommand = {
     .name = "logout",
@@ -178,7 +178,7 @@ const Command kLogoutCommand = {
     .examples = "jobctl logout\tof the current context\njobctl logout lab\tof another one",
     .notes =
         "The coordinator revokes the certificate; if it does not answer within two\n"
-        "seconds, that is said, and the file is deleted all the same.",
+        "seconds, jobctl prints a note and deletes the file all the same.",
     .run = Logout};
 
 }  // namespace muster::client

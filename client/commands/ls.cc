@@ -44,13 +44,14 @@ absl::StatusOr<v1::ListJobsRequest> Request(const Arguments& arguments) {
   request.set_all(arguments.Has("all") || arguments.Has("state"));
   request.set_assess(arguments.Has("wasted"));
   for (const std::string& label : arguments.Listed("label")) request.add_labels(label);
-  // Also checked by the coordinator; here before anything is asked of it.
+  // The coordinator checks this, too; here it is checked before anything is sent.
   RETURN_IF_ERROR(
       job::ParseLabelTerms({request.labels().begin(), request.labels().end()}).status());
   request.set_project(arguments.Get("project"));
   request.set_owner(arguments.Get("owner"));
   if (arguments.Has("mine")) {
-    // The coordinator knows who asks; one of 0.2.0 reads the owner, and knows local accounts alone.
+    // The coordinator knows who asks. One of version 0.2.0 reads the owner instead, and knows only local
+    // accounts.
     request.set_mine(true);
     request.set_owner(StrCat("uid:", getuid()));
   }

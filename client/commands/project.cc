@@ -17,13 +17,13 @@ using common::StrCat;
 
 constexpr Flag kProjectCreateFlags[] = {
     {"description", 0, "TEXT", "what it is for"},
-    {"member", 0, "USER", "who may submit to it (repeatable); none: nobody yet"},
+    {"member", 0, "USER", "who may submit to it (repeatable); none: no one yet"},
     {"open", 0, "", "every user may submit to it; it has no members"},
 };
 
 std::string Members(const v1::Project& project) {
   if (!project.members().empty()) return absl::StrJoin(project.members(), ", ");
-  return project.closed() ? "nobody yet" : "every user";
+  return project.closed() ? "no one yet" : "every user";
 }
 
 absl::StatusOr<int> ListProjects(Session& session, const Arguments& arguments) {

@@ -53,7 +53,7 @@ absl::StatusOr<v1::CreateTokenRequest> RequestOf(const Arguments& arguments) {
   return request;
 }
 
-// The text alone is for programs, and for copying; how to use it is for people.
+// Prints the token alone on stdout, for programs and for copying, and on stderr how to use it.
 absl::StatusOr<int> CreateToken(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const v1::CreateTokenRequest request, RequestOf(arguments));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
@@ -147,7 +147,7 @@ const Command kTokenCreateCommand = {
         "jobctl token create person alice --role operator\tadds the user alice",
     .notes =
         "Prints the token once, alone on stdout; the coordinator keeps only its hash. It\n"
-        "has the hash of the cluster's authority in it, which whoever uses it verifies.",
+        "has the hash of the cluster's authority in it, which join and login verify.",
     .run = CreateToken};
 const Command kTokenLsCommand = {.name = "token ls",
                                  .place = 480,

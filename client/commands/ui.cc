@@ -32,7 +32,7 @@ bool HasDisplay() {
 }
 
 // A page that only this user can read and that leads to the link: other users see the arguments of
-// every process, and the link signs in whoever follows it first.
+// every process, and the link signs in the first browser that follows it.
 absl::StatusOr<std::string> WriteLeadingPage(const std::string& link) {
   const char* directory = std::getenv("TMPDIR");
   constexpr std::string_view kSuffix = ".html";

@@ -132,7 +132,7 @@ absl::StatusOr<int> Enable(Session& session, const Arguments& arguments) {
 absl::StatusOr<int> RemoveUsers(Session& session, const Arguments& arguments) {
   RETURN_IF_ERROR(session.Confirm(
       "Their certificates, tokens and secrets become useless, and they leave their projects; their "
-      "jobs stay, and are not those of whoever gets the name. Remove?"));
+      "jobs stay, and do not pass to the next user of the name. Remove?"));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   for (const std::string& name : arguments.words()) {
     v1::RemoveUserRequest request;
@@ -166,7 +166,7 @@ const Command kUserSetCommand = {
     .examples =
         "jobctl user set alice --role operator\tmay change everybody's jobs, and nodes\n"
         "jobctl user set uid:1000 --role viewer\ta local account of the coordinator's machine",
-    .notes = "What is not given stays as it is. A user whose role changes connects again.",
+    .notes = "What is not given stays unchanged. A user whose role changes has to reconnect.",
     .run = SetUser};
 const Command kUserDisableCommand = {.name = "user disable",
                                      .place = 440,

@@ -96,7 +96,7 @@ absl::StatusOr<v1::JobRecord> Await(Session& session, const std::string& job, co
   }
 }
 
-// Tells what a job has come to: at once, or for programs with the others at the end.
+// Prints a job's result: at once, or in formats for programs together with the others at the end.
 void TellWaited(Session& session, const Arguments& arguments, const v1::JobRecord& record,
                 Listing* listing) {
   if (arguments.Has("output")) {

@@ -21,7 +21,7 @@ using common::StrCat;
 
 constexpr Flag kWhoAmIFlags[] = {kRecordOutputFlag};
 
-// Of the cluster that the caller has a certificate of: what others give `jobctl login --oidc`.
+// The authority of the cluster whose certificate the caller has: others pass it to `jobctl login --oidc`.
 std::string AuthorityOf(const Session& session) {
   const auto credentials = CredentialsFor(session.settings(), common::SystemClock().Read().wall_ms);
   if (!credentials.ok() || *credentials == nullptr) return "";

@@ -18,7 +18,7 @@ using common::StrCat;
 
 enum Group { kCode, kCommand, kArguments, kShape, kPolicy, kLabels, kRun, kEnvironment };
 constexpr std::string_view kNotShown = "(hidden)";  // as `show` prints it
-// What a shell sets for itself; the directory is a field of its own.
+// What a shell sets for itself; the directory has its own field.
 constexpr std::string_view kShellsOwn = "_|OLDPWD|PWD|SHLVL";
 constexpr std::string_view kEmpty = "(empty)";
 
@@ -170,7 +170,7 @@ void AddAttemptFields(const v1::JobRecord& record, const v1::ListNodesResponse& 
   fields->Add(kRun, "workers' version", Joined(versions));
 }
 
-// What is shown of a value.
+// A value as it is shown.
 std::string ShownValue(const std::string& field, const std::string& value) {
   const bool is_secret = field.starts_with("env ") && common::LooksSecret(field);
   return is_secret && value != kEmpty ? std::string(kNotShown) : value;

@@ -12,10 +12,11 @@
 namespace muster::client {
 
 // Fields by (group, name), in the order in which they are shown: what is run, where, the environment.
-// Values of variables whose names look secret are kept, to be compared; they are never shown. Variables that a shell sets for itself are left out.
+// Keeps values of variables whose names look secret for comparison, but never shows them. Leaves out
+// variables that a shell sets for itself.
 using Configuration = std::map<std::pair<int, std::string>, std::string>;
 
-// `nodes` tells the models of the devices and the workers' versions, of nodes that are still known.
+// `nodes` has the models of the devices and the workers' versions, for nodes that are still known.
 Configuration ConfigurationOf(const v1::JobRecord& record, const v1::ListNodesResponse& nodes);
 
 struct ConfigurationDifference {

@@ -55,7 +55,7 @@ class CsvFile {
   }
 
  private:
-  // What several jobs have measured is no run.
+  // The measurements of several jobs are not one run.
   absl::Status CheckOneJob(const std::vector<std::string>& fields, size_t line) {
     const std::string job = metrics_->JobOf(fields);
     if (job.empty() || job == job_) return absl::OkStatus();

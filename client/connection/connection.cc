@@ -21,13 +21,13 @@ namespace {
 
 using common::StrCat;
 
-// What a port that speaks TLS does to a client that does not.
+// How a port with TLS answers a client without it.
 bool LooksEncrypted(const std::string& reason) {
   return reason.ends_with("Connection reset by peer") || reason == "Socket closed" ||
          reason == "Endpoint closing";
 }
 
-// What a port that does not speak TLS does to a client that does. One that had answered just stops.
+// How a port without TLS answers a client with it. If the port had answered before, it is just stopping.
 bool LooksPlain(const std::string& message) {
   return message.find("WRONG_VERSION_NUMBER") != std::string::npos ||
          (message.find("failed to connect") != std::string::npos &&

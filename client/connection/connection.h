@@ -33,9 +33,10 @@ class Connection {
   const v1::GetServerResponse& server() const;
   const std::string& endpoint() const;
 
-  // A method for each call of JobService that has one answer, or a stream of messages, from its row (common/calls.h).
-  // What names several jobs is split into as many requests as needed. A list is one page. `on_message` returns false
-  // to end the stream (then the result is OK). UNIMPLEMENTED: the coordinator is older.
+  // One method for each call of JobService that has one answer, or a stream of messages, from its row
+  // (common/calls.h). A call with several jobs is split into as many requests as needed. A list is one
+  // page. `on_message` returns false to end the stream (then the result is OK). UNIMPLEMENTED: the
+  // coordinator is older.
   template <typename Message>
   using OnMessage = std::function<bool(const Message&)>;
 #define MUSTER_ONE(name, Request, Response, action, object, cost) \
@@ -48,7 +49,7 @@ class Connection {
 #undef MUSTER_STREAM
 #undef MUSTER_BY_HAND
 
-  // The same calls, as they are mostly made. This coordinator, asked again:
+  // The same calls in their usual forms. Asks this coordinator again:
   absl::StatusOr<v1::GetServerResponse> GetServer();
   absl::StatusOr<v1::GetJobResponse> GetJob(const std::string& job);
   absl::StatusOr<v1::WhyResponse> WhyJob(const std::string& job);
@@ -68,7 +69,7 @@ class Connection {
   using NextChunk = std::function<absl::StatusOr<bool>(v1::ObjectChunk*)>;
   absl::StatusOr<v1::PushObjectsResponse> PushObjects(const NextChunk& next);
 
-  // A command in a job. How it began and ended is read from the call.
+  // Starts a command in a job. Read from the call how it starts and ends.
   std::unique_ptr<ExecCall> Exec(const v1::ExecStart& start);
 
   // Private coordinator: keeps it running until Close or the end of the process.

@@ -19,21 +19,21 @@
 namespace muster::client {
 namespace {
 
-// How long an answer may take; never shorter than what the user set. A durable one may wait for a slow disk, so that
-// it gets more time than a probe. Hashing a checkpoint of many GB takes a while.
+// The least time limit for an answer; a longer limit of the user's takes precedence. A durable call may
+// wait for a slow disk, so it gets more time than a probe. Hashing a checkpoint of many GB takes a while.
 constexpr int64_t LimitMs(std::string_view call) {
   if (call == "GetServer") return 0;
   return call == "VerifyCheckpoint" ? 3'600'000 : 60'000;
 }
 
-// Each job has its own result: they may be asked for separately.
+// Each job has its own result, so the request may be split.
 template <typename Request, typename Answer>
 concept IsBulk = std::is_same_v<Answer, absl::StatusOr<v1::BulkResponse>> &&
     requires(const Request& request) {
   request.jobs_size();
 };
 
-// send(request), or the same for some of its jobs at a time: each answer has to fit into a message.
+// send(request), or several requests with some of its jobs each, as each answer must fit into a message.
 template <typename Request, typename Send>
 auto InBatches(const Request& request, const Send& send) -> decltype(send(request)) {
   if constexpr (!IsBulk<Request, decltype(send(request))>) {
@@ -54,7 +54,7 @@ auto InBatches(const Request& request, const Send& send) -> decltype(send(reques
   }
 }
 
-// Whether the answer is to what was asked.
+// Checks that the answer matches the request.
 template <typename Request, typename Response>
 absl::Status CheckAnswer(const Request&, const Response&, const v1::GetServerResponse&) {
   return absl::OkStatus();
@@ -62,7 +62,7 @@ absl::Status CheckAnswer(const Request&, const Response&, const v1::GetServerRes
 absl::Status CheckAnswer(const v1::ListJobsRequest& request, const v1::ListJobsResponse& response,
                          const v1::GetServerResponse& server) {
   if (request.labels().empty() || response.labels_met()) return absl::OkStatus();
-  // All jobs instead of a few: somebody may be about to cancel them.
+  // All jobs instead of a few: the user may be about to cancel them.
   return common::MakeProblem(absl::StatusCode::kUnimplemented,
                              {.code = "JC1302",
                               .what = common::StrCat("the coordinator (version ", server.version(),

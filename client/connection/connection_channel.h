@@ -42,7 +42,7 @@ struct Connection::Channel {
   static std::chrono::system_clock::time_point After(int64_t milliseconds) {
     return std::chrono::system_clock::now() + std::chrono::milliseconds(milliseconds);
   }
-  // The coordinator's own errors unchanged; gRPC's, which have no code, in our words.
+  // Keeps the coordinator's own errors; rewords gRPC's, which have no code.
   absl::Status Convert(const grpc::Status& status) const;
 
   template <typename Request, typename Response>

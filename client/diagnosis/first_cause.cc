@@ -110,7 +110,7 @@ FirstCause CauseOf(const Death& death, std::string kind, std::string sentence) {
   return cause;
 }
 
-// By a limit that the job set itself: the node's memory has nothing to do with it.
+// For a rank that reached the job's own limit, which is independent of the node's memory.
 FirstCause AtMemoryLimit(const Death& death) {
   const std::string limit = common::ExactBytes(death.exit.memory_limit_bytes());
   FirstCause cause = CauseOf(death, "memory_limit",

@@ -17,8 +17,8 @@ struct FirstCause {
   std::vector<uint32_t> ranks;     // those whose last lines the report shows
 };
 
-// The attempt that the diagnosis is about: of a job that failed the newest one with a culprit,
-// otherwise the newest. Null: the job never had one.
+// The attempt that the diagnosis is about: for a failed job the newest one with a culprit, otherwise the
+// newest. Null: the job never had one.
 const v1::Attempt* AttemptTold(const v1::JobRecord& job);
 // The failures of an attempt, the first one first, each rank once; what Muster stopped comes last.
 std::vector<v1::RankExit> DeathsInOrder(const v1::Attempt& attempt);

@@ -167,7 +167,7 @@ std::string InsteadText(const Standing& standing) {
   return text;
 }
 
-// Of the ranks that are behind, those that are not waiting themselves; all of them if all are.
+// The ranks that are behind and not waiting themselves; if all are waiting, all that are behind.
 std::vector<int> Roots(const Standing& standing) {
   std::vector<int> roots;
   for (const RankRecord* record : standing.behind_records) {

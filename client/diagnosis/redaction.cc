@@ -78,7 +78,7 @@ bool IsNumber(std::string_view value) {
   return !value.empty() && value.find_first_not_of("0123456789.,+-eE%") == std::string_view::npos;
 }
 
-// Where a value ends: at its quote, or at what cannot be part of it.
+// The end of a value: at its quote, or at a byte that cannot be part of it.
 size_t ValueEnd(std::string_view text, size_t at, char quote) {
   for (size_t i = at; i < text.size(); ++i) {
     if (quote != 0 && text[i] == '\\') {

@@ -20,7 +20,7 @@ namespace {
 
 using common::StrCat;
 
-// Then times of different nodes mislead whoever compares them.
+// Beyond it, comparing times of different nodes misleads.
 constexpr int64_t kClockOffMs = 1'000;
 
 bool IsLoopbackName(const std::string& address) {
@@ -31,7 +31,7 @@ struct Network {
   uint32_t address;
   int bits;
 };
-// Of IPv4: what is not reachable from the internet by its own address (RFC 1918, 6598, 3927, 1122).
+// IPv4 networks that are not reachable from the internet (RFC 1918, 6598, 3927, 1122).
 constexpr Network kNotPublic[] = {{0x0A000000, 8},  {0xAC100000, 12}, {0xC0A80000, 16},
                                   {0x64400000, 10}, {0xA9FE0000, 16}, {0x7F000000, 8}};
 
@@ -51,13 +51,13 @@ bool IsPublicAddress(const std::string& text) {
   return inet_pton(AF_INET6, text.c_str(), &v6) == 1 && (v6.s6_addr[0] & 0xE0) == 0x20;
 }
 
-// What ranks speak among themselves asks nobody who they are.
+// Ranks do not authenticate each other.
 void JudgeRendezvous(const v1::NodeFacts& facts, std::vector<Verdict>* wrong) {
   if (!IsPublicAddress(facts.advertise())) return;
   wrong->push_back(
       {Grade::kWarning,
        StrCat("ranks meet at ", facts.advertise(),
-              ", a public address: whoever reaches it can read and break running jobs"),
+              ", a public address: any machine that reaches it can read and break running jobs"),
        "restart its worker with --advertise ADDRESS of a private network, or let a firewall pass "
        "only nodes of the cluster to each other"});
 }

@@ -1,4 +1,4 @@
-// Driver, toolkit and framework: each fine alone, useless together when they do not fit.
+// Driver, toolkit and framework: each may be fine, and still not work with the others.
 #include <charconv>
 
 #include "client/doctor/checks.h"

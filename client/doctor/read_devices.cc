@@ -20,7 +20,7 @@ std::string Content(const std::string& path) {
   return common::ReadFile(path, kFileBytesMax).value_or("");
 }
 
-// Entries of `directory` that are `prefix` and a number: "nvidia0", not "nvidiactl".
+// Counts entries of `directory` whose name is `prefix` and a number: "nvidia0", not "nvidiactl".
 int CountNumbered(const std::string& directory, std::string_view prefix) {
   const auto names = common::ListDirectory(directory, 100'000);
   if (!names.ok()) return 0;
@@ -46,7 +46,7 @@ std::string DriverVersion(const std::string& content) {
   return "";
 }
 
-// What follows the last `name` in `content`, up to the end of the version.
+// The version that follows the first `name` in `content`.
 std::string VersionAfter(const std::string& content, std::string_view name) {
   size_t at = content.find(name);
   if (at == std::string::npos) return "";
@@ -79,7 +79,7 @@ std::string CudaToolkit(const std::string& root) {
   return "";
 }
 
-// A toolkit that lies elsewhere tells its release itself.
+// A toolkit in another place: its compiler prints its release.
 std::string ToolkitOfCompiler(const std::string& nvcc) {
   std::string trouble;
   return nvcc.empty() ? "" : VersionAfter(OutputOf({nvcc, "--version"}, &trouble), "release");

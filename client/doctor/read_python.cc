@@ -40,7 +40,8 @@ std::string Assigned(const std::string& source, std::string_view name) {
   return "";
 }
 
-// As a worker looks for it (worker/inspection/py_spy.h) that jobctl starts, for ranks of this Python.
+// Finds py-spy like a worker that jobctl starts does (worker/inspection/py_spy.h), for ranks of this
+// Python.
 std::string FindPySpy(const std::string& python, const std::string& path_variable) {
   std::error_code ignored;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", ignored);

@@ -13,7 +13,7 @@
 
 namespace muster::client {
 
-// Of one log-batch request.
+// The limits of one log-batch request.
 inline constexpr size_t kMlflowMetricsMax = 1'000;
 inline constexpr size_t kMlflowParamsMax = 100;
 inline constexpr size_t kMlflowBytesMax = 1'000'000;

@@ -1,5 +1,5 @@
-// What a person gives to a command elsewhere: standard input, changes of the window, signals. One
-// thread, which the destructor ends.
+// Forwards standard input, window size changes and signals to a remote command. One thread, which the
+// destructor stops.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 namespace muster::client {
 
-// Before any thread starts: SIGWINCH is read, not handled.
+// Call before any thread starts: SIGWINCH is read from a descriptor, not handled.
 void HoldWindowSignals();
 
 class ExecPump {
@@ -22,12 +22,12 @@ class ExecPump {
   ExecPump(ExecCall& call, What what);
   ~ExecPump();
   ExecPump(const ExecPump&) = delete;
-  // For the command. Any thread; returns at once.
+  // Sends a signal to the command. Any thread; returns at once.
   void Signal(int number);
 
  private:
   void Run();
-  // False: there is no more.
+  // False: the input has ended.
   bool SendInput();
   bool SendWindow();
 

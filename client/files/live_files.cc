@@ -48,7 +48,7 @@ cat >"$part" || exit
 hash=$(sha256sum <"$part") && [ "${hash%% *}" = "$2" ] || exit 4
 chmod "$3" -- "$part" && mv -f -- "$part" "$1")";
 
-// As an argument: not an option, whatever its name.
+// The path as an argument that cannot be taken for an option.
 std::string Word(const std::string& path) { return path.empty() ? "." : StrCat("./", path); }
 
 std::string LastLine(std::string text) {

@@ -20,10 +20,10 @@ namespace muster::client {
 class LiveFiles {
  public:
   using Open = std::function<std::unique_ptr<ExecCall>(const v1::ExecStart&)>;
-  // Of rank `rank` of the job that people call `job`.
+  // The files of rank `rank`; `job` is the name of the job in messages.
   LiveFiles(Open open, std::string job, uint32_t rank);
 
-  // Where it runs; after the first call of the others. Printable.
+  // The node that it runs on; known after the first other call. Printable.
   const std::string& node() const { return node_; }
 
   // Paths are relative to the rank's working directory and clean (common/outputs.h), "" is that itself.
@@ -33,12 +33,12 @@ class LiveFiles {
   // bytes; none: nothing is there. No link is followed but the path itself.
   absl::StatusOr<std::vector<v1::CheckpointFile>> List(const std::string& path);
   ReadFrom Read(const std::string& path, uint64_t size);
-  // The rest of an open file, which has this hash, whole or not at all; makes directories.
+  // Writes the rest of an open file, which has this hash, completely or not at all; makes directories.
   absl::Status Store(int fd, const std::string& path, const std::string& sha256,
                      bool is_executable);
 
  private:
-  // Of `sh -c SCRIPT`, with `words` as its arguments. `input`: the bytes of this file, unless -1.
+  // Runs `sh -c SCRIPT` with `words` as its arguments. `input`: the bytes of this file, unless -1.
   absl::Status Run(const std::string& what, std::string_view script,
                    const std::vector<std::string>& words, int input, const TakeBytes& output,
                    int* exit_code);

@@ -19,7 +19,7 @@ enum class Pulled { kPresent, kFetched };
 using TakeBytes = std::function<bool(std::string_view)>;
 using ReadFrom = std::function<absl::Status(uint64_t offset, const TakeBytes& take)>;
 
-// Of a file that the coordinator has. `request`: all but the offset.
+// Reads a file that the coordinator has. `request`: everything but the offset.
 ReadFrom FromCoordinator(Connection& connection, const v1::PullFileRequest& request);
 
 // Errors: JC1504 if the file's name, size or bytes are not as announced (`verify` is then the fix),

@@ -153,7 +153,7 @@ class AttachedRun {
     attempt_ = number;
   }
 
-  // What is true of the whole run although it succeeded. Shorter ones were not looked at.
+  // After a run that succeeded, prints the findings about all of it. Shorter runs have none.
   void SayFindings(Connection& connection) {
     if (record_.state() != v1::JOB_STATE_SUCCEEDED || record_.ran_ms() < kLookedAtMs) return;
     const absl::StatusOr<v1::Assessment> assessment = connection.AssessJob(name_);

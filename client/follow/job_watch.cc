@@ -137,7 +137,7 @@ class JobScreen {
   const ListingOptions& options_;
   JobLines lines_;
   RowWindow window_;
-  std::string problem_;  // why what is shown is not of now
+  std::string problem_;  // why the rows are out of date
   bool has_looked_ = false;
   bool is_paused_ = false;
   bool shows_help_ = false;
@@ -195,7 +195,7 @@ absl::StatusOr<int> WatchWithKeys(const Session& session, JobScreen& jobs) {
   }
 }
 
-// Input is not a terminal: nobody can press a key.
+// Input is not a terminal, so no key can be pressed.
 absl::StatusOr<int> WatchWithoutKeys(const Session& session, JobScreen& jobs) {
   std::vector<std::string> shown;
   size_t width = 0, height = 0;

@@ -11,7 +11,7 @@
 
 namespace muster::client {
 
-// When something on the terminal is to be shown that is not shown yet.
+// When the terminal next needs an update.
 std::optional<int64_t> LogPrinter::DueMs() const {
   const std::optional<int64_t> lines = fold_.has_value() ? fold_->DueMs() : std::nullopt;
   if (!lines.has_value() || !bars_due_ms_.has_value())

@@ -51,7 +51,7 @@ absl::Status UnknownModel(const absl::Status& refused, const std::string& model,
       refused.code(),
       {.code = "JC1402",
        .what = StrCat("\"", common::Printable(model),
-                      "\" is no kind of device, and no node has a model of "
+                      "\" is not a kind of device, and no node has a model of "
                       "this name; this cluster has ",
                       absl::StrJoin(devices, ", "), DidYouMean(nearest)),
        .fix = StrCat("--devices ", nearest.empty() ? common::HostKind().name : nearest,

@@ -46,7 +46,7 @@ bool IsSetForRanks(const v1::JobSpec& spec, std::string_view name) {
          IsRankVariable(name);
 }
 
-// "${LR}" in `word`, if the ranks have LR. A word with blanks is a script of its own (python -c, awk), as is every word
+// "${LR}" in `word`, if the ranks have LR. A word with blanks is itself a script (python -c, awk), as is every word
 // of a shell.
 std::string VariableIn(const v1::JobSpec& spec, std::string_view word) {
   if (word.find_first_of(" \t\n") != word.npos) return "";

@@ -1,4 +1,5 @@
-// What of a command is taken as it is written and is rarely meant so. Notes, not errors: it may be meant.
+// Notes about parts of a command that are taken literally, but are rarely meant so. Not errors, as they
+// may be meant.
 #pragma once
 
 #include "client/command_line/arguments.h"

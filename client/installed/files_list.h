@@ -1,4 +1,4 @@
-// The list of its files that a package brings along, as `sha256sum --check` reads it, too. Pure.
+// The list of a package's files, which the package contains. `sha256sum --check` can read it, too. Pure.
 //
 //   # muster-files 1
 //   # package: muster-worker 0.3.0
@@ -22,7 +22,7 @@ struct ListedFile {
 
 struct FilesList {
   std::string package;    // "muster-worker 0.3.0"
-  std::string signed_by;  // "SHA256:5f0c…"; empty: nobody
+  std::string signed_by;  // "SHA256:5f0c…"; empty: unsigned
   std::vector<std::string> whole;
   std::vector<ListedFile> files;
 };

@@ -32,7 +32,7 @@ constexpr std::string_view kCompiled = "__pycache__";
 constexpr const char* kPrograms[] = {"jobctl", "muster-coordinator", "muster-worker", "muster-shim",
                                      "muster-unwind"};
 
-// What lies in a directory, sorted.
+// The entries of a directory, sorted.
 std::vector<fs::path> In(const fs::path& directory, std::error_code* error) {
   std::vector<fs::path> found;
   for (const fs::directory_entry& each : fs::directory_iterator(directory, *error))
@@ -71,7 +71,7 @@ void FindExtra(const fs::path& directory, InstalledPackage& package) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(directory, error);
   if (status.type() == fs::file_type::not_found) return;
-  // What a link leads to may be another directory tomorrow.
+  // A link may lead to another directory tomorrow.
   if (fs::is_symlink(status)) return package.changed.push_back(Text(directory));
   const std::vector<fs::path> found = In(directory, &error);
   if (error) return package.unread.push_back(Text(directory));
@@ -84,7 +84,7 @@ void FindExtra(const fs::path& directory, InstalledPackage& package) {
   }
 }
 
-// "…/muster-worker.files" is the list of "muster-worker 0.3.0". The wheel's has a name of its own.
+// "…/muster-worker.files" is the list of "muster-worker 0.3.0". The wheel's has its own name.
 bool IsOf(const fs::path& list, const std::string& package) {
   return list.filename() == kOfWheel || package.substr(0, package.find(' ')) == list.stem();
 }

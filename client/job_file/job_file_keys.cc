@@ -41,7 +41,7 @@ constexpr JobKey kKeys[] = {
      {},
      [](const KeyValue& value, JobSpec* spec) { spec->set_workdir(value.text); }},
     {"sync", KeyType::kBoolean,
-     "true: send the directory `workdir` with the job (--sync); .gitignore and .musterignore tell "
+     "true: send the directory `workdir` with the job (--sync); .gitignore and .musterignore list "
      "what is left out. false: it is on the nodes already. Default: true for a coordinator on "
      "another host, unless `workdir` is absolute"},
     {"setup",
@@ -268,7 +268,7 @@ constexpr JobKey kKeys[] = {
      }},
     {"logs_keep",
      KeyType::kSize,
-     "How much of the job's output is kept, the newest; what is removed is told where it was. "
+     "How much of the job's newest output is kept; a mark shows where older output was removed. "
      "Default: what the coordinator keeps of a job (--job-log-quota)",
      0,
      0,

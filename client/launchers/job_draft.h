@@ -43,7 +43,7 @@ struct JobDraft {
   std::string run_id;
   std::string log_dir;
   bool virtual_local_rank = false;
-  std::vector<std::string> notes;     // what is done in another way than where it comes from
+  std::vector<std::string> notes;     // what Muster does in another way than the source
   std::vector<std::string> left_out;  // what was not taken over, and why: one each
   std::vector<RefusedPart> refused;
 };

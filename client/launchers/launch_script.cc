@@ -32,7 +32,7 @@ constexpr size_t kLeftOutMax = 50;
 constexpr char kUnknownBegin[] = "@unknown-";
 constexpr char kUnknownEnd = '@';
 
-// As it was written.
+// The text as it was written.
 std::string WithoutMarks(std::string text) {
   for (size_t at = text.find(kUnknownBegin); at != std::string::npos;
        at = text.find(kUnknownBegin, at)) {
@@ -163,7 +163,7 @@ void LeaveOut(const ScriptLine& line, JobDraft* draft) {
   }
 }
 
-// What stands before the command.
+// The lines before the command.
 struct Before {
   bool has_shell = false;        // that can run lines
   Variables variables;           // whose values are known
@@ -180,7 +180,7 @@ struct Before {
 
 bool TakeIntoShell(const ScriptLine& line, Before* before) {
   const std::string expanded = Expanded(line.text, before->variables);
-  // What an export computes is no plain word.
+  // An export may compute its value, so its line need not be plain words.
   const bool is_whole = line.text.starts_with("export ") || !PlainShellWords(expanded).empty();
   if (!before->has_shell || !SetsUpShell(line.text) || !is_whole) return false;
   if (!SlurmVariableIn({line.text}).empty()) return false;
@@ -195,7 +195,7 @@ bool TakeIntoShell(const ScriptLine& line, Before* before) {
   return true;
 }
 
-// "MASTER_ADDR" of `export MASTER_ADDR=$(…)`, if the coordinator tells ranks its value.
+// True for `export MASTER_ADDR=$(…)` and the like: variables that the coordinator sets for ranks.
 bool IsDecidedHere(std::string_view text) {
   if (text.starts_with("export ")) text.remove_prefix(7);
   return IsRankVariable(text.substr(0, text.find('=')));

@@ -231,7 +231,7 @@ void ShapeOf(const BatchOptions& options, JobDraft* draft) {
   }
 }
 
-// Slurm limits tasks and nodes, a job file each rank: what is not the same is named.
+// Slurm limits tasks and nodes, a job file each rank; differences are named.
 void LimitsOf(const BatchOptions& options, bool by_launcher, JobDraft* draft) {
   const auto leave_out = [draft](const std::string& option, std::string_view whose) {
     draft->left_out.push_back(StrCat(option, ": it is of ", whose,

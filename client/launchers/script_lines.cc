@@ -13,7 +13,7 @@ namespace {
 
 using common::StrAppend;
 
-// Where `what` stands outside quotes, or npos.
+// The position of `what` outside quotes, or npos.
 size_t FindPlain(std::string_view text, std::string_view what) {
   char quote = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -39,7 +39,7 @@ std::string HereDocument(std::string_view text) {
   return std::string(text.begin(), std::find_if_not(text.begin(), text.end(), IsNameByte));
 }
 
-// By how many blocks (if, for, case, functions) a line is deeper than the one before it.
+// How many more blocks (if, for, case, functions) are open after this line than before it.
 int Deeper(const std::string& text) {
   int depth = absl::EndsWith(text, "{") ? 1 : 0;
   for (absl::string_view part : absl::StrSplit(text, absl::ByAnyChar(";&|"))) {

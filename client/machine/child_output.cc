@@ -47,7 +47,7 @@ void ReadSome(common::UniqueFd* fd, size_t most, std::string* text) {
   }
 }
 
-// A child that has ended, or wants no more, is no error: how it ends tells.
+// A child that has exited, or reads no more, is not an error here: its exit status tells.
 void WriteSome(common::UniqueFd* fd, std::string_view* input) {
   const ssize_t count = write(fd->get(), input->data(), input->size());
   if (count > 0) input->remove_prefix(static_cast<size_t>(count));
@@ -60,8 +60,8 @@ void ReadErrors(Streams* streams, ChildOutput* output) {
     output->errors.erase(0, output->errors.size() - kErrorBytesMax);
 }
 
-// Until the end of its stdout, `bytes_max` of it, or the deadline; false at the deadline. What it
-// leaves in the background may keep stderr open (ssh's ControlPersist).
+// Reads until the end of its stdout, `bytes_max` of it, or the deadline; false at the deadline. Processes
+// that it leaves in the background may keep stderr open (ssh's ControlPersist).
 bool Converse(Streams* streams, steady_clock::time_point deadline, const ChildCommand& command,
               ChildOutput* output) {
   std::string_view input = command.input;
@@ -137,7 +137,7 @@ absl::StatusOr<ChildOutput> OutputOfChild(const ChildCommand& command) {
     return absl::DeadlineExceededError(
         common::StrCat("does not end within ", command.limit.count() / 1000, " s"));
   }
-  // What it wrote last: what a pipe holds, without waiting for what it left in the background.
+  // Reads its last output from the pipe, without waiting for processes that it left in the background.
   fcntl(streams.errors.get(), F_SETFL, O_NONBLOCK);
   for (int i = 0; i < kReadsAtEnd && streams.errors.valid(); ++i) ReadErrors(&streams, &output);
   return output;

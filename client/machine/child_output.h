@@ -22,7 +22,7 @@ struct ChildCommand {
 struct ChildOutput {
   std::string text;    // of stdout
   std::string errors;  // the end of stderr, at most 4 KiB
-  bool whole = false;  // it ended by itself
+  bool whole = false;  // all of stdout was read; otherwise the child was stopped at bytes_max
   int status = 0;      // if whole: as waitpid(2) gives it
 };
 

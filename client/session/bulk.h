@@ -1,4 +1,4 @@
-// Output of commands that act on several things: a line each, and the worst exit code. Main thread.
+// Output of commands that act on several things: one line for each, and the worst exit code. Main thread.
 #pragma once
 
 #include <string_view>

@@ -33,16 +33,16 @@ using std::chrono::steady_clock;
 constexpr std::string_view kHashName = "SHA256:";
 // The coordinator asks the provider up to four times before it answers, up to 10 s each.
 constexpr milliseconds kAnswerWithin{45'000};
-// In a row, while the person may be confirming: a provider that restarts does not end the sign-in.
+// Failures in a row while the person may be confirming: a provider's restart does not end the sign-in.
 constexpr int kFailuresMost = 3;
-// The coordinator forgets a sign-in that is not asked for.
+// The coordinator forgets a sign-in that is not polled.
 constexpr milliseconds kPauseMost{60'000};
 
 milliseconds TimeoutOf(const Session& session) {
   return std::max(kAnswerWithin, milliseconds(session.settings().timeout_ms()));
 }
 
-// Of a context that signed in to this address before, also if its certificate has expired.
+// From a context that signed in to this address before, even if its certificate has expired.
 std::optional<std::string> KnownAuthority(const ConfigFile& file, const std::string& address) {
   for (const auto& [name, server] : file.contexts) {
     if (!identity::IsName(name)) continue;
@@ -59,7 +59,7 @@ absl::StatusOr<std::string> AskWhetherToTrust(const Session& session, bool may_a
     return common::MakeProblem(
         absl::StatusCode::kFailedPrecondition,
         {.code = "JC1367",
-         .what = StrCat("it is not known which cluster is meant to be at ", address),
+         .what = StrCat("jobctl does not know which cluster to expect at ", address),
          .why = "there is no terminal to ask on, and no context has signed in there",
          .fix = StrCat("jobctl login ", address,
                        " --oidc --authority SHA256:… with what "
@@ -73,7 +73,7 @@ absl::StatusOr<std::string> AskWhetherToTrust(const Session& session, bool may_a
   std::string answer;
   std::getline(std::cin, answer);
   if (answer == "y" || answer == "Y" || answer == "yes") return shown.pem;
-  return absl::CancelledError("nobody was signed in");
+  return absl::CancelledError("no one was signed in");
 }
 
 absl::StatusOr<identity::Endpoint> EndpointOf(const Session& session, const Arguments& arguments,
@@ -91,7 +91,7 @@ absl::StatusOr<identity::Endpoint> EndpointOf(const Session& session, const Argu
     endpoint.authority_pem = *std::move(known);
     return endpoint;
   }
-  // Not Session::Confirm: --yes answers questions about what is deleted, not whom to trust.
+  // Not Session::Confirm: --yes answers questions about deletions, not about whom to trust.
   ASSIGN_OR_RETURN(endpoint.authority_pem,
                    AskWhetherToTrust(session, !arguments.Has("no-input"), address));
   return endpoint;
@@ -103,7 +103,7 @@ void TellHowToConfirm(Session& session, const identity::DeviceSignIn& sign_in) {
   if (!sign_in.verification_uri_complete.empty())
     common::StrAppend(&text, "or open ", sign_in.verification_uri_complete, "\n");
   session.Print(text);
-  // The reader may be a pipe, and the person is to act now.
+  // stdout may be a pipe, and the person has to act now.
   fflush(stdout);
   session.Note("Waiting until it is confirmed there; Ctrl-C gives up.");
 }
@@ -118,7 +118,7 @@ absl::StatusOr<identity::Credentials> AwaitConfirmed(const identity::Endpoint& e
     std::this_thread::sleep_for(pause);
     absl::StatusOr<identity::Credentials> finished =
         identity::FinishSignIn(endpoint, sign_in.handle, key);
-    // The coordinator tells when it is over; a clock that runs apart must not wait forever.
+    // The coordinator reports the end; a local limit keeps this from waiting forever if clocks differ.
     if (finished.ok() || !absl::IsUnavailable(finished.status()) || steady_clock::now() > until)
       return finished;
     const bool is_waiting = common::CodeOf(finished.status()) == "JC1363";

@@ -46,7 +46,7 @@ absl::Status CheckAttempt(const v1::JobRecord& record, int64_t attempt) {
 
 absl::Status CheckRank(const v1::JobRecord& record, int64_t rank) {
   const int64_t ranks = static_cast<int64_t>(RanksOf(record));
-  // Do not refuse if the record does not say.
+  // Do not refuse if the record does not have the number.
   if (rank < ranks || ranks == 0) return absl::OkStatus();
   return NotThere(record,
                   StrCat(record.name(), " has no rank ", rank,
@@ -79,7 +79,7 @@ absl::Status CheckNode(const v1::JobRecord& record, const std::string& node,
   }
   if (its.contains(node)) return absl::OkStatus();
   if (!IsRegistered(node, nodes)) return NoSuchNode(node, nodes);
-  // It may have run there in an attempt that the record dropped, or may do so later.
+  // It may have run there in an attempt that the record has dropped, or may run there later.
   if (!all_known) return absl::OkStatus();
   constexpr size_t kNamedMax = 5;
   std::vector<std::string> named(its.begin(), its.end());

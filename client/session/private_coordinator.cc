@@ -53,7 +53,7 @@ std::string LastLines(const std::string& path) {
   return tail;
 }
 
-// `report`: the coordinator's error, a StatusDetails; on a full disk it is not in its log.
+// `report`: the coordinator's error, a StatusDetails, which its log does not have if the disk is full.
 absl::Status StartFailed(std::string_view what, const std::string& log_path,
                          const std::string& report = "") {
   const absl::Status said =
@@ -73,7 +73,7 @@ absl::Status StartFailed(std::string_view what, const std::string& log_path,
                               .fix = StrCat("less ", log_path)});
 }
 
-// What was written before the other end was closed. Never waits.
+// Reads what was written before the other end was closed. Never waits.
 std::string ReadReport(int fd) {
   std::string report(kReportBytesMax, '\0');
   const ssize_t count = read(fd, report.data(), report.size());

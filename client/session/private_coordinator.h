@@ -26,7 +26,7 @@ class PrivateCoordinator {
 
   // A connect to its socket succeeds.
   bool Running() const;
-  // True if anything was ever recorded.
+  // True if it has ever recorded anything.
   bool HasData() const;
   // Ensures that it is running, starting it if needed, and that it belongs to this user. Call
   // before every connection. Errors: JC1303, JC1304, JC1305, JC1605.

@@ -1,5 +1,5 @@
-// One line on a terminal's stderr that is replaced while something lasts; nothing anywhere else. One
-// thread.
+// One line on a terminal's stderr that is redrawn while an operation lasts; prints nothing if stderr is
+// not a terminal. One thread.
 #pragma once
 
 #include <chrono>
@@ -16,10 +16,10 @@ class ProgressLine {
   ~ProgressLine() { Clear(); }
   ProgressLine(const ProgressLine&) = delete;
 
-  // True a few times a second, if there is a terminal: the text is worth making.
+  // True a few times a second, if there is a terminal: time to make a new text.
   bool IsDue();
   void Show(std::string_view text);
-  // Before anything else is printed.
+  // Call before printing anything else.
   void Clear();
 
  private:

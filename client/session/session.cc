@@ -33,7 +33,7 @@ Session::Session(Terminal terminal, Settings settings, const Arguments& argument
 Session::~Session() = default;
 
 absl::Status Session::OpenPrivate() {
-  // It may exit between our check and our connect; then it is restarted.
+  // It may exit between our check and our connection; then it is restarted.
   absl::Status last;
   for (int attempt = 0; attempt < 5; ++attempt) {
     RETURN_IF_ERROR(private_->Ensure());

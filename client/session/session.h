@@ -54,7 +54,7 @@ class Session {
   // answer is no.
   absl::Status Confirm(const std::string& question);
   absl::Status PrintListing(Listing listing, const Arguments& arguments);
-  // For a listing that arrives in pieces.
+  // Prints a listing that arrives in pieces.
   absl::StatusOr<ListingOptions> OptionsOfListing(const Arguments& arguments) const;
 
   // Closes the connection; waits for the private coordinator to exit if nothing else needs it.

@@ -40,7 +40,7 @@ std::string XdgDirectory(const char* variable, std::string_view below_home) {
   return StrCat(HomeDirectory(), "/", below_home);
 }
 
-// False, and a problem, where something else stands than a map of keys or nothing.
+// False, and a problem, if the node is neither a map of keys nor empty.
 bool IsMap(const YamlNode& node, std::string_view what, std::vector<YamlProblem>* problems) {
   using Kind = YamlNode::Kind;
   if (node.kind == Kind::kMap || node.kind == Kind::kNull) return true;
@@ -204,7 +204,8 @@ absl::StatusOr<Settings> Settings::Resolve(const Arguments& arguments) {
   RETURN_IF_ERROR(settings.AddServer(arguments));
   settings.Add(arguments, "output", "JOBCTL_OUTPUT", "table");
   settings.Add(arguments, "color", "JOBCTL_COLOR", "auto");
-  // A command's own flag of that name, as of `wait`; the limit for answers is then the default.
+  // The command, like `wait`, may have its own flag of that name; the limit for answers is then the
+  // default.
   if (HasOwnFlag(arguments.command(), "timeout")) {
     settings.all_.push_back({"timeout", "10s", "default"});
   } else {

@@ -49,9 +49,10 @@ class Settings {
   const std::vector<Setting>& all() const { return all_; }
   // Empty: the private coordinator of this user.
   std::string server() const { return Get("server"); }
-  // A private one, or one that is reached by its socket. A port of this machine may be a tunnel to another.
+  // A private coordinator, or one that is reached by its socket. A port of this machine may be a tunnel to
+  // another machine.
   bool IsLocal() const;
-  // Of the context whose server that is.
+  // From the context that has this server.
   std::vector<std::string> EnvPass() const;
   int64_t timeout_ms() const { return timeout_ms_; }
   const ConfigFile& file() const { return file_; }

@@ -27,7 +27,7 @@ constexpr int64_t kTryAgainMs = 5 * 60'000;
 constexpr size_t kTriedMax = 64;
 constexpr int64_t kKeptEveryMs = 60'000;
 
-// The context whose server it is; a server that is named by its address has one, too.
+// The context that has this server, also if the server was given by its address.
 std::string ContextOf(const Settings& settings) {
   const std::string context = settings.Get("context");
   if (!context.empty()) return context;
@@ -47,7 +47,7 @@ absl::Status SignedOut(const identity::Credentials& credentials, int64_t ago_ms)
        .fix = StrCat("jobctl login ", credentials.http, " with a new token, or --oidc")});
 }
 
-// When the last renewal was tried that failed; every command would wait for it otherwise.
+// When a renewal last failed; without this, every command would wait for another try.
 bool WasTriedJustNow(const std::string& marker, int64_t now_ms) {
   const absl::StatusOr<std::string> text = common::ReadFile(marker, kTriedMax);
   int64_t tried_ms = 0;
@@ -60,7 +60,7 @@ Shared Renewed(const std::string& path, Shared old, int64_t now_ms) {
   if (WasTriedJustNow(marker, now_ms)) return old;
   absl::StatusOr<identity::Credentials> renewed = identity::Renew(*old, now_ms, kRenewWithin);
   if (!renewed.ok() || !identity::SaveCredentials(path, *renewed).ok()) {
-    // The old ones are good for hours; when they end, that is reported.
+    // The old credentials are good for hours; their end is reported.
     common::WriteFileDurably(marker, StrCat(now_ms)).IgnoreError();
     return old;
   }
@@ -116,7 +116,7 @@ absl::StatusOr<Shared> CredentialsFor(const Settings& settings, int64_t now_ms) 
 
 namespace {
 
-// How often to see whether they are due: a minute, or less for those that live shortly.
+// How often to check whether they are due: every minute, or more often if they are short-lived.
 std::chrono::milliseconds PauseOf(const identity::Credentials& credentials) {
   const auto facts = identity::FactsOfPem(credentials.certificate_pem);
   const int64_t life_ms =
@@ -143,7 +143,7 @@ void SignInRenewal::Run(const Settings& settings, std::chrono::milliseconds paus
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, pause, [this] { return is_over_; })) {
     lock.unlock();
-    // What fails is tried again, and told by whoever connects next.
+    // A failure is retried, and reported when a command connects next.
     CredentialsFor(settings, common::SystemClock().Read().wall_ms).status().IgnoreError();
     lock.lock();
   }

@@ -17,15 +17,15 @@
 
 namespace muster::client {
 
-// Where a context's are: CONFIG-DIR/credentials/CONTEXT.
+// Where a context's credentials are: CONFIG-DIR/credentials/CONTEXT.
 std::string CredentialsPath(const ConfigFile& file, const std::string& context);
 
-// Saves them, with a context of this name, and makes it the current one.
+// Saves the credentials and a context of this name, and makes it the current one.
 absl::Status SelectContext(const std::string& context, const identity::Credentials& credentials);
 
-// What to connect with: null if the server is a socket, or nobody signed in to it. Renewed on the way
-// if less than half of their life is left; a coordinator that does not answer delays that by two
-// seconds, once in five minutes. UNAUTHENTICATED (JC1357): expired.
+// What to connect with: null if the server is a socket, or the user has not signed in to it. Renews
+// credentials that have less than half of their life left; a coordinator that does not answer delays
+// that by two seconds, once in five minutes. UNAUTHENTICATED (JC1357): expired.
 absl::StatusOr<std::shared_ptr<const identity::Credentials>> CredentialsFor(
     const Settings& settings, int64_t now_ms);
 
@@ -33,7 +33,7 @@ absl::StatusOr<std::shared_ptr<const identity::Credentials>> CredentialsFor(
 // its certificate, and the next one needs new credentials. Owns one thread.
 class SignInRenewal {
  public:
-  // Outlived by the settings.
+  // The settings must outlive this.
   SignInRenewal(const Settings& settings, const identity::Credentials& credentials);
   ~SignInRenewal();
 

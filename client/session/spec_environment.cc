@@ -26,7 +26,7 @@ std::string Variable(std::string_view name) {
   return value == nullptr ? "" : value;
 }
 
-// $PWD if it is this directory: it keeps the name that people know, symbolic links included.
+// $PWD if it names this directory: it keeps the path that the user knows, symbolic links included.
 std::string WorkingDirectory() {
   const std::string named = Variable("PWD");
   struct stat a {
@@ -48,7 +48,7 @@ constexpr std::string_view kUsual[] = {
     "LC_*",     "MKL_*",   "MUSTER_*", "NCCL_*",         "LD_LIBRARY_PATH", "OMP_*",
     "PYTHON*",  "TERM",    "TORCH*",   "TRANSFORMERS_*", "VIRTUAL_ENV"};
 
-// By its name, or by "NAME*", which takes no name that looks like a secret.
+// Matches by the name, or by "NAME*", which does not match names that look like secrets.
 bool IsNamed(std::string_view name, std::string_view pattern) {
   if (!pattern.ends_with('*')) return name == pattern;
   return name.starts_with(pattern.substr(0, pattern.size() - 1)) && !common::LooksSecret(name);

@@ -17,18 +17,18 @@ class Session;
 
 // Empty if not set.
 std::string Variable(std::string_view name);
-// $PWD if it is this directory: it keeps the name that people know.
+// $PWD if it names this directory: it keeps the path that the user knows.
 std::string WorkingDirectory();
 enum class EnvironmentSent {
   kAll,
   kUsual,  // what programs and training need, and what the context's env_pass names
   kLeast,  // PATH, HOME and the like
 };
-// On this machine all of it, unless the person says which: to another host no token goes by chance.
+// On this machine all of it, unless the user selects. Another host must not get a token by accident.
 EnvironmentSent UsualOf(const Session& session);
-// What kUsual leaves out, by name. What cannot be sent is listed on stderr.
+// Returns the names that kUsual leaves out. Lists on stderr what cannot be sent.
 std::vector<std::string> AddEnvironment(EnvironmentSent sent, Session& session, v1::JobSpec* spec);
-// Counts on stderr what of that was not named for the job either.
+// Reports on stderr how many of these the job does not name either.
 void NoteLeftOut(Session& session, const std::vector<std::string>& left_out,
                  const v1::JobSpec& spec);
 // The values of -e NAME=VALUE; NAME alone takes the value from the current environment. Errors:

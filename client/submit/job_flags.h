@@ -1,7 +1,6 @@
-// The flags that describe a job, each of them once: in which words, for which commands, and how its
-// value enters the specification. A command that describes a job takes its part of the table and
-// adds what is its own. What a person writes on one of them means the same on the others, so that
-// `plan` can stand in for `submit`.
+// The flags that describe a job, each of them once: its help text, its commands, and how its value enters
+// the specification. A command that describes a job takes its part of the table and adds its own flags.
+// A flag means the same on every command, so that `plan` can replace `submit` on a command line.
 #pragma once
 
 #include <array>
@@ -42,7 +41,7 @@ EnterFlag EnterProcesses, EnterNodes, EnterDevices, EnterCpus, EnterMemory, Ente
 struct JobFlag {
   Flag flag;
   unsigned commands = 0;       // of JobCommand
-  EnterFlag* enter = nullptr;  // none: says what to read or send (spec.cc), or init asks for it
+  EnterFlag* enter = nullptr;  // null: selects what to read or send (spec.cc), or init asks for it
 };
 
 inline constexpr JobFlag kJobFlags[] = {
@@ -96,7 +95,7 @@ inline constexpr JobFlag kJobFlags[] = {
     {{"workdir", 0, "DIR", "working directory of the ranks (the current one)"}, kStarting},
     {{"sync", 0, "=DIR",
       "send a directory with the job (default: the working directory) and start the ranks in it; "
-      ".gitignore and .musterignore tell what is left out"},
+      ".gitignore and .musterignore list what is left out"},
      kStarting},
     {{"sync", 0, "", "send the job file's directory with the job"}, kForInit},
     {{"no-sync", 0, "", "send no code: it is on the nodes already"}, kStarting},

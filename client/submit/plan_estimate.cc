@@ -93,7 +93,7 @@ uint64_t ShareOf(const v1::NodePart& part, const v1::NodeFacts& facts) {
 }  // namespace
 
 std::optional<uint64_t> FindEstimate(std::string_view output) {
-  // The last piece may not be whole yet.
+  // The last line may be incomplete.
   for (size_t at = 0; output.find('\n', at) != std::string_view::npos;
        at = output.find('\n', at) + 1) {
     const std::string_view line = output.substr(at, output.find('\n', at) - at);

@@ -230,7 +230,7 @@ void ApplyWorkdir(const CodeOptions& options, const CodeChoice& choice, v1::JobS
   }
 }
 
-// By the rules for the spec that will be sent, before anything is.
+// Checks the spec by the rules for the one that will be sent, before anything is sent.
 absl::Status ValidateWithCode(const CodeChoice& choice, const v1::JobSpec& spec) {
   if (choice.root.empty()) return job::Validate(spec);
   v1::JobSpec complete = spec;
@@ -304,7 +304,7 @@ absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, b
   Submission result;
   v1::JobSpec& spec = result.spec;
   JobFile file;
-  // The file's variables go on top of the environment, so they are set aside until that is there.
+  // The file's variables override the environment, so they are set aside until that is there.
   v1::JobSpec from_file;
   bool is_script = false;  // what follows it are its arguments
   if (!arguments.words().empty()) {
@@ -313,7 +313,7 @@ absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, b
     ASSIGN_OR_RETURN(file, ParseJobFile("--set", "{}", arguments.All("set"), &from_file));
   }
   uint32_t device_total = file.device_total;
-  // An image is another system: of this one's environment it gets what is named for the job.
+  // An image is a different system: of this machine's environment it gets only what the job names.
   std::vector<std::string> left_out;
   if (!from_file.has_container() && !arguments.Has("image"))
     left_out = AddEnvironment(SentWith(arguments, file, session), session, &spec);

@@ -77,15 +77,15 @@ absl::Status Filter(Listing* listing, const std::string& filter) {
   return absl::OkStatus();
 }
 
-// Texts, then numbers, then NaN, then what is missing: the last two come last in both directions,
-// for who sorts by a loss looks for one.
+// Texts, then numbers, then NaN, then missing values. The last two come last in both directions, because
+// a user who sorts by a loss looks for numbers.
 int GroupOf(const Value& value) {
   if (std::holds_alternative<std::monostate>(value)) return 2;
   const auto* real = std::get_if<double>(&value);
   return real != nullptr && std::isnan(*real) ? 1 : 0;
 }
 
-// Of two values of the first group.
+// Compares two values of the first group.
 bool Less(const Value& a, const Value& b) {
   const auto kind = [](const Value& value) {
     const bool is_text =

@@ -32,7 +32,7 @@ struct ScreenState {
   termios raw{};
   std::atomic<bool> is_raw = false;
   std::atomic<int> end_signal = 0;
-  std::atomic<bool> is_stale = true;  // the screen may show something else than what was drawn
+  std::atomic<bool> is_stale = true;  // the screen may no longer show what was drawn
   int wake[2] = {-1, -1};
 };
 ScreenState g_screen;
@@ -97,7 +97,7 @@ void HandleBy(int number, void (*handler)(int)) {
   sigaction(number, &action, nullptr);
 }
 
-// Takes the first key from what was typed. An unknown or truncated sequence is dropped.
+// Takes the first key from the typed bytes. Drops an unknown or truncated sequence.
 LiveScreen::Event TakeKeyPress(std::string* typed) {
   using Key = LiveScreen::Key;
   static constexpr struct {

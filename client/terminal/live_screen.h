@@ -25,7 +25,7 @@ class LiveScreen {
   struct Event {
     Key key = Key::kNone;  // kNone: the timeout passed, or the window was resized
     char character = 0;
-    int signal = 0;  // that asks the process to end
+    int signal = 0;  // that asks the process to exit
   };
   // Waits at most `timeout_ms`.
   Event Next(int timeout_ms);

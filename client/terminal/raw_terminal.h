@@ -1,4 +1,4 @@
-// The person's terminal while a command elsewhere uses it: every key goes there, Ctrl-C included.
+// The user's terminal while a remote command uses it: every key is sent there, including Ctrl-C.
 #pragma once
 
 #include <termios.h>
@@ -13,7 +13,7 @@ class RawTerminal {
   explicit RawTerminal(int fd);
   ~RawTerminal() { Restore(); }
   RawTerminal(const RawTerminal&) = delete;
-  // As it was. Any thread, repeatedly.
+  // Restores the terminal's settings. Any thread, repeatedly.
   void Restore();
 
  private:
@@ -22,7 +22,7 @@ class RawTerminal {
   termios before_{};
 };
 
-// Of stdout, stdin or stderr, whichever is a terminal; 80 by 24 without one. `type` is TERM.
+// The size of stdout, stdin or stderr, whichever is a terminal; 80 by 24 without one. `type` is TERM.
 v1::ExecTerminal TerminalOfPerson();
 
 }  // namespace muster::client

@@ -9,7 +9,7 @@ namespace {
 constexpr std::string_view kCursorUp = "\033[A";
 constexpr std::string_view kLineControls[] = {kCursorUp, "\033[K", "\033[0K", "\033[1K", "\033[2K"};
 
-// Where the last state begins, in a line without carriage returns at its end.
+// The start of the last state in a line that does not end with carriage returns.
 size_t LastStateBegin(std::string_view line) {
   const size_t redraw = line.rfind('\r');
   return redraw == std::string_view::npos ? 0 : redraw + 1;
@@ -34,7 +34,7 @@ void ForgetStates(std::string* line) {
   if (const size_t begin = LastStateBegin(WithoutEnd(*line)); begin > 1) line->erase(0, begin - 1);
 }
 
-// A bar that its writer has removed, or a row that was never written.
+// True for a bar that its writer has removed, and for a row that was never written.
 bool IsErased(const std::string& line) {
   return line.find('\r') != std::string::npos &&
          Shown(WithoutEnd(line).substr(LastStateBegin(WithoutEnd(line)))).empty();
@@ -78,7 +78,7 @@ void OpenLines::MoveUp() {
   if (row_ > 0) {
     --row_;
   } else if (rows_.size() < kRowsMax) {
-    rows_.emplace(rows_.begin());  // a line that had been ended is open again
+    rows_.emplace(rows_.begin());  // reopens a line that had been ended
   }
   rows_[row_] += '\r';
 }

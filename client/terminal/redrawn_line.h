@@ -9,11 +9,11 @@
 
 namespace muster::client {
 
-// Whether a state of the line was overwritten: it has a carriage return before its end. Those at its end
-// alone are how some programs end lines.
+// Whether a state of the line was overwritten: it has a carriage return before its end. Carriage returns
+// only at the end are how some programs end lines.
 bool IsRedrawn(std::string_view line);
-// Of a redrawn line the last state that `wants` takes, or else the last one, without what moves the cursor
-// or clears the line. Empty if the line was erased at last.
+// The last state of a redrawn line that `wants` accepts, or otherwise the last one, without the sequences
+// that move the cursor or clear the line. Empty if the line was finally erased.
 std::string ShownState(std::string_view line,
                        const std::function<bool(std::string_view state)>& wants = {});
 // The line that a stream has not ended yet, or the lines, if its writer moves the cursor up, as for bars
@@ -25,7 +25,7 @@ class OpenLines {
   // `redraws`: false keeps every byte, as one line.
   explicit OpenLines(bool redraws = true) : redraws_(redraws) {}
 
-  // Whether `text` as a line of its own needs nothing of this: no line is open, and it opens none.
+  // Whether `text`, as a complete line, needs no redrawing: no line is open, and it opens none.
   bool Passes(std::string_view text) const;
   // `text` has no newline.
   void Append(std::string_view text);

@@ -20,7 +20,7 @@ std::vector<std::string_view> SignalNames();
 
 // From now on SIGINT, SIGTERM and SIGHUP are delivered to a separate thread: blocked in this thread
 // and in those it creates later, so call this before the connection is opened. Until HandleSignals,
-// each ends the process as by default. May be called again.
+// each kills the process, as by default. May be called again.
 void WatchSignals();
 // Calls `on_signal(number, count)` for each, count starting at 1, replacing the previous handler.
 void HandleSignals(std::function<void(int number, int count)> on_signal);

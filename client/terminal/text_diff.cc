@@ -30,7 +30,7 @@ Lines LinesOf(std::string_view text) {
 // ' ' a line of both, '-' of a, '+' of b.
 using Edits = std::string;
 
-// Myers' shortest path through the grid of both, for what lies between the common ends. Empty: it is
+// Myers' shortest path through the grid of both, for the lines between the common ends. Empty: it is
 // longer than kEditsMax.
 class ShortestEdits {
  public:

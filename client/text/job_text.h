@@ -18,7 +18,7 @@ std::string ReproduceLine(const v1::JobSpec& spec);
 // Values of variables whose names look secret become "(hidden)".
 void HideSecrets(v1::JobSpec* spec);
 
-// As RecordText of record_json.h, with the assessment under the key "assessment".
+// Like RecordText of record_json.h, with the assessment under the key "assessment".
 absl::StatusOr<std::string> RecordJson(const v1::JobRecord& record,
                                        const v1::Assessment& assessment);
 absl::StatusOr<std::string> RecordYaml(const v1::JobRecord& record,

@@ -7,8 +7,8 @@
 
 namespace muster::client {
 
-// The end of the rank's stderr. Of a rank that a signal killed only the lines of the seconds before, if the
-// worker knew their age: what it printed earlier is not why it died.
+// The end of the rank's stderr. For a rank that a signal killed, only the lines of the last seconds, if
+// the worker knew their age: what it printed earlier does not explain its death.
 std::string LinesToQuote(const v1::RankExit& exit);
 
 }  // namespace muster::client

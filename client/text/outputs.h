@@ -23,7 +23,7 @@ AttemptOfJob ParseAttemptOfJob(std::string_view text);
 // reason.
 absl::StatusOr<v1::Checkpoint> FindOutputs(const v1::JobRecord& job,
                                            std::optional<uint32_t> attempt);
-// By number in the attempt; "node 3" where the record no longer has the attempt.
+// The node's name, by its number in the attempt; "node 3" if the record no longer has the attempt.
 std::string OutputsNode(const v1::JobRecord& job, uint32_t attempt, uint32_t part);
 // "of 3 nodes", "of 2 of 3 nodes: nothing came back from node2".
 std::string OutputsNodes(const v1::JobRecord& job, const v1::Checkpoint& outputs);

@@ -44,7 +44,7 @@ void Merge(bool has, T value, std::optional<T>* into, Add add) {
   if (has) *into = into->has_value() ? add(**into, value) : value;
 }
 
-// Of the devices [first, first + count) of a batch, which lists them in the attempt's order.
+// The use of the devices [first, first + count) of a batch, which lists them in the attempt's order.
 DeviceUse UseOf(const v1::SampleBatch& batch, size_t first, size_t count) {
   DeviceUse use;
   size_t with_utilization = 0;
@@ -242,7 +242,7 @@ void SortRows(GridOrder order, std::vector<RankRow>* rows) {
     if (!row.sample.has_value()) return -1e300;
     if (order == GridOrder::kCpu) return row.sample->cpu_cores();
     if (order == GridOrder::kMemory) return static_cast<double>(row.sample->resident_bytes());
-    // Those without step times by how far they are behind.
+    // Ranks without step times compare by how far they are behind.
     return row.sample->has_step_ms() ? row.sample->step_ms()
                                      : -1 - static_cast<double>(row.sample->step());
   };

@@ -15,7 +15,7 @@ std::string StateName(v1::JobState state);  // "RUNNING"
 std::string_view StateColor(v1::JobState state, bool color);
 bool IsOver(v1::JobState state);
 std::string NodeStateName(v1::NodeState state);
-// Of JobSummary.loss; a coordinator of 0.2.0 does not tell it.
+// The name of JobSummary.loss; a coordinator of version 0.2.0 does not send it.
 std::string_view LossName(const v1::JobSummary& summary);
 // "user:alice", "user:alice (removed)": the name may be another person's now.
 std::string OwnerText(const v1::JobSummary& summary);
@@ -30,7 +30,7 @@ std::string Took(int64_t milliseconds);
 // "12s", "3m 4s" since `unix_ms`; empty for 0.
 std::string Age(int64_t unix_ms);
 
-// "2 ranks on 1 node", of the newest attempt or of what was asked.
+// "2 ranks on 1 node", of the newest attempt, or as requested.
 std::string Layout(const v1::JobRecord& record);
 // "node1: ranks 0-1 on cpu 0,1"
 std::string PartText(const v1::NodePart& part);

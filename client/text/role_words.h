@@ -14,7 +14,7 @@ inline constexpr std::string_view kRoleChoices = "viewer|user|operator|admin";
 
 // "operator"; "none" for ROLE_UNSPECIFIED.
 std::string RoleWord(v1::Role role);
-// Of --role, whose choices were checked.
+// The role that --role names; its choices were checked.
 v1::Role RoleOfWord(std::string_view word);
 
 }  // namespace muster::client

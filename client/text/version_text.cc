@@ -39,7 +39,7 @@ std::string NodesNamed(const std::vector<std::string>& nodes) {
 }  // namespace
 
 std::vector<std::string> VersionLines(const v1::Attempt& attempt) {
-  // In order of the first node of each.
+  // Ordered by the first node of each set.
   std::vector<std::pair<std::string, std::vector<std::string>>> sets;
   std::map<std::string, size_t> known;
   for (const v1::NodePart& part : attempt.parts()) {

@@ -44,7 +44,7 @@ class Bill:
         return json.dumps(self._document(), indent=1, sort_keys=True) + "\n"
 
     def licenses(self):
-        """The license texts of all packages, as their authors demand of whoever passes their code on."""
+        """The license texts of all packages: their authors require anyone who distributes the code to include them."""
         parts = ["Programs of Muster contain code of the following Debian packages.\n"]
         for name, fact in sorted(self.packages.items()):
             text = Path(f"/usr/share/doc/{name.split(':')[0]}/copyright").read_text(errors="replace")

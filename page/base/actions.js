@@ -124,7 +124,7 @@ function cancel(job, word) {
 function release(job, word) {
   return {
     id: "release", call: "ReleaseJobs", job, label: "Release", title: `Release ${printable(job.name)}?`,
-    question: "The job may start again as soon as there are devices for it.",
+    question: "The job may restart as soon as there are devices for it.",
     command: () => `jobctl release ${word}`,
     run: async () => checked(await call("ReleaseJobs", { jobs: [String(job.id)] })),
   };

@@ -67,7 +67,7 @@ export async function whenAllowed(show) {
     const { principal, userId, calls, othersJobs } = await allowed;
     show((name, job) => calls.includes(name) && (othersJobs || !job || (job.owner === principal && job.ownerId === userId)));
   } catch {
-    allowed = null; // who signs in next may be somebody else
+    allowed = null; // the next to sign in may be another user
     show(() => true); // and the coordinator refuses what is not allowed
   }
 }

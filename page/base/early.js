@@ -6,5 +6,5 @@ if (location.pathname === "/" && !location.search && !("musterEarly" in window))
     headers: { "Content-Type": "application/json" },
     body: '{"all":true,"limit":60}',
   });
-  window.musterEarly.catch(() => {});  // whoever takes it sees the failure
+  window.musterEarly.catch(() => {});  // the module that awaits it sees the failure
 }

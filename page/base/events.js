@@ -50,8 +50,8 @@ export function start() {
   addEventListener("pageshow", (event) => event.persisted && reopen());
 }
 
-// A browser has six connections per host for all its tabs, so one that nobody sees gives its stream back. Back in sight,
-// the stream tells what was missed.
+// A browser has six connections per host for all its tabs, so a hidden tab closes its stream. Once the tab is visible again,
+// the stream reports what it missed.
 function sleep() {
   clearTimeout(retry);
   source?.close();
@@ -59,7 +59,7 @@ function sleep() {
 }
 
 function wake() {
-  // A laptop that slept may hold a stream that nobody writes to any more: this call tells.
+  // A laptop that slept may hold a stream whose other end is gone: this call detects it.
   if (source) return void call("GetServer").catch(() => {});
   reopen();
   if (watched) emitData();

@@ -5,7 +5,7 @@
  * loadingState(rows)                a skeleton, visible only after 150 ms
  * errorState(error, retry)          an ApiError: what, why, fix, code; retry may be null
  * signedOutState()
- * showError(main, error, retry)     shows it instead of everything in `main`, unless app.js already says so
+ * showError(main, error, retry)     shows it instead of everything in `main`, unless app.js already shows it
  * commandBox("jobctl cancel x")     a command with its copy button
  * fixOf(text)                       what an error or a finding says to do
  */

@@ -1,4 +1,4 @@
-// Colors of curves: tokens of the style sheet (Okabe and Ito), each with a dash of its own for print and weak color vision.
+// Colors of curves: tokens of the style sheet (Okabe and Ito), each with its own dash for print and weak color vision.
 
 const TOKENS = ["--c0", "--c1", "--c2", "--c3", "--c6"];
 const DASHES = [null, [7, 3], [2, 3], [9, 3, 2, 3], [4, 2]];

@@ -192,7 +192,7 @@ class CompareView {
     }
   }
 
-  /** The command that says the same. */
+  /** The equivalent command. */
   commandText(key, { by, rtol, atol }) {
     const parts = [`jobctl compare ${this.jobs.map((job) => shellQuote(job.name)).join(" ")}`];
     if (key && key !== "loss") parts.push(`--key ${shellQuote(key)}`);

@@ -14,7 +14,7 @@ export async function readJob(word, signal) {
 /** The metrics that all jobs have. */
 export const commonNames = (jobs) => jobs[0].names.filter((name) => jobs.every((job) => job.names.includes(name)));
 
-/** The metric to compare when nobody has chosen one. */
+/** The metric to compare until the user chooses one. */
 export const keyAtFirst = (names) => lossOf(names) || names[0] || "";
 
 /** The job with the curve of a metric. */

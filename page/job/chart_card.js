@@ -9,7 +9,7 @@ import { queryCurves } from "./curves.js";
 const ZOOM_BUCKETS = 2000;
 const DETAIL_EVERY_MS = 5000;
 
-/** The name of the card that is no metric. */
+/** The name of the card that does not show a metric. */
 export const SPEED_CARD = "steps/s";
 
 export class ChartCard {

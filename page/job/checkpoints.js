@@ -26,7 +26,7 @@ class CheckpointsPanel {
     const checkpoints = [...(record.checkpoints ?? [])].reverse();
     if (checkpoints.length === 0) {
       this.body = null;
-      return replace(this.place, emptyState("No checkpoint yet", "A trainer saves them below $MUSTER_CHECKPOINT_DIR; Muster keeps the newest and starts again from them."));
+      return replace(this.place, emptyState("No checkpoint yet", "A trainer saves them below $MUSTER_CHECKPOINT_DIR; Muster keeps the newest and restarts from them."));
     }
     if (!this.body) this.build();
     const newest = checkpoints.find(isUsable);

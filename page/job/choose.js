@@ -36,14 +36,14 @@ export const lossOf = (names) => names.filter(isLossName).sort(byLossName)[0] ??
 /** The metric whose name says how fast the job is; "" if none does. */
 export const throughputOf = (names) => names.find((name) => SPEED_NAMES.test(name)) ?? "";
 
-/** The metrics to show when nobody has chosen: the one that stands for the run, the throughput, and some others. */
+/** The metrics to show until the user chooses: the one that stands for the run, the throughput, and some others. */
 export function shownAtFirst(names, wanted = "", most = 4) {
   const first = [names.includes(wanted) ? wanted : lossOf(names), throughputOf(names)].filter(Boolean);
   const others = names.filter((name) => !first.includes(name) && !/(^|\/)(epoch|step|time\/.*|lr|learning_rate)$/i.test(name));
   return [...first, ...others].slice(0, Math.max(most, first.length));
 }
 
-/** Steps per second, from the times of a curve's steps: each over a second or more, so that two quick steps are no peak. */
+/** Steps per second, from the times of a curve's steps: each over a second or more, so that two quick steps do not make a peak. */
 export function stepsPerSecond({ steps, times }) {
   const speed = { steps: [], times: [], ys: [] };
   let from = 0;

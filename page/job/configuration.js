@@ -4,7 +4,7 @@ import { bytes, commandLine, shellQuote } from "../base/format.js";
 const GROUPS = ["command", "arguments", "shape", "policy", "labels", "run", "environment"];
 const HIDDEN = "(hidden)";
 const EMPTY = "(empty)";
-// What a shell sets for itself; the directory is a field of its own.
+// What a shell sets for itself; the directory has its own field.
 const SHELLS_OWN = new Set(["_", "OLDPWD", "PWD", "SHLVL"]);
 const SECRET_WORDS = ["TOKEN", "KEY", "PASSWORD", "PASSWD", "SECRET", "CREDENTIAL"];
 const SIZE_UNITS = [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10], ["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["KB", 1e3]];

@@ -1,6 +1,6 @@
 /**
  * The list of jobs. Rows are windowed, filters run on the coordinator, and what is in sight is kept right: by events, and
- * every two seconds where a job runs (steps and losses are no events).
+ * every two seconds where a job runs (steps and losses are not events).
  * @view 1 Jobs
  */
 // @ts-check

@@ -27,7 +27,7 @@ export function jobStore(updated) {
 
   const list = (request, signal) => call("ListJobs", { all: true, ...filter, ...request }, { signal });
 
-  /** Starts again with another filter. `first` is an answer that is already under way. */
+  /** Reloads with another filter. `first` is an answer that is already under way. */
   async function load(next, first = null) {
     filter = next;
     abort.abort();

@@ -440,7 +440,7 @@ TEST(BatchFileTest, LinesThatSetUpTheShellRunInOneBeforeTheCommand) {
       "module load cuda/$V; export P=/x:$P; cd sub; source venv/bin/activate; conda activate e");
   EXPECT_EQ(CommandOf(Batch("#!/usr/bin/env bash\n#SBATCH -n 2\n. ./env.sh\npython x\n")),
             "bash|-l|-c|. ./env.sh\nexec \"$@\"|bash|python|x");
-  // What only the shell would know is no part of the command.
+  // What only the shell could evaluate does not become part of the command.
   for (const char* line : {"export D=$SCRATCH/d\npython x $D",
                            "export A=1\nmodule load x\nexport A=$A:2\npython x $A"})
     EXPECT_NE(CommandOf(Batch(head + line + "\n")).find("needs a shell to know $"),

@@ -283,7 +283,7 @@ TEST(InitTest, AHostileScriptCannotWriteKeysOfItsOwn) {
   for (int i = 0; i < 1000; ++i) script += "line" + std::to_string(i) + "\rcommand: [evil]\n";
   script += "export A='\": [evil'\npython 'a\": {b' - yes 010 @x\n";
   const Taken taken = Sbatch(script);
-  // The name is no name; everything else is quoted or in a comment.
+  // The name is refused; everything else is quoted or in a comment.
   EXPECT_EQ(common::CodeOf(taken.status).substr(0, 4), "JC11") << taken.status;
   JobDraft draft = taken.draft;
   draft.name.clear();

@@ -239,12 +239,12 @@ TEST(ListingTest, TheLastColumnGoesOnInTheNextLineWhereItMayNotBeCut) {
   Listing listing;
   listing.kind = "EventList";
   listing.columns = {{"time"}, {"event", false, false, false, true}};
-  listing.rows = {{Cell("14:02:11"), Cell("starts again from the checkpoint of step 20")}};
+  listing.rows = {{Cell("14:02:11"), Cell("restarts now from the checkpoint of step 20")}};
   Terminal tty;
   tty.out_is_tty = true;
   tty.width = 34;
   EXPECT_EQ(*RenderListing(listing, {}, tty),
-            "TIME      EVENT\n14:02:11  starts again from the\n          checkpoint of step 20\n");
+            "TIME      EVENT\n14:02:11  restarts now from the\n          checkpoint of step 20\n");
 }
 
 TEST(ListingTest, JobDataCannotDriveTheTerminalOrBreakRows) {

@@ -184,10 +184,10 @@ TEST(RefusalTest, AKindThatNoNodeHasIsSaidWithTheKindsThereAre) {
   device->set_kind("gpu");
   device->set_model("NVIDIA H100");
   spec.mutable_shape()->mutable_device()->set_model("gpuu");
-  EXPECT_EQ(
-      said("gpu"),
-      "\"gpuu\" is no kind of device, and no node has a model of this name; this cluster has gpu "
-      "(NVIDIA H100); did you mean \"gpu\"?");
+  EXPECT_EQ(said("gpu"),
+            "\"gpuu\" is not a kind of device, and no node has a model of this name; this cluster "
+            "has gpu "
+            "(NVIDIA H100); did you mean \"gpu\"?");
   spec.mutable_shape()->mutable_device()->set_model("h100");
   EXPECT_EQ(said("gpu"), "needs 2 npu") << "it has some, but not enough";
 }

@@ -1,4 +1,4 @@
-"""Where CMake finds LibTorch when nobody names it, and that the installed package names no machine's path."""
+"""Where CMake finds LibTorch when no path is given, and that the installed package names no machine's path."""
 import glob
 import os
 import stat

@@ -86,7 +86,7 @@ def compiled():
         words = entry["command"].split()
         output = words[words.index("-o") + 1]  # below the build directory
         folder = output.split("/")[0]
-        if folder in FOLDERS and not output.endswith(".gch"):  # a precompiled header is no object
+        if folder in FOLDERS and not output.endswith(".gch"):  # a precompiled header is not an object
             yield folder, words, os.path.join(entry["directory"], output)
 
 

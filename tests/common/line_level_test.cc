@@ -74,7 +74,7 @@ TEST(LineLevelTest, ContinuationLinesHaveTheLevelOfTheLineTheyContinue) {
       {"starting", LineLevel::kInfo},
       {"WARNING:root:several", LineLevel::kWarn},
       {"  lines", LineLevel::kWarn},
-      {"go on", LineLevel::kInfo},
+      {"continues", LineLevel::kInfo},
       {"Traceback (most recent call last):", LineLevel::kError},
       {"  File \"train.py\", line 3, in main", LineLevel::kError},
       {"    logging.info('x')", LineLevel::kError},

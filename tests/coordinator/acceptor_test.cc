@@ -165,7 +165,7 @@ TEST_F(AcceptorTest, WithoutAFreeDescriptorItTurnsAwayAndLaterGoesOn) {
 }
 
 TEST_F(AcceptorTest, AnotherUsersProcessIsTurnedAwayFromAPrivateCoordinator) {
-  if (getuid() != 0) GTEST_SKIP() << "needs root, to become somebody else";
+  if (getuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   Start(kLong, 8, true);
   ASSERT_EQ(chmod(dir_.path().c_str(), 0755), 0);
   ASSERT_EQ(chmod(path_.c_str(), 0666), 0);

@@ -143,7 +143,7 @@ TEST_F(AdmissionTest, WorkersArePeopleOnlyWhereNobodyIsCertified) {
   EXPECT_TRUE(open.Admit(connect, open.OfPlaintext("10.0.0.7:1")).ok());
   EXPECT_FALSE(admission.Admit(connect, admission.OfLocal(1000)).ok());
   EXPECT_FALSE(admission.Admit(connect, {"user:root", v1::ROLE_ADMIN, "10.0.0.7:1", "ab"}).ok())
-      << "an administrator is no worker";
+      << "an administrator is not a worker";
   const Caller worker{"worker:n1", v1::ROLE_WORKER, "10.0.0.7:1", "ab"};
   EXPECT_TRUE(admission.Admit(connect, worker).ok());
   EXPECT_FALSE(admission.Admit(CallNamed("ListJobs"), worker).ok());

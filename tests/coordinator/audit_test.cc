@@ -153,7 +153,7 @@ TEST_F(AuditTest, AFileThatIsTakenAwayOrChangedUnderItIsNoticedAndLeft) {
     const std::string touched = Newest();
     touch(touched);
     ASSERT_TRUE(RecordAndWait("user:next").ok());
-    EXPECT_NE(Newest(), touched) << "what is written there nobody finds";
+    EXPECT_NE(Newest(), touched) << "entries written there would be lost";
     const std::vector<v1::AuditEntry> entries =
         ReadAuditFile(ListAuditFiles(directory)->back())->entries;
     ASSERT_EQ(entries.size(), 2u);

@@ -82,7 +82,7 @@ TEST_F(ClusterTest, AKeyThatOthersMayReadIsNotUsed) {
   EXPECT_EQ(common::CodeOf(Cluster::Open(data_, "", kFoundedMs).status()), "JC1325");
 }
 
-// No file can grow meanwhile, whoever writes it: as in a unit that may not write the keys' directory.
+// No process can make a file grow meanwhile: as in a unit that may not write the keys' directory.
 class NoFileGrows {
  public:
   NoFileGrows() {

@@ -41,7 +41,7 @@ std::string Raw(const std::string& bytes) {
   return {reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size()};
 }
 
-// A tree with one directory and one file in a pack of its own.
+// A tree with one directory and one file, which has its own pack.
 struct Code {
   explicit Code(const std::string& text) : pack(text) {
     tree::Manifest tree;
@@ -419,7 +419,7 @@ TEST_F(CodeTest, TwoStreamsWithTheSameObjectTakeTurns) {
   half.set_data(code_.pack.substr(0, 5));
   ASSERT_TRUE(first.Send(half).ok());
   std::future<absl::Status> waiting = second.Begin(ChunkOf(code_.pack));
-  EXPECT_TRUE(elsewhere.Send(ChunkOf(code_.pack)).ok()) << "another project waits for nobody";
+  EXPECT_TRUE(elsewhere.Send(ChunkOf(code_.pack)).ok()) << "another project does not wait";
   EXPECT_EQ(waiting.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
   v1::ObjectChunk rest;
   rest.set_data(code_.pack.substr(5));
@@ -467,7 +467,7 @@ TEST_F(CodeTest, WhatOnePersonHasBegunCountsWhileItArrivesAndAfterItWasLeft) {
   EXPECT_EQ(common::CodeOf(second.Send(begun(std::string(60'000, 'b')))), "JC1701") << "at once";
   EXPECT_FALSE(first.End().ok());  // a part of it stays
   EXPECT_EQ(common::CodeOf(third.Send(begun(std::string(80'000, 'c')))), "JC1701");
-  EXPECT_TRUE(last.Send(begun(std::string(60'000, 'a'))).ok()) << "the same goes on";
+  EXPECT_TRUE(last.Send(begun(std::string(60'000, 'a'))).ok()) << "the same object continues";
 }
 
 TEST_F(CodeTest, TheQuotaIsAProjectsAndIsCheckedBeforeAndWhileItArrives) {

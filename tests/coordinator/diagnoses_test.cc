@@ -16,7 +16,7 @@
 namespace muster::coordinator {
 namespace {
 
-// A client's stream. Leave: it is gone, whoever ended it.
+// A client's stream. Leave: it is closed, by either end.
 class FakeRecords final : public Sink<v1::DiagnoseJobUpdate> {
  public:
   void Write(v1::DiagnoseJobUpdate update) override { written.push_back(std::move(update)); }
@@ -39,7 +39,7 @@ class FakeRecords final : public Sink<v1::DiagnoseJobUpdate> {
 class DiagnosesTest : public testing::Test {
  protected:
   using Records = std::shared_ptr<FakeRecords>;
-  // Of a job of its own, unless one is named. 0: a look that began just now answers.
+  // Of a new job, unless one is named. 0: a look that began just now answers.
   absl::StatusOr<uint64_t> Open(const std::string& who, Diagnoses::Time until = kLater,
                                 uint64_t job = 0, Diagnoses::Time now = kStart) {
     v1::DiagnosedAttempt attempt;
@@ -87,7 +87,7 @@ TEST_F(DiagnosesTest, ARequestIsOverWhenItsClientLeaves) {
   const uint64_t number = *Open("user:alice");
   ASSERT_TRUE(Open("user:alice").ok());
   streams_[0]->Leave();
-  EXPECT_TRUE(Answer(number, 0)) << "a late answer is no attack";
+  EXPECT_TRUE(Answer(number, 0)) << "a late answer does not count as an attack";
   EXPECT_EQ(streams_[0]->written.size(), 1u) << "nothing is kept for a client that left";
   EXPECT_TRUE(Open("user:alice").ok());
 }

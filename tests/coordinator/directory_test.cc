@@ -265,7 +265,8 @@ TEST_F(DirectoryTest, OnlyMembersUseAProjectUnlessItIsOpen) {
   v1::SetProjectRequest request;
   request.set_name("vision");
   ASSERT_TRUE(directory.SetProject(request, "uid:0").ok());
-  EXPECT_EQ(common::CodeOf(directory.CheckProject("vision", "user:bob")), "JC1338") << "nobody yet";
+  EXPECT_EQ(common::CodeOf(directory.CheckProject("vision", "user:bob")), "JC1338")
+      << "it has no members yet";
   request.add_add_members("alice");
   request.add_add_members("uid:1000");
   ASSERT_TRUE(directory.SetProject(request, "uid:0").ok());

@@ -501,7 +501,7 @@ TEST_F(ReachTest, ACheckpointCountsOnlyFromItsNodeAndOnlyOnceItsBytesAreHere) {
   const std::string sha256 = common::Sha256Hex(kBytes);
   ExpectRefused("announces a checkpoint of node1's attempt", node2_.SayCheckpoint(job, 10, sha256));
   const v1::CheckpointAck missing = node1_.SayCheckpoint(job, 10, sha256);
-  ExpectRefused("node1 announces a checkpoint whose bytes nobody sent", missing);
+  ExpectRefused("node1 announces a checkpoint whose bytes no node has sent", missing);
   EXPECT_NE(missing.reason().find("[JC1508] file model"), std::string::npos) << missing.reason();
   EXPECT_EQ(Counted(Denied::kCheckpoint), 2u);
   EXPECT_EQ(RecordOf(job).checkpoints_size(), 0);
@@ -523,7 +523,7 @@ TEST_F(ReachTest, ACheckpointCountsOnlyFromItsNodeAndOnlyOnceItsBytesAreHere) {
 TEST_F(ReachTest, ANodeThatAnnouncesThousandsOfPartsWithoutBytesFillsNoHistory) {
   const uint64_t job = RunOnNode1();
   for (int64_t step = 1; step <= 130; ++step)
-    EXPECT_TRUE(node1_.SayCheckpoint(job, step, common::Sha256Hex("nobody has it")).refused());
+    EXPECT_TRUE(node1_.SayCheckpoint(job, step, common::Sha256Hex("never sent")).refused());
   node1_.AwaitHeartbeat();
   const auto events = daemon().jobs.index.Events({.job = job, .until = 10'000, .newest = 10'000});
   ASSERT_TRUE(events.ok());
@@ -602,7 +602,7 @@ TEST_F(ReachTest, WhatOneNodeUploadsAsAFileChangesNothingOfWhatAnotherUploadsAsT
   EXPECT_TRUE(daemon().stores.blobs.Verify(sha256).ok());
 }
 
-// Everybody who sees a job sees its files' hashes, and nobody gets its bytes by them.
+// Every user who sees a job sees its files' hashes; no one gets the bytes by knowing a hash.
 TEST_F(ReachTest, AHashIsNoProofThatANodeHasTheBytes) {
   const std::string sha256 = common::Sha256Hex(kBytes);
   const uint64_t job1 = RunOnNode1();

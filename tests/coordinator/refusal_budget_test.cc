@@ -53,7 +53,7 @@ TEST(RefusalBudgetTest, ThoseWhoAreForgottenAreStillCounted) {
   Recorded(budget, "user:eve", 4, 0);
   for (size_t i = 0; i < RefusalBudget::kRememberedMax; ++i)
     budget.LeaveOut("user:" + std::to_string(i), 1);
-  EXPECT_EQ(Recorded(budget, "user:eve", 1, 1), 1) << "forgotten, and begins anew";
+  EXPECT_EQ(Recorded(budget, "user:eve", 1, 1), 1) << "forgotten, and starts over";
   Recorded(budget, "user:eve", 2, 1);
   const auto told = budget.Take("user:bob", 2);
   ASSERT_TRUE(told.has_value());

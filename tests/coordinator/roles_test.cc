@@ -17,10 +17,10 @@ using common::Calls;
 using common::Object;
 
 const std::map<std::string, v1::Role> kRoles = {
-    {"1 nobody", v1::ROLE_UNSPECIFIED}, {"2 viewer", v1::ROLE_VIEWER},
-    {"3 user", v1::ROLE_USER},          {"4 operator", v1::ROLE_OPERATOR},
-    {"5 admin", v1::ROLE_ADMIN},        {"6 worker", v1::ROLE_WORKER},
-    {"7 rank", v1::ROLE_RANK},          {"8 coordinator", v1::ROLE_COORDINATOR}};
+    {"1 none", v1::ROLE_UNSPECIFIED}, {"2 viewer", v1::ROLE_VIEWER},
+    {"3 user", v1::ROLE_USER},        {"4 operator", v1::ROLE_OPERATOR},
+    {"5 admin", v1::ROLE_ADMIN},      {"6 worker", v1::ROLE_WORKER},
+    {"7 rank", v1::ROLE_RANK},        {"8 coordinator", v1::ROLE_COORDINATOR}};
 
 TEST(RolesTest, EveryRoleAndEveryCall) {
   std::printf("%-30s", "call");

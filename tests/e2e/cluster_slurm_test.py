@@ -83,7 +83,7 @@ class ClusterOnSlurm(Case):
 
     def test_what_slurm_refuses_is_told_in_its_words(self):
         for words, said in ((("-N", "2", "--", "-p", "nowhere"), "invalid partition"),
-                            (("-N", "many"), "is no number of nodes"),
+                            (("-N", "many"), "is not a number of nodes"),
                             (("-N", "2", "--dir", "/a b"), "is not a directory for a cluster")):
             done = self.jobctl("cluster", "up", "--on", "slurm", "--dir", self.shared, *words, check=False)
             self.assertNotEqual(done.returncode, 0)

@@ -62,7 +62,7 @@ class ClusterOverSsh(Case):
         listed = json.loads(self.jobctl("cluster", "ls", "-o", "json").stdout)["items"]
         self.assertEqual([(each["name"], each["current"], each["nodes"], each["server"]) for each in listed],
                          [("lab", True, "2", "10.77.0.11:7700")])
-        # Each rank on a node of its own, and they reach each other.
+        # Each rank on its own node, and they reach each other.
         done = self.jobctl("run", "-n", "2", "--nodes", "2", "--no-sync", "--",
                            harness.PYTHON, "-S", harness.rank_script("greeter.py"))
         self.assertRegex(done.stdout, r"greeted on 10\.77\.0\.1(1 by \{1: '10\.77\.0\.12|2 by \{1: '10\.77\.0\.11)'\}")
@@ -91,7 +91,7 @@ class ClusterOverSsh(Case):
         sshd.stop()
         refused = self.jobctl("cluster", "down", "--yes", check=False)
         self.assertIn("JC1808", refused.stderr)
-        self.assertIn("node node2 is not reached by ssh", refused.stderr)
+        self.assertIn("node node2 cannot be reached by ssh", refused.stderr)
         sshd.start()
         self.assertEqual(self.left_on("node1"), ({}, []))
         wait_until(lambda: self.jobctl("cluster", "down", "ssh", "--yes", check=False).returncode == 0, "it is down")
@@ -115,7 +115,7 @@ class ClusterOverSsh(Case):
         theirs = os.path.join(self.nodes.home("node2"), ".muster", "clusters", "ssh", "node2")
         os.makedirs(theirs)
         with open(os.path.join(theirs, "id"), "w") as file:
-            file.write("somebody's")
+            file.write("another cluster's")
         done = self.up(check=False)
         self.assertIn("node node2 cannot be used", done.stderr)
         self.assertIn("exists there already", done.stderr)

@@ -254,7 +254,7 @@ class OnANode(CodeCase):
 
 
 class FromAnotherHost(CodeCase):
-    """jobctl in a network namespace of its own: the coordinator has no address there."""
+    """jobctl in its own network namespace: the coordinator has no address there."""
 
     def setUp(self):
         super().setUp()

@@ -77,7 +77,7 @@ class Containers(Case):
 
     def setUp(self):
         super().setUp()
-        need(os.geteuid() == 0, "root is needed for containers with a network of their own")
+        need(os.geteuid() == 0, "root is needed for containers with their own network")
         for program in ("podman", "buildah"):
             need(shutil.which(program), f"{program} is not here")
         need(os.path.exists(DIGITS), f"{DIGITS} is not built")
@@ -209,7 +209,7 @@ class Containers(Case):
         say(f"a killed worker was back after {time.monotonic() - begin:.1f} s")
         self.assertEqual(self.ranks(), ranks)
 
-        # The container dies, with its rank: a lost node, and the job goes on from its checkpoint.
+        # The container dies, with its rank: a lost node, and the job resumes from its checkpoint.
         wait_until(lambda: muster.jobctl("ckpt", "ls", job, "-o", "json").stdout.count('"step"') > 0,
                    lambda: f"a checkpoint: {self.story(muster, job, workers)}", PATIENCE_S)
         self.assertEqual(len(muster.api.record(job).attempts), 1)

@@ -19,7 +19,7 @@ def findings(done):
     return {row["check"]: (row["grade"], row["value"], row["fix"]) for row in json.loads(done.stdout)["items"]}
 
 
-# Breaks what doctor looks at, in a mount namespace of its own, then becomes doctor.
+# Breaks what doctor looks at, in its own mount namespace, then becomes doctor.
 BREAK = r"""
 set -e
 echo "127.0.1.1 $(hostname)" > $1/hosts
@@ -189,7 +189,7 @@ class Init(Case):
         dashes = muster.jobctl("submit", "--wait", "--ignore", "array", "job.sbatch", "--", "--lr", "1", cwd=self.directory)
         self.assertRegex(dashes.stdout, r"^bert-\d+ submitted")
         self.assertIn(f"hello {place} 0 --lr 1", muster.jobctl("logs", "@last").stdout)
-        # Without the first line it is a job file, and not a good one, unless it is said what it is.
+        # Without the first line it is read as a job file, and refused, unless --from names its kind.
         with open(self.path("job.sbatch")) as file:
             plain = file.read().split("\n", 1)[1].encode()
         self.assertEqual(muster.jobctl("submit", "-", stdin=plain, check=False, cwd=self.directory).returncode, 6)

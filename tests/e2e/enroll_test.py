@@ -63,7 +63,7 @@ class EnrollCase(Case):
         return worker
 
     def person(self, cluster, name, *args):
-        """jobctl as somebody who has signed in on another machine."""
+        """jobctl as a person who has signed in on another machine."""
         home = self.path("home-" + name)
         os.makedirs(home, exist_ok=True)
         env = {**self.env, "HOME": home, "XDG_CONFIG_HOME": home}
@@ -171,7 +171,7 @@ class Joining(EnrollCase):
         refused = self.join(another, "node1")
         self.assertEqual(refused.returncode, 1)
         self.assertIn("JC1354", refused.stderr)
-        # Nothing was sent, so nobody used it.
+        # Nothing was sent, so the token is still unused.
         self.assertEqual(self.join(token, "node1").returncode, 0)
         self.assertIn("JC1335", self.join(token, "node2").stderr)
         self.assertIn("JC1335", self.join(self.token(cluster, "person", "alice"), "node2").stderr)

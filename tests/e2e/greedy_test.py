@@ -1,5 +1,5 @@
-"""A greedy caller for each call of the table: hundreds at once that nobody reads. The coordinator's memory stays within
-the caller's share, and another caller is served meanwhile. Prints a row for each call.
+"""A greedy caller for each call of the table: hundreds at once whose answers it does not read. The coordinator's memory
+stays within the caller's share, and another caller is served meanwhile. Prints a row for each call.
 
     greedy_test.py                  what a test run has
     greedy_test.py --calls 2000     as many of each call
@@ -36,7 +36,7 @@ class Greedy(Case):
         self.one.wait_over(self.curve)
         self.spec = self.one.api.record(self.loud).spec
         self.queue_jobs()
-        # Over TCP it is somebody else than on the socket.
+        # Over TCP it is another user than on the socket.
         self.greedy = harness.Api(address)
 
     def close_channels(self):
@@ -94,7 +94,7 @@ class Greedy(Case):
         return call(request, timeout=60) if is_stream else call.future(request, timeout=60)
 
     def submits(self):
-        """A stream of submits whose answers nobody reads."""
+        """A stream of submits whose answers are not read."""
         wrong = self.service.SubmitRequest()
         wrong.spec.name = "?" * 50_000
         call = self.greedy.channel.stream_stream(

@@ -169,7 +169,7 @@ class Security(HttpCase):
             ("our own Origin", "POST", read, {"Origin": own, "Content-Type": "application/json", **with_cookie}, 200, None),
             ("a form", "POST", read, {"Origin": own, "Content-Type": "text/plain", **with_cookie}, 415, "JC1316"),
             ("a write with GET", "GET", write, with_token, 405, "JC1316"),
-            ("a write of its own page", "POST", write, {"Origin": own, "Content-Type": "application/json", **with_cookie}, 200, None),
+            ("a write by its own page", "POST", write, {"Origin": own, "Content-Type": "application/json", **with_cookie}, 200, None),
             ("CORS preflight", "OPTIONS", read, {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST",
                                                  **with_token}, 403, "JC1314"),
             ("TRACE", "TRACE", "/", with_token, 405, "JC1316"),

@@ -223,7 +223,7 @@ class Images(Case):
         shim = next(pid for pid, line in self.processes().items() if "muster-shim" in line)
         before = sleeping()
         harness.kill9(shim)
-        # A lost supervisor is the node's fault: the job starts again.
+        # A lost supervisor is the node's fault: the job restarts.
         record = wait_until(lambda: (record := cluster.api.record(job)) and len(record.attempts) == 2 and record,
                             lambda: "a second attempt: " + self.story(cluster, job))
         self.assertIn("muster-shim", record.attempts[0].reason)
@@ -329,7 +329,7 @@ class Images(Case):
         self.assertEqual(record.state, FAILED)
         self.assertRegex(record.reason, "cannot get the image .*(answered with|digest|does not match)")
         job, record = self.run_over(cluster, "true", image=f"{registry.host}/test/none@sha256:{'0' * 64}")
-        self.assertRegex(record.reason, "skopeo: it exited with [12]: .*; fix: see whether that node reaches the registry")
+        self.assertRegex(record.reason, "skopeo: it exited with [12]: .*; fix: check whether that node reaches the registry")
         self.assert_nothing_left(cluster)
 
     def test_jobctl_sends_nothing_of_its_own_environment_and_gets_outputs_back(self):
@@ -461,12 +461,12 @@ class Images(Case):
         oci_layout.write(self.path("links"), [tree.layer()], {"Env": ["PATH=/usr/bin:/bin"]})
         data = self.path("data")
         for mounts, words in (((((own, "/mnt/a"), (data, "/y/made"))), "which is the worker's own"),
-                              (((data, "/mnt/a"), (data, "/y")), "lead from two mounts to one place"),
+                              (((data, "/mnt/a"), (data, "/y")), "lead two mounts to the same path"),
                               (((own, "/y"),), "which is the worker's own"),
                               (((data, "/mnt/state"),), "which is the worker's own"),
                               (((data, "/mnt/dev/x"),), "would hide what the system has there"),
                               (((data, "/mnt/shm"),), "would hide what the system has there"),
-                              (((data, "/mnt/all"),), "take the place of all its files"),
+                              (((data, "/mnt/all"),), "hide all its files"),
                               (((own, "/mnt/z"), (data, "/z/made")), "at made of another mount"),
                               (((own, "/z"), (data, "/mnt/c")), "at made of another mount")):
             with self.subTest(mounts=mounts):
@@ -565,7 +565,7 @@ exec {shutil.which("runc")} "$@"
 
     def test_nothing_of_a_setup_stays_whatever_it_does_to_its_environment(self):
         cluster = self.start()
-        seconds = str(100_000 + os.getpid())  # nobody else's
+        seconds = str(100_000 + os.getpid())  # no other test's
         def left():
             return [line for line in harness.processes_with("no such text", seconds).values() if line == f"sleep {seconds}"]
 

@@ -1,4 +1,4 @@
-"""muster-worker init, the first process of a container: here that of a PID namespace of its own."""
+"""muster-worker init, the first process of a container: here of a new PID namespace."""
 import os
 import shutil
 import signal
@@ -62,7 +62,7 @@ class Init(Case):
             killed = wait_until(lambda: self.worker(container), "the worker runs")
             harness.kill9(killed)
             wait_until(lambda: self.worker(container) not in (None, killed), "another worker runs")
-        # An orphan of a program that somebody started in the container.
+        # An orphan of a program that was started in the container by hand.
         subprocess.run(["nsenter", "-t", str(container.first), "-p", "-m", "sh", "-c", "sleep 0.2 & sleep 0.2 &"],
                        check=True, env=self.env)
         wait_until(lambda: cluster.nodes()["node1"].record.connected, "the node is back")
@@ -116,7 +116,7 @@ class Init(Case):
             if attempt == 2:
                 shutil.rmtree(self.path("w-node1"))
             self.start(container)
-            wait_until(lambda: len(cluster.api.record(job).attempts) == attempt + 1, "the job starts again")
+            wait_until(lambda: len(cluster.api.record(job).attempts) == attempt + 1, "the job restarts")
             record = cluster.wait_for(job, RUNNING)
             self.assertIn(reason, record.attempts[attempt - 1].reason)
             self.assertEqual((record.node_losses, record.failures, record.supervisor_losses), (attempt, 0, 0))

@@ -70,7 +70,7 @@ resources: {{processes: 1, devices: cpu}}
         cluster.wait_for(job, SUCCEEDED, deadline_s=60)
         self.assertLess(tree_bytes(os.path.join(cluster.directory, "data", "metrics")), 60_000)
         done = wait_until(lambda: (lambda found: found if "quota" in found.stderr else None)(
-            cluster.jobctl("metrics", job)), "metrics says so")
+            cluster.jobctl("metrics", job)), "metrics names the quota")
         self.assertIn("--job-metrics-quota", done.stderr)
         row = wait_until(lambda: (lambda row: row if row["step"] == 1999 else None)(
             json.loads(cluster.jobctl("ls", "-a", "-o", "json").stdout)["items"][0]), "the newest step is shown")

@@ -9,7 +9,7 @@ from harness import FAILED, QUEUED, RUNNING, Case, need, wait_until
 
 EAT = "import os; held = []\nwhile os.environ['RANK'] == '1': held.append(b'x' * (4 << 20))\nimport time; time.sleep(600)"
 
-# Every cgroup hierarchy read-only, in a mount namespace of its own; then becomes the worker.
+# Every cgroup hierarchy read-only, in its own mount namespace; then becomes the worker.
 READ_ONLY = r"""
 while read -r id parent device root point rest; do
   case "$rest" in *" - cgroup"*) mount -o remount,bind,ro "$point" || exit 1;; esac

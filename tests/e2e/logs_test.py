@@ -144,7 +144,7 @@ class ExactLogs(Case):
             cluster.workers["node1"].start()
         cluster.wait_for(job, harness.SUCCEEDED, deadline_s=60)
         self.assert_exact(cluster, job, 2, lines)
-        self.assertEqual(cluster.api.record(job).next_attempt, 1, "the ranks went on")
+        self.assertEqual(cluster.api.record(job).next_attempt, 1, "the ranks kept running")
 
     def test_output_written_while_no_coordinator_lives_arrives_later(self):
         cluster = self.cluster()

@@ -196,12 +196,12 @@ class Notify(Case):
         other = self.submit(cluster, "true", {"webhook": url})
         harness.wait_until(lambda: len(receiver.requests) == 4, "the next job's request")
         self.assertEqual(json.loads(receiver.requests[3][2])["name"], other)
-        # A success is no failure.
+        # A success is not reported as a failure.
         self.submit(cluster, "true", {"on": ["failure"], "webhook": url})
         last = self.submit(cluster, "true", {"webhook": url})
         harness.wait_until(lambda: len(receiver.requests) == 5, "the last job's request")
         self.assertEqual(json.loads(receiver.requests[4][2])["name"], last)
-        # Whoever has the path of a webhook can use it.
+        # Anyone who has the path of a webhook can use it, so it is hidden.
         self.assertNotIn("hook?a=b", cluster.jobctl("show", job, "-o", "yaml").stdout)
 
     def waiting(self, cluster):
@@ -313,7 +313,7 @@ class Shares(HttpCase):
             self.addCleanup(each.close)
 
         def waiting():
-            """Calls of these receivers that go on; a call that was given up has ended its connection."""
+            """Calls to these receivers that are still open; a call that was given up has closed its connection."""
             for each in silent:
                 with contextlib.suppress(BlockingIOError):
                     called.append(each.accept()[0])

@@ -15,7 +15,7 @@ from terminal import Terminal
 
 
 class SignIn:
-    """`jobctl login --oidc` of somebody on another machine, while it waits for the person."""
+    """`jobctl login --oidc` on another machine, while it waits for the person."""
 
     def __init__(self, case, cluster, home, *args):
         self.case, self.home = case, case.path("home-" + home)
@@ -152,7 +152,7 @@ class SigningInAtAProvider(ProviderCase):
         self.assertIn("JC1354", err)
         self.assertEqual(provider.credentials, {})
         cluster.env.update(HOME=self.path("home-alice"), XDG_CONFIG_HOME=self.path("home-alice"))
-        for answer, end in ((b"n\n", b"nobody was signed in"), (b"y\n", b"alice is signed in")):
+        for answer, end in ((b"n\n", b"no one was signed in"), (b"y\n", b"alice is signed in")):
             terminal = Terminal(self, cluster, "login", self.address, "--oidc")
             terminal.wait_for(b"has the authority " + self.pin.encode())
             terminal.wait_for(b"Trust it? [y/N] ")
@@ -206,7 +206,7 @@ class SigningInFromABrowser(ProviderCase):
         self.assertEqual(provider.credentials, {}, "nothing has begun")
         cookie, code = self.begun()
         provider.decide(code, "alice")
-        # A link that somebody follows brings no cookie: the form, and nobody is signed in.
+        # A link that a person follows brings no cookie: it leads to the form, and signs no one in.
         other = self.look("a=b")
         self.assertEqual((other.status, other.headers["Set-Cookie"]), (401, None))
         # Nor does the handle give a certificate.

@@ -1,5 +1,5 @@
 """Data directories, worker states and keys of earlier versions, as tests/data-VERSION/make.py made them: opened by today's
-programs, everything is as it was, and what was under way goes on."""
+programs, everything is as it was, and what was under way continues."""
 import glob
 import json
 import os
@@ -57,7 +57,7 @@ class OlderData(Case):
                 cluster.add_worker("node1", devices="cpu:1", args=("--run-as", "worker"))
                 running = next(name for name, job in jobs.items() if job["state"] == RUNNING)
                 harness.wait_until(lambda: len(cluster.api.record(running).attempts) > jobs[running]["attempts"],
-                                   "it begins anew")
+                                   "it starts a new attempt")
                 cluster.wait_for(running, RUNNING)
                 cluster.jobctl("cancel", running, "--yes")
                 cluster.wait_for(running, CANCELLED)

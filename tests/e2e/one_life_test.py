@@ -273,7 +273,7 @@ class SilentSupervisors(Case):
                          "this worker had not asked it to")
         wait_until(ranks, "the rank's shell has become sleep")
         cluster.workers["node1"].kill9()
-        wait_until(lambda: not ranks(), "the supervisor has stopped them, as nobody renewed its lease")
+        wait_until(lambda: not ranks(), "the supervisor has stopped them, as no worker renewed its lease")
         cluster.workers["node1"].start()
         by_lease = ended(2)
         self.assertIn("this node stopped the attempt itself", by_lease.reason)

@@ -127,7 +127,7 @@ class Outputs(OutputsCase):
         self.assert_error(cluster.jobctl("cp", self.path("nothing"), f"{job}:data", check=False), "No such file", "JC1601")
         self.assert_error(cluster.jobctl("cp", f"{job}:data", f"{job}:x", check=False), "both ends", "JC1004")
         self.assert_error(cluster.jobctl("cp", "--rank", "7", f"{job}:data", self.path("x3"), check=False), "rank 7")
-        self.assert_error(cluster.jobctl("cp", "/dev/null", f"{job}:go", check=False), "no regular file", "JC1601")
+        self.assert_error(cluster.jobctl("cp", "/dev/null", f"{job}:go", check=False), "neither a regular file nor a directory", "JC1601")
         cluster.jobctl("cp", self.path("x"), f"{job}:top")
         # Not a copied file: the rank could end, and jobctl's command with it, before that has told that it is there.
         open(self.path("go"), "w").close()

@@ -1,4 +1,4 @@
-"""What the page says to whom: a reason once, buttons to who may use them, and how to sign in where nobody is."""
+"""What the page shows to whom: a reason once, buttons to users who may use them, and how to sign in to all others."""
 import os
 import sys
 

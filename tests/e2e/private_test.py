@@ -121,7 +121,7 @@ class FullHome(Case):
             self.leave(home, free_kib)
             done = private.jobctl("submit", "--", "true", check=False, timeout=20)
             self.assert_error(done, "[JC1605]", home, "full", "fix:")
-            self.assertEqual(self.processes(), {}, f"nobody holds the lock with {free_kib} KiB")
+            self.assertEqual(self.processes(), {}, f"no process holds the lock with {free_kib} KiB")
         os.remove(home + "/filler")
         self.assertEqual(private.jobctl("run", "--", "true", timeout=30).returncode, 0)
 

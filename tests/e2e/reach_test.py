@@ -67,8 +67,8 @@ class RanksReach(Case):
 
 class Rendezvous(Case):
     def test_whoever_reaches_the_rendezvous_reads_and_writes_it(self):
-        """What is open (docs/security.md, S7): c10d's store asks nobody who they are, and listens at every address of its
-        node, not only at the one that ranks are told."""
+        """What is open (docs/security.md, S7): c10d's store does not authenticate its peers, and listens at every address
+        of its node, not only at the one that ranks are told."""
         need(importlib.util.find_spec("torch"), "the rendezvous is torch's")
         cluster = self.cluster()
         job = cluster.submit("-n", "1", "--", harness.PYTHON, RANKS + "/meeting.py")

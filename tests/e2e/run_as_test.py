@@ -69,7 +69,7 @@ class RunAs(Case):
         os.makedirs(secrets, mode=0o700)
         with open(secrets + "/key", "w") as file:
             file.write("TOPSECRET")
-        os.chmod(secrets, 0o755)  # its file is closed, whoever finds the way
+        os.chmod(secrets, 0o755)  # its file stays closed to other accounts that can list the directory
         os.chmod(secrets + "/key", 0o600)
         shims = [pid for pid, line in self.processes().items() if "muster-shim" in line]
         facts = {
@@ -358,7 +358,7 @@ class RunAs(Case):
         cluster.add_worker("n1", args=("--run-as", "owner"))
         job = self.jobctl_as(cluster, person, "submit", "-o", "name", "--workdir", self.work, "--", "id")
         cluster.wait_for(job, harness.SUCCEEDED)
-        self.assertTrue(self.output(cluster, job).startswith(f"uid={user.pw_uid}(nobody)"))
+        self.assertTrue(self.output(cluster, job).startswith(f"uid={user.pw_uid}({user.pw_name})"))
 
     def test_a_worker_without_root_gives_its_ranks_what_takes_none(self):
         need(shutil.which("setpriv"), "needs setpriv")

@@ -285,7 +285,7 @@ class Members(SecureCase):
         print(error.strip().splitlines()[-1] if error.strip() else "")
         refused = alice.jobctl("ls", check=False)
         self.assert_error(refused, "JC1324")
-        # A worker's too: its ranks go on until the node counts as lost.
+        # A worker's too: its ranks keep running until the node counts as lost.
         cluster.jobctl("cert", "revoke", "worker/node1", "--reason", "sold")
         wait_until(lambda: "JC1324" in cluster.workers["node1"].output() or "revoked" in cluster.workers["node1"].output(),
                    "the worker is told why")

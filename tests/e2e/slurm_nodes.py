@@ -1,4 +1,4 @@
-"""A Slurm of its own: munged and slurmctld in the head's network namespace, a slurmd in each node's, which has its own host
+"""A separate Slurm: munged and slurmctld in the head's network namespace, a slurmd in each node's, which has its own host
 name too. Nothing of the machine's own Slurm is used."""
 import os
 import shutil

@@ -54,7 +54,7 @@ class Stack(Case):
         # Who asks within a second of another look gets that one's answers.
         wait_until(lambda: re.search(r"^rank 1 does not answer: rank 0 waits in all_reduce #4 .*; "
                                      r"rank 1 is stopped by a signal, in .*load_batch",
-                                     muster.jobctl("stack", name).stdout), "a look of its own")
+                                     muster.jobctl("stack", name).stdout), "its own look")
         os.kill(pid, signal.SIGKILL)
 
     def test_reports_when_there_is_no_record(self):

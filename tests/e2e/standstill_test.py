@@ -1,5 +1,5 @@
 """A node that stands still as a whole, as a frozen container does, for longer than its fence and grace: by then its
-ranks run elsewhere. When it goes on, the old ranks may do no more than what the scheduler lets them do before they
+ranks run elsewhere. When it resumes, the old ranks may do no more than what the scheduler lets them do before they
 are killed. The ranks' own writes are the evidence, counted."""
 import os
 import signal
@@ -55,7 +55,7 @@ class Standstill(Case):
         return cluster, job, node
 
     def goes_on(self, *order):
-        """The node's processes go on in this order; the last one only when the ranks are dead."""
+        """Resumes the node's processes in this order; the last one only when the ranks are dead."""
         cluster, job, node = self.overtaken()
         for pid in node.ranks:
             os.kill(pid, signal.SIGCONT)

@@ -29,8 +29,8 @@ def unit():
 
 
 def started_by(unit, own):
-    """A script in a mount namespace of its own: directories and mounts as the unit has them, then "$@". What it makes in
-    /etc and /var/lib lies in `own`, and /run is empty."""
+    """A script for a new mount namespace: directories and mounts as the unit has them, then "$@". What it makes in /etc
+    and /var/lib lies in `own`, and /run is empty."""
     state = "/var/lib/" + unit["StateDirectory"][0]
     runtime = "/run/" + unit["RuntimeDirectory"][0]
     paths = [path.lstrip("-") for path in " ".join(unit["ReadWritePaths"]).split()]
@@ -41,7 +41,7 @@ def started_by(unit, own):
         lines += [f"mkdir -p {own}/{name}/upper {own}/{name}/work",
                   f"mount -t overlay overlay -o lowerdir=/{place},upperdir={own}/{name}/upper,workdir={own}/{name}/work /{place}"]
     lines += ["mount -t tmpfs tmpfs /run", f"mkdir -p {state} {runtime} {' '.join(paths)}",
-              f"chown nobody {state} {runtime} {' '.join(paths)}", f"chmod {unit['StateDirectoryMode'][0]} {state}",
+              f"chown nobody {state} {runtime} {' '.join(paths)}", f"chmod {unit['StateDirectoryMode'][0]} {state}",  # plain-words: the account
               "mount -t tmpfs -o mode=1777 tmpfs /tmp", "mount -t tmpfs -o mode=1777 tmpfs /var/tmp"]
     lines += [f"mount --bind {path} {path}" for path in (state, runtime, *paths)]
     writable = "|".join([*(f"{path}|{path}/*" for path in WRITABLE), state, runtime, *paths, "/tmp", "/var/tmp"])
@@ -57,7 +57,7 @@ class Unit(Case):
     def setUp(self):
         super().setUp()
         need(os.geteuid() == 0 and shutil.which("setpriv") and shutil.which("faketime"), "needs root, setpriv and faketime")
-        need(not BIN.startswith(("/tmp/", "/run/")), "the programs lie where the unit has a directory of its own")
+        need(not BIN.startswith(("/tmp/", "/run/")), "the programs lie where the unit has its own directory")
         self.own = self.path("own")
         os.makedirs(self.own)
         # An overlay's upper directory cannot lie on another overlay.

@@ -93,7 +93,7 @@ class Outcome:
         self.has_served = False
 
     def __str__(self):
-        end = f"stopped: {self.stopped}" if self.stopped else "went on"
+        end = f"stopped: {self.stopped}" if self.stopped else "continued"
         lost = "; LOST: " + ", ".join(self.lost) if self.lost else ""
         return f"{' and '.join(map(text_of, self.faults))}: hit {self.hits}, {end}{lost}"
 
@@ -169,7 +169,7 @@ class FaultCase(Case):
             return None
 
     def note_stop(self, cluster, outcome):
-        """The coordinator has ended by itself: only the journal's faults are a reason, and it gives one."""
+        """The coordinator has exited: only faults of the journal justify that, and it must give one as the reason."""
         text = cluster.coordinator.output()
         reason = re.findall(r"\[?(JC1\d\d\d)\]?:? ([^\n]*)", text)
         outcome.stopped = " ".join(reason[-1]) if reason else "WITHOUT A REASON: " + text[-300:]

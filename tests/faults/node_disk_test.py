@@ -1,7 +1,7 @@
 """The disk of a node that fails while jobs run there: full to the last byte for a moment, at every stage of a job (its code
 is fetched and set up, its ranks start, print, report and save), or with calls of the worker that fail (injector.cc). No
-daemon ends, a job that succeeds has brought everything, one that does not says why, and once the disk is well again,
-everything goes on.
+daemon exits, a job that succeeds has delivered everything, one that fails has a reason, and once the disk works again,
+everything continues.
 
     node_disk_test.py                      the moments and faults of a test run
     node_disk_test.py --seconds N [--hostile] [--seed FIRST]
@@ -165,7 +165,7 @@ class FullDisk(NodeCase):
 
 class FailingDisk(NodeCase):
     def run_with(self, faults):
-        """A job under a worker whose calls fail so; then the worker starts again, on a disk that is well."""
+        """A job under a worker whose calls fail so; then the worker restarts, on a disk that works."""
         log = self.path("hits")
         self.one.start()
         worker = self.one.add_worker("node1")

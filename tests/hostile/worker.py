@@ -2,8 +2,8 @@
 WorkerService to a real coordinator, while a job runs on an honest node. The coordinator must live, must not grow, and
 the honest job must end with exactly the output that it wrote.
 
-Without identities whoever reaches the coordinator's socket may speak for any node, so that there the liar speaks of its
-own name and jobs alone. In a cluster with identities it has joined, and speaks of the honest node and its job, too.
+Without identities any peer that reaches the coordinator's socket may speak for any node, so there the liar reports only
+on its own name and jobs. In a cluster with identities it has joined, and reports on the honest node and its job, too.
 
 usage: worker.py --seconds N [--seed S]     as many seeds from S on as fit into N seconds
        worker.py --seeds N [--seed S]       N seeds
@@ -152,10 +152,10 @@ class Liar:
             child.facts.name = self.choose.choice(self.nodes)
         return message
 
-    # ------------------------------------------------------------ how it is said
+    # ------------------------------------------------------------ sending
 
     def call(self, name, request, response, messages, answers=None):
-        """One stream; how it ends is the coordinator's business, but it must end or go on, not hang."""
+        """One stream; the coordinator decides how it ends, but it must end or continue, not hang."""
         import grpc
         stream = self.channel.stream_stream(f"/muster.v1.WorkerService/{name}",
                                             request_serializer=request.SerializeToString,
@@ -249,7 +249,7 @@ class Promises:
     nodes = ("liar",)
 
     def honest_job(self):
-        # A checkpoint of its own, whose hash the liar is told.
+        # The honest job saves a checkpoint, whose hash the liar is told.
         script = (f"i=0; while [ $i -lt {LINES} ]; do echo line $i; i=$((i+1)); done; "
                   "mkdir $MUSTER_CHECKPOINT_DIR/step-1.tmp; echo weights >$MUSTER_CHECKPOINT_DIR/step-1.tmp/model; "
                   "mv $MUSTER_CHECKPOINT_DIR/step-1.tmp $MUSTER_CHECKPOINT_DIR/step-1; "
@@ -297,7 +297,7 @@ class Promises:
             self.assertLess(rss - grown_from, GROWTH_MAX, f"seed {seed}: the coordinator grows")
         records = [self.one.api.record(job) for job in own]
         told = [attempt.parts[0] for record in records for attempt in record.attempts]
-        self.assertTrue(any(part.node == "liar" and part.launched for part in told), "the liar ran a job of its own")
+        self.assertTrue(any(part.node == "liar" and part.launched for part in told), "the liar ran one of its own jobs")
         taken = [file.sha256 for record in records for checkpoint in record.checkpoints for file in checkpoint.files]
         self.assertFalse(set(taken) & set(hashes), "nothing that it has not sent became its checkpoint")
         open(self.go, "w").close()

@@ -79,7 +79,7 @@ TEST(CertificateTest, AnotherAuthoritysCertificateIsNotOurs) {
   const Authority theirs = Authority::Create("lab", kNow);  // of the same name
   const auto pem = theirs.Issue(OrderFor(Kind::kUser, "alice", PrivateKey::Generate())).pem;
   EXPECT_EQ(ours.FactsIfIssued(pem).status().code(), absl::StatusCode::kUnauthenticated);
-  EXPECT_FALSE(ours.FactsIfIssued(ours.certificate_pem()).ok()) << "an authority is no leaf";
+  EXPECT_FALSE(ours.FactsIfIssued(ours.certificate_pem()).ok()) << "an authority is not a leaf";
 }
 
 TEST(CertificateTest, WhatIsReadFromAForeignTextIsWrittenAlone) {
@@ -104,7 +104,7 @@ TEST(CertificateTest, AnAuthorityIsLoadedWithItsOwnKeyAlone) {
   EXPECT_EQ(loaded->Fingerprint(), made.Fingerprint());
   EXPECT_FALSE(Authority::Load(made.certificate_pem(), PrivateKey::Generate().ToPem()).ok());
   const auto leaf = made.Issue(OrderFor(Kind::kCoordinator, "head", made.key()));
-  EXPECT_FALSE(Authority::Load(leaf.pem, made.key().ToPem()).ok()) << "a leaf is no authority";
+  EXPECT_FALSE(Authority::Load(leaf.pem, made.key().ToPem()).ok()) << "a leaf is not an authority";
 }
 
 TEST(CertificateTest, ARequestProvesItsKey) {

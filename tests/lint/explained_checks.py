@@ -1,7 +1,7 @@
 """A CHECK, or another abort, takes the whole daemon and everybody's jobs with it. Used by lint.py.
 
-So each says, on its line or right above it, why nobody outside can reach it: no job, peer, client, disk or library. What
-somebody can reach is an error of whoever caused it.
+So a comment on its line or right above it states why no job, peer, client, disk or library can reach it. What one of these
+can reach must be an error that goes back to it.
 """
 import re
 

@@ -18,6 +18,7 @@ import local_names
 import named_tests
 import one_list
 import one_mechanism
+import plain_words
 import rooms
 import sdk_layers
 import standard_headers
@@ -169,6 +170,10 @@ class Lint:
                                  *one_mechanism.findings(sources), *one_mechanism.stale(sources)):
             self.report(path, line, text)
 
+    def check_words(self, path, lines):
+        for _, line, text in plain_words.findings([(path, lines)]):
+            self.report(path, line, text)
+
     def check_house(self, paths):
         for path, line, text in rooms.house_findings(paths):
             self.report(path, line, text)
@@ -199,7 +204,7 @@ class Lint:
             self.report(CODE_ROWS, rows[code], f"nothing makes {code}: use it, or delete its row")
 
     def check_orphans(self, paths):
-        """A .cc file that no CMakeLists.txt names, by itself or as one of a folder (file(GLOB …)), is dead."""
+        """A .cc file that no CMakeLists.txt names, alone or as one of a folder (file(GLOB …)), is dead."""
         lists = {path: open(os.path.join(ROOT, path), encoding="utf-8").read()
                  for path in paths if path.endswith(("CMakeLists.txt", ".cmake"))}
         folders = {os.path.normpath(os.path.join(os.path.dirname(path), folder)) for path, text in lists.items()
@@ -243,12 +248,13 @@ def main():
     lint = Lint()
     sources, pages, tests, limited = [], [], [], []
     for path in paths:
-        if not path.endswith((".cc", ".h", ".py", ".proto", ".cmake", "CMakeLists.txt", "dev", ".sh", ".md")):
+        if not path.endswith((".cc", ".h", ".py", ".proto", ".cmake", "CMakeLists.txt", "dev", ".sh", ".md", ".js", ".yaml", ".service")):
             continue
         with open(os.path.join(ROOT, path), encoding="utf-8") as file:
             lines = file.read().split("\n")
         if path != "tests/lint/lint.py":
             lint.check_text(path, lines)
+            lint.check_words(path, lines)
         if path.endswith("CMakeLists.txt"):
             sources.append((path, lines))
         if path.startswith("tests/") and path.endswith((".py", "CMakeLists.txt")):

@@ -8,7 +8,7 @@ SOURCES = [("tests/e2e/secure_test.py", ["    def test_a_port_says_nothing(self)
            ("tests/CMakeLists.txt", ["muster_test(shim_test SOURCES pipes_test.cc)"]),
            ("tests/fuzz/CMakeLists.txt", ["muster_fuzz(job_file job_file_fuzz.cc)"]),
            ("worker/CMakeLists.txt", ["add_library(nothing_test)"])]
-PAGE = ["| who | shown by |", "|---|---|", "| a | {} |", "", "`elsewhere` is no test"]
+PAGE = ["| who | shown by |", "|---|---|", "| a | {} |", "", "`elsewhere` is not a test"]
 
 
 class NamedTests(unittest.TestCase):

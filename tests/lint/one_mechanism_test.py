@@ -1,4 +1,4 @@
-"""Tests of one_mechanism.py: a second mechanism that somebody plants is found."""
+"""Tests of one_mechanism.py: a second mechanism that a test plants is found."""
 import unittest
 
 import one_mechanism

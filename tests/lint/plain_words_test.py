@@ -18,16 +18,16 @@ class PlainWords(unittest.TestCase):
 
     def test_what_only_looks_alike(self):
         for phrase in ("there is no database", "it is no longer there", "is no more than ten", "on its own", "tries it again",
-                       "takes up room", "going to one", "its own thread"):
+                       "takes up room", "going to one", "its own thread", 'the account "nobody"', "user:nobody"):
             self.assertEqual(found("client/a.cc", f"// {phrase}"), [], phrase)
 
     def test_comments_and_strings_and_pages_but_no_code(self):
-        self.assertEqual(found("a.cc", 'Print("nobody");', "int x;  // nobody"), [(1, "nobody"), (2, "nobody")])
+        self.assertEqual(found("a.cc", 'Print("nobody waits");', "int x;  // nobody"), [(1, "nobody"), (2, "nobody")])
         self.assertEqual(found("a.cc", "int nobody = 1;", "kill(nobody);"), [])
         self.assertEqual(found("docs/a.md", "Nobody reads it."), [(1, "nobody")])
 
     def test_a_line_that_must_have_it_says_why(self):
-        self.assertEqual(found("a.cc", 'kAccount = "nobody";  // plain-words: the account of that name'), [])
+        self.assertEqual(found("a.cc", 'Print("(nobody)");  // plain-words: as id prints that account'), [])
 
     def test_pages_of_the_past_and_the_table_itself(self):
         for path in ("CHANGELOG.md", "CONTRIBUTING.md", "tests/data-0.1/a.py"):

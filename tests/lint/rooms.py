@@ -107,6 +107,7 @@ PURE = ("common/job", "compare", "coordinator/core", "coordinator/core/", "coord
 
 # A room has at most so many files; a flat list of like things may be longer.
 FILES_MAX = 42
+FILES_WITH_README = 4
 FLAT_LISTS = ("client/commands", "coordinator/calls")
 
 
@@ -175,7 +176,8 @@ def include_finding(path, header):
 
 
 def house_findings(paths):
-    """(path, line, what is wrong) for folders that are no room, rooms that are none, and rooms that are too large."""
+    """(path, line, what is wrong) for folders that are not rooms, rooms without files or a README, and rooms that are too
+    large."""
     sizes = {}
     for path in paths:
         room = room_of(path) if re.search(r"\.(h|cc)$", path) else None
@@ -187,6 +189,8 @@ def house_findings(paths):
     for room, size in sorted(sizes.items()):
         if size > FILES_MAX and room not in FLAT_LISTS and room in FLOOR_OF:
             yield "tests/lint/rooms.py", 1, f"{room} has {size} files, more than {FILES_MAX}: divide it"
+        if size >= FILES_WITH_README and room in FLOOR_OF and f"{room}/README.md" not in paths:
+            yield f"{room}/README.md", 1, f"{room} has {size} files and no README.md of a few lines: what it is, where to change what"
     for room, (area, _) in FLOOR_OF.items():
         if area != "trainer" and area in FLOORS and room not in sizes and paths:
             yield "tests/lint/rooms.py", 1, f"{room} has no file: remove its name"

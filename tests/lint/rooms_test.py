@@ -56,7 +56,13 @@ class Rooms(unittest.TestCase):
         files = [f"worker/events/f{number}.cc" for number in range(rooms.FILES_MAX + 1)]
         self.assertTrue(any("worker/events has" in text for _, _, text in rooms.house_findings(files)))
         with mock.patch.object(rooms, "FLAT_LISTS", ("worker/events",)):
-            self.assertFalse(any("worker/events has" in text for _, _, text in rooms.house_findings(files)))
+            self.assertFalse(any("worker/events has" in text and "divide" in text for _, _, text in rooms.house_findings(files)))
+
+    def test_a_room_without_a_readme(self):
+        files = [f"worker/events/f{number}.cc" for number in range(rooms.FILES_WITH_README)]
+        wanting = lambda paths: any("no README.md" in text for _, _, text in rooms.house_findings(paths))
+        self.assertTrue(wanting(files))
+        self.assertFalse(wanting([*files, "worker/events/README.md"]))
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ class Packages(unittest.TestCase):
 
 
 class Verified(unittest.TestCase):
-    """What `jobctl version --verify` tells of unpacked packages, as somebody changes them who can change any file there."""
+    """What `jobctl version --verify` reports of unpacked packages that a user changes who can change any file there."""
 
     @classmethod
     def setUpClass(cls):
@@ -105,7 +105,7 @@ class Verified(unittest.TestCase):
                          [("valid", 0), ("valid", 0), ("valid", 2)])
 
     def test_what_cannot_be_read_is_not_fine(self):
-        need(os.geteuid() == 0, "needs root, to be somebody else")
+        need(os.geteuid() == 0, "needs root, to be another user")
         for folder in (self.root.parent, self.root):
             folder.chmod(0o755)
         closed = self.root / "usr/libexec/muster/closed"

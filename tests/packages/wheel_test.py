@@ -51,7 +51,7 @@ class Wheel(unittest.TestCase):
             scripts = [each for each in archive.infolist() if ".data/scripts/" in each.filename]
             for each in scripts:
                 self.assertEqual(each.external_attr >> 16, 0o100755, each.filename)
-                if not each.filename.endswith("muster-shim"):  # static: it has a glibc of its own inside
+                if not each.filename.endswith("muster-shim"):  # static: it contains its own glibc
                     found = re.findall(rb"\0GLIBC_(\d+)\.(\d+)(?=\0)", archive.read(each))
                     newest = max([newest, *((int(major), int(minor)) for major, minor in found)])
         self.assertEqual({each.filename.rsplit("/", 1)[1] for each in scripts}, PROGRAMS)
@@ -169,7 +169,7 @@ class InAnEmptyEnvironment(harness.Case):
         more = os.path.join(os.path.dirname(changed), "more.py")
         for path in (changed, more):
             with open(path, "a") as file:
-                file.write("# by somebody\n")
+                file.write("# by another user\n")
         done = subprocess.run(["jobctl", *verify], env=self.env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn(f"  changed  {changed}\n  extra    {more}\n", done.stdout)

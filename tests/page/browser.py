@@ -25,7 +25,7 @@ except ImportError as error:
 
 SHOTS = os.environ.get("MUSTER_PAGE_SHOTS") or os.path.join(harness.BUILD, "page-shots")
 WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 360, "height": 740}
-# What the browser does by itself must not leave this machine.
+# The browser's own background requests must not leave this machine.
 ARGUMENTS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync",
              "--no-first-run", "--no-default-browser-check", "--disable-dev-shm-usage"]
 

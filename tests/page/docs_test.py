@@ -1,5 +1,5 @@
 """The pages of docs/ that tell a newcomer what to type, and README: each code block is typed here, from the top of its page
-to the bottom, or stands in NOT_TYPED with the reason. A new block that is in neither fails by itself: it is typed.
+to the bottom, or stands in NOT_TYPED with the reason. A new block that is not there is typed, and fails if it cannot run.
 
 The newcomer's machine is a tree that has what `./dev build` installs, and a network of one node: names, addresses and
 directories of a page are replaced by some of this machine."""
@@ -161,7 +161,7 @@ class Operating(Page):
         self.stop_daemons()
 
     def new_machine(self):
-        """Nothing runs, nothing is stored, nobody has signed in."""
+        """Nothing runs, nothing is stored, no one has signed in."""
         self.stop_daemons()
         self.machines += 1
         self.root = f"{self.place}/{self.machines}"
@@ -202,7 +202,7 @@ class Operating(Page):
                 self.after(command, self.type(command))
 
     def meanwhile(self, command):
-        """What happens to the machine before somebody types this."""
+        """What happens to the machine before the reader types this."""
         if command.startswith(("muster-coordinator restore", "muster-coordinator check")):
             self.stop_daemons()
         if command.startswith("jobctl nodes rm"):

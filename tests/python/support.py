@@ -133,7 +133,7 @@ class Case(unittest.TestCase):
         return env
 
     def start(self, script, inside=True, python=sys.executable, **env):
-        """A script in a process of its own, as a rank (or not)."""
+        """A script in a separate process, as a rank (or not)."""
         file = self.path(f"script{time.monotonic_ns()}.py")
         with open(file, "w") as out:
             out.write(textwrap.dedent(script))

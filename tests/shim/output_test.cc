@@ -162,7 +162,7 @@ TEST_F(ShimOutput, WhatNobodyTakesForTheWholePatienceIsDropped) {
   EXPECT_EQ(end.dropped, end.end - 200'000);
 }
 
-// Whoever takes it stood still, too.
+// The worker that takes the output was frozen, too.
 TEST_F(ShimOutput, TheTimeInWhichTheNodeStoodStillDoesNotUseUpThePatience) {
   launch_.spool_quota_bytes = 200'000;
   launch_.spool_patience_ms = 1'500;

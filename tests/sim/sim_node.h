@@ -94,7 +94,7 @@ class SimNode {
     std::map<Key, std::set<int64_t>> checkpoints;
   };
 
-  // Where nothing runs, nothing happens: it happens when the machine goes on, in any order.
+  // While the machine is frozen, nothing happens: it all happens when the machine resumes, in any order.
   void After(int64_t delay_ms, std::function<void()> action);
   void GoOnAlone();
   void Do(const worker::Action& action);
@@ -129,7 +129,7 @@ class SimNode {
   Disk disk_;
   std::vector<SimNode*> siblings_;
   std::shared_ptr<Host> host_ = std::make_shared<Host>();
-  std::vector<std::function<void()>> waiting_;   // for the machine to go on
+  std::vector<std::function<void()>> waiting_;   // for the machine to resume
   std::vector<std::function<void()>> in_order_;  // likewise, what arrives in order
   std::set<Key> unsettled_;                      // of the current worker
   uint64_t clearing_ = 0;

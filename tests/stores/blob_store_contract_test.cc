@@ -74,7 +74,7 @@ TEST_P(BlobStoreContract, AnOwnersUploadHasOneWriterAtATime) {
   EXPECT_TRUE(store->Verify(hash).ok());
 }
 
-// What another writes behind the hash of an upload is in a file of its own.
+// What another owner uploads under the same hash goes into a separate file.
 TEST_P(BlobStoreContract, OtherBytesAsTheSameFileSpoilNobodysUpload) {
   const auto store = engine().OpenBlobs();
   const std::string hash = common::Sha256Hex("good bytes");
@@ -180,7 +180,7 @@ TEST_P(BlobStoreContract, OwnersUploadTheSameBytesWithoutKnowingOfEachOther) {
   ASSERT_TRUE(*second->CatchUp() && second->Append(bytes).ok());
   ASSERT_TRUE(second->Commit().ok());
   EXPECT_TRUE(store->Verify(hash).ok());
-  EXPECT_EQ(store->Partials("vision").front().bytes, 8u) << "its own upload goes on";
+  EXPECT_EQ(store->Partials("vision").front().bytes, 8u) << "its own upload continues";
   ASSERT_TRUE(first->Append(bytes.substr(8)).ok());
   ASSERT_TRUE(first->Commit().ok()) << "over the one that is there";
   EXPECT_TRUE(store->Verify(hash).ok());
@@ -191,14 +191,14 @@ TEST_P(BlobStoreContract, OwnersUploadTheSameBytesWithoutKnowingOfEachOther) {
 TEST_P(BlobStoreContract, WhatAnOwnerHasShownIsRememberedOfThatOwnerAlone) {
   auto store = engine().OpenBlobs();
   const std::string hash = *PutBlob(*store, "weights");
-  EXPECT_FALSE(*store->HasProven("+7.0+any", hash)) << "that it is here is no proof";
+  EXPECT_FALSE(*store->HasProven("+7.0+any", hash)) << "that it is here proves nothing";
   ASSERT_TRUE(store->Prove("+7.0+any", hash).ok());
   ASSERT_TRUE(store->Prove("+7.0+any", hash).ok()) << "again";
   EXPECT_FALSE(*store->HasProven("+7.1+any", hash));
   EXPECT_TRUE(*KeepProven(*store, "+7.0+any", hash, 7));
   EXPECT_FALSE(*KeepProven(*store, "+7.1+any", hash, 7));
   EXPECT_FALSE(*KeepProven(*store, "+7.0+any", hash, 6)) << "of another size";
-  EXPECT_TRUE(*KeepProven(*store, "", hash, 7)) << "nobody is told apart";
+  EXPECT_TRUE(*KeepProven(*store, "", hash, 7)) << "callers are not told apart";
   EXPECT_FALSE(store->HasProven("../x", hash).ok());
   EXPECT_EQ(KeepProven(*store, "+7.1+any", "../x", 1).status().code(),
             absl::StatusCode::kInvalidArgument);

@@ -56,7 +56,7 @@ class LocalEngine : public Engine {
   const std::shared_ptr<WriteTurns> turns_ = std::make_shared<WriteTurns>();
 };
 
-// The same, but the log carries nothing: the index follows it in a file of its own.
+// The same, but the log carries nothing: the index follows it in a separate file.
 class FollowedEngine final : public LocalEngine {
  public:
   std::unique_ptr<Journal> OpenJournal() override {

@@ -1,4 +1,4 @@
-// One stream's file fails: that stream waits and is sent again, all others go on, and nothing that
+// One stream's file fails: that stream waits and is resent, all others continue, and nothing that
 // was acknowledged is lost.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -218,7 +218,7 @@ TEST(StreamFailuresTest, AJobIsToldOnceUntilItIsOver) {
   ASSERT_EQ(now.size(), 1u) << "job 3's is over already";
   EXPECT_EQ(now[0].problem.what, "second");
   failures.Failed({3, 0, {}}, 60'000);
-  EXPECT_EQ(told.back(), 3u) << "anew";
+  EXPECT_EQ(told.back(), 3u) << "told again";
   EXPECT_EQ(told.size(), 3u);
   for (uint64_t job = 100; failures.Now().size() < StreamFailures::kJobsMax; ++job)
     failures.Failed({job, 0, {}}, 60'000);

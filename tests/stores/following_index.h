@@ -1,4 +1,4 @@
-// The index of finished jobs in a SQLite file of its own, which follows a journal that does not carry
+// The index of finished jobs in a separate SQLite file, which follows a journal that does not carry
 // it: for the tests of that contract.
 #pragma once
 

@@ -66,7 +66,7 @@ TEST_F(DamagedLogTest, ASenderIsAskedForWhatWasDamagedAndBringsIt) {
     {
       LocalLogStore store(paths_);
       auto sender = std::make_shared<LogSender>();
-      // It goes on where it stood, and is told to go back.
+      // It continues where it stopped, and is told to go back.
       store.Append(ends ? Chunk(0, 19, "", 9'000, true) : Chunk(0, 19, "fourth\n", 12'000), sender);
       EXPECT_EQ(sender->WaitFor(1).durable_offset(), 6u);
       store.Append(Chunk(0, 6, "second\nthird\n", 5'000, ends), sender);

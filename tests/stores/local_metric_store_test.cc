@@ -12,7 +12,7 @@
 namespace muster::coordinator {
 namespace {
 
-// The newest values lie beside the segments: whoever kills the daemon may leave none, or older
+// The newest values lie beside the segments: a kill of the daemon may leave none there, or older
 // ones.
 TEST(LocalMetricStoreTest, TheNewestValuesAreThoseOfTheSegmentsAfterAKill) {
   TempDir dir;
@@ -48,7 +48,7 @@ TEST(LocalMetricStoreTest, ABatchThatCameEncodedIsStoredAsItCame) {
   v1::MetricBatch batch = Batch(1, 10, 0.5), points, rest = batch;
   *points.mutable_points() = batch.points();
   rest.clear_points();
-  // As nobody here would write it.
+  // A form that no SDK writes.
   batch.set_encoded(points.SerializeAsString() + rest.SerializeAsString());
   const std::string encoded = batch.encoded();
   LocalMetricStore store(paths);

@@ -23,7 +23,7 @@ class ResendingSender : public Uploader {
   }
 
  protected:
-  std::mutex mutex_;  // also guards what a sender has of its own
+  std::mutex mutex_;  // also guards the members of derived senders
   std::condition_variable changed_;
 
  private:

@@ -108,7 +108,7 @@ TEST(SqliteJournalTest, ANewerSchemaIsRefused) {
   ExpectRefused(paths, "schema 99");
 }
 
-// They would give a removed person's jobs to whoever has the name, and open projects without members.
+// They would give a removed person's jobs to the next user of the name, and open projects without members.
 TEST(SqliteJournalTest, OlderReleasesRefuseADatabaseFromTheFirstPersonWithAnIdOn) {
   TempDir dir;
   const Paths paths(dir.path());

@@ -284,7 +284,7 @@ TEST_F(EventFilesTest, ABrokenLedgerHarmsNobody) {
   }
 }
 
-// OUTPUT_DIR/runs of a Trainer: nobody named the directory.
+// OUTPUT_DIR/runs of a Trainer: the job does not name the directory.
 TEST_F(EventFilesTest, WhatARankHasOpenIsItsOwnWhereverItLies) {
   Note();
   fs::create_directories(Path("out/runs"));
@@ -304,7 +304,7 @@ TEST_F(EventFilesTest, WhatARankHasOpenIsItsOwnWhereverItLies) {
   Begin();
   EXPECT_EQ(Look(), Steps()) << "a new worker does not know the rank yet";
   tailer_->SetPid(0, rank);
-  EXPECT_EQ(Look(), Steps({3})) << "and then goes on where the file was left";
+  EXPECT_EQ(Look(), Steps({3})) << "and then continues where it left the file";
 }
 
 // A run of less than a second: opened, written and closed between two looks.

@@ -111,7 +111,7 @@ TEST(WorkerConfig, WhatIsLeftOutIsFilledIn) {
   ASSERT_TRUE(Checked({.name = "n1", .state_dir = "/a/../s/./t"}, &config).ok());
   EXPECT_EQ(config.state_dir, "/s/t");
   EXPECT_FALSE(config.runtime_dir.empty());
-  EXPECT_EQ(config.advertise, "127.0.0.1") << "a unix socket: nobody else reaches it";
+  EXPECT_EQ(config.advertise, "127.0.0.1") << "a unix socket: no other machine reaches it";
   ASSERT_TRUE(Checked({}, &config).ok());
   EXPECT_FALSE(config.name.empty());
   ASSERT_TRUE(Checked({.coordinator = "head:7700"}, &config).ok());

@@ -188,7 +188,7 @@ TEST(CdiTest, RefusesWhatReachesElsewhere) {
       {"absolute paths", {{"mounts", {{{"hostPath", "/a/../b"}, {"containerPath", "/lib"}}}}}},
       {"not supported", {{"hooks", {{{"hookName", "prestart"}, {"path", "/bin/x"}}}}}},
       {"absolute path", {{"hooks", {{{"hookName", "createContainer"}, {"path", "x"}}}}}},
-      {"not a text", {{"env", {1}}}}};
+      {"not a string", {{"env", {1}}}}};
   for (const auto& [words, edit] : edits) {
     const json spec = {{"kind", "a/b"}, {"containerEdits", edit}};
     const auto parsed = ParseCdi(spec.dump());

@@ -258,7 +258,7 @@ TEST_F(HoardTest, ARankOfAnotherAccountProvesItselfWithItsAttemptsToken) {
   const Paths paths(directory, directory);
   const AttemptKey key{7, 0};
   const AttemptKey next{7, 1};
-  // As for ranks with an account of their own; only the test's own may be used here.
+  // As for ranks with their own account; only the test's account can be used here.
   const common::LaunchAccount account{.is_other = true, .uid = getuid(), .gid = getgid()};
   for (const AttemptKey& each : {key, next}) {
     ASSERT_TRUE(common::MakeDirectories(paths.AttemptDir(each)).ok());

@@ -214,7 +214,7 @@ std::vector<Refusal> Refusals() {
 
   all.push_back({"read-only", V2("/pod", "cpu memory"),
                  "its cgroup /sys/fs/cgroup/pod is not writable for user 0",
-                 "container with a writable cgroup"});
+                 "container with its own writable cgroup"});
   all.back().kernel.unwritable = {"/sys/fs/cgroup/pod", "/sys/fs/cgroup"};
 
   all.push_back({"not delegated", V2(unit, "cpu memory"),

@@ -100,10 +100,10 @@ TEST(RankMeetingTest, TwoEndsOfAConnectionInTwoRanksAreEnough) {
   server.Reset();
   EXPECT_TRUE(HaveMet(held, {{0, zero->pid()}, {1, one->pid()}}));
   EXPECT_FALSE(HaveMet(held, {{0, zero->pid()}, {0, one->pid()}})) << "two processes of one rank";
-  EXPECT_FALSE(HaveMet(held, {{0, zero->pid()}})) << "the other end is no rank's";
+  EXPECT_FALSE(HaveMet(held, {{0, zero->pid()}})) << "the other end does not belong to a rank";
 }
 
-// As ranks of MPI, or of a program that shares memory by itself.
+// As ranks of MPI do, or of a program with its own shared memory.
 TEST(RankMeetingTest, MemoryThatTwoRanksWriteIntoIsEnough) {
   constexpr size_t kBytes = 4096;
   uint32_t held = 0;

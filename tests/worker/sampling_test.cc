@@ -256,7 +256,7 @@ TEST(StepClockTest, ReturnsTheMeanOfTheStepsSinceTheLastSample) {
   StepClock clock;
   EXPECT_FLOAT_EQ(clock.TakeStepMs(), 0);
   clock.Note(10, 1'000);
-  EXPECT_FLOAT_EQ(clock.TakeStepMs(), 0) << "one step is no time";
+  EXPECT_FLOAT_EQ(clock.TakeStepMs(), 0) << "one step does not make a duration";
   clock.Note(14, 1'400);
   EXPECT_FLOAT_EQ(clock.TakeStepMs(), 100);
   EXPECT_FLOAT_EQ(clock.TakeStepMs(), 100) << "repeated while none ends";

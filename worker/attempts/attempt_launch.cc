@@ -53,7 +53,7 @@ absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launc
   return common::WriteFileAtomically(path, EncodeLaunchRecord(launch));
 }
 
-// As it is written: values of secrets are on no disk.
+// The form that is written to the disk: without the values of secrets.
 v1::LaunchAttempt WithoutSecrets(v1::LaunchAttempt launch) {
   launch.clear_secrets();
   return launch;
@@ -266,7 +266,7 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
                              int64_t fence_mono_ms) {
   const std::string mark = NewAttemptMark(key.job, key.attempt, tags_.front());
   launching_[key] = {launch, fence_mono_ms, mark};
-  // What is recorded before this is answered existed before the first rank.
+  // Event files that are recorded before this check answers existed before the first rank.
   const auto note_event_files = [this, key, mark, path = setup_.paths.EventLedger(key),
                                  roots = EventRoots(setup_.paths, key, launch)] {
     const absl::Status noted = NoteEventFiles(path, mark, roots);
@@ -328,8 +328,8 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
     fds = offered->second->Descriptors();
   common::ShimLaunch order = MakeShimLaunch(key, launch, std::move(ranks), account, launching.mark);
   order.fence_mono_ms = launching.fence_mono_ms;
-  // Placement has asked before: this is for limits that the kernel refuses, and for a coordinator
-  // that does not ask.
+  // Placement has checked this: the failure is for limits that the kernel refuses, and for coordinators
+  // that do not check.
   if (absl::Status limited =
           LimitRanks(KernelCgroups(), setup_.limits, launch.spec().shape().limits(), &order);
       !limited.ok()) {

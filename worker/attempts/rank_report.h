@@ -14,8 +14,8 @@ namespace muster::worker {
 // What the shim reported. Touches no file.
 v1::RankExit ReportFacts(const v1::LaunchAttempt& launch, const common::ShimLaunch& shim_launch,
                          const RankExited& exit);
-// What the rank left in its files; may block. `secrets`: how many values have to be hidden in it. If one is
-// gone, a sentence takes the place of the words.
+// Adds the texts from the rank's files; may block. `secrets`: how many values must be hidden in them. If
+// a value is gone, a fixed sentence replaces the texts.
 void AddWords(const Paths& paths, const AttemptKey& key, size_t secrets, v1::RankExit* report);
 
 struct LastLines {

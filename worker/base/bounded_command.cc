@@ -22,7 +22,7 @@ namespace {
 using common::Pipe;
 
 constexpr int64_t kSliceMs = 100;    // how soon a stop is noticed
-constexpr int64_t kDrainMs = 1'000;  // for what it printed last, once it has ended
+constexpr int64_t kDrainMs = 1'000;  // to read its last output after its exit
 
 // The child's pid, or minus an errno.
 pid_t StartWithPipes(const BoundedCommand& command, const Pipe& out, const Pipe& err) {

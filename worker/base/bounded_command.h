@@ -1,5 +1,4 @@
-// Runs a program for its output, for a bounded time: what it is asked about may make it hang. Blocks;
-// a job's thread.
+// Runs a program for its output, for a bounded time, as the program may hang. Blocks; a job's thread.
 #pragma once
 
 #include <atomic>
@@ -15,7 +14,7 @@ struct CommandOutput {
   std::string out;
   std::string err;
   std::string problem = {};  // empty: it exited with 0
-  int exit_code = -1;        // -1: it did not exit by itself
+  int exit_code = -1;        // -1: it did not exit, but was killed
   bool is_late = false;      // its time was over
 };
 struct BoundedCommand {
@@ -27,21 +26,21 @@ struct BoundedCommand {
   size_t bytes_max = 0;                     // kept of each stream
   const std::atomic<bool>* stop = nullptr;  // set: it is killed
   int passed_fd = -1;                       // becomes its descriptor 3; -1: it gets none
-  // Set: gets what it prints as it comes, of both streams, instead of keeping it.
+  // If set, gets the output of both streams as it arrives, instead of keeping it.
   std::function<void(std::string_view)> output = {};
   std::function<void()> tick = {};  // called at least ten times a second
-  // Set: kills it when its time is over, instead of a signal to its process group.
+  // If set, kills it when its time is over, instead of a signal to its process group.
   std::function<void(int pid)> kill_it = {};
   // Called once nothing of its session is needed any more, before it is reaped: kills what left its
   // process group.
   std::function<void(int pid)> kill_rest = {};
-  // Its end is not put off by what it started and left behind with its streams.
+  // Does not wait for processes that it left behind with its streams.
   bool ends_with_leader = false;
 };
-// It runs in its own session; after its end, or the end of its time, what is left of its process
-// group is killed.
+// It runs in its own session; when it ends or its time is over, what is left of its process group is
+// killed.
 CommandOutput RunBounded(const BoundedCommand& command);
-// argv[0] is the program's path. Its environment is empty but for PATH and HOME.
+// argv[0] is the program's path. Its environment has only PATH and HOME.
 CommandOutput RunBounded(const std::vector<std::string>& argv, int timeout_ms, size_t bytes_max);
 
 }  // namespace muster::worker

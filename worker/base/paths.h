@@ -38,9 +38,9 @@
 //     shim-<job>-<attempt>.sock  trainer-<job>-<attempt>.sock
 //     <job>-<attempt>/trainer.sock   … of ranks that see no other attempt's
 //
-// Where ranks have another account than the worker, everything is the worker's and closed (0700,
-// files 0600) but for the way to the directories that ranks write to (0711), and those, which are
-// the account's.
+// Where ranks have another account than the worker, everything belongs to the worker and is closed (0700,
+// files 0600), except the path to the directories that ranks write to (0711), and these directories,
+// which belong to the account.
 #pragma once
 
 #include <cstdint>

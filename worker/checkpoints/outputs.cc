@@ -81,7 +81,7 @@ PathOnNode PlaceOfWorkdir(const Paths& paths, const AttemptKey& key, const v1::J
 // Invalid, with errno, if it cannot be entered.
 common::UniqueFd Enter(const PathOnNode& place, const RankAccount& account) {
   common::UniqueFd base;
-  // The layer of ranks in an image is the worker's; what is in there is the job's.
+  // The layer of ranks in an image belongs to the worker; its contents to the job.
   if (place.is_layer) base = common::UniqueFd(open(place.base.c_str(), kEnter));
   const ActAs acting(account);
   if (!place.is_layer)

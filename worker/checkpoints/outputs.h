@@ -24,7 +24,7 @@ namespace muster::worker {
 inline constexpr int kOutputsDepthMax =
     64;  // directories below one another; each holds a descriptor
 
-// What was not taken, for one sentence.
+// Counts what was left out, for one sentence.
 class LeftOut {
  public:
   void Add(std::string_view path, std::string_view why);
@@ -46,8 +46,8 @@ class OutputTree {
                                          const v1::JobSpec& spec, RankAccount account);
 
   // The regular files that the outputs name, relative to the working directory, sorted. Everything
-  // else is left out. INVALID_ARGUMENT: more than may come back from one node, or than the
-  // coordinator keeps of a job (`quota_bytes`; 0: it has no quota).
+  // else is left out. INVALID_ARGUMENT: more than one node may send, or than the coordinator keeps for
+  // a job (`quota_bytes`; 0: it has no quota).
   absl::StatusOr<std::vector<std::string>> Find(
       const google::protobuf::RepeatedPtrField<std::string>& outputs, uint64_t quota_bytes,
       LeftOut* left_out) const;

@@ -55,7 +55,7 @@ bool CopyChecked(int from, const v1::CheckpointFile& file, const std::string& ta
                  const std::function<bool()>& progress) {
   common::UniqueFd to(open(target.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!to.valid()) return false;
-  // Not the bytes while they are read, but those that the copy then has: nobody else can open it.
+  // Verifies the copy, which no other process can open, instead of the bytes as they are read.
   uint64_t left = file.size();
   ssize_t count = 1;
   while (left > 0 && count > 0 && progress()) {

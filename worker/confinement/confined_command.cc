@@ -1,4 +1,4 @@
-// confined_command: muster-shim becomes the command, once it has confined itself.
+// confined_command: muster-shim confines itself and then becomes the command.
 #include "worker/confinement/confined_command.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-// A command of a job that is no rank (`notify`, `setup`): run like the ranks, as their account and in
+// Runs a job's command that is not a rank (`notify`, `setup`) like the ranks: as their account, in
 // their sandbox, for a bounded time. Blocks; a job's thread.
 #pragma once
 
@@ -16,18 +16,19 @@ struct Confinement {
   std::string shim_binary;
   bool no_new_privs = false;
   common::LaunchSandbox sandbox;  // with its paths
-  // With a bundle for rank 0 instead of all that.
+  // With a bundle for rank 0 instead of all of the above.
   common::LaunchContainer container = {};
-  std::string mark = {};              // names the container
-  std::vector<std::string> env = {};  // "NAME=value": what waits for the command is found by it
+  std::string mark = {};  // names the container
+  std::vector<std::string> env =
+      {};  // "NAME=value": identifies the process that waits for the command
 };
 
 // What muster-shim reads from its descriptor (common/kernel/shim_protocol.h), in memory. Invalid: no
 // descriptor is free.
 common::UniqueFd LaunchInMemory(const common::ShimLaunch& launch);
 
-// `command` has passed CheckLaunch. Of `bounds`, program, words, environment, directory and descriptor
-// are filled in.
+// `command` has passed CheckLaunch. Fills in the program, words, environment, directory and descriptor of
+// `bounds`.
 CommandOutput RunConfined(const Confinement& confinement, const RankAccount& account,
                           const common::RankLaunch& command, BoundedCommand bounds);
 

@@ -28,7 +28,7 @@ constexpr int kProbeMs = 10'000;
 constexpr size_t kProbeBytesMax = 16 << 10;
 constexpr mode_t kPassable = 0711;
 
-// By means: why the kernel refuses it; empty: it does not.
+// For each means, why the kernel refuses it; empty: it does not.
 using ProbedMeans = std::map<std::string, std::string>;
 
 ProbedMeans Probe(const std::string& shim_binary) {
@@ -50,7 +50,7 @@ ProbedMeans Probe(const std::string& shim_binary) {
   return means;
 }
 
-// True if it is there; tells either way.
+// True if it is available; reports it either way.
 bool Take(const ProbedMeans& probed, const char* name, std::string_view word,
           v1::IsolationFacts* facts) {
   const std::string& lack = probed.at(name);
@@ -143,7 +143,7 @@ absl::Status MakeAttemptDirs(const Paths& paths, const AttemptKey& key, const Ra
     if (account.ids.is_other) RETURN_IF_ERROR(HandTo(directory, account.ids));
   }
   if (!account.ids.is_other) return absl::OkStatus();
-  // Not synced, like launch.pb: a record that a power failure damaged gives no rights.
+  // Not synced, like launch.pb: a record that a power failure has damaged gives no rights.
   if (chmod(paths.AttemptDir(key).c_str(), kPassable) != 0 ||
       !common::ReplaceFile(paths.Account(key), EncodeAccount(account), /*durable=*/false)) {
     return common::ErrnoStatus(common::StrCat("cannot prepare ", paths.AttemptDir(key)));
@@ -165,7 +165,7 @@ common::LaunchSandbox SandboxOf(const common::LaunchSandbox& means, const Paths&
   common::LaunchSandbox sandbox = means;
   if (!means.has_own_mounts) return sandbox;
   sandbox.temporary_dir = paths.TemporaryDir(key);
-  // "/tmp/." and "/tmp/../x" are no directories of the job's.
+  // "/tmp/." and "/tmp/../x" do not name directories of the job.
   const bool is_plain = workdir.starts_with('/') && common::StaysInside(workdir.substr(1));
   if (!has_code && is_plain && (IsBelow(workdir, "/tmp") || IsBelow(workdir, "/var/tmp")))
     sandbox.kept_dirs = {workdir};

@@ -1,4 +1,4 @@
-// What stands between ranks and the rest of the node: what the kernel has of it, and the directories
+// What separates ranks from the rest of the node: the means that the kernel has, and the directories
 // that ranks of another account own.
 #pragma once
 
@@ -21,26 +21,26 @@ struct Isolation {
   v1::IsolationFacts facts;
 };
 
-// Tries what `sandbox` ("on", "none"; empty: on if ranks have another account) takes. What the
-// kernel refuses is left out, and told. Blocks for some milliseconds.
+// Tries the means that `sandbox` needs ("on", "none"; empty: on if ranks have another account). Leaves
+// out and reports what the kernel refuses. Blocks for some milliseconds.
 Isolation ProbeIsolation(const RunAs& run_as, std::string_view sandbox,
                          const std::string& shim_binary);
 
-// The state directory, and what is missing above it: open, as ranks of other accounts pass through.
+// Makes the state directory, and what is missing above it, passable for ranks of other accounts.
 absl::Status MakeStateDirectory(const Paths& paths);
 
 // Lets other accounts pass through the worker's directories to those that are theirs.
-// FAILED_PRECONDITION names the directory above them that lets nobody through.
+// FAILED_PRECONDITION names the directory above them that other accounts cannot pass.
 absl::Status OpenTheWay(const RunAs& run_as, const Paths& paths);
 
-// An attempt's directories, and the record of its account; what ranks write to is the account's.
+// Makes an attempt's directories, and the record of its account, which owns what ranks write to.
 absl::Status MakeAttemptDirs(const Paths& paths, const AttemptKey& key, const RankAccount& account,
                              bool has_own_mounts);
 
-// The directories that an attempt's ranks have, whatever else is hidden from them.
+// The directories that an attempt's ranks can reach, whatever else is hidden from them.
 std::vector<std::string> DirsOfAttempt(const Paths& paths, const AttemptKey& key, bool has_code);
 
-// With the paths of an attempt. `has_code`: `workdir` is in its directory.
+// The sandbox with the paths of an attempt. `has_code`: `workdir` is in the attempt's directory.
 common::LaunchSandbox SandboxOf(const common::LaunchSandbox& means, const Paths& paths,
                                 const AttemptKey& key, const std::string& workdir,
                                 bool has_code = false);

@@ -1,5 +1,5 @@
 // rank_account: getpwnam_r, and the thread's fsuid. Set-id calls of the C library change all threads
-// of the process, so that the groups are set by a plain system call.
+// of the process, so the groups are set by a plain system call.
 #include "worker/confinement/rank_account.h"
 
 #include <grp.h>
@@ -31,7 +31,7 @@ constexpr size_t kAccountBytesMax = 2 << 20;
 constexpr uint32_t kNobody = 65'534;
 constexpr char kAccountHead[] = "muster-account 1";
 
-// What lets a process pass by the permissions of files.
+// The rights that let a process ignore the permissions of files.
 constexpr uint32_t kFileRights = (1u << CAP_CHOWN) | (1u << CAP_DAC_OVERRIDE) |
                                  (1u << CAP_DAC_READ_SEARCH) | (1u << CAP_FOWNER) |
                                  (1u << CAP_FSETID) | (1u << CAP_MKNOD);
@@ -50,7 +50,7 @@ std::vector<uint32_t> GroupsOf(const char* name, gid_t primary) {
 
 void SetThreadGroups(const std::vector<uint32_t>& groups) {
   static_assert(sizeof(gid_t) == sizeof(uint32_t));
-  // Groups are those of the user database, kGroupsMax at most, from a file that no rank can write.
+  // The groups come from the user database, kGroupsMax at most, and from a file that no rank can write.
   CHECK(syscall(SYS_setgroups, groups.size(), groups.data()) == 0);
 }
 
@@ -58,7 +58,7 @@ void SetThreadGroups(const std::vector<uint32_t>& groups) {
 void SetFileRights(bool held) {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct sets[2] = {};
-  // The kernel refuses nobody its own rights, nor to give some up or take back what it may have.
+  // The kernel lets every process read its own rights, give some up, and regain those it is permitted.
   CHECK(syscall(SYS_capget, &header, sets) == 0);
   sets[0].effective = held ? sets[0].effective | (sets[0].permitted & kFileRights)
                            : sets[0].effective & ~kFileRights;
@@ -85,7 +85,7 @@ RankAccount Powerless() {
   return account;
 }
 
-// The least uid of people on this node; below it are the accounts of services.
+// The lowest uid of people on this node; below it are the accounts of services.
 uint32_t FirstPersonsUid() {
   constexpr uint32_t kUsual = 1'000;
   constexpr size_t kBytesMax = 256 << 10;
@@ -153,7 +153,7 @@ absl::StatusOr<RankAccount> AccountFor(const RunAs& run_as, std::string_view nod
          .fix = "give the job's owner another account (jobctl user set USER --account NAME), or "
                 "start that worker with --allow-root"});
   }
-  // An account that the node's operator names, for all jobs, may be a service's.
+  // An account that the node's operator names for all jobs may be a service's.
   const uint32_t first = run_as.kind == RunAs::Kind::kOwner ? FirstPersonsUid() : 0;
   if (found->ids.uid != 0 && found->ids.uid < first) {
     return common::MakeProblem(
@@ -211,7 +211,7 @@ void ActAs::Enter(const common::LaunchAccount& ids) {
   SetThreadGroups(ids.groups);
   setfsgid(ids.gid);
   setfsuid(ids.uid);
-  // Rather no worker than one that opens a job's links as root.
+  // Rather abort than open a job's links as root.
   CHECK(static_cast<uint32_t>(setfsuid(UINT32_MAX)) == ids.uid);
   SetFileRights(false);
   acting_as = &ids;

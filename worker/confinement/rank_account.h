@@ -1,6 +1,6 @@
-// An account of this node that ranks run as, and the right to touch files as that account. Ranks
-// own what they write, so a link or a swapped directory in it must not lead a worker that is root
-// to a file that they could not reach themselves: threads that open a job's paths do it under ActAs.
+// An account of this node that ranks run as, and access to files as that account. Ranks own what they
+// write, so a link or a swapped directory in it must not lead a worker that is root to a file that they
+// could not reach themselves: threads open a job's paths under ActAs.
 #pragma once
 
 #include <cstdint>
@@ -15,33 +15,34 @@
 namespace muster::worker {
 
 struct RankAccount {
-  common::LaunchAccount ids;  // is_other is false: the worker's own account, and the rest is empty
+  common::LaunchAccount
+      ids;  // if is_other is false, the worker's own account, and the rest is empty
   std::string name;
   std::string home;
 };
 
-// In this node's user database, which may be remote: blocks. NOT_FOUND: there is no such account.
+// Looks in this node's user database, which may be remote, so it blocks. NOT_FOUND: no such account.
 absl::StatusOr<RankAccount> FindAccount(const AccountName& wanted);
-// By the rules of run_as.h, on this node. Blocks. A problem with its code: JC1414 if there is no
-// account, JC1415 if it is root's and that is not allowed.
+// Finds the account by the rules of run_as.h. Blocks. Errors: JC1414 if there is no such account on this
+// node, JC1415 if it is root's and that is not allowed.
 absl::StatusOr<RankAccount> AccountFor(const RunAs& run_as, std::string_view node,
                                        std::string_view owner, std::string_view account);
 
-// Who ranks of this account are, also where it is the worker's own; empty if the node's user database
-// does not know that.
+// The account's name, also where it is the worker's own; empty if the node's user database does not have
+// it.
 struct Person {
   std::string name;
   std::string home;
 };
 Person PersonOf(const RankAccount& account);
 
-// The record of an attempt's account in its directory.
+// Writes the record of an attempt's account into the attempt's directory.
 std::string EncodeAccount(const RankAccount& account);
 // Without a record ranks have the worker's account. A damaged one yields an account without rights.
 RankAccount ReadAccount(const std::string& path);
 
-// This thread's access to files, until the end of the scope. Not for threads that may start others
-// or connect meanwhile. Without an other account it does nothing.
+// Gives this thread the account's access to files until the end of the scope. Not for threads that may
+// start others or connect meanwhile. Does nothing if the account is the worker's own.
 class ActAs {
  public:
   explicit ActAs(const RankAccount& account);
@@ -56,7 +57,7 @@ class ActAs {
   const common::LaunchAccount ids_;
 };
 
-// Inside the scope of an ActAs: the worker's own files again.
+// Inside the scope of an ActAs: gives access to the worker's own files again.
 class ActAsWorker {
  public:
   ActAsWorker();

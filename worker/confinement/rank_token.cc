@@ -23,7 +23,7 @@ constexpr mode_t kReadOnly = 0400;
 
 std::string NewToken() {
   std::array<char, kTokenBytes> bytes{};
-  // Up to 256 bytes are never cut short or refused: getrandom(2).
+  // getrandom(2) never returns less for up to 256 bytes, nor refuses them.
   CHECK(getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
   return absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size()));
 }
@@ -41,7 +41,7 @@ absl::Status IssueRankToken(const Paths& paths, const AttemptKey& key,
   RETURN_IF_ERROR(common::MakeDirectories(paths.CredentialDir(key)));
   if (account.is_other && chmod(paths.CredentialDir(key).c_str(), kTokenPassable) != 0)
     return TokenError(path);
-  // Not synced, like launch.pb: after a power failure no rank is left that could need it.
+  // Not synced, like launch.pb: no rank that needs it survives a power failure.
   if (!common::ReplaceFile(paths.RankTokenHash(key), common::Sha256Hex(token), /*durable=*/false))
     return TokenError(paths.RankTokenHash(key));
   if (!common::ReplaceFile(path, token, /*durable=*/false) || chmod(path.c_str(), kReadOnly) != 0 ||

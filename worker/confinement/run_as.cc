@@ -57,7 +57,7 @@ absl::StatusOr<AccountName> NameAccount(const RunAs& run_as, std::string_view ow
                                         std::string_view account) {
   if (run_as.kind == RunAs::Kind::kFixed) return NumberOrName(run_as.account);
   if (!account.empty()) return NumberOrName(account);
-  // A person may be called "0": that is a name and not a number.
+  // A person may be called "0": that is a name, not a number.
   if (owner.starts_with(kUserPrefix) && owner.size() > kUserPrefix.size()) {
     return AccountName{std::nullopt, std::string(owner.substr(kUserPrefix.size()))};
   }

@@ -1,4 +1,4 @@
-// Whose account ranks get: the rules, without a look at the node's accounts. Pure.
+// The rules for which account ranks get, without looking up the node's accounts. Pure.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ struct RunAs {
   bool IsOther() const { return kind != Kind::kWorker; }
 };
 
-// Where the flag is not given. A worker that is not root has no choice; and without a secured
-// cluster the owner's name is no more than what a peer says.
+// The default of the flag. A worker that is not root has no choice, and without a secured cluster the
+// owner's name is only what a peer claims.
 RunAs DefaultRunAs(bool is_root, bool is_secured);
 // "owner", "worker", or an account's name or number.
 RunAs ParseRunAs(std::string_view text);
-// As the flag takes it.
+// In the flag's form.
 std::string RunAsText(const RunAs& run_as);
 
 // An account to look up on the node: by number or by name.
@@ -38,8 +38,8 @@ struct AccountName {
   std::string Text() const;
 };
 
-// `owner` and `account` as in LaunchAttempt; not for kWorker. INVALID_ARGUMENT names an owner that
-// says nothing of an account.
+// `owner` and `account` as in LaunchAttempt; not for kWorker. INVALID_ARGUMENT names an owner that does
+// not stand for an account.
 absl::StatusOr<AccountName> NameAccount(const RunAs& run_as, std::string_view owner,
                                         std::string_view account);
 

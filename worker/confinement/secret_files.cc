@@ -32,16 +32,16 @@ constexpr size_t kNameBytesMax = 64;
 constexpr size_t kValueBytesMax = 64 << 10;
 constexpr size_t kHiddenBytesLeast = 4;
 constexpr std::string_view kHiddenText = "(hidden)";
-// Ranks of another account pass through, and list nothing.
+// Ranks of another account can pass through, but not list it.
 constexpr mode_t kPassedThrough = 0711;
 
-// As workers up to 0.2.0 named it, whose attempts may run on: by the state directory.
+// The name that workers up to 0.2.0, whose attempts may still run, derived from the state directory.
 std::string OlderRoot(const Paths& paths) {
   return StrCat(kMemoryFiles, kRootPrefix,
                 common::Sha256Hex(paths.StateDir()).substr(0, kHashDigits));
 }
 
-// Empty: nothing was written since there are such names.
+// Empty: no secret was written since there are random names.
 std::string NamedRoot(const Paths& paths) {
   const auto name = common::ReadFile(paths.SecretsRootName(), kNameBytesMax);
   return name.ok() && common::IsPathName(*name) ? StrCat(kMemoryFiles, kRootPrefix, *name) : "";
@@ -54,7 +54,7 @@ bool IsOurDirectory(const std::string& path) {
   return lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
 }
 
-// Nothing is looked up or removed through another one, which may be a link to what the worker has
+// Only these are searched or removed: another user's directory may be a link to the worker's files
 // elsewhere.
 std::vector<std::string> OwnRoots(const Paths& paths) {
   std::vector<std::string> roots;
@@ -64,7 +64,7 @@ std::vector<std::string> OwnRoots(const Paths& paths) {
   return roots;
 }
 
-// Where the attempt's are; those of attempts that an older worker launched in the first of the roots.
+// The directory of the attempt's secrets; of attempts that an older worker launched, in the first root.
 std::optional<std::string> FindSecrets(const Paths& paths, const AttemptKey& key) {
   for (const std::string& root : OwnRoots(paths)) {
     const std::string directory = StrCat(root, "/", DirectoryName(key));
@@ -73,7 +73,8 @@ std::optional<std::string> FindSecrets(const Paths& paths, const AttemptKey& key
   return std::nullopt;
 }
 
-// A directory of ours; /dev/shm is everybody's, so another user may have made one of that name.
+// Makes a directory of ours. Everyone can write to /dev/shm, so another user may have made one of that
+// name.
 absl::Status MakeOwnDirectory(const std::string& path) {
   if (mkdir(path.c_str(), kPassedThrough) != 0 && errno != EEXIST) {
     return common::ErrnoStatus(StrCat("cannot create ", path));
@@ -85,7 +86,8 @@ absl::Status MakeOwnDirectory(const std::string& path) {
   return absl::OkStatus();
 }
 
-// While it is there everybody can read its name, and take that once it is gone: then it gets another.
+// While the directory exists everyone can read its name, and take the name once it is gone: then the
+// directory gets another name.
 absl::Status MakeRoot(const Paths& paths) {
   const std::string named = NamedRoot(paths);
   if (!named.empty() && MakeOwnDirectory(named).ok()) return absl::OkStatus();

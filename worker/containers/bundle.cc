@@ -17,7 +17,7 @@ json Refuse(json names, int error) {
   return {{"names", std::move(names)}, {"action", "SCMP_ACT_ERRNO"}, {"errnoRet", error}};
 }
 
-// `compare`: the operator that the first argument is compared with.
+// `compare`: the operator of the condition on the first argument.
 json RefuseWith(const char* name, uint64_t first, const char* compare) {
   json rule = Refuse({name}, EPERM);
   rule["args"] =
@@ -25,7 +25,7 @@ json RefuseWith(const char* name, uint64_t first, const char* compare) {
   return rule;
 }
 
-// Names that the runtime does not know it passes over.
+// The runtime skips names that it does not know.
 json CallFilter() {
   json calls = json::array();
   json names = json::array();
@@ -56,7 +56,7 @@ json Mount(const std::string& target, const char* type, const std::string& sourc
 }
 
 json Bind(const BundleMount& mount) {
-  // Recursive: other file systems that are mounted below it are no way around them.
+  // Recursive: the options also hold for other file systems that are mounted below it.
   json options = json::array({"rbind", "rnosuid"});
   if (!mount.is_as_mounted) options.push_back(mount.read_only ? "rro" : "rw");
   if (!mount.is_device) options.push_back("rnodev");

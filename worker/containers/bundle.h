@@ -16,11 +16,11 @@ struct BundleMount {
   std::string target;
   bool read_only = false;
   bool is_device = false;      // of /dev
-  bool is_as_mounted = false;  // what may be written to is settled: others are mounted in it
+  bool is_as_mounted = false;  // keeps its own read-only flags: other mounts lie inside it
 };
 
-// Run by the runtime before the rank's program, outside of its rights: only from the node's own
-// specifications (cdi.h).
+// The runtime runs it before the rank's program, with more rights than the rank has: so it comes only
+// from the node's own specifications (cdi.h).
 struct BundleHook {
   std::string path;
   std::vector<std::string> args;
@@ -37,8 +37,7 @@ struct Bundle {
   uint32_t uid = 0;
   uint32_t gid = 0;
   std::vector<uint32_t> groups;
-  // Empty directories at paths of the node's, so that what is mounted below leaves no trace in the
-  // layer.
+  // Empty directories at the node's paths, so that mounts below them leave no trace in the layer.
   std::vector<std::string> covers;
   std::vector<BundleMount> mounts;  // in this order
   std::vector<BundleHook> hooks;

@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<std::string>> CdiTexts(const json& object, const char
   std::vector<std::string> texts;
   for (const json& each : CdiList(object, name)) {
     if (!each.is_string() || each.get_ref<const std::string&>().find('\0') != std::string::npos)
-      return Wrong(common::StrCat(name, " has something that is not a text"));
+      return Wrong(common::StrCat(name, " has an entry that is not a string"));
     texts.push_back(each.get<std::string>());
   }
   if (texts.size() > kCdiItemsMax) return Wrong(common::StrCat(name, " is too long"));
@@ -68,8 +68,8 @@ absl::Status ReadMounts(const json& edits, CdiEdits* out) {
     BundleMount mount{.source = CdiText(each, "hostPath"),
                       .target = CdiText(each, "containerPath")};
     if (!IsPath(mount.source) || !IsPath(mount.target))
-      return Wrong(
-          common::StrCat("a mount is not of absolute paths: ", common::Printable(mount.source)));
+      return Wrong(common::StrCat("a mount does not have absolute paths: ",
+                                  common::Printable(mount.source)));
     ASSIGN_OR_RETURN(const std::vector<std::string> options, CdiTexts(each, "options"));
     for (const std::string& option : options) mount.read_only = mount.read_only || option == "ro";
     out->mounts.push_back(std::move(mount));

@@ -1,6 +1,6 @@
 // The Container Device Interface, specification 0.5 to 0.8: what a device needs in a container, as the
-// vendor's tool wrote it down on the node (/etc/cdi/nvidia.json). The node's operator owns these files;
-// bounded and checked all the same. Pure but for ReadCdi; any thread.
+// vendor's tool recorded it on the node (/etc/cdi/nvidia.json). The node's operator owns these files;
+// they are bounded and checked all the same. Pure except for ReadCdi; any thread.
 #pragma once
 
 #include <map>
@@ -21,14 +21,14 @@ struct CdiEdits {
 
 struct CdiSpec {
   std::string kind;  // "nvidia.com/gpu"
-  CdiEdits common;   // of a container that has any of its devices
+  CdiEdits common;   // for a container with any of its devices
   std::map<std::string, CdiEdits> devices;
 };
 
-// INVALID_ARGUMENT tells what is wrong with it.
+// INVALID_ARGUMENT: names the error in it.
 absl::StatusOr<CdiSpec> ParseCdi(std::string_view json);
 
-// That of the kind in these directories, the first that is found; NOT_FOUND: there is none.
+// The first specification of `kind` in these directories. NOT_FOUND: there is none.
 absl::StatusOr<CdiSpec> ReadCdi(std::string_view kind,
                                 const std::vector<std::string>& directories = {"/etc/cdi",
                                                                                "/var/run/cdi"});

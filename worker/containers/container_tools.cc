@@ -65,7 +65,7 @@ std::string Named(std::string_view name, const std::string& version) {
   return version.empty() ? std::string(name) : common::StrCat(name, " ", version);
 }
 
-// Why no container runs here; empty: they do.
+// Why containers cannot run here; empty: they can.
 std::string WhyNone(const ContainerHost& host) {
   if (host.tools.runc.empty())
     return "ranks in images: runc is not on the worker's PATH; fix: install it (Debian: runc)";
@@ -120,12 +120,13 @@ v1::ContainerFacts DescribeContainers(
   }
   if (host.has_docker) {
     facts.add_lacks(
-        "docker's own images and engine: not used; fix: skopeo copy docker-daemon:NAME oci:DIR, "
+        "docker's own images and engine: not supported; fix: skopeo copy docker-daemon:NAME "
+        "oci:DIR, "
         "and name oci:DIR");
   }
   if (host.has_apptainer) {
     facts.add_lacks(
-        "apptainer's .sif files and engine: not used; fix: name the image it came from");
+        "apptainer's .sif files and engine: not supported; fix: name the image it came from");
   }
   return facts;
 }

@@ -1,5 +1,5 @@
-// The programs by which this node runs ranks in images: found at the worker's start, foreign from then
-// on.
+// The programs with which this node runs ranks in images: found when the worker starts, not trusted
+// afterwards.
 #pragma once
 
 #include <functional>
@@ -17,17 +17,17 @@ struct ContainerTools {
   std::string runc;    // runs containers
   std::string umoci;   // unpacks layers
   std::string skopeo;  // fetches from registries …
-  std::string podman;  // … as this does, which also has images of its own
+  std::string podman;  // … as does this, which also has its own image storage
 };
 
 struct FoundContainers {
   ContainerTools tools;
   v1::ContainerFacts facts;
 };
-// Blocks for the milliseconds in which they tell their versions.
+// Blocks for some milliseconds, until they have printed their versions.
 FoundContainers FindContainers();
 
-// The same from what was found. `version` of a program by its path; pure.
+// The same for programs that were found. `version` returns that of a program by its path. Pure.
 struct ContainerHost {
   ContainerTools tools;
   bool is_root = false;
@@ -42,8 +42,8 @@ v1::ContainerFacts DescribeContainers(
 // "umoci version 0.4.7+ds-3" → "0.4.7"; empty: there is none in it.
 std::string VersionIn(std::string_view text);
 
-// A tool's command: no variable of the worker's environment but those that it finds its own files
-// and the network by.
+// A tool's command. Of the worker's environment it gets only the variables that it needs to find its own
+// files and the network.
 BoundedCommand ToolCommand(std::vector<std::string> words);
 
 }  // namespace muster::worker

@@ -20,8 +20,8 @@ struct DeviceFiles {
   std::string_view kind;      // common/device_kinds.h
   std::string_view cdi_kind;  // empty: its vendor writes no CDI files
   std::string_view numbered;  // the device with index 3 is this and "3"
-  std::string_view shared;    // devices that come with any of them, where they are there
-  std::string_view driver;    // files and directories of its driver, likewise; read-only
+  std::string_view shared;    // devices that come with any of them, if they exist
+  std::string_view driver;    // files and directories of its driver, if they exist; read-only
 };
 
 constexpr DeviceFiles kFiles[] = {
@@ -93,7 +93,7 @@ absl::StatusOr<CdiEdits> DeviceEdits(const v1::NodePart& part,
       AddIfThere(kNetworkDevices, true, &edits);
       return edits;
     }
-    // A file that is there and cannot be read is a mistake to be told; none is not.
+    // A file that exists but cannot be read is an error to report; a missing one is not.
     if (!absl::IsNotFound(spec.status()))
       return absl::NotFoundError(
           common::StrCat(common::MessageOf(spec.status()), "; fix: correct or remove that file"));
@@ -103,7 +103,7 @@ absl::StatusOr<CdiEdits> DeviceEdits(const v1::NodePart& part,
     if (!common::Exists(path)) {
       return absl::NotFoundError(common::StrCat(
           path,
-          " is not on the node; fix: see whether its driver is loaded, or describe its "
+          " is not on the node; fix: check whether its driver is loaded, or describe its "
           "devices in /etc/cdi"));
     }
     edits.mounts.push_back({.source = path, .target = path, .is_device = true});

@@ -1,4 +1,4 @@
-// What of the node's devices the ranks of an attempt see in a container: those that it was granted, and
+// Which device files the ranks of an attempt see in a container: the devices that it was granted, and
 // what their driver needs.
 #pragma once
 
@@ -11,14 +11,14 @@
 
 namespace muster::worker {
 
-// By the node's CDI file if there is one, else by names in /dev. NOT_FOUND names a device that is not
-// there, and the fix. Reads files.
+// From the node's CDI file if there is one, otherwise from names in /dev. NOT_FOUND names a missing
+// device and the fix. Reads files.
 absl::StatusOr<CdiEdits> DeviceEdits(const v1::NodePart& part,
                                      const std::vector<std::string>& cdi_directories = {
                                          "/etc/cdi", "/var/run/cdi"});
 
-// In a container the granted devices count from 0: "2,3" of a part with 2 and 3 is "0,1" there.
-// Changes the variable of the part's kind in `env`.
+// In a container the granted devices are numbered from 0: "2,3" of a part with devices 2 and 3 becomes
+// "0,1". Changes the variable of the part's kind in `env`.
 void RenumberDevices(const v1::NodePart& part, std::vector<std::string>* env);
 
 }  // namespace muster::worker

@@ -26,7 +26,7 @@ bool IsProgram(int root, const std::string& path) {
          (info.st_mode & 0111) != 0;
 }
 
-// The last first.
+// In reverse order.
 std::vector<std::string> Components(const std::string& path) {
   std::vector<std::string> names = absl::StrSplit(
       path, '/', [](absl::string_view name) { return !name.empty() && name != "."; });
@@ -34,7 +34,7 @@ std::vector<std::string> Components(const std::string& path) {
   return names;
 }
 
-// Where the entry `name` of a directory without links on its way leads; nullopt: it is no link.
+// The target of the link `name` in `directory`, whose path has no links; nullopt: it is not a link.
 std::optional<std::string> LinkIn(int root, const std::string& directory, const std::string& name) {
   const auto above = common::OpenInRoot(root, directory.empty() ? "/" : directory);
   char target[PATH_MAX];

@@ -14,14 +14,15 @@ namespace muster::worker {
 
 bool IsDirectoryIn(int root, const std::string& path);
 
-// Which of /dev, /proc and /sys is there and is not a directory itself; empty: none. The runtime joins
-// "dev/ptmx" and others to the root without a look at links, as root, so a link here leads it to any
-// directory of the node. What is not there, the runtime makes.
+// The first of /dev, /proc and /sys that exists and is not itself a directory; empty: none. The runtime,
+// which is root, appends "dev/ptmx" and others to the image's root without checking for links, so a link
+// here could lead it to any directory of the node. The runtime makes those that are missing.
 std::string SystemPathThatLeadsAway(int root);
 
-// `path` as the kernel would find it there, free of links, "." and "..": what is led to it follows none.
-// Components that are not there stay as they are, and so does all below one of `mounted`, where another
-// file system begins. nullopt: links lead in a circle, or ".." of one out of such a place.
+// `path` as the kernel would resolve it in that root, without links, "." and "..": a lookup of the result
+// follows no link. Components that do not exist stay as they are, and so does everything below a path of
+// `mounted`, where another file system begins. nullopt: the links form a loop, or a ".." leaves such a
+// mount.
 std::optional<std::string> PathWithoutLinks(int root, const std::string& path,
                                             const std::set<std::string>& mounted = {});
 

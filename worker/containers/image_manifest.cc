@@ -54,7 +54,7 @@ std::optional<ImageBlob> ReadDescriptor(const json& descriptor, uint64_t size_ma
   return blob;
 }
 
-// Empty: a layer that cannot be unpacked here.
+// Empty: this worker cannot unpack such a layer.
 std::string LayerType(std::string_view type) {
   if (type == kTarLayer || type == "application/vnd.docker.image.rootfs.diff.tar") return kTarLayer;
   if (type == kGzipLayer || type == "application/vnd.docker.image.rootfs.diff.tar.gzip")
@@ -154,11 +154,11 @@ absl::StatusOr<ImageConfig> ParseImageConfig(std::string_view text) {
   if (env->size() > kVariablesMax) return BadManifest("its configuration has too many variables");
   for (const json& each : *env) {
     if (!each.is_string())
-      return BadManifest("its configuration has a variable that is not a text");
+      return BadManifest("its configuration has a variable that is not a string");
     std::string variable = each.get<std::string>();
     const size_t equals = variable.find('=');
     if (equals == 0 || equals == std::string::npos || variable.find('\0') != std::string::npos)
-      continue;  // no program could get it
+      continue;  // cannot be passed to a program
     config.env.push_back(std::move(variable));
   }
   return config;

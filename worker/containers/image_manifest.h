@@ -1,6 +1,6 @@
-// The JSON of an image: its index, manifest and configuration, as OCI's image specification 1.0 and
-// Docker's version 2, schema 2 have them. Foreign bytes: bounded, and every field is checked that is
-// used. Pure; any thread.
+// The JSON of an image: its index, manifest and configuration, as defined by OCI's image specification
+// 1.0 and Docker's version 2, schema 2. Foreign bytes: their size is bounded, and every field that is
+// used is checked. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -33,24 +33,24 @@ struct ImageManifest {
   std::vector<ImageBlob> layers;  // the lowest first
 };
 
-// What of an image's configuration its ranks get.
+// The parts of an image's configuration that its ranks get.
 struct ImageConfig {
   std::vector<std::string> env;  // "NAME=value"
   std::string workdir;
   std::string architecture;  // "amd64"
 };
 
-// This machine's, in the words of images.
+// This machine's architecture, by the name that images use.
 std::string_view ImageArchitecture();
 
-// An index lists manifests, one per architecture; false: it is a manifest itself, or neither.
+// An index lists manifests, one per architecture; false: it is a manifest, or neither.
 bool IsImageIndex(std::string_view json);
-// The manifest (or the one index) for this machine. NOT_FOUND names what there is instead.
+// The manifest (or the only index) for this machine. NOT_FOUND names what there is instead.
 absl::StatusOr<ImageBlob> ChooseManifest(std::string_view index_json);
 absl::StatusOr<ImageManifest> ParseManifest(std::string_view json);
 absl::StatusOr<ImageConfig> ParseImageConfig(std::string_view json);
 
-// The manifest in OCI's words, and an index whose only entry is it, named "image".
+// The manifest in OCI's format, and an index whose only entry is this manifest, named "image".
 std::string ManifestJson(const ImageManifest& manifest);
 std::string IndexJson(std::string_view manifest_json);
 

@@ -9,8 +9,8 @@
 
 namespace muster::worker {
 
-// Lets one account pass through a directory of the worker's, and nobody else, by an access control
-// list: what ranks wrote in their layer is read with their account's rights (event files, outputs).
+// Lets one account, and no other, pass through a directory of the worker, by an access control list:
+// the worker reads what ranks wrote in their layer with their account's rights (event files, outputs).
 // UNIMPLEMENTED: the file system has no such lists, and the directory stays closed.
 absl::Status LetPass(const std::string& directory, uid_t account);
 

@@ -18,14 +18,14 @@ using common::MountEntry;
 using common::StrCat;
 
 constexpr size_t kMountInfoBytesMax = 16 << 20;
-// Not what anybody stored. Source: the file systems of Linux that are views of the kernel.
+// File systems that show the kernel's state instead of stored files. Source: Linux.
 constexpr std::string_view kOfTheKernel[] = {
     "proc",       "sysfs",   "cgroup",   "cgroup2", "devtmpfs",  "devpts",      "debugfs",
     "tracefs",    "bpf",     "configfs", "pstore",  "efivarfs",  "binfmt_misc", "securityfs",
     "selinuxfs",  "fusectl", "nsfs",     "mqueue",  "hugetlbfs", "resctrl",     "rpc_pipefs",
     "functionfs", "nfsd",    "xenfs",    "smackfs"};
 
-// What is on top at the path. Null: nothing is known.
+// The topmost mount at the path. Null: unknown.
 const MountEntry* MountOf(const std::vector<MountEntry>& entries, const std::string& path) {
   const MountEntry* found = nullptr;
   for (const MountEntry& entry : entries) {
@@ -52,7 +52,7 @@ std::string PathInside(const MountEntry& entry, const std::string& path) {
 std::string WhyNoSource(const std::string& mountinfo, const std::string& source,
                         const std::vector<std::string>& hidden) {
   const std::vector<MountEntry> entries = common::ParseMountInfo(mountinfo);
-  // What the job would see: the place in a file system, and as what it is mounted.
+  // What the job would see: each mount, and the path inside its file system.
   std::vector<std::pair<const MountEntry*, std::string>> shown;
   if (const MountEntry* const holds = MountOf(entries, source))
     shown.emplace_back(holds, PathInside(*holds, source));
@@ -60,12 +60,12 @@ std::string WhyNoSource(const std::string& mountinfo, const std::string& source,
     if (entry.point != source && IsWithin(entry.point, source))
       shown.emplace_back(&entry, entry.root);
   }
-  if (shown.empty()) return "it is not known what is mounted there";
+  if (shown.empty()) return "the worker cannot find out what is mounted there";
   for (const auto& [entry, path] : shown) {
     if (std::find(std::begin(kOfTheKernel), std::end(kOfTheKernel), entry->type) !=
         std::end(kOfTheKernel))
       return StrCat("it would show the kernel's own files (", entry->type, " at ", entry->point,
-                    "), in which jobs reach each other");
+                    "), through which jobs reach each other");
     for (const std::string& directory : hidden) {
       const MountEntry* const holds = MountOf(entries, directory);
       if (holds == nullptr || holds->device != entry->device) continue;

@@ -1,5 +1,5 @@
-// What a job may not mount, by what is mounted there on the node: the kernel's own files, in which one
-// job's processes reach another's, and the worker's directories under another name.
+// What a job may not mount, judged by what is mounted there on the node: the kernel's own files, through
+// which jobs' processes reach each other, and the worker's directories under another name.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace muster::worker {
 
-// Why `source` (absolute, without links) and what is mounted below it may not be shown to a job; empty:
-// it may. `hidden`: directories of the worker's. Reads /proc/self/mountinfo.
+// Why a job may not see `source` (absolute, without links) and what is mounted below it; empty: it may.
+// `hidden`: the worker's directories. Reads /proc/self/mountinfo.
 std::string WhyNoSource(const std::string& source, const std::vector<std::string>& hidden);
 
 // The same for a given text of /proc/PID/mountinfo.

@@ -19,7 +19,7 @@ using common::IsWithin;
 using common::StrCat;
 using job::TargetOf;
 
-// As the image leads to them where those of `before` are mounted.
+// Resolves each target through the image's links, with the targets in `before` already mounted.
 absl::StatusOr<std::vector<std::string>> ResolveOnce(int root, const v1::ContainerSpec& spec,
                                                      const std::vector<std::string>& before) {
   std::vector<std::string> paths;
@@ -30,14 +30,14 @@ absl::StatusOr<std::vector<std::string>> ResolveOnce(int root, const v1::Contain
     std::optional<std::string> path = PathWithoutLinks(root, target, others);
     if (!path.has_value())
       return absl::InvalidArgumentError(
-          StrCat("links of it lead in a circle, or out of another mount, at ", target));
+          StrCat("its links form a loop, or lead out of another mount, at ", target));
     paths.push_back(*std::move(path));
   }
   return paths;
 }
 
-// One whose target lies in another's goes into the outermost of those, so that the runtime looks nothing
-// up in what the job can change.
+// A mount whose target lies inside other mounts is placed in the outermost of them before the runtime
+// starts, so that the runtime never looks up a path that the job can change.
 std::string PlaceOf(const v1::ContainerSpec& spec, const std::vector<std::string>& paths,
                     size_t mount) {
   size_t outermost = mount;
@@ -55,7 +55,8 @@ std::string PlaceOf(const v1::ContainerSpec& spec, const std::vector<std::string
 
 absl::StatusOr<MountTargets> ResolveMounts(int root, const v1::ContainerSpec& spec) {
   ASSIGN_OR_RETURN(std::vector<std::string> paths, ResolveOnce(root, spec, {}));
-  // What lies in a mount is not the image's, and a mount may itself be where a link of the image leads.
+  // Files in a mount are not the image's, and a link of the image may lead to a mount: repeat until the
+  // paths no longer change.
   bool is_settled = false;
   for (int round = 0; round <= spec.mounts_size() && !is_settled; ++round) {
     ASSIGN_OR_RETURN(std::vector<std::string> again, ResolveOnce(root, spec, paths));
@@ -63,9 +64,9 @@ absl::StatusOr<MountTargets> ResolveMounts(int root, const v1::ContainerSpec& sp
     paths = std::move(again);
   }
   if (!is_settled)
-    return absl::InvalidArgumentError("links of it lead from one mount into another and back");
+    return absl::InvalidArgumentError("its links lead from one mount into another and back");
   if (std::set<std::string>(paths.begin(), paths.end()).size() != paths.size())
-    return absl::InvalidArgumentError("links of it lead from two mounts to one place");
+    return absl::InvalidArgumentError("its links lead two mounts to the same path");
   MountTargets mounts;
   for (size_t i = 0; i < paths.size(); ++i) mounts.places.push_back(PlaceOf(spec, paths, i));
   mounts.paths = std::move(paths);

@@ -1,4 +1,4 @@
-// Where the mounts of a job go: in its image, whose links may lead anywhere in it, and in one another.
+// Where the mounts of a job go: in its image, whose links may lead anywhere inside it, or in each other.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 namespace muster::worker {
 
 struct MountTargets {
-  std::vector<std::string> paths;   // of each mount: free of links of the image
+  std::vector<std::string> paths;   // of each mount, with the image's links resolved
   std::vector<std::string> places;  // LaunchContainer.places
 };
 
-// `root`: of the image's files. INVALID_ARGUMENT: why there is no such place.
+// `root`: of the image's files. INVALID_ARGUMENT: why a target has no valid path.
 absl::StatusOr<MountTargets> ResolveMounts(int root, const v1::ContainerSpec& spec);
 
 }  // namespace muster::worker

@@ -44,11 +44,11 @@ constexpr int kExitNoProgram = 127;
 // limit: images: mounts of a job; refused
 constexpr int kMountsMax = 64;
 constexpr char kNoHome[] = "/tmp";
-// Of the account that ranks have on the node. An image is another system.
+// Variables about the ranks' account on the node. An image is a different system.
 const std::set<std::string, std::less<>> kNodeVariables = {"PATH", "HOME", "USER", "LOGNAME"};
-// Of the network, which is the node's.
+// Files about the network, which is the node's.
 constexpr const char* kNodeFiles[] = {"/etc/hosts", "/etc/resolv.conf"};
-// File systems that hold no layer of an overlay. Source: linux/magic.h.
+// File systems that cannot hold the writable layer of an overlay. Source: linux/magic.h.
 constexpr decltype(statfs::f_type) kNoLayers[] = {OVERLAYFS_SUPER_MAGIC, NFS_SUPER_MAGIC,
                                                   FUSE_SUPER_MAGIC, V9FS_MAGIC};
 constexpr const char* kHookPlaces[] = {"/etc", "/opt", "/run", "/var/run"};
@@ -81,8 +81,8 @@ bool HoldsAnother(const std::vector<std::string>& places, size_t i) {
   });
 }
 
-// Mount points as the runtime gets them: no link of the image is left in them for it to follow. What lies
-// below an earlier one is not the image's.
+// Mount points as the runtime gets them: the image's links are resolved, so that it follows none. What
+// lies below an earlier mount does not belong to the image.
 class Targets {
  public:
   explicit Targets(int root) : root_(root) {}
@@ -96,12 +96,12 @@ class Targets {
  private:
   std::string Find(const std::string& path) const {
     for (const std::string_view system : kSystemDirs) {
-      if (IsWithin(path, system)) return path;  // the runtime's own
+      if (IsWithin(path, system)) return path;  // the runtime mounts these itself
     }
     for (auto known = known_.rbegin(); known != known_.rend(); ++known) {
       if (IsWithin(path, known->first)) return known->second + path.substr(known->first.size());
     }
-    return PathWithoutLinks(root_, path).value_or(path);  // which was checked
+    return PathWithoutLinks(root_, path).value_or(path);  // was checked before
   }
 
   const int root_;
@@ -160,7 +160,7 @@ class Wrapping {
     }
     if (written.ok()) written = WriteNeeded();
     if (written.ok()) return std::nullopt;
-    return Refused(common::MessageOf(written), "see the disk of that node's --state-dir");
+    return Refused(common::MessageOf(written), "check the disk of that node's --state-dir");
   }
 
  private:
@@ -183,7 +183,8 @@ class Wrapping {
 
   std::optional<LaunchProblem> CheckMounts() {
     if (spec_.container().mounts_size() > kMountsMax)
-      return Refused(StrCat("it has more than ", kMountsMax, " mounts"), "mount what holds them");
+      return Refused(StrCat("it has more than ", kMountsMax, " mounts"),
+                     "mount a directory that holds several");
     for (const v1::Mount& mount : spec_.container().mounts()) {
       const std::string target = TargetOf(mount);
       for (const std::string& path : {mount.source(), target}) {
@@ -218,7 +219,7 @@ class Wrapping {
 
   std::optional<LaunchProblem> CheckTarget(const v1::Mount& mount,
                                            const std::string& target) const {
-    if (target == "/") return Refused("a mount would take the place of all its files", "");
+    if (target == "/") return Refused("a mount at / would hide all its files", "");
     for (const std::string_view system : kSystemDirs) {
       if (IsWithin(target, system))
         return Refused(StrCat("a mount at ", target, " would hide what the system has there"),
@@ -230,8 +231,8 @@ class Wrapping {
     return std::nullopt;
   }
 
-  // The same of what they are in the image. And what Muster itself puts there lies in none of them: the
-  // runtime would make it in the node's directory.
+  // Checks the targets again where the image's links lead. Nothing that Muster itself mounts may lie in
+  // one of them: the runtime would create its mount point in the node's directory.
   std::optional<LaunchProblem> CheckWhereMountsLead() {
     absl::StatusOr<MountTargets> resolved = ResolveMounts(root_.get(), spec_.container());
     if (!resolved.ok()) return Refused(common::MessageOf(resolved.status()), "mount it elsewhere");
@@ -248,7 +249,7 @@ class Wrapping {
     return std::nullopt;
   }
 
-  // Of each path that Muster itself mounts at or covers, what that is in the image with the job's mounts.
+  // Where each path that Muster itself mounts or covers leads in the image with the job's mounts.
   std::map<std::string, std::string> WhereOwnLead() const {
     std::map<std::string, std::string> led;
     if (mounts_.paths.empty()) return led;
@@ -260,7 +261,7 @@ class Wrapping {
     return led;
   }
 
-  // Where a layer cannot lie on the disk it is in memory, and gone with the ranks.
+  // Where the disk cannot hold the layer, it is in memory and lost when the ranks end.
   std::optional<LaunchProblem> CheckOutputs() const {
     const bool is_in_layer = !spec_.has_code() && !IsMounted(WorkdirOf(spec_.workdir()));
     struct statfs disk {};
@@ -271,7 +272,7 @@ class Wrapping {
     if (is_kept) return std::nullopt;
     return Refused(
         "what ranks write outside of mounts is in memory there, as that worker's "
-        "--state-dir lies on a file system that holds no overlay, so the job's outputs "
+        "--state-dir lies on a file system that cannot hold an overlay, so the job's outputs "
         "would be lost",
         "name outputs in a mount, or give the worker a --state-dir on a local disk");
   }
@@ -281,7 +282,7 @@ class Wrapping {
     return IsPlainPath(path) ? path : "/";
   }
 
-  // The shim looks again, with the same rules, when it mounts it.
+  // The shim checks again, by the same rules, when it mounts it.
   std::optional<LaunchProblem> CheckSource(const std::string& source) const {
     const ActAs acting(account_);
     open_how how{};
@@ -324,7 +325,7 @@ class Wrapping {
     const auto path = env.find("PATH");
     const std::string search = path == env.end() ? "" : path->second;
     const std::string& program = rank.argv[0];
-    // What lies in mounts is not looked at: the runtime does, and its reason reaches the rank's stderr.
+    // Does not look into mounts: the runtime does, and its reason reaches the rank's stderr.
     const bool is_path = program.find('/') != std::string::npos;
     const std::string full =
         program.starts_with('/') ? program : StrCat(rank.workdir, "/", program);
@@ -386,8 +387,8 @@ class Wrapping {
     return common::WriteAll(file.get(), BundleJson(bundle));
   }
 
-  // What the bundles bind, and the programs that the runtime starts. A driver's hook may look at anything
-  // that it was installed with.
+  // What the bundles bind, and the programs that the runtime starts. A driver's hook may read any file
+  // that was installed with it.
   absl::Status WriteNeeded() const {
     std::string needed;
     const auto add = [&needed](char how, const std::string& path) {
@@ -431,7 +432,7 @@ class Wrapping {
 std::vector<std::string> HiddenDirs(const Paths& paths) {
   std::vector<std::string> hidden = {paths.StateDir()};
   if (!IsWithin(paths.RuntimeDir(), paths.StateDir())) hidden.push_back(paths.RuntimeDir());
-  // A mount's source has no link in it.
+  // A mount's source contains no link.
   for (const std::string& path : {paths.StateDir(), paths.RuntimeDir()}) {
     std::error_code error;
     const std::string real = std::filesystem::canonical(path, error).string();
@@ -471,7 +472,7 @@ std::vector<std::string> EnvironmentIn(const ReadyImage& image, const v1::JobSpe
                                        const RankAccount& account,
                                        const std::vector<std::string>& env) {
   Variables variables = Parse(image.config.env);
-  // Of an image, they would tell a rank what its job does not have.
+  // From an image, MUSTER_… variables would announce what the job does not have.
   std::erase_if(variables, [](const auto& entry) { return entry.first.starts_with("MUSTER_"); });
   for (const auto& [name, value] : Parse(env)) {
     const bool is_default = kNodeVariables.contains(name) && !spec.env().contains(name);

@@ -1,4 +1,4 @@
-// An image that is unpacked on this node, as ranks are started in it.
+// An image that is unpacked on this node, for starting ranks in it.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 namespace muster::worker {
 
 struct ReadyImage {
-  std::string name;    // as the job has it
-  std::string digest;  // what that stood for: "sha256:…"
+  std::string name;    // as the job names it
+  std::string digest;  // of what the name stood for: "sha256:…"
   std::string root;    // its root file system, which belongs to the worker: never written to
   ImageConfig config;
 };
 
-// The one that a prepared attempt uses. NOT_FOUND: none.
+// The image that a prepared attempt uses. NOT_FOUND: none.
 absl::StatusOr<ReadyImage> ImageOf(const Paths& paths, const AttemptKey& key,
                                    const std::string& name);
 }  // namespace muster::worker

@@ -176,14 +176,14 @@ struct RegisteredAction {
 struct ClearHostAction {
   std::vector<AttemptKey> live;
 };
-// Another worker may speak for the node by now: what has not been killed yet is left alone.
+// Another worker may have the node's name by now: leave alone what has not been killed yet.
 struct AbandonClearingAction {};
 // Must be durable before anything that follows.
 struct PersistEpochAction {
   uint64_t epoch = 0;
 };
-// Prepare what the job brings along (an order with a spec), check what the launch will need, and
-// open what this node offers to the ranks' rendezvous.
+// Prepare the job's code, setup and image (for an order with a spec), check what the launch will need,
+// and open what this node offers to the ranks' rendezvous.
 struct PrepareAttemptAction {
   AttemptKey key;
   v1::PrepareAttempt order;
@@ -223,7 +223,7 @@ struct StopShimAction {
   AttemptKey key;
   uint32_t grace_ms = 0;
 };
-// SIGKILL to the ranks past their shim, which has been told to stop them and may not be running.
+// Send SIGKILL to the ranks directly: their shim was ordered to stop them, but may not be running.
 struct KillRanksAction {
   AttemptKey key;
 };
@@ -243,7 +243,7 @@ struct DiagnoseAction {
   uint64_t number = 0;
   std::string reason;
 };
-// Run a command that tells somebody of a job; no attempt needs to be held here.
+// Run a notify command of a job; this node need not hold an attempt of it.
 struct RunNotifyAction {
   v1::RunNotify order;
 };

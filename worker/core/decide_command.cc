@@ -38,7 +38,7 @@ const char* HowNeverLaunched(bool is_short) {
   return is_short ? common::kEndedForShortage : "never launched";
 }
 
-// Of an attempt that could not be launched: the job's own failure, or the node's.
+// The cause for an attempt that could not be launched: the job's own failure, or the node's.
 v1::StopCause CauseOf(bool would_fail_again) {
   return would_fail_again ? v1::STOP_CAUSE_LAUNCH_FAILED : v1::STOP_CAUSE_LAUNCH_INTERRUPTED;
 }
@@ -46,7 +46,7 @@ v1::StopCause CauseOf(bool would_fail_again) {
 void OnPrepareAttempt(Step& step, const v1::PrepareAttempt& order) {
   const AttemptKey key = KeyIn(order);
   if (const Attempt* known = step.Find(key); known != nullptr) {
-    // What is being prepared is told again: the coordinator may have restarted.
+    // Reports an attempt that is being prepared again: the coordinator may have restarted.
     const bool has_news = known->stage != Stage::kPreparing || known->status.ready() ||
                           known->status.has_preparation();
     if (has_news) Report(step, *known);

@@ -40,8 +40,8 @@ std::optional<int64_t> StallDeadlineMs(const WorkerState& state, const Attempt& 
          kUploadStallMs;
 }
 
-// Its ranks get what is left of their grace: a node that stood still past the end of it has none to
-// give, since the coordinator has started them elsewhere by then.
+// Its ranks get what is left of their grace: a node that was frozen past its end has none to give, since
+// the coordinator has started them elsewhere by then.
 void FenceItself(Step& step, Attempt& attempt, int64_t fence_mono_ms) {
   attempt.fenced_itself = true;
   const uint32_t set = attempt.launch.spec().grace_ms();
@@ -127,7 +127,7 @@ void TickLink(Step& step) {
   Send(step, std::move(message));
 }
 
-// A tick that comes this late: nothing made progress, because nothing ran.
+// After a tick that is this late: nothing made progress, because nothing ran.
 void NoteStandstill(Step& step) {
   const std::optional<int64_t> due = NextDeadlineMonoMs(step.state);
   if (due && step.now.mono_ms - *due >= kStandstillMs) {
@@ -235,7 +235,7 @@ void OnHeartbeatReply(Step& step, const v1::HeartbeatReply& reply) {
   if (reply.wall_ms() > 0 && round_trip_ms <= kClockRoundTripMsMax)
     contact.clock_ahead_ms = step.now.wall_ms - round_trip_ms / 2 - reply.wall_ms();
   contact.heartbeats_sent_mono_ms.erase(contact.heartbeats_sent_mono_ms.begin(), std::next(sent));
-  // Not at the registration's answer: what it gives up is told after that.
+  // Not when the registration is answered: the attempts that it gives up arrive after that.
   for (const AttemptKey& key : Keys(step.state)) {
     Attempt* attempt = step.Find(key);
     if (attempt != nullptr && attempt->spawn_waits && IsLive(*attempt)) SpawnNow(step, *attempt);

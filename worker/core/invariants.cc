@@ -79,7 +79,7 @@ std::string BrokenInvariant(const WorkerState& state) {
         return common::StrCat("attempt ", KeyText(key), " step ", at.first, ": ", broken);
     }
     // The map has a job's attempts next to each other. After a restart of the worker all of them may
-    // have one, until those that ended are told apart, which the host's clearing does.
+    // have a shim, until the clearing of the host has found out which have ended.
     if (state.cleared && HasShim(attempt) && key.job == job_with_shim)
       return common::StrCat("job ", key.job, ": only one attempt of a job has a shim here");
     if (HasShim(attempt)) job_with_shim = key.job;

@@ -1,6 +1,6 @@
-// What is true of a worker's state after every input, whatever a coordinator, a shim or a job said.
-// The simulator, the tests and builds with assertions look after each Decide; a release build does not
-// pay for it. Pure.
+// What is true of a worker's state after every input, whatever a coordinator, a shim or a job sent.
+// The simulator, the tests and builds with assertions check it after each Decide; a release build does
+// not pay for it. Pure.
 #pragma once
 
 #include <string>

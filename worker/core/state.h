@@ -147,8 +147,8 @@ inline constexpr int64_t kClockJumpMs = 1'000;   // less is slewing, or a leap s
 inline constexpr int64_t kStandstillMs = 2'000;  // a tick this late: the node stood still
 inline constexpr int kHeartbeatsMissed = 3;  // silent for this many heartbeats: the link is dead
 inline constexpr int64_t kLinkSilenceMinMs = 2'000;  // … but never sooner than this
-// Not heard for this many heartbeats, a node's name may be another worker's, and its attempts run
-// there (the coordinator's JudgeRegistration): what was ordered before must not start now.
+// After this many missed heartbeats another worker may have taken the node's name and run its attempts
+// (the coordinator's JudgeRegistration): orders from before must not start anything now.
 inline constexpr int kHeartbeatsFresh = 2;
 // limit: nodes: commands that wait for a host to be cleared; the coordinator resends them
 inline constexpr size_t kDeferredMax = 4'096;  // the coordinator resends what is left out

@@ -129,7 +129,7 @@ void PrepareOrWait(Step& step, Attempt& attempt) {
 }
 
 void SpawnNow(Step& step, Attempt& attempt) {
-  // What was prepared may have waited for this worker for long, as when the node stood still.
+  // The preparation may be old, for example if the node was frozen.
   if (FenceIfDue(step, attempt)) return;
   if (!IsContactFresh(step.state, step.now)) return WaitForContact(step, attempt);
   attempt.spawn_waits = false;

@@ -91,7 +91,7 @@ void OnLinkDown(Step& step);
 std::optional<int64_t> FenceDeadlineMs(const WorkerState& state, const Attempt& attempt);
 // Stops the attempt if that time has come. False: not yet.
 bool FenceIfDue(Step& step, Attempt& attempt);
-// Whether no other worker can have taken over this node's name since the newest answer was asked for.
+// True if no other worker can have taken this node's name since the newest answered request.
 bool IsContactFresh(const WorkerState& state, Now now);
 // Until the next heartbeat's answer, which starts it.
 void WaitForContact(Step& step, Attempt& attempt);

@@ -32,7 +32,7 @@ FoundDevices DiscoverDevices();
 
 // nvidia_gpus.cc: from NVML, in its order, which is PCI order. `library`: tests pass their own.
 std::vector<FoundDevice> FindNvidiaGpus(const std::string& library = "libnvidia-ml.so.1");
-// Of the node's accelerators; empty: it has none, or the driver does not tell.
+// The driver of the node's accelerators; empty: it has none, or the driver does not report it.
 struct DriverVersion {
   std::string driver;  // "535.104.05"
   std::string cuda;    // the newest that it runs: "12.2"

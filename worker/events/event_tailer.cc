@@ -50,7 +50,7 @@ std::string ReadSome(int fd, uint64_t offset, size_t size) {
 
 std::string FileNameIn(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// As TensorBoard writes it into the names of event files.
+// The host name, as TensorBoard writes it into the names of event files.
 std::string EventHostName() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "";
@@ -81,7 +81,7 @@ bool EventTailer::Scan(bool final) {
   for (size_t i = 0; i < files_.size(); ++i, ++at) {
     if (at == files_.end()) at = files_.begin();
     if (at->second.ignored || !Read(at->first, at->second, bytes_left)) continue;
-    // The first one that had to wait goes first next time.
+    // The first file that had to wait is first next time.
     if (!std::exchange(turn_kept, true)) turn_ = at->first;
     more = true;
   }
@@ -122,7 +122,7 @@ void EventTailer::FindOpen(std::vector<EventFile>& undecided) {
     file.shared = file.held = true;
     if (!IsSayable(file) || !Look(&file) || file.id.inode != open.inode) continue;
     if (files_.contains(file.id) || files_.size() + undecided.size() >= kFilesMax) continue;
-    // What was there before the program is not its own, though it goes on writing there.
+    // A file that is older than the program is not its own, even if the program appends to it.
     if (file.id.born_us != 0 && file.id.born_us < open.process_started_us - kBornBeforeUs) continue;
     undecided.push_back(std::move(file));
   }

@@ -48,7 +48,7 @@ class EventTailer {
     uint32_t default_rank = 0;
     bool sole = true;          // no other node runs ranks of this attempt
     std::string workdir = {};  // names of files below it are relative to it
-    // Where a path of the ranks is for this process; empty: as it is.
+    // Maps a path of the ranks to this process's; empty: paths are the same.
     std::function<std::string(const std::string&)> on_node = {};
   };
   EventTailer(Setup setup, Callbacks callbacks);
@@ -60,8 +60,8 @@ class EventTailer {
   // Records of this source after `offset` were not taken after all: read them again.
   void Rewind(const std::string& source, uint64_t offset);
   // One scan, within its bounds. True if something is left to read or to decide. `final`: the ranks
-  // have ended, so that what they opened, wrote and closed between two looks is searched for in the
-  // working directory.
+  // have ended, so the working directory is searched for files that they opened, wrote and closed
+  // between two scans.
   bool Scan(bool final = false);
 
  private:

@@ -14,10 +14,11 @@ struct OpenEventFile {
   std::string path;  // as its process sees it
   uint64_t inode = 0;
   int64_t pid = 0;
-  int64_t process_started_us = 0;  // Unix time; a file that is older is not the attempt's alone
+  int64_t process_started_us = 0;  // Unix time; an older file does not belong to the attempt alone
 };
 
-// Of these processes and their descendants. Bounded in processes and descriptors.
+// Event files that these processes and their descendants have open. Limits the processes and descriptors
+// that it reads.
 std::vector<OpenEventFile> FindOpenEventFiles(const std::set<int64_t>& pids);
 
 }  // namespace muster::worker

@@ -36,7 +36,7 @@ constexpr int kNotFound = 127;
 constexpr size_t kExecPidBytesMax = 32;
 constexpr std::string_view kPathVariable = "PATH=";
 constexpr std::string_view kTermVariable = "TERM=";
-// By which a process that left the command's session is found.
+// Identifies processes that have left the command's session.
 constexpr std::string_view kExecVariable = "MUSTER_EXEC";
 
 bool NotStarted(int exit_code, std::string problem, v1::ExecEnded* ended) {
@@ -45,7 +45,7 @@ bool NotStarted(int exit_code, std::string problem, v1::ExecEnded* ended) {
   return false;
 }
 
-// Of workers on one host, each knows its own by the state directory.
+// Includes the state directory, so that several workers on a host can tell theirs apart.
 std::string ExecMark(const ExecSetup& setup, const std::string& session) {
   return StrCat(session, "-", common::Crc32c(setup.paths.StateDir()));
 }
@@ -116,7 +116,7 @@ bool OpenTerminal(const v1::ExecOrder& order, const common::LaunchAccount& accou
       unlockpt(process->out.get()) != 0 || ptsname_r(process->out.get(), path, sizeof path) != 0) {
     return false;
   }
-  // Programs open it again by its name.
+  // Programs reopen it by its name.
   if (account.is_other && chown(path, account.uid, account.gid) != 0) return false;
   process->in = common::UniqueFd(fcntl(process->out.get(), F_DUPFD_CLOEXEC, 0));
   child->terminal = path;
@@ -124,8 +124,8 @@ bool OpenTerminal(const v1::ExecOrder& order, const common::LaunchAccount& accou
   return process->in.valid();
 }
 
-// The process that becomes the command; minus an errno. Where that cannot be, `shim` has told why on the
-// command's stderr, and its own end is the command's.
+// The pid of the command. If it could not be started, returns `shim`, which has written the reason to the
+// command's stderr and whose exit counts as the command's.
 pid_t AwaitNumber(int pid_fd, pid_t shim) {
   pid_t pid = 0;
   ssize_t got = 0;
@@ -168,7 +168,7 @@ void DoNotBlock(const common::UniqueFd& fd) {
   if (fd.valid()) fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
 }
 
-// Where the rank is: on the node, or in its container.
+// Checks where the rank runs: on the node, or in its container.
 std::optional<LaunchProblem> CheckCommand(const ExecSetup& setup, const common::ShimLaunch& attempt,
                                           std::vector<common::RankLaunch>* command) {
   common::RankLaunch& first = command->front();

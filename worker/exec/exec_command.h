@@ -19,7 +19,7 @@ struct ExecSetup {
   std::string shim_binary;
 };
 
-// One that runs. It leads its own session and process group.
+// A running command. It leads its own session and process group.
 struct ExecProcess {
   pid_t pid = -1;
   common::UniqueFd in;  // not blocking, as the next two; with a terminal `in` and `out` are both it
@@ -28,17 +28,17 @@ struct ExecProcess {
   bool has_terminal = false;
 };
 
-// False: `ended` tells why.
+// On false, `ended` has the reason.
 bool StartInRank(const ExecSetup& setup, const v1::ExecOrder& order, ExecProcess* process,
                  v1::ExecEnded* ended);
 
 void SetTerminalSize(int fd, const v1::ExecTerminal& size);
-// To the processes of its session and those that have its mark in their environment. The command
-// must not have been reaped yet. How many there were, the command itself included.
+// Signals the processes of its session and those with its mark in their environment. The command must
+// not have been reaped yet. Returns how many there were, including the command.
 int SignalExec(const ExecSetup& setup, const v1::ExecOrder& order, pid_t leader, int signal);
-// SIGKILL until there are none; gives up after a while on those that the kernel holds.
+// Sends SIGKILL until there are none; gives up after a while on processes that the kernel does not end.
 void KillExec(const ExecSetup& setup, const v1::ExecOrder& order, pid_t leader);
-// What is left of commands of a worker with this state directory that was killed.
+// Kills what is left of the commands of an earlier worker with this state directory that was killed.
 void KillOlderExecs(const ExecSetup& setup);
 // Reaps it.
 v1::ExecEnded ReapExec(pid_t pid);

@@ -120,7 +120,7 @@ void ExecLink::Follow(bool is_registered, int64_t now_ms) {
     is_older_ = false;
   }
   is_registered_ = is_registered;
-  // Kept until its end was told.
+  // The stream is kept until its end is reported.
   if (!is_registered_ && parts_->orders != nullptr) parts_->orders->Cancel();
   const std::optional<int64_t> due = NextDialMs();
   if (due && now_ms >= *due) Dial();
@@ -133,7 +133,7 @@ void ExecLink::Renew() {
 }
 
 void ExecLink::Dial() {
-  // A connection of its own: output never delays heartbeats.
+  // A separate connection: output never delays heartbeats.
   if (Route route = route_(); parts_->channel == nullptr || route != parts_->route) {
     parts_->route = std::move(route);
     parts_->channel = MakeChannel(parts_->route, true);

@@ -1,5 +1,5 @@
 // The streams of commands in ranks: one that waits for orders while the worker is registered, and one
-// for each order. Control loop's thread, but for the streams of sessions.
+// for each order. Control loop's thread, except for the streams of sessions.
 #pragma once
 
 #include <cstdint>

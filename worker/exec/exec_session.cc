@@ -130,8 +130,8 @@ void ExecSession::Run() {
   WaitUntilGone();
 }
 
-// Where the attempt's cgroup is killed, the command dies before anyone says that the attempt is
-// over; the wait is only for a SIGKILL that this session did not send.
+// Where the node kills the attempt's cgroup, the command dies before the attempt is reported as over. So
+// after a SIGKILL that this session did not send, waits for that report.
 bool ExecSession::WentWithAttempt(const v1::ExecEnded& ended) {
   const int64_t until_ms = common::MonotonicMs() + kAttemptsEndMs;
   while (ended.signal() == SIGKILL && why() == Why::kRuns) {
@@ -257,8 +257,8 @@ void ExecSession::Kill(pid_t pid, int pidfd) {
   while (!HasExited(pid)) poll(&exited, 1, kForever);
 }
 
-// What it wrote before its end. All who could write more are dead, but for those that left its
-// session: they are not waited for.
+// Reads what it wrote before its end. All processes that could write more are dead, except those that
+// left its session: it does not wait for these.
 void ExecSession::Drain(ExecProcess& process) {
   while ((process.out.valid() || process.err.valid()) && WaitForRoom()) {
     if (process.out.valid() && !ReadFrom(process.out, false)) process.out.Reset();
@@ -316,7 +316,7 @@ void ExecSession::WaitUntilGone() {
 
 void ExecSessions::Start(v1::ExecOrder order, const ExecSession::Connect& connect) {
   sessions_.remove_if([](const auto& session) { return session->IsOver(); });
-  // Not from Muster's coordinator, which tells the person that nothing came.
+  // Muster's coordinator never orders so many; it will report that the command did not start.
   if (sessions_.size() >= kAtOnce) return;
   common::LogInfo(common::StrCat(
       "a command in rank ", order.rank(), " begins job=", order.job(), " attempt=", order.attempt(),
@@ -325,7 +325,7 @@ void ExecSessions::Start(v1::ExecOrder order, const ExecSession::Connect& connec
   auto session = std::make_shared<ExecSession>(setup_, std::move(order));
   sessions_.push_back(session);
   ExecSession::Open(session, connect);
-  // A lane of its own.
+  // In its own lane.
   threads_.Post({++last_lane_, 0}, Work::kExec, [session] { session->Run(); });
 }
 

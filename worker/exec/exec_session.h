@@ -35,16 +35,16 @@ class ExecStream {
   virtual void Cancel() = 0;
 };
 
-// One command. Run has a thread of its own; any thread calls the others.
+// One command. Run has its own thread; any thread calls the others.
 class ExecSession {
  public:
-  // Of standard input, waiting for the command.
+  // The most standard input that waits for the command.
   static constexpr size_t kInputBytesMax = 256 * 1024;
   static constexpr size_t kOutputBytesMax = 32 * 1024;  // of one message
   static constexpr size_t kMessagesWaitingMax = 4;
   static constexpr int kGraceMs = 2'000;    // between SIGTERM and SIGKILL
   static constexpr int kStopGraceMs = 500;  // … when the worker stops
-  // Between the kill of an attempt's processes and the word that it is over.
+  // The most time between killing an attempt's processes and reporting its end.
   static constexpr int kAttemptsEndMs = 2'000;
 
   ExecSession(const ExecSetup& setup, v1::ExecOrder order);
@@ -53,7 +53,7 @@ class ExecSession {
   static void Open(const std::shared_ptr<ExecSession>& self, const Connect& connect);
   void Run();
   AttemptKey key() const { return {order_.job(), order_.attempt()}; }
-  // Its attempt is over: killed at once.
+  // Kills the command at once, as its attempt is over.
   void EndWithAttempt();
   // The worker stops.
   void Stop();
@@ -94,14 +94,14 @@ class ExecSession {
 
   std::mutex mutex_;  // guards what follows
   std::shared_ptr<ExecStream> stream_;
-  std::deque<v1::ExecInput> inbox_;  // one at most: the next is asked for once it was taken
+  std::deque<v1::ExecInput> inbox_;  // at most one: the next is requested once it is taken
   pid_t leader_ = -1;                // not reaped yet
   Why why_ = Why::kRuns;
   bool is_done_ = false;  // the stream
   bool is_over_ = false;
 };
 
-// Those of this node. Control loop's thread.
+// The sessions of this node. Control loop's thread.
 class ExecSessions {
  public:
   // Twice what the coordinator orders: one that ends here may already be replaced there.
@@ -110,12 +110,12 @@ class ExecSessions {
   explicit ExecSessions(ExecSetup setup) : setup_(std::move(setup)) {}
   ~ExecSessions() { Shutdown(std::chrono::milliseconds(0)); }
 
-  // Once, at the start: what a worker left that was killed.
+  // Call once at the start: kills what is left of a worker that was killed.
   void KillOlder() { KillOlderExecs(setup_); }
   void Start(v1::ExecOrder order, const ExecSession::Connect& connect);
   // The attempt is over, or about to be reported so.
   void EndAttempt(const AttemptKey& key);
-  // Kills what runs. False: some file system does not let go.
+  // Kills what runs. False: a thread still hangs on some file system.
   bool Shutdown(std::chrono::milliseconds wait);
 
  private:

@@ -1,8 +1,7 @@
-// Runs the commands of jobs' `notify` on this node, as their ranks would run: same account, sandbox
-// (but for /tmp: theirs may be gone),
-// environment and working directory. A few at once, each for at most a minute, on their own threads.
-// Remembers how the newest ended, so that a repeated order is answered and not carried out again.
-// Control loop's thread.
+// Runs the commands of jobs' `notify` on this node like their ranks: same account, sandbox (except for
+// /tmp, as theirs may be gone), environment and working directory. A few at once, each for at most a
+// minute, on their own threads. Remembers how the newest ended, so that a repeated order is answered
+// instead of run again. Control loop's thread.
 #pragma once
 
 #include <atomic>
@@ -49,7 +48,7 @@ class NotifyCommands {
   // Starts it, or has the answer from last time.
   std::optional<v1::NotifyEnded> Run(v1::RunNotify order);
   void Ended(const v1::NotifyEnded& ended);
-  // Kills what is running, without an answer. False: some file system does not let go.
+  // Kills what is running, without an answer. False: a thread still hangs on some file system.
   bool Shutdown(std::chrono::milliseconds wait);
 
  private:

@@ -90,7 +90,8 @@ bool MayTraceItsOwn() {
   return scope.starts_with('0');
 }
 
-// A program that looks into a process, whose memory and files are the job's: as its account.
+// Runs a program that inspects a process. The process's memory and files are the job's, so the program
+// runs as the job's account.
 CommandOutput RunTool(const std::vector<std::string>& argv, const RankAccount& account,
                       int timeout_ms) {
   const absl::StatusOr<std::string> shim = FindHelper("muster-shim");
@@ -208,7 +209,7 @@ std::string PlaceName(const LookFrame& frame) {
   return BareName(frame.function);
 }
 
-// The machinery below every program, or below every Python function: it tells nothing.
+// Frames below every program, or below every Python function, which say nothing about this one.
 bool IsMachinery(const std::string& function) {
   for (const char* start : {"_start", "__libc_start", "_Py", "Py", "cfunction_",
                             "method_vectorcall", "slot_tp_", "run_mod", "run_eval", "pybind11::"}) {

@@ -1,5 +1,5 @@
 // What a rank's process is doing, seen from outside: for ranks that do not answer themselves. Blocks
-// for at most two seconds and a little; a job's thread. The process goes on unharmed.
+// for at most a little over two seconds; a job's thread. The process continues unharmed.
 #pragma once
 
 #include <sys/types.h>

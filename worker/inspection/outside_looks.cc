@@ -34,7 +34,7 @@ void OutsideLooks::Ask(const AttemptKey& key, uint64_t number, const std::string
   }
 }
 
-// One at a time per rank: a question that comes meanwhile gets the same result.
+// One inspection at a time per rank: a question that arrives meanwhile gets the same result.
 void OutsideLooks::Look(const AttemptKey& key, Watch& watch, uint32_t rank,
                         const Question& question) {
   const auto target = watch.ranks.find(rank);

@@ -1,5 +1,5 @@
-// Which ranks of a question are to be looked at from outside, and when: those that have never spoken
-// the trainer protocol at once, the others when they have not answered for a while. I/O thread.
+// Which ranks to inspect from outside for a question, and when: ranks that have never used the trainer
+// protocol at once, the others when they have not answered for a while. I/O thread.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace muster::worker {
 
 class OutsideLooks {
  public:
-  // Starts a look, whose end is to be told by Finished.
+  // Starts an inspection; call Finished when it ends.
   using Start = std::function<void(const AttemptKey&, const LookTarget&)>;
   explicit OutsideLooks(Start start) : start_(std::move(start)) {}
 

@@ -1,5 +1,5 @@
-// What /proc tells of a rank's process and its threads, without stopping it. Names are foreign
-// text. Any thread.
+// What /proc shows of a rank's process and its threads, without stopping it. Names are foreign text.
+// Any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -28,8 +28,8 @@ struct ProcessFacts {
   size_t thread_count = 0;
 };
 
-// The process that does a rank's work: a launcher or a shell that only waits for its child is passed
-// over, down to where somebody works.
+// The process that does a rank's work: follows launchers and shells that only wait for their child
+// down to the first process that does more.
 pid_t WorkingProcess(pid_t rank);
 ProcessFacts ReadProcessFacts(pid_t process);
 // Its threads by the numbers that they know of themselves, in their own PID namespace.

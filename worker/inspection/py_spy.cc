@@ -51,7 +51,8 @@ std::vector<path> WorkersDirectories() {
   return directories;
 }
 
-// A virtual environment's interpreter is a link out of it: only the name that it was started by tells.
+// A virtual environment's interpreter is a link out of it: only the path that it was started with shows
+// the environment.
 std::vector<path> DirectoriesOf(pid_t process) {
   const std::string number = std::to_string(process);
   const std::string started_as = ProcFile(number, "cmdline").c_str();  // up to the first zero byte

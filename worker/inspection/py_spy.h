@@ -1,5 +1,5 @@
-// Where py-spy is: a program that is not Muster's, brought by `pip install muster-train[stacks]`. May
-// touch directories that a job chose, so a job's thread.
+// Finds py-spy, which is not part of Muster; `pip install muster-train[stacks]` installs it. May access
+// directories that a job chose, so call it on a job's thread.
 #pragma once
 
 #include <sys/types.h>
@@ -13,8 +13,8 @@ struct PySpy {
   std::string problem;  // why not, and the fix
 };
 
-// Of the worker: on its PATH, or beside it. Else of the process, beside its interpreter or on its PATH,
-// if whoever may write there gains nothing: the process must have every right that the worker has.
+// The worker's: on its PATH, or beside it. Otherwise the process's, beside its interpreter or on its
+// PATH, if a user who can write there gains nothing: the process must have every right of the worker.
 PySpy FindPySpy(pid_t process);
 
 }  // namespace muster::worker

@@ -114,7 +114,7 @@ LaunchProblem Missing(const std::string& node, const std::string& what, std::str
                          "; fix: correct the command, or install it on that node")};
 }
 
-// The directory on the way to `path`, and to what it is a link to, that this thread's account may not
+// The directory on the way to `path`, or to the target of its links, that this thread's account may not
 // pass; empty: none.
 std::string ClosedDirectoryOn(std::string path) {
   constexpr int kLinksMax = 16;

@@ -60,7 +60,7 @@ uint32_t ThreadsOf(const LaunchAttempt& launch, const LaunchFacts& facts) {
                   is_limited ? std::min(limit, facts.usable_cores) : facts.usable_cores / local);
 }
 
-// What is equal on all ranks of this node. Source: pytorch
+// The variables that all ranks of this node share. Source: pytorch
 // elastic/agent/server/local_elastic_agent.py.
 void AddTorchrun(const LaunchAttempt& launch, const LaunchFacts& facts, Environment* env) {
   const JobSpec& spec = launch.spec();
@@ -193,7 +193,7 @@ std::vector<common::RankLaunch> BuildRanks(const LaunchAttempt& launch, const La
 
 common::RankLaunch BuildNotify(const muster::v1::RunNotify& order, const LaunchFacts& facts) {
   JobSpec spec;
-  // Of a job that leaves it to its image: the command runs outside.
+  // Empty if the job leaves it to its image; the command runs outside of that.
   spec.set_workdir(order.workdir().empty() ? "/" : order.workdir());
   *spec.mutable_env() = order.env();
   Environment env = ClientEnvironment(spec, facts);

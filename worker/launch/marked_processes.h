@@ -14,14 +14,14 @@ struct ProcessMark {
   std::string value;
 };
 
-// To the processes of the session, which `leader` leads, and those that have the mark. How many there
-// were.
+// Signals the processes of the session that `leader` leads, and those that have the mark. Returns how
+// many there were.
 int SignalMarked(const ProcessMark& mark, pid_t leader, int signal);
-// SIGKILL until there are none; gives up after a while on those that the kernel holds. The leader
-// must not have been reaped yet.
+// Sends SIGKILL until there are none; gives up after a while on processes that the kernel does not end.
+// The leader must not have been reaped yet.
 void KillMarked(const ProcessMark& mark, pid_t leader);
-// SIGKILL to all that descend from `leader`, which is stopped meanwhile, and then to it. If it is their
-// subreaper nothing escapes, whatever its session and its environment.
+// Sends SIGKILL to all descendants of `leader`, which is stopped meanwhile, and then to the leader. If it
+// is their subreaper none escapes, whatever its session and environment.
 void KillBelow(pid_t leader);
 // To all whose variable has a value with this end, and what descends from them: those of a worker that
 // was killed.

@@ -1,6 +1,6 @@
 // The worker's end of one shim: starts or adopts it, turns its packets into events, sends it
-// orders. One thread at a time. Never forks (posix_spawn only) and blocks only where a function
-// says so.
+// orders. One thread at a time. Never forks (posix_spawn only), and blocks only in functions whose
+// comment states it.
 //
 //   auto shim = ShimClient::Spawn(binary, launch, held_port_fds);     // or Adopt(attempt_dir)
 //   after a restart poll(shim->fd()) → shim->Read() → events … ; once gone():
@@ -125,8 +125,8 @@ common::KillResult KillAttempt(const std::string& attempt_dir, int timeout_ms = 
 common::KillResult KillAttempt(const std::string& attempt_dir, const common::ShimLaunch& launch,
                                bool same_boot, int timeout_ms);
 
-// Kills the ranks of an attempt at once, past its shim, which may not be running and is left to prove
-// the end. May block for a moment.
+// Kills the ranks of an attempt at once and directly, as its shim may not be running; the shim still has
+// to prove the end. May block for a moment.
 void KillRanks(const std::string& attempt_dir, const common::ShimLaunch& launch);
 
 // A new mark for (job, attempt): "<job>-<attempt>-<16 random hex digits>-<node tag>".

@@ -6,7 +6,7 @@ namespace muster::worker {
 namespace {
 
 constexpr int64_t kLostStoppingMs = 10'000;
-constexpr int64_t kLookMs = 500;  // resolution of measured silence
+constexpr int64_t kLookMs = 500;  // the resolution at which silence is measured
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// The files to the kernel's cgroup files; tests replace it. What is read is bounded and foreign.
+// Access to the kernel's cgroup files; tests replace it. What it reads is foreign, and bounded.
 // Control loop's thread, and the main thread before it runs.
 #pragma once
 

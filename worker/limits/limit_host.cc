@@ -22,7 +22,7 @@ constexpr char kSystemdFix[] =
     "Delegate=yes and DelegateSubgroup=worker in the worker's unit (systemd 254 or newer)";
 constexpr char kContainerFix[] =
     "start the worker as a systemd service with Delegate=yes and DelegateSubgroup=worker, or by "
-    "`muster-worker init` in a container with a writable cgroup of its own";
+    "`muster-worker init` in a container with its own writable cgroup";
 
 struct Place {
   const char* controller;
@@ -87,7 +87,7 @@ Ground FindGround(const CgroupFiles& files, const std::string& own) {
   if (!MayDivide(files, own)) {
     return {.why = StrCat("systemd has not delegated its cgroup ", own), .fix = kSystemdFix};
   }
-  // A scope is not started again: systemd adopted a process that another one had started.
+  // systemd does not restart a scope: it only adopted a process that another one had started.
   if (files.UnderSystemd() && !own.ends_with(".scope")) {
     return {.why = StrCat("it is itself in its delegated cgroup ", own,
                           ", where systemd could not restart it beside limited ranks"),

@@ -38,7 +38,7 @@ class BulkLink {
   void SendLogs(v1::LogChunk chunk);
   bool CanSendMetrics() const;
   void SendMetrics(v1::MetricBatch batch);
-  // Whether that stream is to be open: an idle worker has none, and neither has one whose
+  // Whether to keep the stream of samples open. It stays closed while the worker is idle, and if the
   // coordinator does not know the call.
   void WantSamples(bool wanted);
   bool CanSendSamples() const;

@@ -12,9 +12,9 @@
 namespace muster::worker {
 namespace {
 
-// gRPC 1.51 ends the threads of its callbacks with the last channel that used them, and aborts if it
-// is one of these threads that lets the channel go. So one more channel, which leads nowhere, stays
-// for the life of the process.
+// gRPC 1.51 stops the threads of its callbacks with the last channel that used them, and aborts if one of
+// these threads releases that channel. So one more channel, without a peer, exists for the life of the
+// process.
 void KeepCallbackThreads() {
   struct Anchor {
     std::shared_ptr<grpc::Channel> channel = grpc::CreateChannel("", nullptr);

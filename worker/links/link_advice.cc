@@ -7,8 +7,8 @@ namespace {
 
 bool Holds(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-// The other side closed the connection before the first message: a port that speaks TLS does so to a client
-// that does not, and the reverse. That of a stream which had been open is a coordinator that stops.
+// The other side closed the connection before the first message, as a port with TLS does to a client
+// without it, and the other way around. If the stream had been open, the coordinator is just stopping.
 bool ClosedAtOnce(std::string_view reason) {
   return Holds(reason, "failed to connect") &&
          (Holds(reason, "Connection reset by peer") || Holds(reason, "Socket closed") ||

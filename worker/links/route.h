@@ -1,5 +1,5 @@
-// Where the coordinator is reached, and what this node proves itself with there. Immutable; equal
-// routes need no new channel.
+// Where this node reaches the coordinator, and the credentials that it presents. Immutable; equal routes
+// need no new channel.
 #pragma once
 
 #include <memory>

@@ -39,7 +39,7 @@ void AuditHeads::Saw(const v1::AuditHead& head, int64_t wall_ms) {
   if (!kept_.empty()) {
     const v1::AuditHead& last = kept_.back().head;
     if (head.number() == last.number() && head.hash() == last.hash()) return;
-    // After a restore of an older backup, too; the hashes of before stay, to compare with.
+    // Also happens after an older backup was restored; the earlier hashes stay, for comparison.
     const bool is_older = head.number() <= last.number();
     if (is_older) {
       warn_(

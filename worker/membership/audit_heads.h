@@ -1,5 +1,5 @@
-// Hashes of the coordinator's audit, as its heartbeat replies carry them, kept on this node: whoever
-// shortens or rewrites the audit over there cannot change what is known of it here. A text file,
+// Hashes of the coordinator's audit, as its heartbeat replies carry them, kept on this node: a user
+// who shortens or rewrites the audit there cannot change what this node knows of it. A text file,
 // one head a line, oldest first: UNIX_MS NUMBER:HASH. Control loop.
 #pragma once
 
@@ -19,7 +19,7 @@ class AuditHeads {
   static constexpr size_t kKept = 32;
   // The newest line is replaced until the one before it is this old.
   static constexpr int64_t kApartMs = 3'600'000;
-  // The file is written at most so often.
+  // The file is written at most this often.
   static constexpr int64_t kWriteEveryMs = 60'000;
 
   AuditHeads(std::string path, std::function<void(const std::string&)> warn);
@@ -38,8 +38,8 @@ class AuditHeads {
   int64_t written_ms_ = 0;
 };
 
-// "muster-worker audit-heads --state-dir DIR" prints the file. The exit status if the command line
-// is that; nothing otherwise.
+// "muster-worker audit-heads --state-dir DIR" prints the file. Returns the exit status if the command
+// line is this command, otherwise nothing.
 std::optional<int> RunAuditHeadsCommand(int argc, char** argv);
 
 }  // namespace muster::worker

@@ -77,7 +77,7 @@ std::string FindStranger(const std::map<std::string, std::string>& kept, const I
   };
   if (differs("machine_id", here.machine_id)) return "it belongs to another machine";
   if (differs("node", here.node)) return common::StrCat("it belongs to node ", kept.at("node"));
-  // Device numbers may change when a machine reboots or a container starts again.
+  // Device numbers may change when a machine reboots or a container restarts.
   const bool same_boot = !differs("boot_id", here.boot_id) && !differs("container", here.container);
   if (differs("state_dir", here.state_dir) || differs("inode", common::StrCat(here.inode)) ||
       (same_boot && differs("device", common::StrCat(here.device)))) {

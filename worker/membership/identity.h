@@ -1,6 +1,6 @@
 // This worker's identity: the incarnation that fences it, the boot it knows, the highest epoch it
-// has accepted, and where that is stored. In the state directory, with a checksum: with a flipped
-// bit or in a copied directory it must not pass for the original. Control loop's thread.
+// has accepted, and where that is stored. Kept in the state directory with a checksum: a file with a
+// flipped bit, or in a copied directory, must not pass for the original. Control loop's thread.
 #pragma once
 
 #include <cstdint>

@@ -20,13 +20,13 @@ using common::StrCat;
 
 constexpr int64_t kFirstPauseMs = 5'000;
 constexpr int64_t kLongestPauseMs = 5 * 60'000;
-// The wall clock may be set, and machines sleep: looked at again at least this often.
+// The wall clock may be set, and machines sleep, so the time is checked at least this often.
 constexpr int64_t kLongestWaitMs = 60'000;
 
 int64_t WallMs() { return common::SystemClock().Read().wall_ms; }
 
-// The certificate's life without the time that it was dated back by. Credentials that were loaded or
-// issued have a certificate that can be read.
+// The certificate's life without the time by which it is backdated. Credentials that were loaded or
+// issued always have a readable certificate.
 Validity ValidityOf(const identity::Credentials& credentials) {
   const auto facts = identity::FactsOfPem(credentials.certificate_pem);
   if (!facts.ok()) return {};
@@ -112,7 +112,7 @@ absl::Status Membership::Renew() {
   return absl::OkStatus();
 }
 
-// The same reason once, until it changes.
+// Logs a reason once, until it changes.
 void Membership::Say(const absl::Status& why) {
   if (why.ok()) {
     said_.clear();

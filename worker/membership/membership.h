@@ -1,6 +1,6 @@
-// This node as a member of its cluster: its credentials, which a thread keeps valid. They are
-// renewed when a third of their life is left, by the old key, under whatever runs here; also at the
-// start, after they have expired. The newest ones are in the file before anyone sees them.
+// This node as a member of its cluster: its credentials, which a thread keeps valid. It renews them with
+// the old key when a third of their life is left, while jobs run, and also at the start if they have
+// expired. It writes new ones to the file before anything uses them.
 #pragma once
 
 #include <condition_variable>
@@ -35,7 +35,7 @@ class Membership {
   ~Membership() { Stop(); }
 
   std::shared_ptr<const identity::Credentials> Now() const;
-  // From here on they are kept valid; `renewed` is called on the thread that does it.
+  // From here on a thread keeps the credentials valid, and calls `renewed`.
   void Begin(std::function<void()> renewed);
   void Stop();
 

@@ -1,6 +1,6 @@
-// A file of a rank's output or metrics that cannot be read. What a disk says may be different a second
-// later, and the file is all there is of what the coordinator does not have: so it is tried again for a
-// while. What was read and is wrong, or what lies in the place of a file, does not get better. One thread.
+// A file of a rank's output or metrics that cannot be read. A disk may succeed a second later, and only
+// the file has what the coordinator lacks, so reading is retried for a while. Wrong contents, or another
+// kind of file in its place, do not improve and are not retried. One thread.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class DiskTrouble {
   static constexpr int64_t kNoDescriptorMs = 50;  // others close theirs, sooner or later
   static constexpr int64_t kGivenUpMs = 600'000;
 
-  // After a failure. False: nothing is to be hoped for.
+  // After a failure: whether to retry later.
   bool MayWait(const absl::Status& failure, int64_t now_ms) {
     if (absl::IsDataLoss(failure) || absl::IsInvalidArgument(failure)) return false;
     const bool is_disk = !absl::IsUnavailable(failure);

@@ -125,7 +125,7 @@ TrainerSocket::Callbacks IoThread::SocketCallbacks() {
               }};
 }
 
-// Each goes to the coordinator: a rank that floods must not fill the node's only stream.
+// Each is sent to the coordinator: a rank that floods must not fill the node's only stream.
 void IoThread::OnDiagnosis(const AttemptKey& key, uint32_t rank, uint64_t number,
                            std::string record) {
   Watched* watched = Find(key);

@@ -62,7 +62,7 @@ class IoThread {
   void Ended(const AttemptKey& key);
   void Remove(const AttemptKey& key);
   void Broadcast(const AttemptKey& key, std::string line);
-  // Asks the ranks what they are doing, and looks from outside at those that do not say.
+  // Asks the ranks what they are doing, and inspects from outside those that do not answer.
   void Diagnose(const AttemptKey& key, uint64_t number, std::string reason);
   uint64_t spool_bytes() const { return spool_bytes_; }
   void Shutdown();

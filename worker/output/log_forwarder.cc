@@ -285,7 +285,7 @@ void LogForwarder::MaybeTrim(Stream& stream) {
 }
 
 void LogForwarder::GoBack(Stream& stream, uint64_t durable_offset) {
-  // The acknowledgements of what was in flight repeat it.
+  // The acknowledgements of chunks in flight repeat the request.
   if (stream.went_back_to == durable_offset) return;
   stream.went_back_to = durable_offset;
   stream.acked = stream.kept;

@@ -2,7 +2,7 @@
 // attempts on this node. I/O thread. Never blocks; knows nothing of gRPC. What is not acknowledged
 // stays in the spools, so memory is bounded by credits, not by what the ranks write. Few files are
 // open at a time. Ranks can access the spools: a damaged one ends only its own stream, as
-// does one that the disk does not give for ten minutes.
+// does one that cannot be read for ten minutes.
 //
 // Latency and batching: a stream with nothing in flight sends immediately; otherwise it waits for
 // 64 KiB or 50 ms. Streams take turns, one chunk each, so that a rank that floods does not silence
@@ -85,9 +85,9 @@ class LogForwarder {
     std::optional<uint64_t> went_back_to;  // when the coordinator last said that bytes are lost
     std::deque<InFlight> in_flight;
     uint64_t in_flight_bytes = 0;
-    // What was in flight when the last connection ended was not acknowledged. Until the coordinator
-    // answers one chunk, which counts as no bytes, no other follows it: a stream that it cannot keep
-    // for now leaves all credit to the others.
+    // Chunks that were in flight when the last connection ended were not acknowledged. Then the stream
+    // sends a single chunk, which uses no credit, and no other until the coordinator answers it: a stream
+    // that the coordinator cannot store for now leaves all credit to the others.
     bool is_probing = false;
     std::optional<uint64_t> end;
     bool end_sent = false;

@@ -178,7 +178,7 @@ std::optional<int64_t> MetricForwarder::Pump(int64_t now_ms) {
   return later;
 }
 
-// The bytes of the file as they are. Not trusted: it may only speak for its own rank.
+// Sends the bytes of the file unchanged. They are not trusted, and may report only for their own rank.
 v1::MetricBatch MetricForwarder::UploadOf(const RankKey& rank, v1::MetricBatch batch) {
   v1::MetricBatch upload;
   if (batch.job() == rank.first.job && batch.attempt() == rank.first.attempt &&

@@ -48,14 +48,14 @@ class MetricForwarder {
  private:
   using RankKey = std::pair<AttemptKey, uint32_t>;
   void CheckDrained(const AttemptKey& key);
-  // False: not yet, or never.
+  // False: it cannot be opened yet, or will never be.
   bool OpenSpool(const RankKey& rank);
-  // Nothing that a file holds waits for being read.
+  // True if no file of the attempt holds batches that are still to be read.
   bool IsNothingMissing(const AttemptKey& key) const;
   void OpenMissing();
   std::optional<v1::MetricBatch> Next(const RankKey& rank, MetricSpool& spool);
   static v1::MetricBatch UploadOf(const RankKey& rank, v1::MetricBatch batch);
-  // After a failure to read: whether to go on later; otherwise what is in the file is lost.
+  // After a failure to read: tries again later, or gives up what is in the file.
   void WaitOrDrop(const RankKey& rank, MetricSpool& spool, const absl::Status& failure);
   // After the spool was used: its file is now the most recently used; reports what it lost.
   void Used(const RankKey& rank, MetricSpool& spool);
@@ -64,7 +64,7 @@ class MetricForwarder {
   const Callbacks callbacks_;
   std::map<RankKey, MetricSpool> spools_;
   std::set<AttemptKey> ended_;
-  // Of ranks whose file cannot be opened or read. Those without a spool are in `missing_`.
+  // For ranks whose file cannot be opened or read. Those without a spool are in `missing_`.
   std::map<RankKey, DiskTrouble> troubles_;
   std::set<RankKey> missing_;
   int64_t now_ms_ = 0;  // at the last Pump

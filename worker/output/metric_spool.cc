@@ -210,7 +210,7 @@ absl::Status MetricSpool::SaveAcked() {
 absl::Status MetricSpool::LoadAcked() {
   absl::StatusOr<std::string> text = common::ReadFile(path_ + ".acked", 16 << 20);
   if (absl::IsNotFound(text.status())) return absl::OkStatus();
-  if (absl::IsResourceExhausted(text.status()))  // nobody here wrote so much
+  if (absl::IsResourceExhausted(text.status()))  // the worker never writes so much
     return absl::DataLossError(text.status().message());
   RETURN_IF_ERROR(text.status());
   has_acked_file_ = true;

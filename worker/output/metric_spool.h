@@ -41,7 +41,7 @@ class MetricSpool {
   // Resends whatever is unacknowledged.
   void Rewind();
   void OnAck(const std::string& source, uint64_t durable_seq);
-  // What is not delivered never will be.
+  // Gives up everything that is not delivered yet.
   void DropAll();
   bool Drained() const { return acked_at_ == size_; }
   size_t InFlight() const { return in_flight_.size(); }

@@ -57,9 +57,9 @@ class SpoolReader {
   absl::StatusOr<bool> Open();
   // Loads record `number`, through a small cache. False: not written yet.
   absl::StatusOr<bool> Load(uint64_t number, common::SpoolRecord* record);
-  // Of one piece, with `place_` behind it.
+  // Reads one piece, and moves `place_` behind it.
   absl::StatusOr<SpoolPiece> Take(size_t max_bytes);
-  // Plausible, after what was read, and its bytes exist.
+  // OK if the record is plausible, follows what was read, and its bytes exist.
   absl::Status Check(const common::SpoolRecord& record);
   // Moves past the hole that starts at the current record. False: nothing follows.
   bool SkipHole();

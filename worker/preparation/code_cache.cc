@@ -28,7 +28,7 @@ namespace {
 constexpr size_t kSecretBytes = 32;
 constexpr size_t kSizeFileBytesMax = 32;
 constexpr mode_t kClosed = 0700;
-constexpr mode_t kPassableCode = 0711;  // to a name that is known, without a look at the others
+constexpr mode_t kPassableCode = 0711;  // others can enter a name that they know, but not list
 // A disk that is filled to the last byte harms others.
 
 std::string SizeFile(const std::string& entry) { return entry + "/size"; }
@@ -132,7 +132,8 @@ std::string CodeCache::SetupPath(const std::vector<std::string>& facts) const {
 }
 
 CodeCache::Pin CodeCache::Hold(const std::string& path) {
-  // Between a look at what is used and a move to garbage/, nothing starts to be used.
+  // Under the lock: no entry may come into use between Collect's check of what is used and its move to
+  // garbage/.
   std::lock_guard<std::mutex> lock(mutex_);
   return Pin(held_, path);
 }
@@ -142,7 +143,7 @@ bool CodeCache::Use(const std::string& path) const {
 }
 
 absl::Status CodeCache::Complete(const std::string& path, uint64_t bytes) const {
-  // What a power failure leaves of a copy that nobody synced may have the right size.
+  // After a power failure a copy that was not synced may have the right size and wrong bytes.
   const common::UniqueFd directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory.valid() || syncfs(directory.get()) != 0) {
     return common::ErrnoStatus(common::StrCat("cannot sync ", path));
@@ -193,7 +194,7 @@ std::vector<CodeCache::Entry> CodeCache::Unused(uint64_t* total) const {
       Entry entry{.path = common::StrCat(directory, "/", name)};
       struct stat info {};
       const auto size = common::ReadFile(SizeFile(entry.path), kSizeFileBytesMax);
-      // One that is not complete and not used either is the oldest.
+      // An entry that is neither complete nor used counts as the oldest.
       if (size.ok() && absl::SimpleAtoi(*size, &entry.bytes) &&
           stat(SizeFile(entry.path).c_str(), &info) == 0) {
         entry.used_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
@@ -219,7 +220,7 @@ void CodeCache::RemoveWhile(const std::function<bool(uint64_t total)>& wanted) {
     std::string garbage;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      // It may be used by now.
+      // It may have come into use by now.
       uint64_t ignored = 0;
       const std::vector<Entry> now = Unused(&ignored);
       const bool is_unused = std::any_of(

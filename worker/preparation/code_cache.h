@@ -1,10 +1,10 @@
-// <state-dir>/code: unpacked trees, images and the results of setups, kept for later attempts. An entry is a
-// directory that is complete once it has its `size` file, whose time tells when it was last used. What
-// is least recently used goes first when there is too much, or too little space; never what an attempt
-// uses. Any thread that may block.
+// <state-dir>/code: unpacked trees, images and the results of setups, kept for later attempts. An entry is
+// a directory that is complete once it has its `size` file, whose modification time is that of its last
+// use. When the cache is too large or the disk too full, the least recently used entries are removed,
+// but never one that an attempt uses. Any thread that may block.
 //
 // Trees are closed to every other account. The result of a setup is readable by the account whose ranks
-// use it, under a name that nobody else can guess or list.
+// use it, under a name that no other account can guess or list.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ namespace muster::worker {
 // limit: images: cached trees, images and setups (default of `--cache-size`); the least recently used that nothing
 // uses goes
 inline constexpr uint64_t kCodeCacheBytes = 50'000'000'000;  // default of --cache-size
-// What it leaves free on its disk, which has the spools of all jobs.
+// The space that it leaves free on its disk, which also has the spools of all jobs.
 // limit: images: left free on the disk of that cache
 inline constexpr uint64_t kCacheSpareBytes = 256 << 20;
 
 class CodeCache {
   struct Held {
     std::mutex mutex;                 // guards what follows
-    std::map<std::string, int> uses;  // of entries, by path
+    std::map<std::string, int> uses;  // how often each entry is in use, by path
   };
 
  public:
@@ -53,29 +53,29 @@ class CodeCache {
 
   struct Options {
     std::string node;         // for messages
-    bool for_others = false;  // ranks have other accounts, which pass through to their setups
+    bool for_others = false;  // ranks have other accounts, which must reach their setups
     uint64_t bytes_max = kCodeCacheBytes;
   };
   CodeCache(Paths paths, Options options)
       : paths_(std::move(paths)), options_(std::move(options)) {}
 
-  // The directories; the first time, removes what an earlier worker left half made.
+  // Makes the directories; the first time, removes what an earlier worker left incomplete.
   absl::Status Open();
 
   std::string TreePath(std::string_view project, std::string_view tree) const;
   // `manifest`: its SHA-256, as hex.
   std::string ImagePath(std::string_view manifest) const;
-  // `facts`: everything that the result depends on. Opened before.
+  // `facts`: everything that the result depends on. Call Open first.
   std::string SetupPath(const std::vector<std::string>& facts) const;
 
   Pin Hold(const std::string& path);
-  // It is there, complete, and now the most recently used.
+  // True if the entry exists and is complete; it is then the most recently used.
   bool Use(const std::string& path) const;
-  // Makes it complete, and durable.
+  // Marks the entry as complete, and makes it durable.
   absl::Status Complete(const std::string& path, uint64_t bytes) const;
-  // Whatever is there: moved away at once, then removed.
+  // Moves the entry away at once, complete or not, then removes it.
   void Discard(const std::string& path);
-  // An empty directory for something half made, closed to other accounts.
+  // An empty directory to make an entry in, closed to other accounts.
   absl::StatusOr<std::string> NewDirectory();
 
   // Removes entries that nothing uses: until the rest is small enough …

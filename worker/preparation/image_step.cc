@@ -45,7 +45,7 @@ class ImageStep {
 
   absl::StatusOr<CachedImage> Get() {
     ASSIGN_OR_RETURN(const std::string key, SourceKey());
-    // By source: one that never answers holds up nobody who names another.
+    // One turn per source: a registry that never answers does not delay images from another.
     ASSIGN_OR_RETURN(const Turns::Turn turn,
                      context_.turns.Take(StrCat("image ", name_.repository, " ", key), progress_));
     const Progress shared = turn.Shared(progress_);
@@ -62,7 +62,7 @@ class ImageStep {
     const absl::Status removed = common::RemoveTree(directory);
     RETURN_IF_ERROR(made);
     RETURN_IF_ERROR(removed);
-    // What was taken was read and hashed with the account's rights.
+    // The worker has just read and hashed it with the account's rights.
     const bool is_others = name_.kind == job::ImageName::Kind::kLayout && account_.ids.is_other;
     if (is_others) RETURN_IF_ERROR(NoteHeld());
     context_.cache.Collect();
@@ -72,14 +72,14 @@ class ImageStep {
  private:
   const ContainerTools& tools() const { return context_.setup.containers; }
 
-  // For its words.
+  // Runs a tool for its output.
   absl::StatusOr<std::string> Ask(std::vector<std::string> words, size_t output_max = 0) {
     ToolEnd end = RunTool(
         {.words = std::move(words), .output_max = output_max, .timeout_ms = kAskMs}, progress_);
     RETURN_IF_ERROR(end.status);
     return std::move(end.out);
   }
-  // `bytes_max`: that `to` may grow to.
+  // `bytes_max`: how large `to` may grow.
   absl::Status Fetch(std::vector<std::string> words, const std::string& to, uint64_t bytes_max) {
     return RunTool({.words = std::move(words),
                     .grows = to,
@@ -89,7 +89,7 @@ class ImageStep {
         .status;
   }
 
-  // What names the same bytes for as long as the cache has them.
+  // A key that names the same bytes as long as the cache has them.
   absl::StatusOr<std::string> SourceKey() {
     switch (name_.kind) {
       case job::ImageName::Kind::kLayout: {
@@ -162,10 +162,10 @@ class ImageStep {
     return NoteName(NameFile(key), layout_.taken.manifest_hex);
   }
 
-  // An account sees a layout's image if it can read all of it, as when it is taken: once is enough, as
-  // the bytes are the same ever after.
+  // An account may use a layout's image if it can read all of it. One check is enough, as the bytes never
+  // change afterwards.
   absl::Status CheckHeld() {
-    if (!account_.ids.is_other) return absl::OkStatus();  // it reads with the worker's own rights
+    if (!account_.ids.is_other) return absl::OkStatus();  // has the worker's own rights
     if (common::Exists(HeldFile())) return absl::OkStatus();
     RETURN_IF_ERROR(CheckLayers(layout_.source, layout_.taken, Verifying()));
     return NoteHeld();
@@ -181,7 +181,7 @@ class ImageStep {
     return common::WriteFileDurably(file, hex);
   }
 
-  // As the registry has it, which is what the digest says.
+  // The registry's answer, checked against the digest.
   absl::StatusOr<std::string> RegistryManifest(const std::string& from, const std::string& hex) {
     ASSIGN_OR_RETURN(std::string raw,
                      Ask({tools().skopeo, "inspect", "--raw", from + hex}, kImageJsonBytesMax + 1));
@@ -190,7 +190,8 @@ class ImageStep {
     return raw;
   }
 
-  // The digest may be an index's: then it is one of the manifests that this lists. Returns which.
+  // The digest may be that of an index: then the image is one of the manifests that it lists. Returns
+  // which.
   absl::StatusOr<std::string> FetchBySkopeo(const std::string& to) {
     const std::string from = StrCat("docker://", name_.repository, "@", kDigestWord);
     std::string wanted = name_.digest;
@@ -226,9 +227,9 @@ class ImageStep {
     const std::vector<std::string> words = absl::StrSplit(absl::StripAsciiWhitespace(found), ' ');
     if (!common::IsSha256Hex(words.front()) ||
         !absl::StrContains(found, StrCat("@", kDigestWord, name_.digest)))
-      return absl::DataLossError("podman pulled something of another digest");
+      return absl::DataLossError("podman pulled an image with another digest");
     const absl::Status copied = CopyFromPodman(words.front(), to);
-    // Its storage is not bounded by --cache-size.
+    // --cache-size does not limit podman's storage.
     if (!was_there) Ask({tools().podman, "rmi", words.front()}).status().IgnoreError();
     return copied;
   }
@@ -243,7 +244,7 @@ class ImageStep {
     return bytes;
   }
 
-  // What is told of bytes that are hashed.
+  // Reports progress while bytes are hashed.
   std::function<bool(uint64_t)> Verifying() {
     return [this, packed = PackedBytes(layout_.taken.manifest),
             said_ms = common::MonotonicMs()](uint64_t bytes) mutable {
@@ -270,7 +271,7 @@ class ImageStep {
     return Keep(entry, bytes);
   }
 
-  // "rootless": whoever owns a file in the image, here it is the worker's; devices become files.
+  // "rootless": here every file of the image belongs to the worker; devices become files.
   absl::Status UnpackLayers(const std::string& layout, const std::string& entry) {
     progress_.say(StrCat("unpacking image ", name_.text));
     const ToolEnd end = RunTool({.words = {tools().umoci, "raw", "unpack", "--rootless", "--image",
@@ -283,7 +284,7 @@ class ImageStep {
     return is_of_image ? absl::DataLossError(end.status.message()) : end.status;
   }
 
-  // Held until it is used: the next Collect would take what nothing uses.
+  // Held until the attempt uses it: the next Collect would remove an entry that nothing uses.
   absl::Status Keep(const std::string& entry, uint64_t bytes) {
     const std::string path = context_.cache.ImagePath(layout_.taken.manifest_hex);
     ASSIGN_OR_RETURN(const Turns::Turn turn, context_.turns.Take(StrCat("keep ", path), progress_));
@@ -308,7 +309,7 @@ class ImageStep {
   CodeCache::Pin pin_;
 };
 
-// Sentences of our own end with the fix.
+// Our own sentences end with the fix.
 std::string_view FixOf(const absl::Status& status, const job::ImageName& name) {
   if (absl::StrContains(status.message(), "; fix: ")) return "";
   if (absl::IsDataLoss(status)) return "; fix: make or push the image again";
@@ -316,7 +317,7 @@ std::string_view FixOf(const absl::Status& status, const job::ImageName& name) {
   return name.kind == job::ImageName::Kind::kLayout
              ? "; fix: name a directory that the job's account can read on that node, with "
                "oci-layout, index.json and blobs in it"
-             : "; fix: see whether that node reaches the registry, with the credentials of its "
+             : "; fix: check whether that node reaches the registry, with the credentials of its "
                "worker's user";
 }
 

@@ -1,4 +1,4 @@
-// The job's image on this node: unpacked in the cache, or fetched, verified and unpacked into it. A
+// The job's image on this node: taken from the cache, or fetched, verified and unpacked into it. A
 // thread that may block.
 #pragma once
 
@@ -18,9 +18,9 @@ struct CachedImage {
   ReadyImage image;
 };
 
-// `account`: whose rights decide which oci:DIRECTORY may be read. INVALID_ARGUMENT, NOT_FOUND,
-// FAILED_PRECONDITION, DATA_LOSS: it would fail again; others are the node's. Messages name the node,
-// the image, the reason and the fix.
+// `account`: its rights decide which oci:DIRECTORY may be read. INVALID_ARGUMENT, NOT_FOUND,
+// FAILED_PRECONDITION, DATA_LOSS: it would fail again; other errors are the node's. Messages name the
+// node, the image, the reason and the fix.
 absl::StatusOr<CachedImage> GetImage(PreparationContext& context, const std::string& name,
                                      const RankAccount& account, const Progress& progress);
 

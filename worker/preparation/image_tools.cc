@@ -25,17 +25,17 @@ using common::StrCat;
 namespace fs = std::filesystem;
 
 constexpr int64_t kLookEveryMs = 1'000;
-constexpr int64_t kLookShare = 10;  // a look takes at most one part in so many of the time
+constexpr int64_t kLookShare = 10;  // checks take at most one part in this many of the time
 // limit: images: such a command without anything new; it is killed
 constexpr int64_t kStallMs = 10 * 60'000;
 constexpr int64_t kLateMs = 10'000;
 constexpr uint64_t kSpareFiles = 4'096;
 constexpr size_t kToolWordsMax = 400;  // of what a tool printed
-// Of registries, by their protocol.
+// Errors that a registry would repeat, by its protocol.
 constexpr const char* kFinalWords[] = {"manifest unknown", "name unknown", "unauthorized",
                                        "access to the resource is denied"};
 
-// The last line with words: tools end with their reason.
+// The last line that is not empty: tools print their reason last.
 std::string LastLine(const std::string& text) {
   std::string last;
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipWhitespace())) {
@@ -45,7 +45,7 @@ std::string LastLine(const std::string& text) {
   return common::Printable(last);
 }
 
-// Why the disk takes no more; empty: it does.
+// Why the disk has no room; empty: it has.
 std::string FullDisk(const std::string& directory) {
   struct statvfs disk {};
   if (directory.empty() || statvfs(directory.c_str(), &disk) != 0) return {};
@@ -54,7 +54,7 @@ std::string FullDisk(const std::string& directory) {
   return {};
 }
 
-// What is watched while a tool runs.
+// Watches progress and disk use while a tool runs.
 class Watch {
  public:
   Watch(const ToolRun& run, const Progress& progress) : run_(run), progress_(progress) {}
@@ -65,7 +65,7 @@ class Watch {
     if (run_.grows.empty() || now_ms < next_ms_) return;
     if (std::string full = FullDisk(run_.grows); !full.empty()) return Stop(std::move(full));
     const uint64_t bytes = TreeBytes(run_.grows);
-    // A look that comes late was held up, and so was the tool.
+    // If this check is late, the whole node was held up, the tool included.
     idle_ms_ = bytes != bytes_ ? 0 : idle_ms_ + std::min(now_ms - looked_ms_, pause_ms_ + kLateMs);
     bytes_ = bytes;
     looked_ms_ = now_ms;
@@ -106,8 +106,7 @@ absl::Status Judge(const ToolRun& run, const CommandOutput& output, const Watch&
   };
   if (!watch.too_much.empty()) return too_much(watch.too_much);
   if (watch.is_stalled) {
-    return absl::UnavailableError(
-        StrCat(tool, ": nothing came for ", common::HumanDuration(kStallMs)));
+    return absl::UnavailableError(StrCat(tool, ": no data for ", common::HumanDuration(kStallMs)));
   }
   if (watch.stop) return StoppedStatus();
   if (output.problem.empty()) return absl::OkStatus();

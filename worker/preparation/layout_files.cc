@@ -71,7 +71,7 @@ class LayoutCopy {
 
   absl::Status Take(const ImageBlob& blob) {
     const std::string to = StrCat(blobs_, "/", blob.hex);
-    if (common::Exists(to)) return absl::OkStatus();  // two layers may be the same
+    if (common::Exists(to)) return absl::OkStatus();  // two layers may be identical
     const std::string from = BlobPath(source_, blob.hex);
     if (source_.is_ours && rename(from.c_str(), to.c_str()) != 0)
       return common::ErrnoStatus(StrCat("cannot move ", from));
@@ -82,7 +82,7 @@ class LayoutCopy {
     return Pass(in.get(), out.get(), blob, from);
   }
 
-  // Takes nothing.
+  // Only verifies; copies nothing.
   absl::Status Check(const ImageBlob& blob) {
     const std::string from = BlobPath(source_, blob.hex);
     ASSIGN_OR_RETURN(const common::UniqueFd in, OpenAsAccount(from));
@@ -95,7 +95,7 @@ class LayoutCopy {
     return common::OpenRegular(path, O_RDONLY);
   }
 
-  // What is hashed is what is written: the file may change meanwhile.
+  // Hashes the bytes that it writes: the file may change meanwhile.
   absl::Status Pass(int in, int out, const ImageBlob& blob, const std::string& name) {
     common::Sha256 hash;
     std::string chunk(kChunkBytes, '\0');
@@ -152,7 +152,7 @@ absl::Status TakeLayout(const LayoutSource& source, const TakenLayout& layout,
   for (const ImageBlob& layer : layout.manifest.layers) RETURN_IF_ERROR(copy.Take(layer));
   ImageManifest taken = layout.manifest;
   for (ImageBlob& layer : taken.layers) {
-    // Podman keeps layers unpacked, and yet calls them by the type that they were pulled as.
+    // Podman stores layers uncompressed, but still gives the media type with which they were pulled.
     ASSIGN_OR_RETURN(layer.media_type, LayerTypeOf(StrCat(target, "/blobs/sha256/", layer.hex)));
   }
   const std::string manifest = ManifestJson(taken);

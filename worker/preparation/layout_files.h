@@ -1,4 +1,4 @@
-// The files of an image's layout: taken from a directory that others wrote into one of our own, each
+// The files of an image's layout: copied from a directory that others wrote into one of ours, and each
 // verified on the way. A thread that may block.
 #pragma once
 
@@ -13,11 +13,11 @@ namespace muster::worker {
 
 struct LayoutSource {
   std::string directory;
-  // Of an OCI layout blobs lie in blobs/sha256/; skopeo's and podman's "dir:" has them beside its
-  // manifest.json.
+  // An OCI layout has its blobs in blobs/sha256/; the "dir:" format of skopeo and podman has them beside
+  // its manifest.json.
   bool is_oci = true;
   bool is_ours = false;  // our own tools wrote it: its files are moved instead of copied
-  RankAccount account;   // with whose rights it is read
+  RankAccount account;   // its rights are used to read it
 };
 
 struct TakenLayout {
@@ -26,15 +26,16 @@ struct TakenLayout {
   ImageConfig config;
 };
 
-// The manifest alone: what the image is, before anything is copied. `wanted`: its digest, empty: any.
+// Reads only the manifest, to identify the image before anything is copied. `wanted`: its digest;
+// empty: any.
 absl::StatusOr<TakenLayout> ReadLayout(const LayoutSource& source, const std::string& wanted);
 
-// Whether the account can read all its layers, and they are what the manifest says. `took` as below.
+// OK if the account can read all its layers, and they match the manifest. `took` as below.
 absl::Status CheckLayers(const LayoutSource& source, const TakenLayout& layout,
                          const std::function<bool(uint64_t)>& took);
 
-// Makes `target`, an OCI layout with the one image "image", of what was read. `took` gets the bytes so
-// far; false stops it with CANCELLED. DATA_LOSS names a file that differs from its digest.
+// Makes `target`, an OCI layout with the single image "image", from `layout`. `took` gets the bytes so
+// far; returning false stops it with CANCELLED. DATA_LOSS names a file that differs from its digest.
 absl::Status TakeLayout(const LayoutSource& source, const TakenLayout& layout,
                         const std::string& target, const std::function<bool(uint64_t)>& took);
 

@@ -42,7 +42,7 @@ absl::StatusOr<ObjectCache::File> ObjectCache::Get(const std::string& project, c
 absl::StatusOr<common::UniqueFd> ObjectCache::MakeFile() const {
   common::UniqueFd fd(open(directory_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (fd.valid()) return fd;
-  // Not every file system has files without a name.
+  // Not every file system supports files without a name.
   std::string path = directory_ + "/object-XXXXXX";
   fd = common::UniqueFd(mkostemp(path.data(), O_CLOEXEC));
   if (!fd.valid())

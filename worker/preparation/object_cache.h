@@ -1,5 +1,5 @@
-// Objects of trees while they are needed: files without a name, so that nothing of them is left after a
-// crash. One that two trees of a project want at once is fetched once. Threads that may block.
+// Objects of trees while they are needed: files without a name, so that a crash leaves nothing behind.
+// An object that two trees of a project want at the same time is fetched once. Threads that may block.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ class ObjectCache {
   ObjectCache(std::string directory, FetchObject fetch)
       : directory_(std::move(directory)), fetch_(std::move(fetch)) {}
 
-  // Whole and verified; the last holder's end removes it. Only an attempt of the same project gets
-  // what another has fetched: what a project may read, the coordinator decides. `fetched` gets how
-  // many bytes of it are there.
+  // The complete, verified file; it is removed when its last holder releases it. Only attempts of the
+  // same project share it: the coordinator decides what a project may read. `fetched` gets how many
+  // bytes have arrived.
   absl::StatusOr<File> Get(const std::string& project, const Blob& blob, const Progress& progress,
                            const std::function<void(uint64_t)>& fetched);
 

@@ -1,4 +1,4 @@
-// What the steps of all preparations of a worker share.
+// The state that the steps of all preparations of a worker share.
 #pragma once
 
 #include <set>

@@ -25,7 +25,7 @@ using common::StrCat;
 
 constexpr uint64_t kCopiedEntriesMax = 2'000'000;
 
-// What the job asked for is wrong, and would be on any node.
+// What the job asks for is wrong, and would be on any node.
 bool IsOfJob(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
          absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsPermissionDenied(status);
@@ -71,8 +71,8 @@ class NodePreparation {
       return absl::FailedPreconditionError(
           StrCat("node ", context_.setup.node, " cannot run the job's image ",
                  common::Printable(spec_.container().image()),
-                 ": its worker runs no containers; fix: jobctl nodes show ", context_.setup.node,
-                 " tells what it lacks"));
+                 ": its worker cannot run containers; fix: jobctl nodes show ", context_.setup.node,
+                 " prints what it lacks"));
     }
     progress_.say("looking for the image");
     ASSIGN_OR_RETURN(image_,
@@ -108,7 +108,7 @@ class NodePreparation {
     return CopyCode(done->account, setup ? setup->path : "");
   }
 
-  // With the record of the setup that the attempt uses: from now on that is kept.
+  // With the link to the setup that the attempt uses: from now on the cache keeps it.
   absl::Status MakeAttemptDir(const RankAccount& account, const std::string& setup) const {
     const std::string directory = context_.setup.paths.AttemptDir(progress_.key);
     RETURN_IF_ERROR(common::MakeDirectories(directory));
@@ -123,7 +123,7 @@ class NodePreparation {
 
   absl::Status CopyCode(const RankAccount& account, const std::string& setup) const {
     const std::string path = context_.setup.paths.AttemptCode(progress_.key);
-    RETURN_IF_ERROR(OfNode(common::RemoveTree(path)));  // half made before a restart
+    RETURN_IF_ERROR(OfNode(common::RemoveTree(path)));  // incomplete since a restart
     RETURN_IF_ERROR(
         context_.cache.MakeRoom("a copy of the job's code", DiskBytes(tree_->manifest)));
     RETURN_IF_ERROR(OfNode(common::MakeDirectories(path)));

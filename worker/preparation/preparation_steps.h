@@ -1,5 +1,5 @@
-// What a node does before the ranks of a job that brings something along can start, as a short list of
-// steps. A thread that may block.
+// What a node does before it can start the ranks of a job that brings code, a setup or an image: a short
+// list of steps. A thread that may block.
 #pragma once
 
 #include <optional>
@@ -17,11 +17,11 @@ namespace muster::worker {
 struct PreparedNode {
   std::string failure;            // empty: it is prepared. A sentence: node, value, reason, fix
   bool would_fail_again = false;  // the job's fault
-  bool stopped = false;           // nobody waits for it any more
-  v1::Preparation preparation;    // of one that failed: only if its setup ran
+  bool stopped = false;           // no attempt waits for it any more
+  v1::Preparation preparation;    // if it failed, only when its setup ran
   RankAccount account;
-  common::RankLaunch command;                 // of a rank, as far as the launch check looks at it
-  bool in_image = false;                      // it runs in one, and was checked there
+  common::RankLaunch command;                 // of a rank, as far as the launch check needs it
+  bool in_image = false;                      // it runs in an image, and was checked there
   std::optional<LaunchProblem> problem = {};  // … with this result
 };
 

@@ -9,14 +9,14 @@ namespace muster::worker {
 namespace {
 
 constexpr int64_t kTellEveryMs = 1'000;
-constexpr int64_t kPostEveryMs = 200;  // numbers that run do not flood the control loop
+constexpr int64_t kPostEveryMs = 200;  // progress numbers do not flood the control loop
 
 // "fetching code" of "fetching code: 120 MB of 2.1 GB".
 std::string StepOf(const std::string& doing) { return doing.substr(0, doing.find(':')); }
 
 }  // namespace
 
-// On the preparation's thread alone.
+// Used only on the preparation's thread.
 Progress Preparations::ProgressOf(const AttemptKey& key,
                                   std::shared_ptr<std::atomic<bool>> cancelled) {
   struct Last {

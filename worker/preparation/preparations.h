@@ -1,4 +1,4 @@
-// The preparations that run on this node: one thread each, stopped when their attempt ends. Control
+// The preparations that run on this node: one thread each, stopped when its attempt ends. Control
 // loop's thread.
 #pragma once
 
@@ -31,7 +31,7 @@ class Preparations {
   // `done` is called unless it is cancelled.
   void Start(const AttemptKey& key, const v1::PrepareAttempt& order, Done done);
   void Cancel(const AttemptKey& key);
-  // Its thread may still write to the attempt's directory, though it was cancelled.
+  // True while its thread may still write to the attempt's directory, even if it was cancelled.
   bool IsBusy(const AttemptKey& key) const { return running_.contains(key); }
   // Makes all end soon; JobThreads waits for them. Any thread.
   void Stop() { *stopping_ = true; }
@@ -43,8 +43,8 @@ class Preparations {
   struct Running {
     std::shared_ptr<std::atomic<bool>> cancelled;
     Done done;
-    std::string unsaid;   // the newest state, if it is not told yet
-    int64_t next_ms = 0;  // when something may be told again
+    std::string unsaid;   // the newest state, if it is not reported yet
+    int64_t next_ms = 0;  // when the next state may be reported
   };
   Progress ProgressOf(const AttemptKey& key, std::shared_ptr<std::atomic<bool>> cancelled);
   void Hear(const AttemptKey& key, const std::string& doing);

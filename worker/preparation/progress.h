@@ -1,4 +1,4 @@
-// How the steps of a preparation talk to the attempt that they are for.
+// How the steps of a preparation report to their attempt, and learn that it has ended.
 #pragma once
 
 #include <functional>
@@ -11,9 +11,9 @@ namespace muster::worker {
 
 struct Progress {
   AttemptKey key;
-  // "fetching code: 120 MB of 2.1 GB". May be called as often as there is something new.
+  // "fetching code: 120 MB of 2.1 GB". May be called as often as the text changes.
   std::function<void(const std::string&)> say;
-  // The attempt has ended, or the worker stops. Steps ask often, and return CANCELLED.
+  // The attempt has ended, or the worker stops. Steps check it often, and return CANCELLED.
   std::function<bool()> stopped;
 };
 

@@ -45,7 +45,8 @@ constexpr size_t kLinesTold = 5;
 constexpr size_t kLineBytesTold = 300;
 constexpr int64_t kSayEveryMs = 1'000;
 constexpr size_t kRecordBytesMax = 64 * 1024;
-// Of the shell that submitted, different each time: setup neither sees them nor runs again for them.
+// Variables of the submitting shell that differ each time: setup does not see them, nor run again when
+// they change.
 constexpr std::string_view kSessionVariables[] = {"PWD",
                                                   "OLDPWD",
                                                   "SHLVL",
@@ -99,7 +100,7 @@ std::vector<std::string> FactsOfSetup(const v1::JobSpec& spec, const ReadyImage*
   return facts;
 }
 
-// Keeps the end of what it prints, and the beginning in the log.
+// Keeps the end of setup's output, and logs the beginning.
 class SetupOutput {
  public:
   explicit SetupOutput(const std::string& path)
@@ -179,7 +180,7 @@ class SetupRun {
 
   absl::Status MakeDirectories() const {
     RETURN_IF_ERROR(common::MakeDirectories(entry_));
-    // The account's group passes through, nobody else.
+    // Only the account's group may pass through.
     if (is_other() && (chown(entry_.c_str(), geteuid(), account_.ids.gid) != 0 ||
                        chmod(entry_.c_str(), 0710) != 0)) {
       return common::ErrnoStatus(StrCat("cannot hand over ", entry_));
@@ -198,7 +199,7 @@ class SetupRun {
     tree::Materialized done;
     const absl::Status copied =
         tree::Materialize(tree_->manifest, tree_->directory.get(), to, &done);
-    // The tree in the cache is not what was unpacked: the caller unpacks it again.
+    // The tree in the cache has changed since it was unpacked: the caller unpacks it again.
     if (absl::IsFailedPrecondition(copied) || absl::IsInternal(copied))
       return absl::DataLossError(common::MessageOf(copied));
     RETURN_IF_ERROR(copied);
@@ -284,7 +285,7 @@ class SetupRun {
                           .tick = tick,
                           .kill_rest = [mark = Mark()](int pid) { KillMarked(mark, pid); },
                           .ends_with_leader = true};
-    // What waits for the container is the subreaper of all in there.
+    // The process that waits for the container is the subreaper of all processes in it.
     if (image_ != nullptr) bounds.kill_it = KillBelow;
     const CommandOutput ended =
         RunConfined(MakeConfinement(), account_, checked.front(), std::move(bounds));
@@ -318,7 +319,7 @@ class SetupRun {
 
   absl::StatusOr<uint64_t> Take(const std::string& path) const {
     const common::UniqueFd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    // Setup could have removed it.
+    // Setup may have removed it.
     if (!fd.valid()) return Failed(StrCat("because it removed ", path), "do not remove it");
     return TakeOver(fd.get(), is_other(), progress_.stopped);
   }

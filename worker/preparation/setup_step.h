@@ -19,14 +19,15 @@ struct CachedSetup {
 };
 
 // `tree`: null if the job brought no code; setup then runs in an empty directory. `image`: null if the
-// job names none. `record` gets what setup printed and how long it took, also if it failed now.
+// job names none. `record` gets what setup printed and how long it took, even if it fails.
 // FAILED_PRECONDITION: it failed, and would fail again.
 absl::StatusOr<CachedSetup> GetSetup(PreparationContext& context, const v1::JobSpec& spec,
                                      const CachedTree* tree, const ReadyImage* image,
                                      const RankAccount& account, const Progress& progress,
                                      v1::Preparation* record);
 
-// What is left of setups of a worker with this state directory that was killed.
+// Kills the processes that are left of an earlier worker's setups, if it had this state directory and was
+// killed.
 void KillOlderSetups(const Paths& paths);
 
 }  // namespace muster::worker

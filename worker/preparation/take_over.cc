@@ -39,7 +39,7 @@ class Taker {
     if (depth > kSetupDepthMax) return TooMuch("levels of directories", kSetupDepthMax);
     const int fd = openat(above, name.c_str(), O_RDONLY | O_DIRECTORY | kOpenFlags);
     if (fd < 0) return Failed("open", name);
-    // Before its entries: then only this process can change them.
+    // Takes the directory before its entries: then only this process can change them.
     if (changes_owner_ && (fchown(fd, geteuid(), getegid()) != 0 || fchmod(fd, 0755) != 0)) {
       const absl::Status failed = Failed("take over", name);
       close(fd);
@@ -65,7 +65,7 @@ class Taker {
 
  private:
   static absl::Status Failed(std::string_view what, const std::string& name) {
-    // It is the node's disk that fails, whatever the errno.
+    // Whatever the errno, the node's disk is at fault.
     return absl::InternalError(common::MessageOf(common::ErrnoStatus(common::StrCat(
         "cannot ", what, " ", common::Printable(name), ", which the job's setup made"))));
   }
@@ -90,7 +90,7 @@ class Taker {
     return is_done ? absl::OkStatus() : Failed("take over", name);
   }
 
-  // The owner first: that clears set-id bits, and only then the old owner cannot set them again.
+  // The owner first: that clears set-id bits, and from then on the old owner cannot set them again.
   static absl::Status Own(int fd, const struct stat& info, const std::string& name) {
     const mode_t mode = (info.st_mode & S_IXUSR) != 0 ? 0755 : 0644;
     if (fchown(fd, geteuid(), getegid()) == 0 && fchmod(fd, mode) == 0) return absl::OkStatus();

@@ -45,8 +45,8 @@ absl::Status CheckNames(const std::string& node, const v1::CodeTree& code) {
              common::HumanBytes(tree::kManifestBytesMax), "; fix: submit it with jobctl"));
 }
 
-// One tree that is fetched and unpacked at once: each object is fetched when the first of its files is
-// written, and goes with the last.
+// Fetches and unpacks one tree in a single pass: an object is fetched when the first of its files is
+// written, and dropped after the last.
 class TreeFetch {
  public:
   TreeFetch(PreparationContext& context, const std::string& project, const v1::CodeTree& code,
@@ -88,7 +88,7 @@ class TreeFetch {
                                        common::HumanBytes(total_)));
   }
 
-  // Of a manifest or placement, whose size CheckNames has bounded.
+  // Reads a manifest or placement, whose size CheckNames has limited.
   absl::StatusOr<std::string> ReadObject(const std::string& name, uint64_t size) {
     ASSIGN_OR_RETURN(const ObjectCache::File file, Fetch(name, size));
     return common::ReadAt(file->get(), 0, size, StrCat("object ", name));
@@ -142,15 +142,15 @@ class TreeFetch {
   const v1::CodeTree& code_;
   const Progress& progress_;
   tree::Placement placement_;
-  std::vector<ObjectCache::File> files_;  // of objects that are needed now, by position
-  std::vector<uint64_t> bytes_left_;      // to be read of each
+  std::vector<ObjectCache::File> files_;  // the objects that are needed now, by position
+  std::vector<uint64_t> bytes_left_;      // still to be read from each
   uint64_t total_ = 0;
   uint64_t largest_ = 0;
   uint64_t fetched_ = 0;
 };
 
-// What is in the cache, if it is whole: its bytes are those that were verified when it was unpacked, and
-// Materialize looks at the sizes.
+// The tree in the cache, if it is complete. Its bytes were verified when it was unpacked, and Materialize
+// checks the sizes.
 absl::StatusOr<CachedTree> OpenCached(PreparationContext& context, const std::string& path,
                                       const v1::CodeTree& code) {
   if (!context.cache.Use(path)) return absl::NotFoundError("it is not in the cache");

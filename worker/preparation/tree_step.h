@@ -22,8 +22,8 @@ struct CachedTree {
   uint64_t fetched_bytes = 0;  // 0: it was there
 };
 
-// Names are a project's: what another one has cached is neither used nor told.
-// DATA_LOSS, NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT: it would fail again; others are the
+// Names belong to a project: what another project has cached is neither used nor revealed.
+// DATA_LOSS, NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT: it would fail again; other errors are the
 // node's. Messages name the node and the fix.
 absl::StatusOr<CachedTree> GetTree(PreparationContext& context, const std::string& project,
                                    const v1::CodeTree& code, const Progress& progress);

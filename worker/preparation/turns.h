@@ -1,5 +1,5 @@
-// One at a time per name: attempts that want the same tree or the same setup wait for the one that
-// makes it, and tell what that one tells. Threads that may block.
+// One turn at a time per name: attempts that want the same tree or the same setup wait for the one that
+// makes it, and report its progress as their own. Threads that may block.
 #pragma once
 
 #include <condition_variable>
@@ -28,7 +28,7 @@ class Turns {
     Turn(Turn&&) noexcept = default;
     Turn& operator=(Turn&&) = delete;
     ~Turn();
-    // As the given one, and those that wait for the turn are told as well.
+    // Like the given one, but also reports to the attempts that wait for this turn.
     Progress Shared(const Progress& progress) const;
 
    private:
@@ -36,7 +36,7 @@ class Turns {
     std::string name_;
   };
 
-  // Waits until no other has it. CANCELLED: the attempt was stopped meanwhile.
+  // Waits until the turn is free. CANCELLED: the attempt was stopped meanwhile.
   absl::StatusOr<Turn> Take(const std::string& name, const Progress& progress);
 
  private:

@@ -34,7 +34,7 @@ absl::Status TakeFrom(const std::string& path, const struct stat& info) {
 absl::StatusOr<uint64_t> TakeRights(const std::string& directory, uint64_t entries_max) {
   uint64_t bytes = 0, entries = 0;
   std::error_code error;
-  // Directories that nobody may list are no obstacle: the worker that unpacks images is root.
+  // Directories with mode 0 are not an obstacle: a worker that unpacks images is root.
   for (fs::recursive_directory_iterator at(directory, error), end; !error && at != end;
        at.increment(error)) {
     if (++entries > entries_max)

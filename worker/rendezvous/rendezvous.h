@@ -1,7 +1,7 @@
-// Where the ranks of an attempt find each other. There are kinds of it: today the store that rank 0 of
-// torch opens on a port that its node keeps free. Each kind is one file here and one row in kinds.cc;
-// what is outside this folder knows that a node offers something before any rank starts anywhere, that
-// a port leads there, and that ranks are told of it by variables.
+// Where the ranks of an attempt find each other. There can be several kinds; today the only one is the
+// store that torch's rank 0 opens on a port that its node keeps free. Each kind is one file here and one
+// row in kinds.cc. Code outside this folder knows only that a node offers a rendezvous before any rank
+// starts anywhere, that it has a port, and that ranks learn of it from environment variables.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ namespace muster::worker {
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
-  // Where ranks of all nodes reach it.
+  // The port on which ranks of all nodes reach it.
   virtual uint16_t Port() const = 0;
-  // What the attempt's shim keeps open for as long as ranks may come. It gets copies.
+  // The descriptors that the attempt's shim keeps open as long as ranks may connect. It gets copies.
   virtual std::vector<int> Descriptors() const = 0;
 };
 
 struct RendezvousKind {
-  // Before any rank starts anywhere. Null: ranks of other nodes need nothing of this one.
-  // RESOURCE_EXHAUSTED: others on the node use up what it takes, with the fix.
+  // Called before any rank starts anywhere. Null: ranks of other nodes do not need this node.
+  // RESOURCE_EXHAUSTED: others on the node have used up what it needs; names the fix.
   absl::StatusOr<std::unique_ptr<Rendezvous>> (*open)(const v1::PrepareAttempt& order,
                                                       PortHolder& ports);
   // Tells the ranks of this node: sets variables of their environment.

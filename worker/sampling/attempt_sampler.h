@@ -52,7 +52,7 @@ struct SampleOrder {
 
 class AttemptSampler {
  public:
-  // Of one attempt on a node; further ranks are not measured.
+  // The most ranks of one attempt on a node that are measured.
   // limit: samples: measured ranks of an attempt on a node; others are not measured
   static constexpr uint32_t kRanksMax = 2'048;
 

@@ -1,5 +1,5 @@
-// What a process has open, by the names that /proc gives it. Reads links and never opens what they
-// lead to, so that a hanging file system does not block. Any thread.
+// The files that a process has open, by the names that /proc shows. Reads links and never opens their
+// targets, so that a hanging file system does not block. Any thread.
 #pragma once
 
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 
 namespace muster::worker {
 
-// What a link leads to; empty: it cannot be read.
+// The target of a link; empty: it cannot be read.
 std::string LinkTarget(const std::string& link);
 
 // Calls each(link, target) for the descriptors of `process` ("/proc/7"), for at most `left` of them,

@@ -1,6 +1,6 @@
 // Which framework a process has loaded and for which CUDA it was built, seen from outside: the names
-// of the files that it has mapped lead to the framework's own file of versions. What is read belongs
-// to the job: bounded, and only what looks like a version is kept. Blocks; an attempt's thread.
+// of its mapped files lead to the framework's own version file. That file belongs to the job, so reading
+// is bounded, and only what looks like a version is kept. Blocks; an attempt's thread.
 #pragma once
 
 #include <sys/types.h>

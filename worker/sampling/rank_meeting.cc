@@ -29,7 +29,7 @@ uint32_t PortOf(std::string_view address) {
   return port;
 }
 
-// Of "socket:[4711]"; 0: no socket.
+// The number in "socket:[4711]"; 0: not a socket.
 uint64_t SocketOf(std::string_view target) {
   constexpr std::string_view kSocket = "socket:[";
   uint64_t inode = 0;

@@ -28,8 +28,8 @@ struct SocketRow {
 std::vector<SocketRow> ParseSockets(std::string_view text);
 
 // The files ("DEVICE INODE") that a process has mapped shared and writable, from its /proc/PID/maps:
-// shared memory of every kind is a file to the kernel. Without those of devices, which processes
-// that know nothing of each other map.
+// shared memory of every kind is a file to the kernel. Leaves out device files, which unrelated processes
+// map, too.
 std::vector<std::string> ParseSharedMemory(std::string_view maps);
 
 class RankMeeting {

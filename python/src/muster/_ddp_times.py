@@ -29,7 +29,7 @@ class _Model:
             return False
         data = module._get_ddp_logging_data()
         iteration = data.get("iteration", 0)
-        # What passed while gradients were still computed delayed nobody.
+        # Communication that overlaps with computing gradients delays no rank.
         waited = data.get("backward_comm_time", 0) - data.get("backward_compute_comm_overlap_time", 0)
         if iteration <= self._iteration or data.get("backward_comm_time", 0) <= 0:
             return True

@@ -18,7 +18,7 @@ class _Watch:
     """A step ends with that of an optimizer, of several with that of the one that is first to make one; if that one
     rests for OTHERS_MAX steps of others, as after a phase of training, with that of the next to make one. Until then
     from the first call of a module in training it computes, before that it waits for data. The first step is not
-    timed: nobody knows when it began.
+    timed: its start is not known.
     """
 
     def __init__(self, of: _step_times.StepTimer) -> None:
@@ -34,7 +34,7 @@ class _Watch:
         if next(module.parameters(), None) is None:
             return  # a loss function, which is in training also while a model is evaluated
         if not module.training:
-            self._timer.restart()  # an evaluation is no part of a step
+            self._timer.restart()  # an evaluation is not part of a step
             return
         self._waiting.remove()
         self._waiting = None

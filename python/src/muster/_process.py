@@ -29,7 +29,7 @@ WARNINGS_MAX = 100
 
 reporter: Reporter | None = None
 is_decided = False  # whether `reporter` is final
-is_inside = "MUSTER_SOCKET" in os.environ  # read anew by `reset`
+is_inside = "MUSTER_SOCKET" in os.environ  # read again by `reset`
 
 _deciding = threading.Lock()
 _forking = threading.local()
@@ -141,7 +141,7 @@ def keep_children_apart() -> None:
     if os.environ.get(APART_VARIABLE) == own or "MUSTER_SOCKET" not in os.environ or _is_silent_child():
         return
     os.environ[APART_VARIABLE] = own
-    if "multiprocessing.context" in sys.modules:  # else nobody here has asked for children
+    if "multiprocessing.context" in sys.modules:  # else this program has not asked for children
         _keep_fork_server_apart()
 
 

@@ -30,7 +30,7 @@ class StepTimer:
         self.restart()
 
     def restart(self) -> None:
-        """What happened since the last step ended is no part of the next: an evaluation, an epoch's end."""
+        """Starts the next step now: an evaluation or an epoch's end since the last one is not part of it."""
         self._begin = self._mark = time.monotonic()
         self._step_data = self._step_checkpoint = 0.0
 
@@ -62,7 +62,7 @@ class StepTimer:
             self.report()
 
     def skip(self) -> None:
-        """A step is over of which nobody saw the beginning."""
+        """Counts a step that has ended, without a time: its start is not known."""
         self.step = self._next()
         self.restart()
 
@@ -91,7 +91,7 @@ class StepTimer:
 
 
 _timer: StepTimer | None = None
-told_by_script = False  # by `steps` or `step`: nobody else need find out
+told_by_script = False  # by `steps` or `step`: the hooks need not find them
 
 
 def timer() -> StepTimer | None:
@@ -143,9 +143,9 @@ def steps(batches: Iterable[T]) -> Iterable[T]:
         for batch in muster.steps(loader):
             ...
 
-    Steps are counted on from the checkpoint that the attempt resumes from, over all loops of the process; what happens
-    between two loops is no part of a step. It costs about a microsecond a step. With torch's DistributedDataParallel it
-    also tells how long steps wait for the gradients of other ranks (a search for the model of some 0.1 s, then at most
+    Counting continues from the checkpoint that the attempt resumes from, over all loops of the process; what happens
+    between two loops is not part of a step. It costs about a microsecond a step. With torch's
+    DistributedDataParallel it also tells how long steps wait for the gradients of other ranks (a search for the model of some 0.1 s, then at most
     50 reads a second of what torch measures). Outside Muster it is `batches` itself.
     """
     of = timer()
@@ -154,7 +154,7 @@ def steps(batches: Iterable[T]) -> Iterable[T]:
 
 @contextlib.contextmanager
 def step(number: int | None = None) -> Iterator[None]:
-    """One training step, for loops that fetch data by themselves: what is outside of it counts as no part of a step.
+    """One training step, for loops that fetch their own data: only what is inside counts as part of a step.
 
     with muster.step():
         ...

@@ -133,7 +133,7 @@ TEST(CsvMetricsTest, WhatIsNotMetricsIsAnError) {
   EXPECT_NE(LossOf("step,name,value\n1\n").find("no name or no value"), std::string::npos);
   const auto two = CsvMetrics::FromHeader({"job", "step", "loss"});
   EXPECT_EQ(two->JobOf({"lr-low-1", "1", "2"}), "lr-low-1");
-  EXPECT_TRUE(two->metrics()[0].empty()) << "a job is no metric";
+  EXPECT_TRUE(two->metrics()[0].empty()) << "a job is not a metric";
 }
 
 TEST(JUnitTest, TextIsEscapedForXml) {

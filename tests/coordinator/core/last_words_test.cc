@@ -117,8 +117,8 @@ TEST(LastWordsTest, OnlyLinesOfThatMomentAreQuotedAndOfThoseTheLastThatReadsAsAn
   EXPECT_EQ(LastWords(exit), "");
   exit.set_fresh_lines(0);
   EXPECT_EQ(DescribeExit(exit), "rank 0 on a exited with code 3");
-  exit.set_error_message("it says so itself");
-  EXPECT_EQ(DescribeExit(exit), "rank 0 on a exited with code 3: it says so itself");
+  exit.set_error_message("its own message");
+  EXPECT_EQ(DescribeExit(exit), "rank 0 on a exited with code 3: its own message");
 }
 
 TEST(LastWordsTest, ASignalSaysWhoDidNotSendItAndNoMore) {

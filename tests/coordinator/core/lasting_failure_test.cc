@@ -48,7 +48,7 @@ TEST(LastingFailureTest, WhatMayHealIsRestarted) {
            std::pair(1, "torch.OutOfMemoryError: CUDA out of memory"),
            std::pair(1, "JobConfigSyntaxError: SyntaxError: x"),
            std::pair(1, "OSError: [Errno 28] No space left on device"),
-           std::pair(1, "sh: 1: trian: not found"),  // a script that goes on after it
+           std::pair(1, "sh: 1: trian: not found"),  // a script that continues after it
            std::pair(127, "RuntimeError: 127"),
            std::pair(2, "RuntimeError: bad"),
            std::pair(1, ""),

@@ -90,7 +90,7 @@ class SettleTest : public ::testing::Test {
     status.add_exits();
     return Say(std::move(ended));
   }
-  // Nobody but the loop's own timer: returns the turns that it took.
+  // By the loop's own timer alone: returns the turns that it took.
   int SettleByTimer() {
     int turns = 0;
     for (; NextDeadlineMonoMs(state_) <= now_.mono_ms && turns < 100; ++turns) {

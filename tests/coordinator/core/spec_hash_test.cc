@@ -67,7 +67,7 @@ TEST(SpecHash, TheBytesAreWhatTheHeaderSays) {
   EXPECT_EQ(CanonicalBytes(spec), expected);
 }
 
-// A journal has it: whoever changes it must go on to know this one.
+// Journals contain it: a change of the hash must still recognize this one.
 TEST(SpecHash, AHashThatWasJournaledStaysWhatItIs) {
   EXPECT_EQ(HashSpec(Small()), 10875095326792417623u);
   EXPECT_EQ(HashSpecAs020(Small()), 15601543764670487125u);

@@ -198,7 +198,7 @@ TEST_F(HttpSessions, WhoSignedInWithACertificateHasASessionOfItsSerialForHours) 
   const std::string pair = set_cookie->substr(0, set_cookie->find(';'));
   const Sessions::Session session = sessions_.SessionOf({{"cookie", pair}}, 1'000);
   EXPECT_EQ(session.holder.principal, "user:alice");
-  EXPECT_EQ(session.holder.user_id, "5f0c") << "not whoever is given the name later";
+  EXPECT_EQ(session.holder.user_id, "5f0c") << "not the next user of the name";
   EXPECT_EQ(session.holder.serial, "4f01");
   EXPECT_EQ(Of("cookie", pair, 1'000 + Sessions::kMemberCookieLivesS), Proof::kNone);
 }

@@ -211,7 +211,8 @@ TEST_F(HttpTlsTest, RequestsAreAnsweredOneAfterAnotherAndTheEndIsTold) {
   const std::string all = client.Read();
   EXPECT_LT(all.find("encrypted /a 0"), all.find("encrypted /b 3"));
   EXPECT_NE(all.find("encrypted /c 0"), std::string::npos);
-  EXPECT_TRUE(client.WasToldTheEnd()) << "whoever cuts the connection must not fake its end";
+  EXPECT_TRUE(client.WasToldTheEnd())
+      << "an attacker who cuts the connection must not fake its end";
   EXPECT_GT(Ask("GET /large HTTP/1.1").size(), size_t{8 << 20});
 }
 

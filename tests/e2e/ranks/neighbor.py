@@ -1,6 +1,6 @@
 """A rank that tries every way to reach processes of its own account by their numbers, and what they share without a
 number. Prints "own", "other" or "first" (number 1, which holds its attempt's processes together), the way, and whether it
-works, a line each. The same on a process of its own shows that each way leads somewhere. usage: neighbor.py KEY PID…: the others, and the key of their shared memory."""
+works, a line each. The same on its own child shows that each way works. usage: neighbor.py KEY PID…: the others, and the key of their shared memory."""
 import ctypes
 import os
 import resource

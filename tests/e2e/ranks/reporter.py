@@ -82,7 +82,7 @@ def drain(timeout):
 
 connect()
 if options.garbage:
-    connection.sendall(b"this is no message\n\x00\xff\n[1,2]\n")
+    connection.sendall(b"this is not a message\n\x00\xff\n[1,2]\n")
 for step in range(options.steps):
     batch = {"type": "metrics", "seq": step + 1,
              "points": [{"name": "loss", "step": step, "value": 1.0 / (step + 1), "time_ms": int(time.time() * 1000)}]}

@@ -40,7 +40,7 @@ class FakeWorker {
 
   void accept() {
     pollfd ready{listener_.get(), POLLIN, 0};
-    if (::poll(&ready, 1, kPatienceMs) != 1) throw std::runtime_error("nobody connected");
+    if (::poll(&ready, 1, kPatienceMs) != 1) throw std::runtime_error("no reporter connected");
     connection_.reset(::accept(listener_.get(), nullptr, nullptr));
     input_.clear();
   }

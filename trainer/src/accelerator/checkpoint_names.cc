@@ -86,7 +86,7 @@ void require_separate_names(const OptimizerNames& names, const TensorSource& sav
     throw CheckpointError(
         where + " has one optimizer state, '" + key + "', for two parameters: " + met->second +
         " had the same name when an older SDK saved it, and the state of one is lost; nothing was "
-        "loaded. To start the optimizer anew, load the weights of " +
+        "loaded. To restart the optimizer, load the weights of " +
         where + " alone, with load_model or a program that prepares only the models");
   }
 }

@@ -12,7 +12,7 @@
 namespace muster {
 
 // A key of `__metadata__` in every file of weights. The second name of a tied weight is a key there,
-// too: one of this name is written as a tensor of its own.
+// too: a weight of this name is written as a separate tensor.
 inline constexpr const char* kFormatKey = "format";
 
 // The format's reference readers reject longer headers.

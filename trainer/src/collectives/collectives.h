@@ -120,8 +120,8 @@ class Collectives {
   // Each tensor padded along `dim` (negative: from the end) to the largest size of any rank with
   // pad_index, behind its elements or, with pad_first, before them. Tensors without that dimension
   // stay as they are; the dtype is kept (Accelerate's changes with some pad_index). The ranks'
-  // other dimensions are not compared. Throws std::invalid_argument when pad_index is no value of
-  // the dtype.
+  // other dimensions are not compared. Throws std::invalid_argument when pad_index is not a value
+  // of the dtype.
   std::vector<at::Tensor> pad_across_processes(const std::vector<at::Tensor>& tensors,
                                                int64_t dim = 0, const at::Scalar& pad_index = 0,
                                                bool pad_first = false);

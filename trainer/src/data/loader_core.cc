@@ -325,7 +325,7 @@ std::unique_ptr<AnyBatch> LoaderCore::next(uint64_t pass) {
     throw;
   }
   if (batch && state_->context.on_wait) {
-    // A dispatching loader also communicates, which is measured by itself.
+    // A dispatching loader also communicates, which is measured separately.
     const std::chrono::duration<double> waited =
         std::chrono::steady_clock::now() - began -
         std::chrono::nanoseconds(CommunicationTime::of_thread().waited_ns() - communication_ns);

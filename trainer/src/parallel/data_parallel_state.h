@@ -90,7 +90,7 @@ struct DataParallel::State {
   void broadcast_from(int root, bool with_parameters, bool with_buffers) const;
   // For a forward that reduces: collects the previous iteration's timings and notifies the reducer.
   void begin_iteration();
-  // Lets go of the module's parameters: they are somebody else's from now on.
+  // Gives up the module's parameters: another owner may take them from now on.
   void release();
 
   // ---- changed_parameters.cc ----

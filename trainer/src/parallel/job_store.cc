@@ -38,8 +38,8 @@ std::string address_of(const Topology& topology) {
 }
 
 // A socket for the store at MASTER_ADDR alone: torch's own listens at every address of the machine, and
-// the store asks nobody who they are. Nothing for a name, which may mean another address here than it
-// does for the other ranks, and where the address is not this machine's (behind a NAT).
+// the store does not authenticate its clients. Nothing for a name, which may mean another address here
+// than it does for the other ranks, and where the address is not this machine's (behind a NAT).
 std::optional<int> bind_at(const std::string& address, int port) {
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST;

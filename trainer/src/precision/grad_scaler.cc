@@ -160,7 +160,7 @@ struct GradScaler::State {
                            options.growth_factor, options.backoff_factor, options.growth_interval);
   }
   // What a due update will make of the scale and the tracker. The update itself waits: ranks that
-  // look at the scale between two optimizers' steps, and ranks that do not, go on alike.
+  // look at the scale between two optimizers' steps, and ranks that do not, behave alike.
   std::pair<at::Tensor, at::Tensor> updated() const {
     std::pair<at::Tensor, at::Tensor> next = {scale, growth_tracker};
     if (!update_is_due) return next;

@@ -155,7 +155,7 @@ class FirstUseFallback {
       if (guard->owner == nullptr) {
         if (guard->memory.defined()) return;
         throw Error(
-            "a parameter is still sharded over the ranks, and nobody gathers it since "
+            "a parameter is still sharded over the ranks, and nothing gathers it since "
             "free_memory() or the end of its Accelerator: prepare the module again, which takes "
             "its shards over, or take the values before by get_state_dict(model)");
       }

@@ -25,7 +25,7 @@ class ShardOwner {
   // Units that one operator is about to read; all of them must have memory when this returns.
   // Called on the thread that runs the operator: the training thread, or autograd's in backward.
   virtual void unshard(const std::vector<int>& units) = 0;
-  // Leaves all its units with the module, for somebody else to take over.
+  // Leaves all its units with the module, for its next owner to take over.
   virtual void leave() = 0;
 
  protected:

@@ -49,8 +49,8 @@ class ShardedModel : private ShardOwner {
 
   DataParallel& data_parallel() { return *data_parallel_; }
 
-  // Lets go of the module, whose parameters stay in their shards until it is prepared again: a pass of
-  // this object is an error from now on. Collectives in flight are waited for.
+  // Releases the module, whose parameters stay sharded until it is prepared again: from now on a pass of
+  // this object is an error. Waits for collectives in flight.
   void leave() override;
 
   // ---- Around the passes ----

@@ -50,7 +50,7 @@ int64_t wall_time_ms() {
       .count();
 }
 
-// Without it, the worker answers what is missing; training goes on.
+// Without it, the worker answers what is missing; training continues.
 std::string token_in(const std::string& path) {
   constexpr uint64_t kTokenBytesMax = 4'096;
   if (path.empty()) return {};
@@ -251,7 +251,7 @@ void Reporter::Connection::append_to_file(const std::vector<MetricPoint>& points
     const ssize_t bytes = ::write(file_.get(), lines.data() + written, lines.size() - written);
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes < 0) {
-      // A full disk must not stop training: count the block as dropped and go on.
+      // A full disk must not stop training: count the block as dropped and continue.
       reporter_.dropped_.fetch_add(points.size(), std::memory_order_relaxed);
       return;
     }

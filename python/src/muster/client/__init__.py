@@ -30,7 +30,7 @@ try:
     from muster.client._values import Job, LogLine, MetricPoint, job_of
 except ModuleNotFoundError as missing:
     raise ImportError(
-        f"muster.Client needs grpcio, protobuf and PyYAML, and here is no module {missing.name}; "
+        f"muster.Client needs grpcio, protobuf and PyYAML, and there is no module {missing.name} here; "
         "fix: pip install grpcio protobuf pyyaml"
     ) from missing
 

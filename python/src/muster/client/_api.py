@@ -1,6 +1,6 @@
 """The messages of muster.v1, made from the descriptor set that the wheel was built with.
 
-They live in a pool of their own, so other code of the process may register muster.v1 too.
+They live in their own pool, so other code of the process may register muster.v1 too.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Job:
     """One sentence about the state, as `jobctl why` shows it."""
     owner: str
     owner_id: str
-    """Of the person: whoever is given the name later has another. Empty: a local account, or a user of 0.2.0."""
+    """The person's id: a later user of the same name has another. Empty: a local account, or a user of 0.2.0."""
     submitted: float
     finished: float | None
     exit_code: int | None

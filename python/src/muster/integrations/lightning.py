@@ -57,7 +57,7 @@ class MusterCallback(Callback):
         self._progress(trainer)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        """What happens between two epochs is no part of a step."""
+        """What happens between two epochs is not part of a step."""
         self._restart()
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
@@ -104,7 +104,7 @@ class MusterCallback(Callback):
     def _log(self, trainer: Any) -> None:
         if not trainer.is_global_zero:
             return
-        # Lightning keeps what a validation or an epoch gave; a value that was measured anew is another object.
+        # Lightning keeps what a validation or an epoch gave; a value that was measured again is another object.
         fresh = {name: value for name, value in trainer.callback_metrics.items() if self._sent.get(name) is not value}
         self._sent.update(fresh)
         if fresh:

@@ -54,7 +54,7 @@ class MusterCallback(TrainerCallback):
             timer.have_data()
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """An evaluation is no part of a step."""
+        """An evaluation is not part of a step."""
         self._restart()
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -12,7 +12,7 @@
 
 namespace parity {
 
-// Numbers of a generator of its own: the same in both languages, since seeds and calls are.
+// Numbers of its own generator: the same in both languages, since seeds and calls are.
 class Draws {
  public:
   explicit Draws(uint64_t seed);

@@ -5,7 +5,7 @@ from torch import nn
 
 
 class Draws:
-    """Numbers of a generator of its own: the same in both languages, since seeds and calls are."""
+    """Numbers of its own generator: the same in both languages, since seeds and calls are."""
 
     def __init__(self, seed):
         self.generator = torch.Generator().manual_seed(seed)

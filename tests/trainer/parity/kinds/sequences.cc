@@ -79,7 +79,7 @@ void carried_lstm_state(Kind& kind) {
   kind.end(*net);
 }
 
-// Documents one after another in a row: attention stays in a document, positions begin again in
+// Documents one after another in a row: attention stays within a document, and positions restart at
 // each.
 struct PackedRows : torch::nn::Module {
   PackedRows() {

@@ -60,7 +60,7 @@ def carried_lstm_state(kind):
 
 
 class PackedRows(nn.Module):
-    """Documents one after another in a row: attention stays in a document, positions begin again in each."""
+    """Documents one after another in a row: attention stays within a document, and positions restart at each."""
 
     def __init__(self):
         super().__init__()

@@ -142,7 +142,7 @@ struct BorrowingLayerImpl : torch::nn::Module {
 };
 TORCH_MODULE(BorrowingLayer);
 
-// One weight under two names, with a bias of its own under each.
+// One weight under two names, each with its own bias.
 struct TiedLayers : torch::nn::Module {
   TiedLayers() {
     first = register_module("first", Linear(10, 10));

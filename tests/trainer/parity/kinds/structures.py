@@ -100,7 +100,7 @@ def embedding_bags(kind):
 
 
 class TiedLayers(nn.Module):
-    """One weight under two names, with a bias of its own under each."""
+    """One weight under two names, each with its own bias."""
 
     def __init__(self):
         super().__init__()

@@ -62,7 +62,7 @@ if(MUSTER_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
-# Every library and binary of the product: warnings on, includes from the root ("common/ids.h").
+# Every library and binary of the product: warnings on, includes from the root ("common/problem.h").
 add_library(muster_settings INTERFACE)
 target_compile_options(muster_settings INTERFACE -Wall -Wextra -Wno-unused-parameter
                                                  -Wno-missing-field-initializers)

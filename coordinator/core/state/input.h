@@ -167,7 +167,7 @@ struct StreamFailedInput {
   v1::ErrorDetail error;
 };
 
-// Time has passed. The loop sends one when NextDeadline is due.
+// Time has passed. The loop sends one when NextDeadlineMonoMs is due.
 struct TickInput {};
 
 using Input =

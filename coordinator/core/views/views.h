@@ -10,10 +10,10 @@
 
 namespace muster::coordinator {
 
-// step, loss and similar fields are filled in by the caller from the metric store.
-// Its reason; while it starts, with what its nodes are preparing, which is not journaled: "2 ranks on 1
+// The job's reason; while it starts, with what its nodes are preparing, which is not journaled: "2 ranks on 1
 // node; node1: fetching code: 120 MB of 2.1 GB".
 std::string ReasonForPeople(const v1::JobRecord& job);
+// step, loss and similar fields are filled in by the caller from the metric store.
 v1::JobSummary Summarize(const v1::JobRecord& job);
 v1::NodeView ViewNode(const ClusterState& state, const Node& node, const Usage& usage);
 // A problem with the cluster as a whole; empty if none.

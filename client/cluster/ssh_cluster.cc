@@ -20,6 +20,7 @@
 #include "client/connection/connection.h"
 #include "client/session/session.h"
 #include "client/session/sign_in.h"
+#include "common/base/loopback.h"
 #include "common/base/status.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
@@ -109,7 +110,7 @@ std::string AddressOf(const std::string& host) {
   char text[INET_ADDRSTRLEN] = {};
   const auto* const address = reinterpret_cast<const sockaddr_in*>(found->ai_addr);
   if (inet_ntop(AF_INET, &address->sin_addr, text, sizeof text) == nullptr) return "";
-  return std::string_view(text).starts_with("127.") ? "" : text;
+  return common::IsLoopbackHost(text) ? "" : text;
 }
 
 std::string ThisMachine() {

@@ -48,8 +48,8 @@ constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
 struct Member {
   SshHost host;
   NodePlace place;
-  std::string address;       // by which the others reach it; empty: not known here
-  std::string token;         // to join
+  std::string address = {};  // by which the others reach it; empty: not known here
+  std::string token = {};    // to join
   bool is_prepared = false;  // something of ours may be there
 };
 using Members = std::vector<std::unique_ptr<Member>>;
@@ -62,10 +62,7 @@ absl::StatusOr<Members> MembersOf(const ClusterRecord& record) {
                                                       .place = {.cluster = record.name,
                                                                 .id = record.id,
                                                                 .directory = record.directory,
-                                                                .node = node.name},
-                                                      .address = "",
-                                                      .token = "",
-                                                      .is_prepared = false}));
+                                                                .node = node.name}}));
   }
   return members;
 }

@@ -9,7 +9,6 @@
 #include "coordinator/identity/roles.h"
 
 namespace muster::coordinator {
-
 namespace {
 
 // "user:alice's", or of whom it is where the caller has that name now.

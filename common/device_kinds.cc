@@ -20,6 +20,7 @@ constexpr DeviceKind kKinds[] = {
     {.name = "gpu",
      .plural = "gpus",
      .spellings = "cuda|nvidia",
+     .is_cuda = true,
      .visible_variable = "CUDA_VISIBLE_DEVICES",
      .order = {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},  // NVML's
      .interface_variable = "NCCL_SOCKET_IFNAME",
@@ -78,6 +79,11 @@ const DeviceKind* FindAccelerateType(std::string_view type) {
 }
 
 bool IsHostKind(std::string_view name) { return name == HostKind().name; }
+
+bool IsCudaKind(std::string_view name) {
+  const DeviceKind* kind = FindDeviceKind(name);
+  return kind != nullptr && kind->is_cuda;
+}
 
 bool IsDevicePort(uint32_t port) {
   return FindIf([port](const DeviceKind& kind) {

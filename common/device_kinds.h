@@ -26,6 +26,8 @@ struct DeviceKind {
   // Processor slots: with no device behind them there are as many as requested, and a private
   // worker does not count them. Exactly one kind is the host.
   bool is_host = false;
+  // Runs CUDA: the versions of a node's driver (v1::NodeFacts) are those of its driver.
+  bool is_cuda = false;
   // Lists the indexes of the devices that a rank may see, ascending. Empty: devices cannot be
   // hidden.
   std::string_view visible_variable = {};
@@ -62,6 +64,7 @@ const DeviceKind* FindAccelerateType(std::string_view type);
 const DeviceKind& HostKind();
 const DeviceKind& FirstAccelerator();
 bool IsHostKind(std::string_view name);
+bool IsCudaKind(std::string_view name);
 // True if a device runtime listens on this port.
 bool IsDevicePort(uint32_t port);
 

@@ -139,15 +139,16 @@ absl::StatusOr<std::vector<std::string>> KeysOf(const std::vector<std::string>& 
   return std::vector<std::string>(chosen.begin(), chosen.end());
 }
 
-bool KnowEpochs(const std::vector<std::string>& keys, const std::vector<ComparedRun>& runs,
-                int64_t steps_per_epoch) {
-  if (steps_per_epoch > 0) return true;
-  return std::all_of(runs.begin(), runs.end(), [&](const ComparedRun& run) {
+By DefaultBy(const std::vector<std::string>& keys, const std::vector<ComparedRun>& runs,
+             int64_t steps_per_epoch) {
+  if (steps_per_epoch > 0) return By::kEpoch;
+  const bool are_known = std::all_of(runs.begin(), runs.end(), [&](const ComparedRun& run) {
     return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
       const Series* metric = EpochMetricIn(run, key);
       return metric != nullptr && TellsEpochs(*metric);
     });
   });
+  return are_known ? By::kEpoch : By::kStep;
 }
 
 absl::StatusOr<Comparison> CompareRuns(const std::string& key, const ComparedRun& baseline,

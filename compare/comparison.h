@@ -44,9 +44,10 @@ absl::StatusOr<std::vector<std::string>> KeysOf(const std::vector<std::string>& 
                                                 const std::vector<ComparedRun>& runs,
                                                 std::vector<std::string>* left_out);
 
-// Whether the epochs of all keys in all runs are known.
-bool KnowEpochs(const std::vector<std::string>& keys, const std::vector<ComparedRun>& runs,
-                int64_t steps_per_epoch);
+// What to compare by unless it is given: by epoch if the epochs of all keys in all runs are known,
+// otherwise by step.
+By DefaultBy(const std::vector<std::string>& keys, const std::vector<ComparedRun>& runs,
+             int64_t steps_per_epoch);
 
 // The runs must outlive the result. Errors: JC1541 if there is nothing in common, JC1542 if the
 // epochs are not known.

@@ -76,6 +76,12 @@ std::vector<Network> MayBeNotified(const Config& config) {
   return {*ParseNetwork("0.0.0.0/0"), *ParseNetwork("::/0")};
 }
 
+std::string NoClusterFix(const Config& config) {
+  return config.is_private ? std::string("choose a cluster's context: jobctl context ls")
+                           : StrCat("make one: muster-coordinator init --data-dir ",
+                                    config.data_dir, " --name CLUSTER");
+}
+
 // What the directory knows of callers.
 Admission::People PeopleOf(const Directory& directory) {
   return {
@@ -221,7 +227,8 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .access = {.admission = *admission,
                                      .directory = *directory,
                                      .audit = *audit,
-                                     .cluster = cluster.get()},
+                                     .cluster = cluster.get(),
+                                     .no_cluster_fix = NoClusterFix(config)},
                           .instance = {.lifetime = lifetime,
                                        .epoch = stores.journal->Epoch(),
                                        .started_ms = clock.Read().wall_ms,

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "common/base/limits.h"
+#include "common/base/loopback.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/files/files.h"
@@ -27,7 +28,7 @@ namespace fs = std::filesystem;
 std::string GuessAddress() {
   std::string six;
   for (const InterfaceAddress& address : ListInterfaceAddresses()) {
-    if (address.address.rfind("127.", 0) == 0 || address.address == "::1") continue;
+    if (common::IsLoopbackHost(address.address)) continue;
     if (address.address.find(':') == std::string::npos) return address.address;
     if (six.empty() && address.address.rfind("fe80", 0) != 0) six = address.address;
   }

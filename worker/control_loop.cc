@@ -3,7 +3,6 @@
 
 #include <poll.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -332,10 +331,7 @@ void ControlLoop::Carry(Action& action) {
           [&](DeleteAttemptAction& a) {
             io_.Remove(a.key);
             RemoveSecrets(paths_, a.key);
-            unlink(paths_.TrainerSocket(a.key).c_str());
-            unlink(paths_.OwnTrainerSocket(a.key).c_str());
-            rmdir(paths_.OwnTrainerDir(a.key).c_str());
-            unlink(paths_.ShimSocket(a.key).c_str());
+            processes_.RemoveSockets(a.key);
             transfers_.DeleteTree(a.key, paths_.AttemptDir(a.key), processes_.RemovalLane(a.key));
           },
           [&](NoteAction& a) { common::LogInfo(a.line); },

@@ -20,6 +20,7 @@
 #include "client/connection/connection.h"
 #include "client/session/session.h"
 #include "client/session/sign_in.h"
+#include "common/base/loopback.h"
 #include "common/base/status.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
@@ -47,8 +48,8 @@ constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
 struct Member {
   SshHost host;
   NodePlace place;
-  std::string address;       // at which the others reach it; empty: not known here
-  std::string token;         // to join
+  std::string address = {};  // at which the others reach it; empty: not known here
+  std::string token = {};    // to join
   bool is_prepared = false;  // something of ours may be there
 };
 using Members = std::vector<std::unique_ptr<Member>>;
@@ -61,10 +62,7 @@ absl::StatusOr<Members> MembersOf(const ClusterRecord& record) {
                                                       .place = {.cluster = record.name,
                                                                 .id = record.id,
                                                                 .directory = record.directory,
-                                                                .node = node.name},
-                                                      .address = "",
-                                                      .token = "",
-                                                      .is_prepared = false}));
+                                                                .node = node.name}}));
   }
   return members;
 }
@@ -109,7 +107,7 @@ std::string AddressOf(const std::string& host) {
   char text[INET_ADDRSTRLEN] = {};
   const auto* const address = reinterpret_cast<const sockaddr_in*>(found->ai_addr);
   if (inet_ntop(AF_INET, &address->sin_addr, text, sizeof text) == nullptr) return "";
-  return std::string_view(text).starts_with("127.") ? "" : text;
+  return common::IsLoopbackHost(text) ? "" : text;
 }
 
 std::string ThisMachine() {

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "client/command_line/errors.h"
+#include "common/base/loopback.h"
 #include "common/base/status.h"
 #include "common/files/files.h"
 #include "common/text/strings.h"
@@ -64,17 +65,8 @@ bool SameAddress(const sockaddr* a, const sockaddr* b) {
                 &reinterpret_cast<const sockaddr_in6*>(b)->sin6_addr, sizeof(in6_addr)) == 0;
 }
 
-bool IsLoopback(const sockaddr* address) {
-  if (address->sa_family == AF_INET) {
-    const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
-    return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
-  }
-  return address->sa_family == AF_INET6 &&
-         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
-}
-
 bool IsOfThisHost(const sockaddr* address) {
-  if (IsLoopback(address)) return true;
+  if (common::IsLoopback(*address)) return true;
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return false;
   bool found = false;

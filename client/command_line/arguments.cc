@@ -27,7 +27,7 @@ absl::Status UnknownCommand(std::string_view name, std::string_view group) {
     nearest = common::Nearest(full, names);
   }
   return Usage("JC1001",
-               common::StrCat("jobctl has no command \"", full, "\"", DidYouMean(nearest)),
+               common::StrCat("jobctl has no command \"", full, "\"", common::DidYouMean(nearest)),
                nearest.empty() ? "jobctl help" : common::StrCat("jobctl ", nearest, " --help"));
 }
 

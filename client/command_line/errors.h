@@ -44,6 +44,4 @@ int ExitCodeFor(const absl::Status& error);
 // "error: … [JC1201]\nfix:   …\n". `what` may span several lines.
 std::string FormatError(const absl::Status& error, bool color);
 
-using common::DidYouMean;
-
 }  // namespace muster::client

@@ -90,13 +90,13 @@ absl::Status UnknownFlag(const Command* command, std::string_view shown, std::st
   }
   std::string hint;
   if (const std::string_view peer = PeerFlag(name); !peer.empty()) {
-    hint = DidYouMean(peer);
+    hint = common::DidYouMean(peer);
   } else {
     std::vector<std::string_view> names;
     for (const Flag* flag : FlagsOf(command)) names.push_back(flag->name);
     if (const std::string_view nearest = common::Nearest(name, names);
         !nearest.empty() && name.size() > 1) {
-      hint = DidYouMean(common::StrCat("--", nearest));
+      hint = common::DidYouMean(common::StrCat("--", nearest));
     }
   }
   return Usage("JC1002", common::StrCat(where, " has no flag ", shown, hint), HelpFix(command));

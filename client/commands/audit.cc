@@ -5,7 +5,7 @@
 #include "client/connection/connection.h"
 #include "client/session/session.h"
 #include "client/terminal/listing.h"
-#include "client/text/record_text.h"
+#include "client/text/cells.h"
 #include "common/audit_chain.h"
 #include "common/base/status.h"
 #include "common/problem.h"
@@ -85,7 +85,7 @@ bool IsOf(const v1::AuditEntry& entry, const std::string& user) {
 
 std::vector<Cell> RowOf(const v1::AuditEntry& entry) {
   return {Cell(static_cast<int64_t>(entry.number())),
-          Cell(Value(int64_t{entry.at_ms()}), LocalTime(entry.at_ms())),
+          TimeCell(entry.at_ms()),
           Cell(entry.who()),
           Cell(entry.what()),
           Cell(entry.object()),

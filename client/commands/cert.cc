@@ -5,7 +5,7 @@
 #include "client/connection/connection.h"
 #include "client/session/session.h"
 #include "client/terminal/listing.h"
-#include "client/text/record_text.h"
+#include "client/text/cells.h"
 #include "common/base/status.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
@@ -40,12 +40,10 @@ absl::StatusOr<int> ListCertificates(Session& session, const Arguments& argument
   while (true) {
     ASSIGN_OR_RETURN(const v1::ListCredentialsResponse page, connection->ListCredentials(request));
     for (const v1::Credential& credential : page.credentials()) {
-      listing.rows.push_back(
-          {Cell(credential.serial()), Cell(credential.subject()),
-           Cell(Value(int64_t{credential.issued_ms()}), Age(credential.issued_ms())),
-           Cell(Value(int64_t{credential.expires_ms()}), LocalTime(credential.expires_ms())),
-           Cell(StateOf(credential)), Cell(credential.issued_for()),
-           Cell(credential.revoked_by())});
+      listing.rows.push_back({Cell(credential.serial()), Cell(credential.subject()),
+                              AgeCell(credential.issued_ms()), TimeCell(credential.expires_ms()),
+                              Cell(StateOf(credential)), Cell(credential.issued_for()),
+                              Cell(credential.revoked_by())});
     }
     if (!page.more() || page.credentials().empty()) break;
     request.set_after(page.credentials().rbegin()->serial());

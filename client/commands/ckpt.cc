@@ -8,6 +8,7 @@
 #include "client/session/bulk.h"
 #include "client/session/session.h"
 #include "client/terminal/listing.h"
+#include "client/text/cells.h"
 #include "client/text/record_text.h"
 #include "common/base/status.h"
 #include "common/problem.h"
@@ -69,11 +70,8 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
   for (const v1::Checkpoint& checkpoint : response.record().checkpoints()) {
     const bool committed = checkpoint.state() == v1::CHECKPOINT_STATE_COMMITTED;
     Cell age;
-    if (checkpoint.committed_ms() > 0)
-      age = Cell(Value(int64_t{checkpoint.committed_ms()}), Age(checkpoint.committed_ms()));
-    listing.rows.push_back({Cell(int64_t{checkpoint.step()}),
-                            Cell(Value(static_cast<int64_t>(checkpoint.bytes())),
-                                 common::HumanBytes(checkpoint.bytes())),
+    if (checkpoint.committed_ms() > 0) age = AgeCell(checkpoint.committed_ms());
+    listing.rows.push_back({Cell(int64_t{checkpoint.step()}), SizeCell(checkpoint.bytes()),
                             Cell(int64_t{checkpoint.file_count()}),
                             Cell(StrCat(checkpoint.parts_present_size(), "/", checkpoint.parts())),
                             Cell(int64_t{checkpoint.attempt()}), age,
@@ -111,10 +109,8 @@ absl::StatusOr<int> ShowCheckpoint(Session& session, const Arguments& arguments)
       const std::vector<v1::CheckpointFile> files,
       connection->ListCheckpointFiles(Reference(response.record(), checkpoint.step())));
   for (const v1::CheckpointFile& file : files) {
-    listing.rows.push_back(
-        {Cell(file.path()),
-         Cell(Value(static_cast<int64_t>(file.size())), common::HumanBytes(file.size())),
-         Cell(int64_t{file.part()}), Cell(file.sha256())});
+    listing.rows.push_back({Cell(file.path()), SizeCell(file.size()), Cell(int64_t{file.part()}),
+                            Cell(file.sha256())});
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   return kExitOk;
@@ -135,10 +131,9 @@ absl::StatusOr<int> Verify(Session& session, const Arguments& arguments) {
                      {.key = "problem", .shrink = true},
                      {.key = "sha256", .wide = true}};
   for (const v1::FileVerdict& file : response.files()) {
-    listing.rows.push_back(
-        {Cell(file.path()),
-         Cell(Value(static_cast<int64_t>(file.size())), common::HumanBytes(file.size())),
-         Cell(file.ok() ? "ok" : "BAD"), Cell(file.problem()), Cell(file.sha256())});
+    listing.rows.push_back({Cell(file.path()), SizeCell(file.size()),
+                            Cell(file.ok() ? "ok" : "BAD"), Cell(file.problem()),
+                            Cell(file.sha256())});
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   if (response.files_left_out() > 0) {

@@ -154,8 +154,7 @@ absl::StatusOr<std::vector<Comparison>> CompareAll(Session& session,
     session.Note(StrCat("left out because not every run has it: ", common::Printable(key)));
   }
   ComparisonSetup& setup = request->setup;
-  if (!request->by_given && !compare::KnowEpochs(keys, runs, setup.steps_per_epoch))
-    setup.by = By::kStep;
+  if (!request->by_given) setup.by = compare::DefaultBy(keys, runs, setup.steps_per_epoch);
   std::vector<Comparison> comparisons;
   for (const std::string& key : keys) {
     for (size_t i = 1; i < runs.size(); ++i) {

@@ -25,7 +25,7 @@ absl::Status Unknown(const ConfigFile& file, const std::string& name) {
   return common::MakeProblem(absl::StatusCode::kNotFound,
                              {.code = "JC1007",
                               .what = StrCat("there is no context \"", name, "\"",
-                                             DidYouMean(common::Nearest(name, names))),
+                                             common::DidYouMean(common::Nearest(name, names))),
                               .fix = "jobctl context ls"});
 }
 

@@ -14,6 +14,7 @@
 #include "client/files/pull_file.h"
 #include "client/session/session.h"
 #include "client/terminal/listing.h"
+#include "client/text/cells.h"
 #include "client/text/outputs.h"
 #include "client/text/record_text.h"
 #include "common/base/status.h"
@@ -172,10 +173,10 @@ absl::StatusOr<int> Copy(Session& session, const Arguments& arguments) {
     ASSIGN_OR_RETURN(RemotePath source, ParseRemote(words[i]));
     sources.push_back(std::move(source));
   }
+  const auto copy = arguments.Has("live") || arguments.Has("rank") ? CopyLive : CopyOne;
   for (const RemotePath& source : sources) {
-    const bool is_live = arguments.Has("live") || arguments.Has("rank");
-    RETURN_IF_ERROR((is_live ? CopyLive : CopyOne)(session, *connection, source, destination,
-                                                   sources.size() == 1, arguments, &copied));
+    RETURN_IF_ERROR(
+        copy(session, *connection, source, destination, sources.size() == 1, arguments, &copied));
   }
   session.Note(DescribeCopied(copied));
   return kExitOk;
@@ -193,10 +194,9 @@ absl::StatusOr<int> ListOutputs(Session& session, const Arguments& arguments) {
                      {.key = "node"},
                      {.key = "sha256", .wide = true}};
   for (const v1::CheckpointFile& file : outputs.files) {
-    listing.rows.push_back(
-        {Cell(file.path()),
-         Cell(Value(static_cast<int64_t>(file.size())), common::HumanBytes(file.size())),
-         Cell(OutputsNode(outputs.job, outputs.set.attempt(), file.part())), Cell(file.sha256())});
+    listing.rows.push_back({Cell(file.path()), SizeCell(file.size()),
+                            Cell(OutputsNode(outputs.job, outputs.set.attempt(), file.part())),
+                            Cell(file.sha256())});
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   return kExitOk;

@@ -41,7 +41,7 @@ absl::StatusOr<int> Help(Session& session, const Arguments& arguments) {
     std::string_view nearest = PeerCommand(topic);
     if (nearest.empty()) nearest = common::Nearest(topic, names);
     return Usage("JC1001",
-                 common::StrCat("there is no help on \"", topic, "\"", DidYouMean(nearest)),
+                 common::StrCat("there is no help on \"", topic, "\"", common::DidYouMean(nearest)),
                  "jobctl help");
   }
   return kExitOk;

@@ -67,7 +67,7 @@ absl::StatusOr<v1::ListJobsRequest> Request(const Arguments& arguments) {
       return Usage(
           "JC1004",
           StrCat("there is no job state \"", word, "\"",
-                 DidYouMean(common::Nearest(absl::AsciiStrToLower(word), views))),
+                 common::DidYouMean(common::Nearest(absl::AsciiStrToLower(word), views))),
           "--state queued,starting,running,stopping,restarting,succeeded,failed,cancelled");
     }
     request.add_states(state);

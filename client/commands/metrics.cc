@@ -65,7 +65,7 @@ absl::Status UnknownKeys(const std::vector<std::string>& keys, const v1::MetricS
       return common::MakeProblem(absl::StatusCode::kNotFound,
                                  {.code = "JC1503",
                                   .what = StrCat(job, " has no metric \"", key, "\"",
-                                                 DidYouMean(common::Nearest(key, names))),
+                                                 common::DidYouMean(common::Nearest(key, names))),
                                   .fix = StrCat("jobctl metrics ", job)});
     }
   }

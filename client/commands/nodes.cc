@@ -9,6 +9,7 @@
 #include "client/session/session.h"
 #include "client/terminal/listing.h"
 #include "client/terminal/record_json.h"
+#include "client/text/cells.h"
 #include "client/text/record_text.h"
 #include "common/base/status.h"
 #include "common/device_kinds.h"
@@ -76,9 +77,8 @@ absl::StatusOr<int> ListNodes(Session& session, const Arguments& arguments) {
                             Cell(record.facts().advertise()),
                             Cell(Value(int64_t{record.last_contact_ms()}),
                                  record.connected() ? "now" : Age(record.last_contact_ms())),
-                            Cell(Value(static_cast<int64_t>(record.facts().memory_bytes())),
-                                 common::HumanBytes(record.facts().memory_bytes())),
-                            Cell(record.facts().version()), Cell(Reason(node))});
+                            SizeCell(record.facts().memory_bytes()), Cell(record.facts().version()),
+                            Cell(Reason(node))});
   }
   const bool none = listing.rows.empty();
   for (const std::string& text : {response.alarm(), response.disk_warning()}) {

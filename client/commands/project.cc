@@ -6,7 +6,7 @@
 #include "client/connection/connection.h"
 #include "client/session/session.h"
 #include "client/terminal/listing.h"
-#include "client/text/record_text.h"
+#include "client/text/cells.h"
 #include "common/base/status.h"
 #include "common/text/strings.h"
 
@@ -40,13 +40,11 @@ absl::StatusOr<int> ListProjects(Session& session, const Arguments& arguments) {
     ASSIGN_OR_RETURN(const v1::ListProjectsResponse page, connection->ListProjects(request));
     for (const v1::Project& project : page.projects()) {
       const bool is_implicit = project.created_ms() == 0;
-      listing.rows.push_back(
-          {Cell(project.name()),
-           Cell(Value(absl::StrJoin(project.members(), ",")), Members(project)),
-           Cell(project.description()),
-           is_implicit ? Cell()
-                       : Cell(Value(int64_t{project.created_ms()}), Age(project.created_ms())),
-           Cell(project.created_by())});
+      listing.rows.push_back({Cell(project.name()),
+                              Cell(Value(absl::StrJoin(project.members(), ",")), Members(project)),
+                              Cell(project.description()),
+                              is_implicit ? Cell() : AgeCell(project.created_ms()),
+                              Cell(project.created_by())});
     }
     if (!page.more() || page.projects().empty()) break;
     request.set_after(page.projects().rbegin()->name());

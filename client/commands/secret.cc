@@ -7,12 +7,11 @@
 #include "client/connection/connection.h"
 #include "client/session/session.h"
 #include "client/terminal/listing.h"
-#include "client/text/record_text.h"
+#include "client/text/cells.h"
 #include "common/base/status.h"
 #include "common/files/files.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
-#include "common/text/units.h"
 
 namespace muster::client {
 namespace {
@@ -60,11 +59,8 @@ absl::StatusOr<int> ListSecrets(Session& session, const Arguments& arguments) {
   while (true) {
     ASSIGN_OR_RETURN(const v1::ListSecretsResponse page, connection->ListSecrets(request));
     for (const v1::Secret& secret : page.secrets()) {
-      listing.rows.push_back(
-          {Cell(secret.name()),
-           Cell(Value(static_cast<int64_t>(secret.size())), common::HumanBytes(secret.size())),
-           Cell(Value(int64_t{secret.changed_ms()}), Age(secret.changed_ms())),
-           Cell(secret.owner())});
+      listing.rows.push_back({Cell(secret.name()), SizeCell(secret.size()),
+                              AgeCell(secret.changed_ms()), Cell(secret.owner())});
     }
     if (!page.more() || page.secrets().empty()) break;
     request.set_after(page.secrets().rbegin()->name());

@@ -6,7 +6,7 @@
 #include "client/session/session.h"
 #include "client/terminal/listing.h"
 #include "client/terminal/record_json.h"
-#include "client/text/record_text.h"
+#include "client/text/cells.h"
 #include "client/text/role_words.h"
 #include "common/base/status.h"
 #include "common/text/strings.h"
@@ -105,12 +105,8 @@ absl::StatusOr<int> ListTokens(Session& session, const Arguments& arguments) {
       listing.rows.push_back(
           {Cell(token.id()), Cell(token.kind() == v1::TOKEN_KIND_JOIN ? "worker" : "person"),
            Cell(token.subject()), Cell(Value(int64_t{token.uses_left()}), UseOf(token)),
-           Cell(Value(int64_t{token.expires_ms()}), LocalTime(token.expires_ms())),
-           Cell(token.created_by()),
-           Cell(Value(int64_t{token.created_ms()}), LocalTime(token.created_ms())),
-           token.used_ms() == 0
-               ? Cell()
-               : Cell(Value(int64_t{token.used_ms()}), LocalTime(token.used_ms()))});
+           TimeCell(token.expires_ms()), Cell(token.created_by()), TimeCell(token.created_ms()),
+           token.used_ms() == 0 ? Cell() : TimeCell(token.used_ms())});
     }
     if (!page.more() || page.tokens().empty()) break;
     request.set_after(page.tokens().rbegin()->id());

@@ -5,7 +5,7 @@
 #include "client/connection/connection.h"
 #include "client/session/session.h"
 #include "client/terminal/listing.h"
-#include "client/text/record_text.h"
+#include "client/text/cells.h"
 #include "client/text/role_words.h"
 #include "common/base/status.h"
 #include "common/text/strings.h"
@@ -82,9 +82,8 @@ absl::StatusOr<int> ListUsers(Session& session, const Arguments& arguments) {
     for (const v1::User& user : page.users()) {
       listing.rows.push_back({Cell(user.name()), Cell(RoleWord(user.role())),
                               Cell(user.disabled() ? "disabled" : "enabled"), Cell(user.account()),
-                              Cell(Value(int64_t{user.created_ms()}), Age(user.created_ms())),
-                              Cell(user.created_by()), Cell(user.oidc_subject()), Cell(user.id()),
-                              Cell(user.comment())});
+                              AgeCell(user.created_ms()), Cell(user.created_by()),
+                              Cell(user.oidc_subject()), Cell(user.id()), Cell(user.comment())});
     }
     if (!page.more() || page.users().empty()) break;
     request.set_after(page.users().rbegin()->name());

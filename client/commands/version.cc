@@ -78,7 +78,7 @@ absl::StatusOr<int> Explain(Session& session, const Arguments& arguments) {
     return common::MakeProblem(absl::StatusCode::kNotFound,
                                {.code = "JC1004",
                                 .what = StrCat("there is no error code \"", wanted, "\"",
-                                               DidYouMean(common::Nearest(wanted, names))),
+                                               common::DidYouMean(common::Nearest(wanted, names))),
                                 .fix = "jobctl explain JC1201"});
   }
   if (arguments.Has("output")) {

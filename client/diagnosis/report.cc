@@ -31,19 +31,12 @@ constexpr size_t kMetricsTold = 4;
 constexpr size_t kLineBytes = 200;
 constexpr size_t kSentenceBytes = 800;
 
-std::string Clipped(const std::string& text, size_t bytes_max) {
-  if (text.size() <= bytes_max) return text;
-  size_t end = bytes_max;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return StrCat(text.substr(0, end), "…");
-}
-
 // "first cause  text", further lines below the first one's text.
 class ReportSection {
  public:
   explicit ReportSection(std::string title) : title_(std::move(title)) {}
   void Add(const std::string& line, size_t bytes_max = kLineBytes) {
-    lines_.push_back(Clipped(line, bytes_max));
+    lines_.push_back(common::Clipped(line, bytes_max));
   }
   std::string Text() const {
     std::string text;

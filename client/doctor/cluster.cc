@@ -10,6 +10,7 @@
 
 #include "client/command_line/errors.h"
 #include "client/text/record_text.h"
+#include "common/base/loopback.h"
 #include "common/device_kinds.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
@@ -22,10 +23,6 @@ using common::StrCat;
 
 // Beyond it, comparing times of different nodes misleads.
 constexpr int64_t kClockOffMs = 1'000;
-
-bool IsLoopbackName(const std::string& address) {
-  return address.starts_with("127.") || address == "::1" || address == "localhost";
-}
 
 struct Network {
   uint32_t address;
@@ -186,7 +183,7 @@ std::vector<NodeVerdict> JudgeCluster(const v1::GetServerResponse& server,
     JudgeNodeClock(view, &wrong);
     JudgeNodeDisk(view, &wrong);
     JudgeRendezvous(facts, &wrong);
-    if (hosts.size() > 1 && IsLoopbackName(facts.advertise())) {
+    if (hosts.size() > 1 && common::IsLoopbackHost(facts.advertise())) {
       wrong.push_back({Grade::kBroken,
                        StrCat("advertises ", facts.advertise(), ", which other nodes cannot reach"),
                        "restart its worker with --advertise ADDRESS"});

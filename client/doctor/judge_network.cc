@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "client/doctor/checks.h"
 #include "client/doctor/machine.h"
+#include "common/base/loopback.h"
 #include "common/base/version.h"
 #include "common/text/strings.h"
 #include "common/text/units.h"
@@ -15,10 +16,6 @@ using common::StrCat;
 
 // 2026-01-01: before this version of Muster existed.
 constexpr int64_t kEarliestWallS = 1'767'225'600;
-
-bool IsLoopbackAddress(const std::string& address) {
-  return address.starts_with("127.") || address == "::1";
-}
 
 }  // namespace
 
@@ -32,7 +29,7 @@ Verdict JudgeHostname(const MachineFacts& facts) {
             StrCat(network.hostname, " does not resolve: ", network.resolve_trouble), fix};
   }
   const auto loopback =
-      std::find_if(network.addresses.begin(), network.addresses.end(), IsLoopbackAddress);
+      std::find_if(network.addresses.begin(), network.addresses.end(), common::IsLoopbackHost);
   if (loopback != network.addresses.end()) {
     return {Grade::kWarning,
             StrCat(network.hostname, " resolves to ", *loopback,

@@ -39,11 +39,12 @@ absl::StatusOr<std::vector<uint32_t>> RanksOfPoints(const std::string& job,
       return compare::MatchesKey(name, key);
     });
     if (!known) {
-      return common::MakeProblem(absl::StatusCode::kNotFound,
-                                 {.code = "JC1503",
-                                  .what = common::StrCat(job, " has no metric \"", key, "\"",
-                                                         DidYouMean(common::Nearest(key, names))),
-                                  .fix = common::StrCat("jobctl metrics ", job)});
+      return common::MakeProblem(
+          absl::StatusCode::kNotFound,
+          {.code = "JC1503",
+           .what = common::StrCat(job, " has no metric \"", key, "\"",
+                                  common::DidYouMean(common::Nearest(key, names))),
+           .fix = common::StrCat("jobctl metrics ", job)});
     }
   }
   return std::vector<uint32_t>(ranks.begin(), ranks.end());

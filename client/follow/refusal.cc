@@ -53,7 +53,7 @@ absl::Status UnknownModel(const absl::Status& refused, const std::string& model,
        .what = StrCat("\"", common::Printable(model),
                       "\" is not a kind of device, and no node has a model of "
                       "this name; this cluster has ",
-                      absl::StrJoin(devices, ", "), DidYouMean(nearest)),
+                      absl::StrJoin(devices, ", "), common::DidYouMean(nearest)),
        .fix = StrCat("--devices ", nearest.empty() ? common::HostKind().name : nearest,
                      ", or --queue-anyway to wait for a node that has it")});
 }

@@ -105,7 +105,7 @@ class Reader {
     } else if (!section.empty() && nearest.starts_with(section + ".")) {
       nearest = nearest.substr(section.size() + 1);
     }
-    Add(entry.line, entry.column, StrCat(unknown, DidYouMean(nearest)));
+    Add(entry.line, entry.column, StrCat(unknown, common::DidYouMean(nearest)));
   }
 
   void ReadKey(const JobKey& key, const YamlNode& node) {

@@ -135,7 +135,7 @@ absl::StatusOr<LaunchFlags> ParseLaunchFlags(std::string_view launcher,
       const std::string_view nearest = is_long ? common::Nearest(name, names) : std::string_view();
       return Usage("JC1010",
                    StrCat(launcher, " has no flag ", word.substr(0, equals),
-                          nearest.empty() ? "" : DidYouMean(StrCat("--", nearest))),
+                          nearest.empty() ? "" : common::DidYouMean(StrCat("--", nearest))),
                    StrCat("correct the ", launcher,
                           " line, or run the script itself: jobctl run -n N -- python "
                           "SCRIPT"));

@@ -13,7 +13,6 @@
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {
-
 namespace {
 
 absl::Status ResultError(const v1::BulkResult& result) {

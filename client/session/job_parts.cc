@@ -65,7 +65,7 @@ absl::Status NoSuchNode(const std::string& node, const v1::ListNodesResponse& no
   return common::MakeProblem(absl::StatusCode::kNotFound,
                              {.code = "JC1401",
                               .what = StrCat("there is no node \"", common::Printable(node), "\"",
-                                             DidYouMean(common::Nearest(node, names))),
+                                             common::DidYouMean(common::Nearest(node, names))),
                               .fix = "jobctl nodes ls"});
 }
 

@@ -93,8 +93,9 @@ void ReadConfig(const YamlNode& root, ConfigFile* config, std::vector<YamlProble
       for (const YamlNode::Entry& each : value.entries) {
         const std::string_view nearest = common::Nearest(each.key, kDefaultNames);
         if (nearest != each.key) {
-          problems->push_back({each.line, each.column,
-                               StrCat("unknown default \"", each.key, "\"", DidYouMean(nearest))});
+          problems->push_back(
+              {each.line, each.column,
+               StrCat("unknown default \"", each.key, "\"", common::DidYouMean(nearest))});
         }
         config->defaults[each.key] = each.value.text;
       }
@@ -102,7 +103,7 @@ void ReadConfig(const YamlNode& root, ConfigFile* config, std::vector<YamlProble
       constexpr std::string_view kKeys[] = {"current", "contexts", "defaults"};
       problems->push_back({entry.line, entry.column,
                            StrCat("unknown key \"", entry.key, "\"",
-                                  DidYouMean(common::Nearest(entry.key, kKeys)))});
+                                  common::DidYouMean(common::Nearest(entry.key, kKeys)))});
     }
   }
 }
@@ -273,7 +274,7 @@ absl::Status Settings::AddServer(const Arguments& arguments) {
         absl::StatusCode::kNotFound,
         {.code = "JC1007",
          .what = StrCat("there is no context \"", context.value, "\" (from ", context.origin, ")",
-                        DidYouMean(common::Nearest(context.value, names))),
+                        common::DidYouMean(common::Nearest(context.value, names))),
          .fix = "jobctl context ls, jobctl context use private"});
   }
   all_ = {context, *server};

@@ -54,9 +54,10 @@ absl::StatusOr<size_t> ColumnIndex(const Listing& listing, std::string_view key)
   }
   std::string all;
   for (const std::string_view each : keys) StrAppend(&all, all.empty() ? "" : ",", each);
-  return Usage("JC1008",
-               StrCat("there is no column \"", key, "\"", DidYouMean(common::Nearest(key, keys))),
-               StrCat("use one of ", all));
+  return Usage(
+      "JC1008",
+      StrCat("there is no column \"", key, "\"", common::DidYouMean(common::Nearest(key, keys))),
+      StrCat("use one of ", all));
 }
 
 absl::Status Filter(Listing* listing, const std::string& filter) {

@@ -71,10 +71,10 @@ absl::StatusOr<int> ParseSignal(std::string_view text) {
   }
   const absl::StatusOr<int64_t> number = common::ParseInteger(text);
   if (number.ok() && *number >= 1 && *number <= SIGRTMAX) return static_cast<int>(*number);
-  return Usage(
-      "JC1004",
-      common::StrCat("\"", text, "\" is not a signal", DidYouMean(common::Nearest(name, all))),
-      "jobctl signal JOB USR1");
+  return Usage("JC1004",
+               common::StrCat("\"", text, "\" is not a signal",
+                              common::DidYouMean(common::Nearest(name, all))),
+               "jobctl signal JOB USR1");
 }
 
 std::vector<std::string_view> SignalNames() {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "client/text/assessment_text.h"
+#include "client/text/cells.h"
 #include "client/text/record_text.h"
 #include "common/text/strings.h"
 
@@ -40,10 +41,9 @@ std::vector<Cell> JobRow(const v1::JobSummary& job) {
           Cell(Value(int64_t{static_cast<int64_t>(job.id())}), std::to_string(job.id())),
           Cell(StateName(job.state())), Cell(int64_t{job.ranks()}), Cell(devices), step, loss,
           job.has_loss() ? Cell(std::string(LossName(job))) : Cell(), eta, checkpoint,
-          Cell(Value(job.submitted_ms()), Age(job.submitted_ms())),
-          ran_ms < 0 ? Cell() : Cell(Value(ran_ms), Took(ran_ms)), Cell(int64_t{job.attempts()}),
-          exit_code, Cell(Value(job.owner()), OwnerText(job)), Cell(job.owner_id()),
-          Cell(job.project()), labels,
+          AgeCell(job.submitted_ms()), ran_ms < 0 ? Cell() : Cell(Value(ran_ms), Took(ran_ms)),
+          Cell(int64_t{job.attempts()}), exit_code, Cell(Value(job.owner()), OwnerText(job)),
+          Cell(job.owner_id()), Cell(job.project()), labels,
           // For a job that succeeded, the state says it all.
           Cell(Value(job.reason()), job.state() == v1::JOB_STATE_SUCCEEDED ? "" : job.reason()),
           Cell(job.command())};

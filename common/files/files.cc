@@ -177,6 +177,11 @@ absl::Status WriteFileAtomically(const std::string& path, std::string_view conte
   return Replace(path, content, {.temporary = path + ".tmp", .is_durable = false});
 }
 
+absl::Status WriteInPlace(const std::string& path, std::string_view content) {
+  ASSIGN_OR_RETURN(const UniqueFd file, OpenRegular(path, O_WRONLY | O_CREAT | O_NOFOLLOW));
+  return WriteAll(file.get(), content);
+}
+
 absl::Status MakeDirectories(const std::string& path, int mode) {
   std::string built;
   for (const fs::path& part : fs::path(path)) {

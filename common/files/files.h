@@ -60,6 +60,10 @@ absl::Status CreateFileDurably(const std::string& path, std::string_view content
 // write it. For what is worth nothing after a power failure.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view content);
 
+// Writes over the start of the file, which is made if there is none, and syncs nothing: for texts of
+// one width that may be lost.
+absl::Status WriteInPlace(const std::string& path, std::string_view content);
+
 // Reads `size` bytes from `offset`, fewer only at the end of the file. `name` is for the error.
 absl::StatusOr<std::string> ReadAt(int fd, uint64_t offset, size_t size, std::string_view name);
 // Writes all of `data`, however little each write(2) takes.

@@ -31,8 +31,7 @@ constexpr size_t kCommitDigits = 40;
 constexpr size_t kLongCommitDigits = 64;
 
 std::string Shown(const std::string& text) {
-  return StrCat("\"", common::Printable(text.substr(0, kTextBytesMax)),
-                text.size() > kTextBytesMax ? "…\"" : "\"");
+  return StrCat("\"", common::PrintableStart(text, kTextBytesMax), "\"");
 }
 
 bool IsCut(std::string_view text) { return text.find('\0') != std::string_view::npos; }

@@ -53,9 +53,7 @@ bool IsLabelKey(std::string_view key) {
 bool IsLabelValue(std::string_view value) { return value.empty() || IsLabelName(value); }
 
 std::string Quoted(std::string_view text) {
-  const bool is_long = text.size() > kLabelShownBytes;
-  return StrCat("\"", common::Printable(text.substr(0, kLabelShownBytes)), is_long ? "…" : "",
-                "\"");
+  return StrCat("\"", common::PrintableStart(text, kLabelShownBytes), "\"");
 }
 
 // What is wrong with a label; empty: nothing.

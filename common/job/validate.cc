@@ -39,14 +39,12 @@ absl::Status CheckName(const std::string& name) {
                     !IsNumber(name) && name[0] != '-' &&
                     name.find_first_of("@ ") == std::string::npos;
   if (name.empty() || good) return absl::OkStatus();
-  const bool long_name = name.size() > common::kNameBytesMax;
-  return Refuse(
-      "JC1103",
-      StrCat("\"", common::Printable(name.substr(0, common::kNameBytesMax)), long_name ? "…" : "",
-             "\" is not a valid job name: a name is 1 to ", common::kNameBytesMax,
-             " bytes of UTF-8 without control or invisible characters, spaces, @ or /, "
-             "does not start with a dot or -, and is not a number"),
-      "--name train-small");
+  return Refuse("JC1103",
+                StrCat("\"", common::PrintableStart(name, common::kNameBytesMax),
+                       "\" is not a valid job name: a name is 1 to ", common::kNameBytesMax,
+                       " bytes of UTF-8 without control or invisible characters, spaces, @ or /, "
+                       "does not start with a dot or -, and is not a number"),
+                "--name train-small");
 }
 
 // As the coordinator names projects and secrets; a secret's name becomes a file's.

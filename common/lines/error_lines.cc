@@ -1,12 +1,12 @@
 // error_lines: phrases that failures print, and harmless ones that resemble them.
 #include "common/lines/error_lines.h"
 
-#include <algorithm>
 #include <cctype>
 #include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/lines/line_prefix.h"
 
 namespace muster::common {
 namespace {
@@ -36,19 +36,8 @@ std::string_view Trimmed(std::string_view text) {
   return first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// Strips the prefix that PyTorch puts before a rank's lines: "[rank0]: ", "[rank0]:[W1122 …".
-std::string_view WithoutRank(std::string_view line) {
-  if (!line.starts_with("[rank")) return line;
-  const size_t end = line.find("]:");
-  return end == line.npos || end > sizeof "[rank99999" ? line : Trimmed(line.substr(end + 2));
-}
-
-// glog's and PyTorch's "E1122 06:01:02.123 …", optionally in brackets.
 bool HasGlogLevel(std::string_view line, std::string_view levels) {
-  if (line.starts_with('[')) line.remove_prefix(1);
-  return line.size() > 5 && levels.find(line[0]) != levels.npos && line[5] == ' ' &&
-         std::all_of(line.begin() + 1, line.begin() + 5,
-                     [](char c) { return std::isdigit(static_cast<unsigned char>(c)); });
+  return levels.find(GlogLetter(line)) != levels.npos;
 }
 
 bool IsNumber(std::string_view text) {
@@ -165,7 +154,7 @@ constexpr std::string_view kSaidOfFailures[] = {
 bool ReadsAsError(std::string_view whole) {
   // After a carriage return, judge only what a terminal would still show.
   whole = Trimmed(whole.substr(whole.find_last_of('\r') + 1));
-  const std::string_view line = WithoutRank(whole);
+  const std::string_view line = Trimmed(WithoutRankPrefix(whole));
   if (NamesException(line) || line.starts_with("what():")) return true;
   std::string lower(line);
   absl::AsciiStrToLower(&lower);

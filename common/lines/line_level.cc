@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/lines/error_lines.h"
+#include "common/lines/line_prefix.h"
 
 namespace muster::common {
 namespace {
@@ -34,22 +35,8 @@ std::string_view WithoutSpace(std::string_view text) {
   return text;
 }
 
-// Strips the prefix that PyTorch puts before a rank's lines: "[rank0]: ", "[rank0]:".
-std::string_view WithoutRankPrefix(std::string_view line) {
-  if (!line.starts_with("[rank")) return line;
-  const size_t end = line.find("]:");
-  if (end == line.npos || end > 12) return line;
-  line.remove_prefix(end + 2);
-  return line;
-}
-
-// "E1122 06:01:02.123 …"; PyTorch puts it in brackets.
 std::optional<LineLevel> GlogLevel(std::string_view line) {
-  if (line.starts_with('[')) line.remove_prefix(1);
-  if (line.size() < 6 || line[5] != ' ' || !std::all_of(&line[1], &line[5], IsDigit)) {
-    return std::nullopt;
-  }
-  switch (line[0]) {
+  switch (GlogLetter(line)) {
     case 'V':
     case 'D':
       return LineLevel::kDebug;

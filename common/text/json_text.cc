@@ -1,8 +1,6 @@
 #include "common/text/json_text.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 
 #include "absl/strings/str_format.h"
 #include "common/text/exact_number.h"
@@ -88,14 +86,7 @@ void AppendJson(const std::optional<std::string>& text, std::string* out) {
   text ? AppendJson(*text, out) : AppendJson(JsonNull(), out);
 }
 
-void AppendJson(double number, std::string* out) {
-  if (!std::isfinite(number)) {
-    *out += ExactJson(number);
-    return;
-  }
-  char digits[32];
-  out->append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
-}
+void AppendJson(double number, std::string* out) { *out += ExactJson(number); }
 
 void JsonObject::Name(std::string_view name, std::string_view between) {
   if (text_.size() > 1) text_ += between;

@@ -97,6 +97,17 @@ std::string Printable(std::string_view bytes, bool keep_layout) {
   return out;
 }
 
+std::string PrintableStart(std::string_view bytes, size_t bytes_max) {
+  return StrCat(Printable(bytes.substr(0, bytes_max)), bytes.size() > bytes_max ? "…" : "");
+}
+
+std::string Clipped(std::string_view text, size_t bytes_max) {
+  if (text.size() <= bytes_max) return std::string(text);
+  size_t end = bytes_max;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return StrCat(text.substr(0, end), "…");
+}
+
 bool NestsDeeper(std::string_view json, size_t depth) {
   size_t open = 0;
   bool in_string = false;

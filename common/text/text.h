@@ -21,6 +21,11 @@ bool IsPathName(std::string_view name);
 // Control characters, invisible characters and bytes that are not UTF-8 become \xNN; newline and
 // tab are kept if `keep_layout`.
 std::string Printable(std::string_view bytes, bool keep_layout = false);
+// The first `bytes_max` bytes, printable, and "…" if there are more.
+std::string PrintableStart(std::string_view bytes, size_t bytes_max);
+// Valid UTF-8: at most `bytes_max` bytes of it, cut at a character boundary, and "…" if there are
+// more.
+std::string Clipped(std::string_view text, size_t bytes_max);
 // True if lists and objects in this JSON are nested deeper than `depth`, or would be if it were
 // JSON. Check before a recursive parser or printer sees untrusted bytes.
 bool NestsDeeper(std::string_view json, size_t depth);

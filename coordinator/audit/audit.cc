@@ -18,9 +18,7 @@ using common::StrCat;
 constexpr std::chrono::milliseconds kRetry{250};
 
 std::string Bounded(const std::string& text) {
-  std::string bounded = common::Printable(text.substr(0, Audit::kTextBytesMax));
-  if (text.size() > Audit::kTextBytesMax) bounded += "…";
-  return bounded;
+  return common::PrintableStart(text, Audit::kTextBytesMax);
 }
 
 // Only clean texts are written: an entry always stays on one line.

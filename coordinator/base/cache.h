@@ -24,7 +24,8 @@ class Cache {
   using Then = std::function<void(const Found&)>;
   // Calls its argument once, on any thread.
   using Lookup = std::function<void(std::function<void(Found)>)>;
-  // Whether this is an answer also for who asked while it was being looked up.
+  // Whether this is an answer also for one who asks after its lookup began. Not asked of errors that
+  // are older, which are not kept.
   using Enough = std::function<bool(const Found&)>;
   static constexpr size_t kNoLimit = common::LruMap<Key, Kept>::kNoLimit;
 
@@ -44,10 +45,14 @@ class Cache {
     return kept == nullptr ? nullptr : *kept;
   }
 
-  // Looks the key up, known or not, unless that is under way; then `then` is called with what came of it. Where
-  // `enough` says that this is too old for the one who asks, it is looked up once more, for all of whom that is true.
-  // False: too many lookups are under way, and `then` is not called.
+  // Calls `then` at once with what is known if that is enough (null: it is); otherwise with what comes of a lookup, which
+  // may be under way already. Where that is not enough, either, the key is looked up once more, for all of whom that is
+  // true. False: too many lookups are under way, and `then` is not called.
   bool Get(const Key& key, Lookup lookup, Then then, Enough enough = nullptr) {
+    if (const Found known = Find(key); *known != nullptr && (enough == nullptr || enough(known))) {
+      then(known);
+      return true;
+    }
     {
       std::lock_guard lock(mutex_);
       const auto under_way = waiting_.find(key);

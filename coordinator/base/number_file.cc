@@ -1,14 +1,10 @@
 #include "coordinator/base/number_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <string_view>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "common/base/status.h"
 #include "common/files/files.h"
 #include "common/hash/crc32c.h"
 
@@ -44,9 +40,7 @@ std::vector<int64_t> ReadNumbers(const std::string& path, size_t count) {
 }
 
 absl::Status WriteNumbers(const std::string& path, const std::vector<int64_t>& numbers) {
-  ASSIGN_OR_RETURN(const common::UniqueFd file,
-                   common::OpenRegular(path, O_WRONLY | O_CREAT | O_NOFOLLOW));
-  return common::WriteAll(file.get(), NumbersText(numbers));
+  return common::WriteInPlace(path, NumbersText(numbers));
 }
 
 }  // namespace muster::coordinator

@@ -53,6 +53,26 @@ void Enqueue(Jobs& jobs, Input input, std::vector<std::optional<v1::BulkResult>>
   if (!queued.ok()) answer(queued);
 }
 
+// Gives `take` the jobs that the caller may change, one by one. The results of those that are
+// unknown, that it may not change, or that `take` has an error for.
+template <typename Take>
+std::vector<std::optional<v1::BulkResult>> TakeEach(
+    const std::vector<absl::StatusOr<FoundJob>>& found, const std::vector<std::string>& subjects,
+    const Caller& caller, Take take) {
+  std::vector<std::optional<v1::BulkResult>> direct(found.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (!found[i].ok()) {
+      direct[i] = BulkResultOf(subjects[i], found[i].status());
+      continue;
+    }
+    const v1::JobRecord& job = *found[i]->record;
+    absl::Status may = CheckMayChange(caller, job);
+    if (may.ok()) may = take(*found[i]);
+    if (!may.ok()) direct[i] = BulkResultOf(subjects[i], may, &job);
+  }
+  return direct;
+}
+
 // One input for all live jobs; those that are unknown or over are answered individually.
 template <typename LiveInput>
 void ChangeLive(Jobs& jobs, Process& process, const Caller& caller,
@@ -61,21 +81,11 @@ void ChangeLive(Jobs& jobs, Process& process, const Caller& caller,
   FindJobs(jobs, process, caller, subjects,
            [&jobs, caller, input = std::move(input), subjects,
             answer = std::move(answer)](std::vector<absl::StatusOr<FoundJob>> found) mutable {
-             std::vector<std::optional<v1::BulkResult>> direct(found.size());
-             for (size_t i = 0; i < found.size(); ++i) {
-               if (!found[i].ok()) {
-                 direct[i] = BulkResultOf(subjects[i], found[i].status());
-                 continue;
-               }
-               const v1::JobRecord& job = *found[i]->record;
-               if (const absl::Status may = CheckMayChange(caller, job); !may.ok()) {
-                 direct[i] = BulkResultOf(subjects[i], may, &job);
-               } else if (!found[i]->live) {
-                 direct[i] = BulkResultOf(subjects[i], AlreadyOver(job), &job);
-               } else {
-                 input.jobs.push_back(job.id());
-               }
-             }
+             auto direct = TakeEach(found, subjects, caller, [&](const FoundJob& job) {
+               if (!job.live) return AlreadyOver(*job.record);
+               input.jobs.push_back(job.record->id());
+               return absl::OkStatus();
+             });
              if (input.jobs.empty()) return answer(Interleave(direct, subjects, Reply()));
              Enqueue(jobs, std::move(input), std::move(direct), subjects, answer);
            });
@@ -123,23 +133,15 @@ void RemoveJobs(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates, 
            [&jobs, &stores, &job_code, &gates, &process, caller, subjects,
             answer = std::move(answer)](std::vector<absl::StatusOr<FoundJob>> found) {
              RemoveInput input{.caller = caller};
-             std::vector<std::optional<v1::BulkResult>> direct(found.size());
-             for (size_t i = 0; i < found.size(); ++i) {
-               if (!found[i].ok()) {
-                 direct[i] = BulkResultOf(subjects[i], found[i].status());
-                 continue;
-               }
-               const v1::JobRecord& job = *found[i]->record;
-               if (const absl::Status may = CheckMayChange(caller, job); !may.ok()) {
-                 direct[i] = BulkResultOf(subjects[i], may, &job);
-                 continue;
-               }
+             const auto direct = TakeEach(found, subjects, caller, [&](const FoundJob& each) {
+               const v1::JobRecord& job = *each.record;
                input.jobs.push_back({.id = job.id(),
                                      .name = job.name(),
                                      .owner = job.owner(),
                                      .idempotency_key = job.idempotency_key(),
                                      .owner_id = job.owner_id()});
-             }
+               return absl::OkStatus();
+             });
              if (input.jobs.empty()) return answer(Interleave(direct, subjects, Reply()));
              RemoveWithBelongings(jobs, stores, job_code, gates, process, std::move(input),
                                   [direct, subjects, answer](const Reply& reply) {

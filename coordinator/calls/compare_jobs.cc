@@ -163,9 +163,7 @@ class CompareTask : public std::enable_shared_from_this<CompareTask> {
       response_.add_metrics_left_out(std::move(left_out[i]));
     }
     compare::ComparisonSetup& setup = plan_.setup;
-    if (!plan_.by_given && !compare::KnowEpochs(keys_, runs_, setup.steps_per_epoch)) {
-      setup.by = By::kStep;
-    }
+    if (!plan_.by_given) setup.by = compare::DefaultBy(keys_, runs_, setup.steps_per_epoch);
     response_.set_by(CompareByOf(setup.by));
     return absl::OkStatus();
   }

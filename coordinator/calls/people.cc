@@ -26,17 +26,14 @@ using common::StrCat;
 
 constexpr uint32_t kCredentialsPage = 1'000;
 
-absl::Status NeedsCluster(const Access& access, const Instance& instance, const Process& process,
-                          std::string_view what) {
+absl::Status NeedsCluster(const Access& access, std::string_view what) {
   if (access.cluster != nullptr) return absl::OkStatus();
   return common::MakeProblem(
       absl::StatusCode::kFailedPrecondition,
       {.code = "JC1330",
        .what =
            StrCat(what, " needs a cluster with identities, which this coordinator does not have"),
-       .fix = instance.is_private ? std::string("choose a cluster's context: jobctl context ls")
-                                  : StrCat("make one: muster-coordinator init --data-dir ",
-                                           process.paths.Root(), " --name CLUSTER")});
+       .fix = access.no_cluster_fix});
 }
 
 // The address where its token is used: HTTP's port, under a name in the certificate.
@@ -126,8 +123,8 @@ void CreateToken(Access& access, Instance& instance, Process& process, const Cal
                  const v1::CreateTokenRequest& request, Answer<v1::CreateTokenResponse> answer) {
   AnswerOnPool<v1::CreateTokenResponse>(
       process, std::move(answer),
-      [&access, &instance, &process, caller, request]() -> absl::StatusOr<v1::CreateTokenResponse> {
-        RETURN_IF_ERROR(NeedsCluster(access, instance, process, "a token"));
+      [&access, &instance, caller, request]() -> absl::StatusOr<v1::CreateTokenResponse> {
+        RETURN_IF_ERROR(NeedsCluster(access, "a token"));
         ASSIGN_OR_RETURN(IssuedToken made,
                          IssueToken(access.directory, *access.cluster, request, caller.principal));
         v1::CreateTokenResponse response;

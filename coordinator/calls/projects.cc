@@ -57,18 +57,17 @@ void RemoveProject(Access& access, Process& process, const Caller&,
 }
 MUSTER_HANDLER(RemoveProject)
 
-void SetSecret(Access& access, Instance& instance, Process& process, const Caller& caller,
+void SetSecret(Access& access, Process& process, const Caller& caller,
                const v1::SetSecretRequest& request, Answer<v1::Secret> answer) {
   AnswerOnPool<v1::Secret>(
-      process, std::move(answer),
-      [&access, &instance, &process, caller, request]() -> absl::StatusOr<v1::Secret> {
+      process, std::move(answer), [&access, caller, request]() -> absl::StatusOr<v1::Secret> {
         RETURN_IF_ERROR(CheckEntryName("a secret", request.name()));
         if (request.value().empty() || request.value().size() > Directory::kSecretBytesMax) {
           return BadIdentity(
               StrCat("secret ", request.name(), " has ", request.value().size(), " bytes"),
               StrCat("a secret has 1 to ", Directory::kSecretBytesMax, " bytes"));
         }
-        if (access.cluster == nullptr) return NoKeyForSecrets(instance, process);
+        if (access.cluster == nullptr) return NoKeyForSecrets(access);
         v1::Secret secret;
         secret.set_name(request.name());
         secret.set_owner(caller.principal);
@@ -109,22 +108,19 @@ void RemoveSecret(Access& access, Process& process, const Caller& caller,
 }
 MUSTER_HANDLER(RemoveSecret)
 
-absl::Status NoKeyForSecrets(const Instance& instance, const Process& process) {
+absl::Status NoKeyForSecrets(const Access& access) {
   return common::MakeProblem(
       absl::StatusCode::kFailedPrecondition,
       {.code = "JC1330",
        .what = "secrets need a cluster with identities, whose key encrypts them; this coordinator "
                "has none",
-       .fix = instance.is_private ? std::string("choose a cluster's context: jobctl context ls")
-                                  : StrCat("make one: muster-coordinator init --data-dir ",
-                                           process.paths.Root(), " --name CLUSTER")});
+       .fix = access.no_cluster_fix});
 }
 
-void AddSecrets(Access& access, Instance& instance, Process& process, v1::LaunchAttempt* launch) {
+void AddSecrets(Access& access, v1::LaunchAttempt* launch) {
   const auto& names = launch->spec().secrets();
-  auto values =
-      OpenSecrets(access, instance, process, OwnerKey(launch->owner(), launch->owner_id()),
-                  {names.begin(), names.end()});
+  auto values = OpenSecrets(access, OwnerKey(launch->owner(), launch->owner_id()),
+                            {names.begin(), names.end()});
   if (!values.ok()) {
     return common::LogWarning(StrCat("a launch has no secrets job=", launch->job(),
                                      " attempt=", launch->attempt(), " reason=\"",
@@ -134,9 +130,8 @@ void AddSecrets(Access& access, Instance& instance, Process& process, v1::Launch
 }
 
 absl::StatusOr<std::map<std::string, std::string>> OpenSecrets(
-    Access& access, Instance& instance, Process& process, const std::string& owner_key,
-    const std::vector<std::string>& names) {
-  if (access.cluster == nullptr) return NoKeyForSecrets(instance, process);
+    Access& access, const std::string& owner_key, const std::vector<std::string>& names) {
+  if (access.cluster == nullptr) return NoKeyForSecrets(access);
   ASSIGN_OR_RETURN(const std::vector<v1::Secret> secrets,
                    access.directory.FindSecrets(owner_key, names));
   std::map<std::string, std::string> values;

@@ -151,30 +151,30 @@ void CheckMayUseCode(JobStores& stores, JobCode& job_code, Access& access, Proce
   job_code.checks.Check(stores, job_code, process, spec, std::move(then));
 }
 
-void CheckMayUse(JobStores& stores, JobCode& job_code, Access& access, Instance& instance,
-                 Process& process, const Caller& caller, const v1::JobSpec& spec,
+void CheckMayUse(JobStores& stores, JobCode& job_code, Access& access, Process& process,
+                 const Caller& caller, const v1::JobSpec& spec,
                  std::function<void(const absl::Status&)> then) {
   if (const absl::Status room = stores.log_usage.CheckRoom(caller); !room.ok()) return then(room);
-  CheckMayUseCode(stores, job_code, access, process, caller, spec,
-                  [&access, &instance, &process, caller, then = std::move(then),
-                   names = std::vector<std::string>(spec.secrets().begin(), spec.secrets().end())](
-                      const absl::Status& may) {
-                    if (!may.ok() || names.empty()) return then(may);
-                    if (access.cluster == nullptr) return then(NoKeyForSecrets(instance, process));
-                    process.pool.Post([&access, caller, names, then] {
-                      then(access.directory.FindSecrets(OwnerKey(caller), names).status());
-                    });
-                  });
+  const std::vector<std::string> names(spec.secrets().begin(), spec.secrets().end());
+  CheckMayUseCode(
+      stores, job_code, access, process, caller, spec,
+      [&access, &process, caller, then = std::move(then), names](const absl::Status& may) {
+        if (!may.ok() || names.empty()) return then(may);
+        if (access.cluster == nullptr) return then(NoKeyForSecrets(access));
+        process.pool.Post([&access, caller, names, then] {
+          then(access.directory.FindSecrets(OwnerKey(caller), names).status());
+        });
+      });
 }
 
-void Submit(Jobs& jobs, JobStores& stores, JobCode& job_code, Access& access, Instance& instance,
-            Process& process, const Caller& caller, const v1::SubmitRequest& request,
+void Submit(Jobs& jobs, JobStores& stores, JobCode& job_code, Access& access, Process& process,
+            const Caller& caller, const v1::SubmitRequest& request,
             Answer<v1::SubmitResponse> answer) {
   // The core checks all rules; this one has to come before the request takes space in the loop's
   // queue.
   if (const absl::Status size = job::CheckSize(request.spec()); !size.ok()) return answer(size);
   const auto input = std::make_shared<SubmitInput>(InputOf(access, caller, request));
-  CheckMayUse(stores, job_code, access, instance, process, caller, request.spec(),
+  CheckMayUse(stores, job_code, access, process, caller, request.spec(),
               [&jobs, &stores, &access, input, answer](const absl::Status& may) {
                 if (!may.ok()) return answer(may);
                 AnswerSubmit(jobs, stores, access, std::move(*input), answer);
@@ -182,12 +182,12 @@ void Submit(Jobs& jobs, JobStores& stores, JobCode& job_code, Access& access, In
 }
 MUSTER_HANDLER(Submit)
 
-void RerunJob(Jobs& jobs, JobStores& stores, JobCode& job_code, Access& access, Instance& instance,
-              Process& process, const Caller& caller, const v1::RerunJobRequest& request,
+void RerunJob(Jobs& jobs, JobStores& stores, JobCode& job_code, Access& access, Process& process,
+              const Caller& caller, const v1::RerunJobRequest& request,
               Answer<v1::SubmitResponse> answer) {
   FindJob(
       jobs, process, caller, request.job(),
-      [&jobs, &stores, &job_code, &access, &instance, &process, caller, request,
+      [&jobs, &stores, &job_code, &access, &process, caller, request,
        answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
         if (!found.ok()) return answer(found.status());
         const absl::Status may = CheckMayRerunCode(access, caller, *found->record);
@@ -195,7 +195,7 @@ void RerunJob(Jobs& jobs, JobStores& stores, JobCode& job_code, Access& access, 
         absl::StatusOr<SubmitInput> input = RerunInput(caller, request, *found->record);
         if (!input.ok()) return answer(input.status());
         input->account = access.directory.AccountOf(caller.principal);
-        CheckMayUse(stores, job_code, access, instance, process, caller, input->request.spec(),
+        CheckMayUse(stores, job_code, access, process, caller, input->request.spec(),
                     [&jobs, &stores, &access, input = *input, answer](const absl::Status& may) {
                       if (!may.ok()) return answer(may);
                       AnswerSubmit(jobs, stores, access, input, answer);

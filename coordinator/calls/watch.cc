@@ -229,7 +229,7 @@ void Run(Jobs& jobs, JobStores& stores, JobCode& job_code, Access& access, Insta
   const auto input = std::make_shared<SubmitInput>(InputOf(access, caller, request));
   input->attached = true;
   CheckMayUse(
-      stores, job_code, access, instance, process, caller, request.spec(),
+      stores, job_code, access, process, caller, request.spec(),
       [&jobs, &stores, &access, &instance, &process, caller, sink, input](const absl::Status& may) {
         if (may.ok())
           return BeginRun(jobs, stores, access, instance, process, caller, std::move(*input), sink);

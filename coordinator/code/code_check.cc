@@ -143,10 +143,6 @@ void CodeChecks::Check(JobStores& stores, JobCode& job_code, Process& process,
                     .placement = {.sha256 = tree.placement(), .size = tree.placement_bytes()},
                     .workdir = spec.workdir()};
   const Key key{asked.code, asked.manifest.size, asked.placement.size, asked.workdir};
-  if (const auto since = good_.Find(key);
-      since != nullptr && Steady::now() - *since < kRemembered) {
-    return then(absl::OkStatus());
-  }
   const bool is_awaited = good_.Get(
       key,
       [this, &stores, &job_code, &process, asked](std::function<void(Verdicts::Found)> done) {
@@ -161,7 +157,10 @@ void CodeChecks::Check(JobStores& stores, JobCode& job_code, Process& process,
         }
         process.files.Post([this] { LookAtAll(); });
       },
-      [then](const Verdicts::Found& verdict) { then(verdict.status()); });
+      [then](const Verdicts::Found& verdict) { then(verdict.status()); },
+      [](const Verdicts::Found& verdict) {
+        return !verdict.ok() || Steady::now() - **verdict < kRemembered;
+      });
   if (!is_awaited) then(NotNow("the code of many others is being checked"));
 }
 

@@ -22,7 +22,6 @@
 #include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
-
 namespace {
 
 uint64_t DiskBytes(const std::string& directory) {

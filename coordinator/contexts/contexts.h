@@ -76,6 +76,8 @@ struct Access {
   Audit& audit;
   // Null: a coordinator without identities.
   const Cluster* cluster = nullptr;
+  // What to do when a call needs one and there is none.
+  std::string no_cluster_fix = {};
   // Closes the connections that were made with certificates with these serials; returns how many. Any thread.
   std::function<uint32_t(const std::vector<std::string>& serials)> cut = nullptr;
   // Likewise the connections of a local account: "uid:1000".

@@ -33,8 +33,8 @@ struct Turn {
   std::vector<uint64_t> changed_jobs;   // live or finished, for watchers; sorted, unique
   std::vector<uint64_t> removed_jobs;
   std::vector<Denial> denials;  // reports that do not belong to their node
-  std::vector<std::string>
-      unused_blobs;  // candidates for deletion; the shell checks finished jobs too
+  // Candidates for deletion; the shell checks finished jobs too.
+  std::vector<std::string> unused_blobs;
 };
 
 // Called after each event with the state as it is then, to check it. Debug builds always check it

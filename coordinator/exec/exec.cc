@@ -115,13 +115,7 @@ void ExecSession::GiveUpWaiting(const absl::Status& why) {
 }
 
 void ExecSession::OnInput(v1::ExecInput message) {
-  std::shared_ptr<ExecClient> client;
-  std::shared_ptr<ExecNode> node;
-  {
-    std::lock_guard lock(mutex_);
-    client = client_;
-    node = node_;
-  }
+  const auto [client, node] = Ends();
   if (client == nullptr || node == nullptr) return;
   if (message.has_start()) {
     const absl::Status twice = absl::InvalidArgumentError("a second start message");
@@ -133,19 +127,18 @@ void ExecSession::OnInput(v1::ExecInput message) {
 }
 
 void ExecSession::OnOutput(v1::ExecOutput message) {
-  std::shared_ptr<ExecClient> client;
-  std::shared_ptr<ExecNode> node;
-  {
-    std::lock_guard lock(mutex_);
-    client = client_;
-    node = node_;
-  }
+  const auto [client, node] = Ends();
   if (client == nullptr || node == nullptr) return;
   if (message.ByteSizeLong() > kExecMessageBytesMax + 64) return End(TooLarge(), TooLarge());
   const bool is_last = message.has_ended();
   client->Write(std::move(message));
   if (is_last) return End(absl::OkStatus(), absl::OkStatus());
   ReadOrPause(node, client, &ExecSession::node_paused_);
+}
+
+std::pair<std::shared_ptr<ExecClient>, std::shared_ptr<ExecNode>> ExecSession::Ends() {
+  std::lock_guard lock(mutex_);
+  return {client_, node_};
 }
 
 // After a message of `reader` was given to `writer`.

@@ -108,6 +108,7 @@ class ExecSession {
  private:
   // Closes what is still open.
   void End(const absl::Status& client, const absl::Status& node);
+  std::pair<std::shared_ptr<ExecClient>, std::shared_ptr<ExecNode>> Ends();
   template <typename Reader, typename Writer>
   void Resume(std::shared_ptr<Reader> ExecSession::*reader,
               std::shared_ptr<Writer> ExecSession::*writer, bool ExecSession::*paused);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/device_kinds.h"
 #include "common/text/text.h"
 #include "coordinator/findings/rules.h"
 #include "coordinator/findings/say.h"
@@ -98,7 +99,7 @@ void CountRank(const Evidence& evidence, const v1::NodePart& part, uint32_t numb
   const double cores = HighCores(samples);
   const auto asked = static_cast<int64_t>(devices.size());
   int64_t busy = 0;
-  if (part.device_kind() == "cpu") {
+  if (common::IsHostKind(part.device_kind())) {
     busy = BusySlots(evidence, number, found->second, asked, cores);
   } else {
     for (const std::string& device : devices) {
@@ -230,7 +231,7 @@ std::optional<v1::Finding> SharedDevice(const Evidence& evidence, const v1::Ledg
       open.insert(sample.open_devices().begin(), sample.open_devices().end());
     }
     if (holders.size() < 2 || open.size() != 1 || part.device_indexes_size() < 2) continue;
-    if (part.device_kind() == "cpu") continue;
+    if (common::IsHostKind(part.device_kind())) continue;
     const auto idle = static_cast<uint64_t>(part.device_indexes_size() - 1);
     v1::Finding finding = MakeFinding(
         v1::FINDING_SEVERITY_WARNING,

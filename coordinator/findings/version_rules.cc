@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/device_kinds.h"
 #include "common/text/strings.h"
 #include "coordinator/core/views/last_words.h"
 #include "coordinator/findings/rules.h"
@@ -126,7 +127,9 @@ std::optional<v1::Finding> TooNew(const v1::NodePart& part) {
 
 std::optional<v1::Finding> FromVersions(const Evidence& evidence, const v1::Attempt& attempt) {
   for (const v1::NodePart& part : attempt.parts()) {
-    if (part.device_kind() != "gpu" || !part.has_versions() || SeesDevice(evidence, part)) continue;
+    if (!common::IsCudaKind(part.device_kind()) || !part.has_versions() ||
+        SeesDevice(evidence, part))
+      continue;
     std::optional<v1::Finding> finding = TooNew(part);
     if (!finding.has_value() && part.versions().toolkit() == "cpu") finding = BuiltWithout(part);
     if (!finding.has_value()) continue;

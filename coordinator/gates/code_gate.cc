@@ -32,7 +32,6 @@ CodeGate::ObjectsOfJobs::Found CodeGate::Learn(JobCode& job_code, const v1::JobS
 
 void CodeGate::Check(Jobs& jobs, JobCode& job_code, Process& process, uint64_t job,
                      const std::string& sha256, Answer answer) {
-  if (const auto known = jobs_.Find(job); known != nullptr) return answer(Has(*known, sha256));
   jobs_.Get(
       job,
       [&jobs, &job_code, &process, job](std::function<void(ObjectsOfJobs::Found)> done) {

@@ -111,29 +111,20 @@ void JobGate::JudgeKnown(Jobs& jobs, Process& process, const Known& known,
                          const NodeIdentity& sender, const Subject& subject, const Answer& answer) {
   if (const auto verdict = Judge(known, sender, subject); verdict.has_value())
     return answer(*verdict);
-  const auto judge = [sender, subject, answer](const Started& started) {
-    answer(Owns(started, sender, subject) ? Verdict::kMay : Verdict::kNotItsOwn);
-  };
-  const std::pair key(subject.job, subject.attempt);
-  if (const auto started = older_.Find(key); started != nullptr) return judge(*started);
   older_.Get(
-      key,
+      {subject.job, subject.attempt},
       [&jobs, &process, subject](std::function<void(OlderAttempts::Found)> done) {
         process.pool.Post(
             [&jobs, subject, done = std::move(done)] { done(FindOlder(jobs, subject)); });
       },
-      [judge](const OlderAttempts::Found& started) {
-        judge(started.ok() ? **started : Started());
+      [sender, subject, answer](const OlderAttempts::Found& started) {
+        const bool owns = started.ok() && Owns(**started, sender, subject);
+        answer(owns ? Verdict::kMay : Verdict::kNotItsOwn);
       });
 }
 
 void JobGate::Check(Jobs& jobs, Process& process, const NodeIdentity& sender,
                     const Subject& subject, Answer answer) {
-  // An unknown attempt may have started since.
-  if (const auto known = jobs_.Find(subject.job);
-      known != nullptr && subject.attempt < known->attempts) {
-    return JudgeKnown(jobs, process, *known, sender, subject, answer);
-  }
   jobs_.Get(
       subject.job,
       [&jobs, &process, job = subject.job](std::function<void(KnownJobs::Found)> done) {
@@ -148,6 +139,7 @@ void JobGate::Check(Jobs& jobs, Process& process, const NodeIdentity& sender,
         if (!known.ok()) return answer(Verdict::kUnknown);
         JudgeKnown(jobs, process, **known, sender, subject, answer);
       },
+      // An attempt that is not known may have started since.
       [attempt = subject.attempt](const KnownJobs::Found& known) {
         return known.ok() && attempt < (*known)->attempts;
       });

@@ -48,13 +48,11 @@ ResumeGate::Hashes ResumeGate::HashesOf(const CheckpointFileList& files) {
 
 void ResumeGate::Check(Jobs& jobs, Process& process, uint64_t job, uint32_t attempt,
                        const std::string& sha256, Answer answer) {
-  const std::pair key(job, attempt);
-  if (const auto known = attempts_.Find(key); known != nullptr) return answer(Has(*known, sha256));
   const auto has = [sha256, answer = std::move(answer)](const Attempts::Found& hashes) {
     answer(hashes.ok() && Has(**hashes, sha256));
   };
   attempts_.Get(
-      key,
+      {job, attempt},
       [&jobs, &process, job, attempt](std::function<void(Attempts::Found)> done) {
         jobs.loop.Ask([&process, job, attempt,
                        done](const LoopView& view) -> std::function<void()> {

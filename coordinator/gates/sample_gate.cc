@@ -41,11 +41,6 @@ SampleGate::Attempts::Found SampleGate::NewestOf(const v1::JobRecord& record, in
 void SampleGate::Find(Jobs& jobs, Process& process, uint64_t job, uint32_t attempt,
                       const std::string& node, Answer answer) {
   const int64_t now_ms = process.clock.Read().mono_ms;
-  // A newer attempt than the known one may have started since.
-  if (const auto known = attempts_.Find(job); known != nullptr && known->number >= attempt) {
-    Taken taken = Take(*known, attempt, node, now_ms);
-    return answer(taken.verdict, std::move(taken.part));
-  }
   attempts_.Get(
       job,
       [&jobs, &process, job, now_ms](std::function<void(Attempts::Found)> done) {
@@ -61,6 +56,7 @@ void SampleGate::Find(Jobs& jobs, Process& process, uint64_t job, uint32_t attem
         Taken taken = Take(**newest, attempt, node, now_ms);
         answer(taken.verdict, std::move(taken.part));
       },
+      // A newer attempt than the known one may have started since.
       [attempt](const Attempts::Found& newest) {
         return newest.ok() && (*newest)->number >= attempt;
       });

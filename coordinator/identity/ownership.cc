@@ -9,7 +9,6 @@
 #include "coordinator/identity/roles.h"
 
 namespace muster::coordinator {
-
 namespace {
 
 // "user:alice's"; if the caller has that name now, that it is an earlier person's.

@@ -1,8 +1,5 @@
 #include "coordinator/local/note_store.h"
 
-#include <fcntl.h>
-
-#include "common/base/status.h"
 #include "common/files/files.h"
 
 namespace muster::coordinator {
@@ -26,9 +23,7 @@ absl::Status LocalNoteStore::Write(Note note, const std::string& text) {
 }
 
 absl::Status LocalNoteStore::WriteSoon(Note note, const std::string& text) {
-  ASSIGN_OR_RETURN(const common::UniqueFd file,
-                   common::OpenRegular(Place(note), O_WRONLY | O_CREAT | O_NOFOLLOW));
-  return common::WriteAll(file.get(), text);
+  return common::WriteInPlace(Place(note), text);
 }
 
 }  // namespace muster::coordinator

@@ -1,8 +1,6 @@
 #include "coordinator/oidc/client.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "common/base/loopback.h"
 #include "common/base/status.h"
 #include "common/files/files.h"
 #include "common/problem.h"
@@ -23,26 +22,10 @@ using common::StrCat;
 
 constexpr size_t kClientTextMax = 512;
 constexpr size_t kSecretMax = 4 * 1024;
-constexpr uint32_t kLoopbackNet = 127;
 
 bool IsVisible(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
                      [](unsigned char c) { return c > 0x20 && c < 0x7f; });
-}
-
-bool IsLoopbackHost(const std::string& host) {
-  in_addr v4{};
-  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == kLoopbackNet;
-  return host == "localhost" || host == "::1";
-}
-
-bool IsLoopback(const sockaddr* address) {
-  if (address->sa_family == AF_INET) {
-    const uint32_t v4 = ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr);
-    return v4 >> 24 == kLoopbackNet;
-  }
-  return address->sa_family == AF_INET6 &&
-         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
 absl::Status NoSecret(absl::StatusCode code, const std::string& path, std::string why,
@@ -76,13 +59,13 @@ absl::StatusOr<common::HttpUrl> ReadEndpoint(std::string_view text) {
   absl::StatusOr<common::HttpUrl> url = common::ParseHttpUrl(text);
   if (!url.ok())
     return absl::InvalidArgumentError(StrCat("\"", text, "\" ", url.status().message()));
-  if (url->is_https || IsLoopbackHost(url->host)) return url;
+  if (url->is_https || common::IsLoopbackHost(url->host)) return url;
   return absl::InvalidArgumentError(
       StrCat("\"", text, "\" is not encrypted: only https, or http to a loopback address"));
 }
 
 absl::Status CheckAddress(const common::HttpUrl& endpoint, const sockaddr* address) {
-  if (endpoint.is_https || IsLoopback(address)) return absl::OkStatus();
+  if (endpoint.is_https || common::IsLoopback(*address)) return absl::OkStatus();
   return absl::PermissionDeniedError(
       StrCat(endpoint.host, " is not this machine, and http is not encrypted"));
 }

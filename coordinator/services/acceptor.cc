@@ -79,7 +79,7 @@ void Acceptor::Stop() {
   if (!thread_.joinable()) return;
   const uint64_t one = 1;
   // Can only fail if the counter is full, and then it wakes as well.
-  if (write(wake_.get(), &one, sizeof one) < 0) errno = 0;
+  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
   thread_.join();
   waiting_.clear();
   for (Listener& listener : listeners_) listener.fd.Reset();
@@ -106,9 +106,8 @@ bool Acceptor::WaitForSomething(std::vector<bool>& ready_listeners) {
   }
   for (const Waiting& waiting : waiting_) {
     const bool is_silent = !waiting.is_partial && !waiting.is_held;
-    wake_at = std::min(wake_at, is_silent         ? waiting.until
-                                : waiting.is_held ? now + kHandshakesAgain
-                                                  : now + kLookAgain);
+    const Time look_at = now + (waiting.is_held ? kHandshakesAgain : kLookAgain);
+    wake_at = std::min(wake_at, is_silent ? waiting.until : look_at);
     sources.push_back({.fd = is_silent ? waiting.fd.get() : -1, .events = POLLIN, .revents = 0});
   }
   const auto wait =

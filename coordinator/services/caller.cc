@@ -3,10 +3,10 @@
 #include <grpc/grpc_security_constants.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "common/base/status.h"
-#include "common/calls.h"
 #include "common/text/strings.h"
 #include "coordinator/calls/daemon.h"
 #include "coordinator/gates/reach.h"
@@ -17,7 +17,6 @@ namespace {
 
 using common::Action;
 using common::Call;
-using common::FindCall;
 
 constexpr std::string_view kPeerPrefix = "peer:";
 
@@ -59,7 +58,7 @@ absl::StatusOr<Caller> CallerOf(const Daemon& daemon, Peers& peers,
 }  // namespace
 
 Asker AskerOf(const Daemon& daemon, Peers& peers, const grpc::CallbackServerContext& context,
-              std::string_view service, std::string_view call) {
+              const Call& row) {
   absl::StatusOr<Caller> caller = CallerOf(daemon, peers, context);
   if (!caller.ok()) {
     const std::string from = peers.PrincipalOf(context.peer());
@@ -69,13 +68,11 @@ Asker AskerOf(const Daemon& daemon, Peers& peers, const grpc::CallbackServerCont
                        .serial = ""},
             .admitted = caller.status()};
   }
-  absl::Status admitted = daemon.access.admission.Admit(*FindCall(service, call), *caller);
+  absl::Status admitted = daemon.access.admission.Admit(row, *caller);
   return {.caller = *std::move(caller), .admitted = std::move(admitted)};
 }
 
-absl::StatusOr<CallBudget::Hold> TakeShare(Daemon& daemon, const Caller& caller,
-                                           std::string_view service, std::string_view call) {
-  const Call& row = *FindCall(service, call);
+absl::StatusOr<CallBudget::Hold> TakeShare(Daemon& daemon, const Caller& caller, const Call& row) {
   if (row.action != Action::kServe)
     return daemon.traffic.budget.Take(caller.principal, BytesOf(row.cost));
   if (!NodeOf(caller).is_certified) return CallBudget::Hold();

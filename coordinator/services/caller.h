@@ -4,10 +4,9 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <string_view>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/calls.h"
 #include "coordinator/contexts/call_budget.h"
 #include "coordinator/core/state/input.h"
 #include "coordinator/services/peers.h"
@@ -21,14 +20,14 @@ struct Asker {
   absl::Status admitted;  // OK, or the error that refuses the call
 };
 
-// Who makes this call ("JobService", "GetJob"), and whether it may.
+// Who makes this call, and whether it may.
 Asker AskerOf(const Daemon& daemon, Peers& peers, const grpc::CallbackServerContext& context,
-              std::string_view service, std::string_view call);
+              const common::Call& row);
 
 // For calls that are not made from the table: holds the call's part of its caller's share of memory
 // (contexts/call_budget.h) until the call is over; or JC1308. Workers without a certificate cannot be told
 // apart, and take nothing.
 absl::StatusOr<CallBudget::Hold> TakeShare(Daemon& daemon, const Caller& caller,
-                                           std::string_view service, std::string_view call);
+                                           const common::Call& row);
 
 }  // namespace muster::coordinator

@@ -69,14 +69,11 @@ class ControlStream final : public ControlDuplex, public CommandSink {
   }
   // On the pool. Secrets make launches larger: what they add counts here.
   void SendLaunches() {
-    launches_.SendAll(
-        [this](v1::LaunchAttempt* launch) {
-          AddSecrets(daemon_.access, daemon_.instance, daemon_.process, launch);
-        },
-        [this](v1::CoordinatorMessage message) {
-          if (Bytes() > kOutboxBytesMax) return EndSlow();
-          Deliver(std::move(message));
-        });
+    launches_.SendAll([this](v1::LaunchAttempt* launch) { AddSecrets(daemon_.access, launch); },
+                      [this](v1::CoordinatorMessage message) {
+                        if (Bytes() > kOutboxBytesMax) return EndSlow();
+                        Deliver(std::move(message));
+                      });
   }
   // The environment of the ranks that the order is about.
   absl::Status OpenFor(v1::CoordinatorMessage& order) const {

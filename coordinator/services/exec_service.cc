@@ -19,8 +19,9 @@ namespace {
 
 using grpc::CallbackServerContext;
 
-constexpr std::string_view kExecService = "ExecService";
 const AuditedCall kExecCall{*common::FindCall("ExecService", "Exec")};
+const common::Call& kAwaitExecCall = *common::FindCall("ExecService", "AwaitExec");
+const common::Call& kServeExecCall = *common::FindCall("ExecService", "ServeExec");
 
 // What the audit keeps of it: arguments may be secrets.
 v1::ExecStart ForAudit(const v1::ExecStart& start) {
@@ -116,12 +117,12 @@ class ExecServiceRpcs final : public v1::ExecService::CallbackService {
 
   grpc::ServerBidiReactor<v1::ExecInput, v1::ExecOutput>* Exec(
       CallbackServerContext* context) override {
-    const Asker asker = Ask(*context, "Exec");
+    const Asker asker = AskerOf(daemon_, peers_, *context, kExecCall.row);
     if (!asker.admitted.ok()) {
       RecordRefusal(daemon_.access, kExecCall, asker.caller, v1::ExecStart(), asker.admitted);
       return new RefusedDuplex<v1::ExecInput, v1::ExecOutput>(asker.admitted);
     }
-    absl::StatusOr<CallBudget::Hold> hold = TakeShare(daemon_, asker.caller, kExecService, "Exec");
+    absl::StatusOr<CallBudget::Hold> hold = TakeShare(daemon_, asker.caller, kExecCall.row);
     if (!hold.ok()) return new RefusedDuplex<v1::ExecInput, v1::ExecOutput>(hold.status());
     auto stream = std::make_shared<ExecClientStream>(daemon_, asker.caller);
     stream->Keep(*std::move(hold));
@@ -132,11 +133,11 @@ class ExecServiceRpcs final : public v1::ExecService::CallbackService {
   grpc::ServerWriteReactor<v1::ExecOrder>* AwaitExec(CallbackServerContext* context,
                                                      const v1::AwaitExecRequest* request) override {
     auto stream = ServerStream<v1::ExecOrder>::Make();
-    const Asker asker = Ask(*context, "AwaitExec");
+    const Asker asker = AskerOf(daemon_, peers_, *context, kAwaitExecCall);
     absl::Status may = asker.admitted;
     if (may.ok()) may = CheckServes(asker.caller, request->node());
     absl::StatusOr<CallBudget::Hold> hold;
-    if (may.ok()) hold = TakeShare(daemon_, asker.caller, kExecService, "AwaitExec");
+    if (may.ok()) hold = TakeShare(daemon_, asker.caller, kAwaitExecCall);
     if (may.ok()) may = hold.status();
     if (may.ok()) {
       stream->Keep(*std::move(hold));
@@ -149,11 +150,10 @@ class ExecServiceRpcs final : public v1::ExecService::CallbackService {
 
   grpc::ServerBidiReactor<v1::ExecOutput, v1::ExecInput>* ServeExec(
       CallbackServerContext* context) override {
-    const Asker asker = Ask(*context, "ServeExec");
+    const Asker asker = AskerOf(daemon_, peers_, *context, kServeExecCall);
     if (!asker.admitted.ok())
       return new RefusedDuplex<v1::ExecOutput, v1::ExecInput>(asker.admitted);
-    absl::StatusOr<CallBudget::Hold> hold =
-        TakeShare(daemon_, asker.caller, kExecService, "ServeExec");
+    absl::StatusOr<CallBudget::Hold> hold = TakeShare(daemon_, asker.caller, kServeExecCall);
     if (!hold.ok()) return new RefusedDuplex<v1::ExecOutput, v1::ExecInput>(hold.status());
     auto stream = std::make_shared<ExecNodeStream>(daemon_, asker.caller);
     stream->Keep(*std::move(hold));
@@ -162,10 +162,6 @@ class ExecServiceRpcs final : public v1::ExecService::CallbackService {
   }
 
  private:
-  Asker Ask(const CallbackServerContext& context, std::string_view call) {
-    return AskerOf(daemon_, peers_, context, kExecService, call);
-  }
-
   Daemon& daemon_;
   Peers& peers_;
 };

@@ -31,8 +31,6 @@ using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-constexpr std::string_view kService = "JobService";
-
 // The calls as gRPC's methods, without the generated service: that is a chain of class templates, one more
 // for each method, which takes half a minute to compile and 5 MB. Calls with one answer go through as bytes, by one
 // handler for all of them; what a stream carries is typed.
@@ -42,7 +40,7 @@ class JobServiceRpcs final : public grpc::Service {
     for (const UnaryCall& call : UnaryCalls()) AddUnary(call);
 #define MUSTER_STREAM(name, Request, Message, action, object, cost)                   \
   AddStream<call::name, v1::Message>("/muster.v1.JobService/" #name, CallId::k##name, \
-                                     *common::FindCall(kService, #name));
+                                     *common::FindCall("JobService", #name));
 #define MUSTER_OTHER(name, Request, Message, action, object, cost)
     MUSTER_JOB_CALLS(MUSTER_OTHER, MUSTER_STREAM, MUSTER_OTHER, MUSTER_OTHER)
 #undef MUSTER_STREAM
@@ -83,7 +81,7 @@ class JobServiceRpcs final : public grpc::Service {
       return reactor;
     }
     daemon_.traffic.calls.Add(call.id, Way::kGrpc);
-    const Asker asker = AskerOf(daemon_, peers_, context, kService, call.row.name);
+    const Asker asker = AskerOf(daemon_, peers_, context, call.row);
     if (!asker.admitted.ok()) {
       RecordRefusal(daemon_.access, {call.row}, asker.caller, *request, asker.admitted);
       reactor->Finish(ToGrpc(asker.admitted));
@@ -109,7 +107,7 @@ class JobServiceRpcs final : public grpc::Service {
                                      const Request* request) -> grpc::ServerWriteReactor<Part>* {
           auto stream = ServerStream<Part>::Make();
           daemon_.traffic.calls.Add(id, Way::kGrpc);
-          const Asker asker = AskerOf(daemon_, peers_, *context, kService, row.name);
+          const Asker asker = AskerOf(daemon_, peers_, *context, row);
           if (!asker.admitted.ok()) {
             RecordRefusal(daemon_.access, {row}, asker.caller, *request, asker.admitted);
             stream->Close(asker.admitted);
@@ -125,30 +123,28 @@ class JobServiceRpcs final : public grpc::Service {
   grpc::ServerReadReactor<v1::ObjectChunk>* PushObjects(const CallbackServerContext& context,
                                                         v1::PushObjectsResponse* response) {
     daemon_.traffic.calls.Add(CallId::kPushObjects, Way::kGrpc);
-    const Asker asker = AskerOf(daemon_, peers_, context, kService, "PushObjects");
+    const Asker asker = AskerOf(daemon_, peers_, context, kPushObjectsCall);
     if (asker.admitted.ok()) {
-      absl::StatusOr<CallBudget::Hold> hold =
-          TakeShare(daemon_, asker.caller, kService, "PushObjects");
+      absl::StatusOr<CallBudget::Hold> hold = TakeShare(daemon_, asker.caller, kPushObjectsCall);
       if (hold.ok()) return BeginPushObjects(daemon_, asker.caller, *std::move(hold), response);
       return new RefusedRead<v1::ObjectChunk>(hold.status());
     }
-    RecordRefusal(daemon_.access, {*common::FindCall(kService, "PushObjects")}, asker.caller,
-                  v1::PrepareObjectsRequest(), asker.admitted);
+    RecordRefusal(daemon_.access, {kPushObjectsCall}, asker.caller, v1::PrepareObjectsRequest(),
+                  asker.admitted);
     return new RefusedRead<v1::ObjectChunk>(asker.admitted);
   }
 
   grpc::ServerBidiReactor<v1::SubmitRequest, v1::SubmitResponse>* SubmitMany(
       const CallbackServerContext& context) {
     daemon_.traffic.calls.Add(CallId::kSubmitMany, Way::kGrpc);
-    const Asker asker = AskerOf(daemon_, peers_, context, kService, "SubmitMany");
+    const Asker asker = AskerOf(daemon_, peers_, context, kSubmitManyCall);
     if (asker.admitted.ok()) {
-      absl::StatusOr<CallBudget::Hold> hold =
-          TakeShare(daemon_, asker.caller, kService, "SubmitMany");
+      absl::StatusOr<CallBudget::Hold> hold = TakeShare(daemon_, asker.caller, kSubmitManyCall);
       if (hold.ok()) return BeginSubmitMany(daemon_, asker.caller, *std::move(hold));
       return new RefusedDuplex<v1::SubmitRequest, v1::SubmitResponse>(hold.status());
     }
-    RecordRefusal(daemon_.access, {*common::FindCall(kService, "SubmitMany")}, asker.caller,
-                  v1::SubmitRequest(), asker.admitted);
+    RecordRefusal(daemon_.access, {kSubmitManyCall}, asker.caller, v1::SubmitRequest(),
+                  asker.admitted);
     return new RefusedDuplex<v1::SubmitRequest, v1::SubmitResponse>(asker.admitted);
   }
 

@@ -62,7 +62,7 @@ class PushObjectsStream final : public grpc::ServerReadReactor<v1::ObjectChunk>,
     v1::PrepareObjectsRequest audited;
     audited.set_project(chunk_.project());
     RunAuditedAs<v1::PushObjectsResponse>(
-        daemon_.access, {*common::FindCall("JobService", "PushObjects")}, caller_, audited,
+        daemon_.access, {kPushObjectsCall}, caller_, audited,
         [self = shared_from_this()](absl::StatusOr<v1::PushObjectsResponse> response) {
           if (response.ok()) *self->response_ = *std::move(response);
           self->Close(response.status());

@@ -60,11 +60,11 @@ class SubmitManyStream final : public DuplexStream<v1::SubmitRequest, v1::Submit
 
   void SubmitOne(const v1::SubmitRequest& request, Answer<v1::SubmitResponse> answer) {
     if (const absl::Status fits = CheckRequestLimits(request); !fits.ok()) return answer(fits);
-    RunAuditedAs<v1::SubmitResponse>(
-        daemon_.access, {*common::FindCall("JobService", "SubmitMany")}, caller_, request,
-        std::move(answer), [&](Answer<v1::SubmitResponse> audited) {
-          call::Submit::Handle(daemon_, caller_, request, std::move(audited));
-        });
+    RunAuditedAs<v1::SubmitResponse>(daemon_.access, {kSubmitManyCall}, caller_, request,
+                                     std::move(answer), [&](Answer<v1::SubmitResponse> audited) {
+                                       call::Submit::Handle(daemon_, caller_, request,
+                                                            std::move(audited));
+                                     });
   }
 
   void OnAnswer(uint64_t number, v1::SubmitResponse response) {

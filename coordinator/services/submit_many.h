@@ -3,6 +3,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "common/calls.h"
 #include "coordinator/contexts/call_budget.h"
 #include "coordinator/core/state/input.h"
 #include "muster/v1/job_service.pb.h"
@@ -10,6 +11,8 @@
 namespace muster::coordinator {
 
 struct Daemon;
+
+inline const common::Call& kSubmitManyCall = *common::FindCall("JobService", "SubmitMany");
 
 // Owned by gRPC until it is done.
 grpc::ServerBidiReactor<v1::SubmitRequest, v1::SubmitResponse>* BeginSubmitMany(

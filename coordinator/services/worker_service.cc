@@ -105,10 +105,10 @@ class WorkerServiceRpcs final : public v1::WorkerService::CallbackService {
     CallBudget::Hold hold;
   };
   absl::StatusOr<Entered> Enter(const CallbackServerContext& context, std::string_view call) {
-    constexpr std::string_view kService = "WorkerService";
-    Asker asker = AskerOf(daemon_, peers_, context, kService, call);
+    const common::Call& row = *common::FindCall("WorkerService", call);
+    Asker asker = AskerOf(daemon_, peers_, context, row);
     RETURN_IF_ERROR(asker.admitted);
-    ASSIGN_OR_RETURN(CallBudget::Hold hold, TakeShare(daemon_, asker.caller, kService, call));
+    ASSIGN_OR_RETURN(CallBudget::Hold hold, TakeShare(daemon_, asker.caller, row));
     return Entered{std::move(asker.caller), std::move(hold)};
   }
 

@@ -34,17 +34,7 @@ using common::MakeProblem;
 using common::StrCat;
 
 constexpr auto kFullDiskRetry = std::chrono::milliseconds(250);
-constexpr size_t kRecordOverheadBytes = 64;
 constexpr int kTriesAtEnds = 12;  // of a start or a stop, for a database that is locked
-
-// How much memory an append takes until it is committed.
-size_t BytesOf(const JournalRecord& record) {
-  size_t bytes = kRecordOverheadBytes;
-  if (record.events != nullptr) {
-    for (const v1::Event& event : *record.events) bytes += event.ByteSizeLong();
-  }
-  return bytes;
-}
 
 class SqliteJournal final : public Journal {
  public:
@@ -223,7 +213,7 @@ void SqliteJournal::Start(JournalCallbacks observer) {
 }
 
 void SqliteJournal::Append(JournalRecord record) {
-  pending_bytes_ += BytesOf(record);
+  pending_bytes_ += PendingBytesOf(record);
   {
     std::lock_guard lock(mutex_);
     queue_.push_back(std::move(record));
@@ -265,7 +255,7 @@ void SqliteJournal::Run() {
     }
     if (!group.empty() && !CommitGroup(group)) return;
     size_t bytes = 0;
-    for (const JournalRecord& record : group) bytes += BytesOf(record);
+    for (const JournalRecord& record : group) bytes += PendingBytesOf(record);
     pending_bytes_ -= bytes;
     if (!group.empty()) {
       SayHighWater(group);

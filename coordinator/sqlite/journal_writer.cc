@@ -36,8 +36,11 @@ absl::Status JournalWriter::Prepare() {
       Statement forget_removed,
       database_.Prepare("DELETE FROM removed_jobs WHERE job NOT IN (SELECT job FROM events "
                         "WHERE seq > ?1)"));
-  statements_.emplace(Statements{std::move(guard), std::move(event), std::move(remove_late),
-                                 std::move(forget_removed), std::move(remove_events)});
+  statements_.emplace(Statements{.guard = std::move(guard),
+                                 .event = std::move(event),
+                                 .remove_late = std::move(remove_late),
+                                 .forget_removed = std::move(forget_removed),
+                                 .remove_events = std::move(remove_events)});
   return absl::OkStatus();
 }
 

@@ -27,14 +27,6 @@ using common::StrCat;
 
 constexpr auto kTakenAgainAfter = std::chrono::milliseconds(250);
 
-size_t BytesOf(const JournalRecord& record) {
-  size_t bytes = 0;
-  if (record.events != nullptr) {
-    for (const v1::Event& event : *record.events) bytes += event.ByteSizeLong();
-  }
-  return bytes;
-}
-
 // Which events the log has: the ones after `snapshot` individually.
 struct Extent {
   uint64_t snapshot = 0;
@@ -140,8 +132,8 @@ class FollowedJournal final : public Journal {
   void Start(JournalCallbacks observer) override;
   void Append(JournalRecord record) override;
   void UseLastReserve() override { log_->UseLastReserve(); }
-  // What the projections still have to take is pending, too.
-  size_t PendingBytes() const override { return log_->PendingBytes() + pending_bytes_; }
+  // What the projections still have to take is pending, too, and includes what the log still has to.
+  size_t PendingBytes() const override { return pending_bytes_; }
   absl::Status Stop() override;
 
  private:
@@ -189,7 +181,7 @@ void FollowedJournal::Start(JournalCallbacks observer) {
 }
 
 void FollowedJournal::Append(JournalRecord record) {
-  pending_bytes_ += BytesOf(record);
+  pending_bytes_ += PendingBytesOf(record);
   const bool has_news = record.events != nullptr || record.facts != nullptr;
   {
     std::lock_guard lock(mutex_);
@@ -253,7 +245,7 @@ bool FollowedJournal::Project(const std::vector<JournalRecord>& turns) {
 
 void FollowedJournal::Taken(const std::vector<JournalRecord>& turns) {
   const uint64_t last = turns.back().turn;
-  for (const JournalRecord& record : turns) pending_bytes_ -= BytesOf(record);
+  for (const JournalRecord& record : turns) pending_bytes_ -= PendingBytesOf(record);
   std::optional<Held> due;
   {
     std::lock_guard lock(mutex_);

@@ -25,6 +25,8 @@ TEST(DeviceKindsTest, OneIsTheHostAndNoTwoShareAWord) {
   EXPECT_EQ(hosts, 1);
   EXPECT_TRUE(IsHostKind("cpu"));
   EXPECT_FALSE(IsHostKind("gpu"));
+  EXPECT_TRUE(IsCudaKind("gpu"));
+  EXPECT_FALSE(IsCudaKind("npu"));
   EXPECT_EQ(DeviceKindNames(" or "), "cpu, gpu or npu");
   EXPECT_EQ(DeviceKindNames(", ", "`"), "`cpu`, `gpu`, `npu`");
 }

@@ -71,6 +71,17 @@ TEST(PrintableText, IsItselfClean) {
   EXPECT_TRUE(IsCleanUtf8(Printable(every_byte)));
 }
 
+TEST(PrintableText, OfTheStartHasAnEllipsisForTheRest) {
+  EXPECT_EQ(PrintableStart("a\nb", 3), "a\\x0ab");
+  EXPECT_EQ(PrintableStart("a\nbc", 3), "a\\x0ab…");
+}
+
+TEST(ClippedText, EndsWithAWholeCharacter) {
+  EXPECT_EQ(Clipped("grün", 5), "grün");
+  EXPECT_EQ(Clipped("grün", 4), "grü…");
+  EXPECT_EQ(Clipped("grün", 3), "gr…");
+}
+
 TEST(Secrets, AreKnownByTheVariablesName) {
   EXPECT_TRUE(LooksSecret("HF_TOKEN"));
   EXPECT_TRUE(LooksSecret("aws_secret_access_key"));

@@ -72,6 +72,18 @@ TEST_F(CacheTest, WhatIsTooOldForTheOneWhoAsksIsLookedUpOnceMore) {
   EXPECT_EQ(asked_.size(), 2u);
 }
 
+TEST_F(CacheTest, WhatIsKnownIsToldAtOnceUnlessItIsTooOldForTheOneWhoAsks) {
+  words_.Get(1, Lookup(), Told());
+  Answer(0, Word("old"));
+  words_.Get(1, Lookup(), Told());
+  EXPECT_EQ(told_, std::vector<std::string>(2, "old"));
+  words_.Get(1, Lookup(), Told(), [](const Words::Found& found) { return **found == "new"; });
+  ASSERT_EQ(asked_.size(), 2u);
+  Answer(1, Word("new"));
+  EXPECT_EQ(told_.back(), "new");
+  EXPECT_EQ(*words_.Find(1), "new");
+}
+
 TEST_F(CacheTest, WhatIsForgottenWhileItIsLookedUpIsToldButNotKept) {
   words_.Get(1, Lookup(), Told());
   words_.Forget(1);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`./dev lint`: layering, banned calls, formatting and leftovers, over the files that git knows or
 would take. Prints every finding as FILE:LINE: what, and what to do instead; exit 1 when there is one.
-Sizes (house rule: files 400 lines, functions 70) are reported, not enforced.
+Sizes far over those of CONTRIBUTING.md (files of 400 lines, functions of 70) are reported, not enforced.
 
     lint.py              all checks
     lint.py --list-cpp   only prints the C++ files (for clang-format)

@@ -30,10 +30,7 @@ absl::Status MemoryJournal::Replay(const ReplayCallbacks& sink) {
 }
 
 void MemoryJournal::Append(JournalRecord record) {
-  size_t bytes = 0;
-  if (record.events != nullptr) {
-    for (const v1::Event& event : *record.events) bytes += event.ByteSizeLong();
-  }
+  const size_t bytes = PendingBytesOf(record);
   pending_bytes_ += bytes;
   {
     std::lock_guard lock(mutex_);

@@ -1,6 +1,7 @@
 // From an order to a running shim: ports, directories, the check of the program, and the start. Part
 // of AttemptProcesses (attempt_processes.h).
 #include <poll.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
@@ -185,6 +186,13 @@ absl::StatusOr<common::UniqueFd> AttemptProcesses::ListenToRanks(
     RETURN_IF_ERROR(common::MakeDirectories(setup_.paths.OwnTrainerDir(key), 0711));
   }
   return ListenUnix(TrainerSocketOf(key, has_own_view), account);
+}
+
+void AttemptProcesses::RemoveSockets(const AttemptKey& key) const {
+  unlink(setup_.paths.TrainerSocket(key).c_str());
+  unlink(setup_.paths.OwnTrainerSocket(key).c_str());
+  rmdir(setup_.paths.OwnTrainerDir(key).c_str());
+  unlink(setup_.paths.ShimSocket(key).c_str());
 }
 
 ContainerPlace AttemptProcesses::PlaceOfContainers(const AttemptKey& key,

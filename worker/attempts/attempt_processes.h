@@ -79,6 +79,8 @@ class AttemptProcesses {
   void Stop(const AttemptKey& key, uint32_t grace_ms);
   void MoveFence(const AttemptKey& key, int64_t fence_mono_ms);
   void KillRanks(const AttemptKey& key);
+  // Of an attempt that is over.
+  void RemoveSockets(const AttemptKey& key) const;
   void Signal(const AttemptKey& key, int signal);
   void Trim(const AttemptKey& key, uint32_t rank, common::Stream stream, uint64_t offset,
             uint64_t index_records);

@@ -94,10 +94,8 @@ common::UniqueFd Enter(const PathOnNode& place, const RankAccount& account) {
 
 void LeftOut::Add(std::string_view path, std::string_view why) {
   if (++count_ > kNamedMax) return;
-  const bool is_long = path.size() > kNameBytesMax;
-  common::StrAppend(&named_, count_ == 1 ? "" : ", ",
-                    common::Printable(path.substr(0, kNameBytesMax)), is_long ? "…" : "", " (", why,
-                    ")");
+  common::StrAppend(&named_, count_ == 1 ? "" : ", ", common::PrintableStart(path, kNameBytesMax),
+                    " (", why, ")");
 }
 
 std::string LeftOut::Text() const {

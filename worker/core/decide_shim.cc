@@ -1,11 +1,11 @@
 // What a shim reports about its ranks, and what a restarted worker found. Pure.
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "common/device_kinds.h"
 #include "worker/core/stages.h"
 #include "worker/core/steps.h"
 
 namespace muster::worker {
-
 namespace {
 
 // Bounds the texts of an exit. A status holds all exits of a node: the first failures keep
@@ -51,7 +51,7 @@ void OnFrameworkSeen(Step& step, const FrameworkSeenInput& input) {
   v1::Versions& versions = *attempt->status.mutable_versions();
   versions.set_framework(input.framework);
   versions.set_toolkit(input.toolkit);
-  if (attempt->launch.part().device_kind() == "gpu") {
+  if (common::IsCudaKind(attempt->launch.part().device_kind())) {
     versions.set_driver(step.state.facts.driver());
     versions.set_driver_cuda(step.state.facts.driver_cuda());
   }

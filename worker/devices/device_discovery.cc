@@ -9,7 +9,7 @@ namespace muster::worker {
 namespace {
 
 constexpr DeviceDiscovery kDiscoveries[] = {
-    {"gpu", [] { return FindNvidiaGpus(); }},
+    {"gpu", [] { return FindNvidiaGpus(); }, [] { return FindNvidiaDriver(); }},
     {"npu", [] { return FindDeviceFiles("davinci"); }},
 };
 

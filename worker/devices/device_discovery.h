@@ -18,11 +18,18 @@ struct FoundDevice {
   std::string uuid;
 };
 
+// Of the node's accelerators; empty: it has none, or the driver does not tell.
+struct DriverVersion {
+  std::string driver;  // "535.104.05"
+  std::string cuda;    // the newest that it runs: "12.2"
+};
+
 // One row per kind of accelerator. `find` returns an empty list if the driver or library is
 // missing.
 struct DeviceDiscovery {
   std::string_view kind;  // common/device_kinds.h
   std::vector<FoundDevice> (*find)();
+  DriverVersion (*find_driver)() = nullptr;  // null: it is not told
 };
 std::span<const DeviceDiscovery> DeviceDiscoveries();
 
@@ -32,11 +39,6 @@ FoundDevices DiscoverDevices();
 
 // nvidia_gpus.cc: from NVML, in its order, which is PCI order. `library`: tests pass their own.
 std::vector<FoundDevice> FindNvidiaGpus(const std::string& library = "libnvidia-ml.so.1");
-// The driver of the node's accelerators; empty: it has none, or the driver does not report it.
-struct DriverVersion {
-  std::string driver;  // "535.104.05"
-  std::string cuda;    // the newest that it runs: "12.2"
-};
 DriverVersion FindNvidiaDriver(const std::string& library = "libnvidia-ml.so.1");
 // The numbered files of a directory, "davinci4": the only thing some drivers show without their
 // library.

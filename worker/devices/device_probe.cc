@@ -180,7 +180,10 @@ uint64_t MemoryLimitBytes(const std::string& cgroups) {
 
 ProbedHost ProbeHost() {
   ProbedHost host{UsableCores(), DiscoverDevices(), {}};
-  if (host.devices.contains("gpu")) host.driver = FindNvidiaDriver();
+  for (const DeviceDiscovery& discovery : DeviceDiscoveries()) {
+    if (discovery.find_driver != nullptr && host.devices.contains(discovery.kind))
+      host.driver = discovery.find_driver();
+  }
   return host;
 }
 

@@ -239,33 +239,6 @@ Decision DecideOn(const ClusterState& state, const FlagCheckpointInput& input, N
 }
 
 Decision DecideOn(const ClusterState&, const TickInput&, Now) { return {}; }
-Decision DecideOn(const ClusterState& state, const SubmitInput& input, Now now) {
-  return DecideSubmit(state, input, now);
-}
-Decision DecideOn(const ClusterState& state, const DrainInput& input, Now now) {
-  return DecideDrain(state, input, now);
-}
-Decision DecideOn(const ClusterState& state, const DeclareDeadInput& input, Now now) {
-  return DecideDeclareDead(state, input, now);
-}
-Decision DecideOn(const ClusterState& state, const RemoveNodeInput& input, Now now) {
-  return DecideRemoveNode(state, input, now);
-}
-Decision DecideOn(const ClusterState& state, const WorkerRegisteredInput& input, Now now) {
-  return DecideRegistered(state, input, now);
-}
-Decision DecideOn(const ClusterState& state, const WorkerSaidInput& input, Now now) {
-  return DecideSaid(state, input, now);
-}
-Decision DecideOn(const ClusterState& state, const WorkerGoneInput& input, Now now) {
-  return DecideGone(state, input, now);
-}
-Decision DecideOn(const ClusterState& state, const FindingInput& input, Now now) {
-  return DecideNotice(state, input, now);
-}
-Decision DecideOn(const ClusterState&, const NotifiedInput& input, Now now) {
-  return DecideNotified(input, now);
-}
 Decision DecideOn(const ClusterState& state, const DiskSpaceInput& input, Now now) {
   Decision decision;
   if (input.space.low() == state.disk.low()) return decision;

@@ -12,8 +12,8 @@ namespace muster::coordinator {
 
 struct Decision {
   std::vector<v1::Event> facts;  // seq unset; valid to apply in this order
-  std::vector<Command>
-      commands;  // those that no event implies: heartbeat replies, dismissals, acknowledgements
+  // Those that no event implies: heartbeat replies, dismissals, acknowledgements.
+  std::vector<Command> commands;
   Reply reply;
   std::vector<Denial> denials;
 };
@@ -24,17 +24,17 @@ Decision Decide(const ClusterState& state, const Input& input, Now now);
 void SetStatus(const absl::Status& status, v1::BulkResult* result);
 
 // The branches, one per file. decide_submit.cc:
-Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now now);
+Decision DecideOn(const ClusterState& state, const SubmitInput& input, Now now);
 // The job that a submit would make now, without its spec's hash.
 v1::JobRecord SubmittedRecord(const SchedulingState& state, const SubmitInput& input, Now now);
 // decide_node.cc:
-Decision DecideDrain(const ClusterState& state, const DrainInput& input, Now now);
-Decision DecideDeclareDead(const ClusterState& state, const DeclareDeadInput& input, Now now);
-Decision DecideRemoveNode(const ClusterState& state, const RemoveNodeInput& input, Now now);
+Decision DecideOn(const ClusterState& state, const DrainInput& input, Now now);
+Decision DecideOn(const ClusterState& state, const DeclareDeadInput& input, Now now);
+Decision DecideOn(const ClusterState& state, const RemoveNodeInput& input, Now now);
 // decide_worker.cc:
-Decision DecideRegistered(const ClusterState& state, const WorkerRegisteredInput& input, Now now);
-Decision DecideSaid(const ClusterState& state, const WorkerSaidInput& input, Now now);
-Decision DecideGone(const ClusterState& state, const WorkerGoneInput& input, Now now);
+Decision DecideOn(const ClusterState& state, const WorkerRegisteredInput& input, Now now);
+Decision DecideOn(const ClusterState& state, const WorkerSaidInput& input, Now now);
+Decision DecideOn(const ClusterState& state, const WorkerGoneInput& input, Now now);
 
 // protocol.cc: whether `program` of this version may talk to us. FAILED_PRECONDITION with the
 // reason and what to upgrade: the coordinator is upgraded first, so nothing newer than it is

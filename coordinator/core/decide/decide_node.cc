@@ -39,7 +39,7 @@ bool IsHeard(const Node& node) {
 
 }  // namespace
 
-Decision DecideDrain(const ClusterState& state, const DrainInput& input, Now now) {
+Decision DecideOn(const ClusterState& state, const DrainInput& input, Now now) {
   const Node* node = FindNode(state, input.node);
   if (node == nullptr) return NoSuchNode(input.node);
   const bool as_before = node->record.draining() == input.drain;
@@ -54,7 +54,7 @@ Decision DecideDrain(const ClusterState& state, const DrainInput& input, Now now
   return decision;
 }
 
-Decision DecideDeclareDead(const ClusterState& state, const DeclareDeadInput& input, Now now) {
+Decision DecideOn(const ClusterState& state, const DeclareDeadInput& input, Now now) {
   const Node* node = FindNode(state, input.node);
   if (node == nullptr) return NoSuchNode(input.node);
   if (IsHeard(*node)) {
@@ -76,7 +76,7 @@ Decision DecideDeclareDead(const ClusterState& state, const DeclareDeadInput& in
   return decision;
 }
 
-Decision DecideRemoveNode(const ClusterState& state, const RemoveNodeInput& input, Now now) {
+Decision DecideOn(const ClusterState& state, const RemoveNodeInput& input, Now now) {
   const Node* node = FindNode(state, input.node);
   if (node == nullptr) return NoSuchNode(input.node);
   if (IsHeard(*node)) {

@@ -89,7 +89,7 @@ v1::JobRecord SubmittedRecord(const SchedulingState& state, const SubmitInput& i
   return record;
 }
 
-Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now now) {
+Decision DecideOn(const ClusterState& state, const SubmitInput& input, Now now) {
   Decision decision;
   Reply& reply = decision.reply;
   const v1::JobSpec& spec = input.request.spec();

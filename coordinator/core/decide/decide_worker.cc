@@ -117,6 +117,29 @@ void AddForeignStatus(const v1::JobRecord& job, const std::string& node,
                     common::Printable(node), " was ignored: it has no part of it")});
 }
 
+// The part that hosts the rendezvous holds its port, or another one is ready.
+void AddReadiness(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
+                  const v1::AttemptStatus& status, Now now, std::vector<v1::Event>& facts) {
+  if (status.master_port() != 0 && HostsRendezvous(part) && attempt.master_port() == 0) {
+    v1::Event event = PartEvent(job, attempt, part.node(), now);
+    event.mutable_master_port_held()->set_port(status.master_port());
+    if (status.has_preparation()) {
+      *event.mutable_master_port_held()->mutable_preparation() =
+          BoundPreparation(attempt, status.preparation());
+    }
+    facts.push_back(std::move(event));
+  }
+  if (!HostsRendezvous(part) && !part.ready() && status.ready()) {
+    v1::Event event = PartEvent(job, attempt, part.node(), now);
+    event.mutable_part_ready();
+    if (status.has_preparation()) {
+      *event.mutable_part_ready()->mutable_preparation() =
+          BoundPreparation(attempt, status.preparation());
+    }
+    facts.push_back(std::move(event));
+  }
+}
+
 // Only what changed is progress: the same words again do not keep an attempt starting.
 void AddProgress(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
                  const v1::AttemptStatus& status, Now now, std::vector<v1::Event>& facts) {
@@ -143,24 +166,7 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
     return;
   }
   const v1::JobRecord& job = found->second;
-  if (status.master_port() != 0 && HostsRendezvous(*part) && attempt->master_port() == 0) {
-    v1::Event event = PartEvent(job, *attempt, node, now);
-    event.mutable_master_port_held()->set_port(status.master_port());
-    if (status.has_preparation()) {
-      *event.mutable_master_port_held()->mutable_preparation() =
-          BoundPreparation(*attempt, status.preparation());
-    }
-    decision.facts.push_back(std::move(event));
-  }
-  if (!HostsRendezvous(*part) && !part->ready() && status.ready()) {
-    v1::Event event = PartEvent(job, *attempt, node, now);
-    event.mutable_part_ready();
-    if (status.has_preparation()) {
-      *event.mutable_part_ready()->mutable_preparation() =
-          BoundPreparation(*attempt, status.preparation());
-    }
-    decision.facts.push_back(std::move(event));
-  }
+  AddReadiness(job, *attempt, *part, status, now, decision.facts);
   AddProgress(job, *attempt, *part, status, now, decision.facts);
   if (!part->launched() && status.ranks_started() == part->local_world_size()) {
     v1::Event event = PartEvent(job, *attempt, node, now);
@@ -346,7 +352,7 @@ void AddCleared(const ClusterState& state, const Node& node, const v1::Cleared& 
 
 }  // namespace
 
-Decision DecideRegistered(const ClusterState& state, const WorkerRegisteredInput& input, Now now) {
+Decision DecideOn(const ClusterState& state, const WorkerRegisteredInput& input, Now now) {
   Decision decision;
   const v1::NodeFacts& facts = input.message.facts();
   decision.reply.status = JudgeRegistration(state, facts, now);
@@ -393,7 +399,7 @@ Decision DecideRegistered(const ClusterState& state, const WorkerRegisteredInput
   return decision;
 }
 
-Decision DecideSaid(const ClusterState& state, const WorkerSaidInput& input, Now now) {
+Decision DecideOn(const ClusterState& state, const WorkerSaidInput& input, Now now) {
   Decision decision;
   const Node* node = FindNode(state, input.node);
   if (node == nullptr || node->session != input.session) return decision;  // from an older stream
@@ -421,7 +427,7 @@ Decision DecideSaid(const ClusterState& state, const WorkerSaidInput& input, Now
   return decision;
 }
 
-Decision DecideGone(const ClusterState& state, const WorkerGoneInput& input, Now now) {
+Decision DecideOn(const ClusterState& state, const WorkerGoneInput& input, Now now) {
   Decision decision;
   const Node* node = FindNode(state, input.node);
   if (node == nullptr || node->session != input.session) return decision;

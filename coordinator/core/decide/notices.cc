@@ -50,7 +50,7 @@ bool IsNoticed(const v1::JobRecord& job, std::string_view code, uint32_t attempt
   });
 }
 
-Decision DecideNotice(const ClusterState& state, const FindingInput& input, Now now) {
+Decision DecideOn(const ClusterState& state, const FindingInput& input, Now now) {
   Decision decision;
   const auto found = state.jobs.find(input.job);
   if (found == state.jobs.end() || !WantsFindings(found->second.spec())) return decision;
@@ -73,7 +73,7 @@ Decision DecideNotice(const ClusterState& state, const FindingInput& input, Now 
   return decision;
 }
 
-Decision DecideNotified(const NotifiedInput& input, Now now) {
+Decision DecideOn(const ClusterState&, const NotifiedInput& input, Now now) {
   Decision decision;
   v1::Event& event = decision.facts.emplace_back();
   event.set_job(input.job);

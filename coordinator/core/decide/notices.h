@@ -16,7 +16,7 @@ bool WantsFindings(const v1::JobSpec& spec);
 bool IsNoticed(const v1::JobRecord& job, std::string_view code, uint32_t attempt);
 
 // Of a live job only: each code once per attempt.
-Decision DecideNotice(const ClusterState& state, const FindingInput& input, Now now);
-Decision DecideNotified(const NotifiedInput& input, Now now);
+Decision DecideOn(const ClusterState& state, const FindingInput& input, Now now);
+Decision DecideOn(const ClusterState&, const NotifiedInput& input, Now now);
 
 }  // namespace muster::coordinator

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/loopback.h"
+
 namespace muster::coordinator {
 namespace {
-
-bool IsLoopback(const std::string& address) {
-  return address.starts_with("127.") || address == "::1" || address == "localhost";
-}
 
 // Whether all of them share one host, and therefore the loopback device. A container on it has its
 // own host name.
@@ -27,7 +25,7 @@ void DropLoopbackWhenSpanning(const SchedulingState& state, const v1::Shape& sha
   if (capacities.size() < 2 || OnOneHost(state, capacities)) return;
   if (Place(shape, capacities, {}).value_or(std::vector<Share>{}).size() < 2) return;
   std::erase_if(capacities, [&](const Capacity& capacity) {
-    return IsLoopback(state.nodes.at(capacity.node).record.facts().advertise());
+    return common::IsLoopbackHost(state.nodes.at(capacity.node).record.facts().advertise());
   });
 }
 

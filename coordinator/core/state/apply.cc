@@ -315,8 +315,8 @@ void SetFacts(ClusterState& state, Node& node, const v1::NodeFacts& facts) {
 void ForgetNode(ClusterState& state, const std::string& name) {
   const auto found = state.nodes.find(name);
   CHECK(found != state.nodes.end());  // our own decision; from a disk: ReplayEvent refuses it
-  SetNodeState(state, found->second, v1::NODE_STATE_ALIVE,
-               0);  // no longer counted as silent or lost
+  // No longer counted as silent or lost.
+  SetNodeState(state, found->second, v1::NODE_STATE_ALIVE, 0);
   SetFacts(state, found->second, {});
   state.nodes.erase(found);
   state.schedule_needed = true;

@@ -31,16 +31,16 @@ using common::Now;
 struct Settings {
   int64_t heartbeat_ms = 5'000;
   int64_t suspect_after_ms = 30'000;
-  int64_t fence_margin_ms =
-      5'000;  // added to stop_after + grace before a silent node's part counts as ended
-  int64_t start_timeout_ms =
-      600'000;  // devices assigned, but a worker has not launched its part (a fetch counts); from
-                // the newest progress of a node that prepares it
+  // Added to stop_after + grace before a silent node's part counts as ended.
+  int64_t fence_margin_ms = 5'000;
+  // Devices assigned, but a worker has not launched its part (a fetch counts); from the newest
+  // progress of a node that prepares it.
+  int64_t start_timeout_ms = 600'000;
   int64_t quick_failure_ms = 10'000;  // an attempt that failed this soon after its start …
   int64_t backoff_first_ms = 1'000;   // … is followed by a pause that doubles
   int64_t backoff_max_ms = 60'000;
-  int same_quick_failures_max =
-      2;  // identical quick failures in a row that end the job regardless of its budget
+  // Identical quick failures in a row that end the job regardless of its budget.
+  int same_quick_failures_max = 2;
   uint32_t supervisor_restarts = 3;       // for a job whose supervisor was lost, each after a pause
   uint32_t node_losses_in_a_row_max = 3;  // attempts in a row that lost a node: the job is held
   uint32_t default_grace_ms = job::kDefaultGraceMs;
@@ -58,10 +58,10 @@ struct Settings {
   uint64_t job_live_bytes_max = 128ull << 20;
   // limit: jobs: one record; older attempts lose their ranks' exits
   uint64_t record_bytes_max = 8ull << 20;
+  // Of all nodes; what the live jobs leave in a snapshot.
   // limit: nodes: what all nodes report of themselves; a new or larger node is refused (JC1408)
-  uint64_t node_facts_bytes_max = 48ull
-                                  << 20;  // of all nodes; what the live jobs leave in a snapshot
-  uint64_t job_outputs_bytes_max = 0;     // of all outputs of a job; 0: no limit
+  uint64_t node_facts_bytes_max = 48ull << 20;
+  uint64_t job_outputs_bytes_max = 0;  // of all outputs of a job; 0: no limit
   uint64_t spool_quota_bytes = common::kSpoolQuotaBytes;
   std::string cluster_id;  // of the data directory; sent to workers
 };

@@ -30,14 +30,6 @@ std::string SignalName(int signal) {
                                  : absl::StrCat(signal, " (SIG", abbreviation, ")");
 }
 
-// At most `most` bytes, cut at a character boundary.
-std::string Clip(const std::string& text, size_t most) {
-  if (text.size() <= most) return text;
-  size_t end = most;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return absl::StrCat(text.substr(0, end), "…");
-}
-
 std::string AttemptPrefix(const v1::Event& event) {
   return absl::StrCat("attempt ", event.attempt(), ": ");
 }
@@ -196,7 +188,8 @@ std::string DescribeExit(const v1::RankExit& exit) {
   }
   const std::string said = LastWords(exit);
   if (!said.empty()) {
-    absl::StrAppend(&text, ": ", Clip(common::Printable(WhatWasSaid(said)), kErrorShown));
+    absl::StrAppend(&text, ": ",
+                    common::Clipped(common::Printable(WhatWasSaid(said)), kErrorShown));
   }
   return text;
 }
@@ -231,7 +224,7 @@ v1::JobSummary Summarize(const v1::JobRecord& job) {
   summary.set_id(job.id());
   summary.set_name(job.name());
   summary.set_state(job.state());
-  summary.set_reason(Clip(ReasonForPeople(job), kReasonListed));
+  summary.set_reason(common::Clipped(ReasonForPeople(job), kReasonListed));
   summary.set_owner(job.owner());
   summary.set_owner_id(job.owner_id());
   summary.set_ranks(job.attempts().empty() ? WantedRanks(job.spec().shape())
@@ -250,7 +243,7 @@ v1::JobSummary Summarize(const v1::JobRecord& job) {
     summary.set_running_since_ms(attempt->running_ms());
   const v1::Checkpoint* latest = LatestCheckpoint(job);
   summary.set_checkpoint_step(latest == nullptr ? -1 : latest->step());
-  summary.set_command(Clip(absl::StrJoin(job.spec().command(), " "), kCommandShown));
+  summary.set_command(common::Clipped(absl::StrJoin(job.spec().command(), " "), kCommandShown));
   *summary.mutable_labels() = job.spec().labels();
   summary.set_priority(job.spec().priority());
   summary.set_held(job.held());

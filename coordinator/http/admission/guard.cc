@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "absl/strings/ascii.h"
+#include "common/base/loopback.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
 
@@ -17,13 +18,6 @@ constexpr size_t kHostShown = 200;
 bool IsPort(std::string_view text) {
   return !text.empty() && text.size() <= 5 &&
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-bool IsLoopbackHost(std::string_view host) {
-  if (host == "localhost" || host == "::1") return true;
-  // Only whole addresses: 127.0.0.1.evil.example is a name.
-  return host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string::npos &&
-         std::count(host.begin(), host.end(), '.') == 3;
 }
 
 absl::Status ForeignOrigin(std::string_view field, std::string_view value) {
@@ -68,8 +62,8 @@ bool IsOurHost(std::string_view host_field, const Peer& peer,
   const std::string host = HostName(host_field);
   if (host.empty()) return false;
   if (host == peer.local_address) return true;
-  const bool is_local = peer.local_address.empty() || IsLoopbackHost(peer.local_address);
-  if (is_local && IsLoopbackHost(host)) return true;
+  const bool is_local = peer.local_address.empty() || common::IsLoopbackHost(peer.local_address);
+  if (is_local && common::IsLoopbackHost(host)) return true;
   return std::any_of(names.begin(), names.end(),
                      [&](const std::string& name) { return absl::AsciiStrToLower(name) == host; });
 }

@@ -27,7 +27,6 @@ namespace {
 
 using common::Action;
 using common::Call;
-using common::FindCall;
 using common::StrAppend;
 using common::StrCat;
 using google::protobuf::Message;
@@ -38,7 +37,7 @@ const ApiCall* ApiCallOf(const Target& target) {
 
 Response UnknownCall(std::string_view path) {
   std::vector<std::string_view> names;
-  for (const ApiCall& call : ApiCalls()) names.push_back(call.name);
+  for (const ApiCall& call : ApiCalls()) names.push_back(call.row->name);
   const std::string_view nearest = common::Nearest(path.substr(kApiRoot.size()), names);
   return Refusal(404, StrCat("there is no call ", common::Printable(path)),
                  nearest.empty() ? std::string("GET /api/v1/openapi.json lists all")
@@ -46,9 +45,9 @@ Response UnknownCall(std::string_view path) {
 }
 
 Response WrongMethod(const RequestHead& head, const ApiCall& call) {
-  const bool is_read = call.action == Action::kRead;
+  const bool is_read = call.row->action == Action::kRead;
   Response response =
-      Refusal(405, StrCat(call.name, " cannot be asked with ", common::Printable(head.method)),
+      Refusal(405, StrCat(call.row->name, " cannot be asked with ", common::Printable(head.method)),
               is_read ? "use GET with query parameters, or POST with a JSON body"
                       : "use POST with a JSON body, as it changes something");
   response.fields.emplace_back("Allow", is_read ? "GET, HEAD, POST" : "POST");
@@ -87,8 +86,8 @@ Response AnswerAsJson(const ApiCall& call, const ApiAnswer& answer) {
     if (!std::exchange(is_first, false)) json += ",\n";
     // Fails only for a text that is not UTF-8, and none such gets in.
     if (!AppendJson(*message, json)) {
-      return ErrorResponse(
-          absl::InternalError(StrCat("an answer of ", call.name, " cannot be written as JSON")));
+      return ErrorResponse(absl::InternalError(
+          StrCat("an answer of ", call.row->name, " cannot be written as JSON")));
     }
   }
   if (call.is_stream) StrAppend(&json, "],\"more\":", answer.more ? "true" : "false", "}");
@@ -143,7 +142,7 @@ std::optional<Response> CheckApiCall(const RequestHead& head, const Target& targ
   const ApiCall* call = ApiCallOf(target);
   if (call == nullptr) return UnknownCall(target.path);
   const bool is_get = head.method == "GET" || head.method == "HEAD";
-  const bool is_read = call->action == Action::kRead;
+  const bool is_read = call->row->action == Action::kRead;
   if (is_get ? !is_read : head.method != "POST") return WrongMethod(head, *call);
   if (is_get) return std::nullopt;
   if (!target.query.empty()) {
@@ -159,7 +158,7 @@ std::optional<Response> CheckApiCall(const RequestHead& head, const Target& targ
 void AnswerApiCall(ApiHandler& handler, const Caller& caller, const Request& request,
                    const Target& target, Respond respond) {
   const ApiCall* call = ApiCallOf(target);
-  const Call& row = *FindCall("JobService", call->name);
+  const Call& row = *call->row;
   if (const absl::Status why = handler.daemon.access.admission.Admit(row, caller); !why.ok()) {
     RecordRefusal(handler.daemon.access, {row, Way::kHttp}, caller, *call->request, why);
     return respond(ErrorResponse(why));
@@ -172,11 +171,12 @@ void AnswerApiCall(ApiHandler& handler, const Caller& caller, const Request& req
   handler.pool.Post([&handler, call, place = std::move(taken.place), is_get, query = target.query,
                      body = request.body, caller, respond = std::move(respond)] {
     const std::shared_ptr<Message> message(call->request->New());
-    const absl::Status filled = is_get ? FillFromQuery(query, *message)
-                                       : FillFromBody(body,
-                                                      {.what = StrCat("a request of ", call->name),
-                                                       .described_by = "GET /api/v1/openapi.json"},
-                                                      *message);
+    const absl::Status filled =
+        is_get ? FillFromQuery(query, *message)
+               : FillFromBody(body,
+                              {.what = StrCat("a request of ", call->row->name),
+                               .described_by = "GET /api/v1/openapi.json"},
+                              *message);
     if (!filled.ok()) return respond(ErrorResponse(filled));
     call->run(
         handler.daemon, caller, *message,

@@ -38,8 +38,7 @@ bool IsServed(std::string_view name) {
 ApiCall WithOneAnswer(const UnaryCall& call) {
   return {
       call.id,
-      call.row.name,
-      call.row.action,
+      &call.row,
       false,
       &call.request,
       &call.response,
@@ -54,8 +53,7 @@ ApiCall WithOneAnswer(const UnaryCall& call) {
 
 #define MUSTER_STREAM(name, Request, Part, action, object, cost)                             \
   {CallId::k##name,                                                                          \
-   #name,                                                                                    \
-   common::Action::action,                                                                   \
+   common::FindCall("JobService", #name),                                                    \
    true,                                                                                     \
    &v1::Request::default_instance(),                                                         \
    &v1::Part::default_instance(),                                                            \
@@ -73,7 +71,7 @@ std::vector<ApiCall> MakeApiCalls() {
   const ApiCall streams[] = {
       MUSTER_JOB_CALLS(MUSTER_OTHER, MUSTER_STREAM, MUSTER_OTHER, MUSTER_OTHER)};
   std::copy_if(std::begin(streams), std::end(streams), std::back_inserter(served),
-               [](const ApiCall& call) { return IsServed(call.name); });
+               [](const ApiCall& call) { return IsServed(call.row->name); });
   // In the order of common/calls.h.
   std::sort(served.begin(), served.end(),
             [](const ApiCall& one, const ApiCall& other) { return one.id < other.id; });
@@ -90,7 +88,7 @@ std::span<const ApiCall> ApiCalls() {
 const ApiCall* FindApiCall(std::string_view name) {
   const std::span<const ApiCall> calls = ApiCalls();
   const auto found = std::find_if(calls.begin(), calls.end(),
-                                  [&](const ApiCall& call) { return call.name == name; });
+                                  [&](const ApiCall& call) { return call.row->name == name; });
   return found == calls.end() ? nullptr : &*found;
 }
 

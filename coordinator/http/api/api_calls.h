@@ -32,8 +32,7 @@ using Finish = std::function<void(const absl::Status&, ApiAnswer)>;
 
 struct ApiCall {
   CallId id;
-  std::string_view name;
-  common::Action action;
+  const common::Call* row;
   bool is_stream;
   const google::protobuf::Message* request;  // prototypes
   const google::protobuf::Message* answer;

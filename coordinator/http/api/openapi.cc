@@ -155,13 +155,13 @@ Json PathOf(const ApiCall& call, SchemaQueue& queue) {
   const Json responses = ResponsesOf(call, queue);
   const Descriptor& request = *call.request->GetDescriptor();
   Json path = Json::object();
-  if (call.action == Action::kRead) {
-    path["get"] = {{"operationId", StrCat("get", call.name)},
+  if (call.row->action == Action::kRead) {
+    path["get"] = {{"operationId", StrCat("get", call.row->name)},
                    {"parameters", ParametersOf(request, queue)},
                    {"responses", responses}};
   }
   path["post"] = {
-      {"operationId", std::string(call.name)},
+      {"operationId", std::string(call.row->name)},
       {"requestBody", {{"required", true}, {"content", JsonContent(queue.Refer(request))}}},
       {"responses", responses}};
   return path;
@@ -173,7 +173,7 @@ std::string OpenApiDocument() {
   SchemaQueue queue;
   Json paths = Json::object();
   for (const ApiCall& call : ApiCalls()) {
-    paths[StrCat(kApiRoot, call.name)] = PathOf(call, queue);
+    paths[StrCat(kApiRoot, call.row->name)] = PathOf(call, queue);
   }
   Json schemas = {{"Error", ErrorSchema()}};
   while (const Descriptor* type = queue.Next()) {

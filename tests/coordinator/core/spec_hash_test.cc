@@ -102,14 +102,14 @@ TEST(SpecHash, ARetryAfterAnUpgradeIsTheSameJob) {
   *input.request.mutable_spec() = Small();
   input.request.set_queue_anyway(true);
   input.request.set_idempotency_key("nightly");
-  for (const v1::Event& fact : DecideSubmit(state, input, Now()).facts) {
+  for (const v1::Event& fact : DecideOn(state, input, Now()).facts) {
     v1::Event older = fact;
     older.mutable_job_submitted()->mutable_record()->set_spec_hash(HashSpecAs020(Small()));
     Apply(state, older, Now());
   }
-  EXPECT_TRUE(DecideSubmit(state, input, Now()).reply.submit.existed());
+  EXPECT_TRUE(DecideOn(state, input, Now()).reply.submit.existed());
   input.request.mutable_spec()->set_priority(1);
-  EXPECT_EQ(common::CodeOf(DecideSubmit(state, input, Now()).reply.status), "JC1205");
+  EXPECT_EQ(common::CodeOf(DecideOn(state, input, Now()).reply.status), "JC1205");
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ absl::Status Submitted(const v1::JobSpec& spec) {
   SubmitInput input;
   *input.request.mutable_spec() = spec;
   input.request.set_queue_anyway(true);
-  return DecideSubmit(ClusterState(), input, Now()).reply.status;
+  return DecideOn(ClusterState(), input, Now()).reply.status;
 }
 
 TEST(SubmitRulesTest, ARawRequestGetsTheAnswerThatJobctlGivesBeforeItSends) {
@@ -75,11 +75,11 @@ TEST(SubmitRulesTest, AJobThatWasHashedWithoutAKeyIsStillTheSame) {
   *input.request.mutable_spec() = Good();
   input.request.set_queue_anyway(true);
   input.request.set_idempotency_key("nightly");
-  for (const v1::Event& fact : DecideSubmit(state, input, Now()).facts) Apply(state, fact, Now());
+  for (const v1::Event& fact : DecideOn(state, input, Now()).facts) Apply(state, fact, Now());
   input.sent = {.keyed = 7, .plain = HashSpec(Good()), .as_020 = 9};
-  EXPECT_TRUE(DecideSubmit(state, input, Now()).reply.submit.existed());
+  EXPECT_TRUE(DecideOn(state, input, Now()).reply.submit.existed());
   input.sent->plain = 8;
-  EXPECT_EQ(common::CodeOf(DecideSubmit(state, input, Now()).reply.status), "JC1205");
+  EXPECT_EQ(common::CodeOf(DecideOn(state, input, Now()).reply.status), "JC1205");
 }
 
 TEST(SubmitRulesTest, KeysAndSharesAreThePersonsNotTheNames) {
@@ -92,27 +92,27 @@ TEST(SubmitRulesTest, KeysAndSharesAreThePersonsNotTheNames) {
   std::vector<uint64_t> jobs;
   for (const char* id : {"", "5f0c", "77aa"}) {  // "": as 0.2.0 recorded her
     input.caller.user_id = id;
-    Decision decision = DecideSubmit(state, input, Now());
+    Decision decision = DecideOn(state, input, Now());
     ASSERT_TRUE(decision.reply.status.ok()) << decision.reply.status;
     EXPECT_FALSE(decision.reply.submit.existed()) << id;
     for (const v1::Event& fact : decision.facts) Apply(state, fact, Now());
     jobs.push_back(decision.reply.submit.job());
-    EXPECT_TRUE(DecideSubmit(state, input, Now()).reply.submit.existed()) << id;
+    EXPECT_TRUE(DecideOn(state, input, Now()).reply.submit.existed()) << id;
     EXPECT_EQ(NewestOf(state, input.caller), jobs.back());
   }
   EXPECT_EQ(state.holdings.owners.size(), 3u);
   ClusterState again;
   RestoreSnapshot(again, MakeSnapshot(state), Now());
   input.caller.user_id = "5f0c";
-  EXPECT_EQ(DecideSubmit(again, input, Now()).reply.submit.job(), jobs[1]);
+  EXPECT_EQ(DecideOn(again, input, Now()).reply.submit.job(), jobs[1]);
   v1::Event removed;
   removed.mutable_job_removed()->set_owner("user:alice");
   removed.mutable_job_removed()->set_owner_id("5f0c");
   removed.mutable_job_removed()->set_idempotency_key("nightly");
   Apply(again, removed, Now());
-  EXPECT_FALSE(DecideSubmit(again, input, Now()).reply.submit.existed());
+  EXPECT_FALSE(DecideOn(again, input, Now()).reply.submit.existed());
   input.caller.user_id = "77aa";
-  EXPECT_EQ(DecideSubmit(again, input, Now()).reply.submit.job(), jobs[2]);
+  EXPECT_EQ(DecideOn(again, input, Now()).reply.submit.job(), jobs[2]);
 }
 
 TEST(SubmitRulesTest, TheCoordinatorIsUpgradedFirst) {

@@ -66,7 +66,7 @@ TEST(HttpQuery, AWrongParameterIsNamedWithWhatItMayBe) {
 
 TEST(HttpApi, HasEveryCallOfTheTableButThoseThatActWhenTheirStreamEnds) {
   std::set<std::string_view> served;
-  for (const ApiCall& call : ApiCalls()) served.insert(call.name);
+  for (const ApiCall& call : ApiCalls()) served.insert(call.row->name);
   for (const Call& call : Calls()) {
     if (call.service != "JobService") continue;
     const bool is_left_out = call.name == "Attend" || call.name == "Run" ||
@@ -151,9 +151,9 @@ TEST(HttpOpenApi, DescribesEveryServedCallAndAllItsMessages) {
   const auto document = nlohmann::json::parse(OpenApiDocument());
   EXPECT_EQ(document["openapi"], "3.0.3");
   for (const ApiCall& call : ApiCalls()) {
-    const auto path = "/api/v1/" + std::string(call.name);
+    const auto path = "/api/v1/" + std::string(call.row->name);
     ASSERT_TRUE(document["paths"].contains(path)) << path;
-    EXPECT_EQ(document["paths"][path].contains("get"), call.action == Action::kRead) << path;
+    EXPECT_EQ(document["paths"][path].contains("get"), call.row->action == Action::kRead) << path;
     EXPECT_TRUE(document["paths"][path].contains("post")) << path;
   }
   const auto& schemas = document["components"]["schemas"];

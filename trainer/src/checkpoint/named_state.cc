@@ -7,7 +7,6 @@
 #include "muster/base/errors.h"
 
 namespace muster {
-
 namespace {
 
 std::atomic<int64_t> loads{0};

@@ -3,6 +3,7 @@ that fails until they are written. dev-lib/new/ has the templates.
 
 All texts are made before the first one is written: what is refused leaves no trace.
 """
+import functools
 import re
 import shutil
 import string
@@ -46,12 +47,21 @@ class Change:
         at = found.end() if after else found.start()
         self.edited[path] = before[:at] + text + before[at:]
 
+    def insert_sorted(self, path, line):
+        """`line` into the sorted lines of its folder."""
+        folder = line.rpartition("/")[0]
+        text = (ROOT / path).read_text()
+        after = [each for each in re.findall(rf"^{folder}/\S+$", text, re.M) if each > line]
+        self.insert(path, rf"^{re.escape(after[0])}$" if after else rf"^{folder}/(?!.*^{folder}/)[^\n]*\n", line + "\n",
+                    after=not after)
+
     def write(self):
         texts = {path: formatted(path, text) for path, text in {**self.made, **self.edited}.items()}
         for path, text in texts.items():
             (ROOT / path).write_text(text)
 
 
+@functools.cache
 def clang_format():
     for name in ("clang-format", f"clang-format-{CLANG_FORMAT}"):
         if shutil.which(name):
@@ -68,6 +78,25 @@ def formatted(path, text):
         return text
     return subprocess.run([program, f"--assume-filename={path}"], cwd=ROOT, input=text, capture_output=True, text=True,
                           check=True).stdout
+
+
+def filled(head, items, tail):
+    """head, items with commas and tail, on as few lines as they fit on, below the end of head."""
+    lines = [head]
+    for number, item in enumerate(items):
+        text = item + (tail if number == len(items) - 1 else ", ")
+        if lines[-1] != head and len((lines[-1] + text).rstrip()) > COLUMNS or len(lines[-1] + text.rstrip()) > COLUMNS:
+            lines.append(" " * len(head))
+        lines[-1] += text
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def in_braces(head, fields):
+    """head and its fields, one a line: below the first one if they fit there."""
+    lines = ",\n".join(" " * (len(head) + 1) + field for field in fields).lstrip()
+    if max(len(line) for line in (head + "{" + lines + "};").split("\n")) > COLUMNS:
+        lines = "\n" + ",\n".join("    " + field for field in fields)
+    return head + "{" + lines + "};"
 
 
 def is_anywhere(pattern, folder, suffixes):
@@ -157,8 +186,10 @@ def new_command(name):
               for place in re.findall(r"\.place = (\d+)", path.read_text())]
     change = Change()
     source, test = f"{commands}/{snake}.cc", f"tests/client/{snake}_test.cc"
-    change.make(source, "command.cc.in", name=name, snake=snake, camel=title, summary=SUMMARY, example=EXAMPLE,
-                place=max(places) + 10)
+    row = in_braces(f"const Command k{title}Command = ", [
+        f'.name = "{name}"', f".place = {max(places) + 10}", f'.summary = "{SUMMARY}"',
+        f'.examples = "jobctl {name}\\t{EXAMPLE}"', f".run = Run{title}"])
+    change.make(source, "command.cc.in", name=name, snake=snake, camel=title, summary=SUMMARY, row=row)
     change.make(test, "command_test.cc.in", name=name, snake=snake, camel=title)
     change.insert("tests/client/CMakeLists.txt", r"\Z",
                   f"muster_jobctl_test(jobctl_{snake}_test SOURCES {snake}_test.cc)\n")
@@ -174,17 +205,6 @@ def new_command(name):
 # ---------------------------------------------------------------- a call of the coordinator
 
 PROTO = "proto/muster/v1/job_service.proto"
-
-
-def filled(head, items, tail):
-    """head, items with commas and tail, on as few lines as they fit on, below the end of head."""
-    lines = [head]
-    for number, item in enumerate(items):
-        text = item + (tail if number == len(items) - 1 else ", ")
-        if lines[-1] != head and len((lines[-1] + text).rstrip()) > COLUMNS or len(lines[-1] + text.rstrip()) > COLUMNS:
-            lines.append(" " * len(head))
-        lines[-1] += text
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def table_row(name):
@@ -205,7 +225,9 @@ def new_call(name):
     refuse_if_known(rf"\b{name}\b", "coordinator", (".h",), f"another {name}")
     change = Change()
     source, test = f"coordinator/calls/{snake}.cc", f"tests/coordinator/{snake}_test.cc"
-    change.make(source, "call.cc.in", name=name, snake=snake)
+    signature = filled(f"void {name}(", ["const Caller&", f"const v1::{name}Request&", f"Answer<v1::{name}Response> answer"],
+                       ") {")
+    change.make(source, "call.cc.in", name=name, snake=snake, signature=signature)
     change.make(test, "call_test.cc.in", name=name, snake=snake)
     change.insert(PROTO, r"^service JobService \{.*?(?=^\}$)",
                   f"\n  // What it answers, and its errors.\n  rpc {name}({name}Request) returns ({name}Response);\n", after=True)
@@ -243,10 +265,10 @@ def new_policy(name):
     change.make(test, "policy_test.cc.in", words=" ".join(words), snake=name, camel=title)
     change.insert(f"{SCHEDULING}/policies.cc", r"^std::unique_ptr<Policy> MakeDevices\(",
                   f"std::unique_ptr<Policy> Make{title}(Ground& ground);\n")
-    change.insert(f"{SCHEDULING}/policies.cc", r"^      MakeDevices,", f"      Make{title},\n")
+    change.insert(f"{SCHEDULING}/policies.cc", r"(?=\n      MakeDevices,)", f" Make{title},")
     change.insert(BLOCKERS, r"^enum class Reason \{.*?(?=^\};)", f"  k{title},\n", after=True)
     change.insert(BLOCKERS, r"^inline constexpr auto kBlockers.*?(?=^\}\);)", blocker_row(title, words), after=True)
-    change.insert("coordinator/CMakeLists.txt", r"^  core/scheduling/policies\.cc$", f"  core/scheduling/{name}.cc\n")
+    change.insert_sorted("coordinator/CMakeLists.txt", f"  core/scheduling/{name}.cc")
     change.insert("tests/coordinator/core/CMakeLists.txt", r"\Z",
                   f"muster_test(coordinator_core_{name}_test\n  SOURCES {name}_test.cc\n"
                   "  LINK muster_cluster_script muster_coordinator_core)\n")

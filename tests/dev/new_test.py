@@ -21,12 +21,13 @@ spec = importlib.util.spec_from_file_location("new", ROOT / "dev-lib" / "new.py"
 new = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(new)
 
+FILES = lint.project_files()
 # What `new` reads and writes.
 READS = re.compile(r"(dev|dev-lib/.*|\.clang-format|client/.*|common/calls\.h|coordinator/.*|proto/.*|docs/jobctl\.md|"
                    r"tests/(client|coordinator)/.*)$")
 # And what lint needs to judge that: the product, and what its rules excuse elsewhere.
-LINTED = re.compile(READS.pattern + r"|(common|compare|identity|shim|tree|unwind|worker|tests/lint)/|"
-                    r"trainer/src/(checkpoint/retention|tracking/csv_table)\.cc$")
+LINTED = re.compile(READS.pattern + r"|(common|compare|identity|shim|tree|unwind|worker|trainer/include|tests/(lint|support))/|"
+                    r"(.*/)?CMakeLists\.txt$|.*\.cmake$|trainer/src/(.*\.h|checkpoint/retention\.cc|tracking/csv_table\.cc)$")
 
 LONG = ("AnswerOfAQuestionThatIsSoLongA", "a_rule_with_a_name_so_long_abc", "a-command-with-a-name-so-longs")
 SHORT = ("Pry", "lone", "say")

@@ -21,13 +21,11 @@ spec = importlib.util.spec_from_file_location("new", ROOT / "dev-lib" / "new.py"
 new = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(new)
 
-FILES = lint.project_files()
-# What `new` reads and writes.
-READS = re.compile(r"(dev|dev-lib/.*|\.clang-format|client/.*|common/calls\.h|coordinator/.*|proto/.*|docs/jobctl\.md|"
-                   r"tests/(client|coordinator)/.*)$")
-# And what lint needs to judge that: the product, and what its rules excuse elsewhere.
-LINTED = re.compile(READS.pattern + r"|(common|compare|identity|shim|tree|unwind|worker|trainer/include|tests/(lint|support))/|"
-                    r"(.*/)?CMakeLists\.txt$|.*\.cmake$|trainer/src/(.*\.h|checkpoint/retention\.cc|tracking/csv_table\.cc)$")
+# What `new` reads and writes, and what lint needs to judge that.
+COPIED = re.compile(r"(dev|dev-lib/.*|\.clang-format|docs/jobctl\.md|(.*/)?CMakeLists\.txt|.*\.cmake|"
+                    r"(client|common|compare|coordinator|identity|proto|shim|tree|unwind|worker|trainer/include)/.*|"
+                    r"tests/(client|coordinator|lint|support)/.*|"
+                    r"trainer/src/(.*\.h|checkpoint/retention\.cc|tracking/csv_table\.cc))$")
 
 LONG = ("AnswerOfAQuestionThatIsSoLongA", "a_rule_with_a_name_so_long_abc", "a-command-with-a-name-so-longs")
 SHORT = ("Pry", "lone", "say")
@@ -45,22 +43,32 @@ MADE = {
 
 
 class New(unittest.TestCase):
-    def setUp(self):
-        self.directory = tempfile.mkdtemp(prefix="mt-new-")
-        self.addCleanup(shutil.rmtree, self.directory)
-        self.addCleanup(setattr, new, "ROOT", new.ROOT)
-        self.tree = new.ROOT = Path(self.directory) / "tree"
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.mkdtemp(prefix="mt-new-")
+        cls.addClassCleanup(shutil.rmtree, cls.directory)
+        cls.addClassCleanup(setattr, new, "ROOT", new.ROOT)
+        cls.tree = new.ROOT = Path(cls.directory) / "tree"
+        cls.tree.mkdir()
+        names = "\0".join(name for name in lint.project_files() if COPIED.match(name))
+        subprocess.run(["xargs", "-0", "cp", "-p", "--parents", "-t", cls.tree], cwd=ROOT, input=names, text=True, check=True)
 
-    def copy(self, wanted=READS):
-        self.tree.mkdir()
-        names = "\0".join(name for name in FILES if wanted.match(name))
-        subprocess.run(["xargs", "-0", "cp", "-p", "--parents", "-t", self.tree], cwd=ROOT, input=names, text=True, check=True)
+    def setUp(self):
         self.before = self.state()
+        self.addCleanup(self.restore, self.before)
+
+    def restore(self, before):
+        self.before = before
+        made, edited = self.changed()
+        for path in made:
+            (self.tree / path).unlink()
+        for path in edited:
+            shutil.copy2(ROOT / path, self.tree / path)
 
     def state(self):
         """(size, time of the last change) of each file, by path."""
         return {os.path.relpath(os.path.join(folder, name), self.tree): (status.st_size, status.st_mtime_ns)
-                for folder, _, names in os.walk(self.tree) for name in names
+                for folder, _, names in os.walk(self.tree) for name in names if "/.git" not in folder
                 if (status := os.lstat(os.path.join(folder, name)))}
 
     def changed(self):
@@ -83,7 +91,6 @@ class New(unittest.TestCase):
         return (self.tree / path).read_text()
 
     def test_each_kind_makes_its_files_and_their_rows_and_lint_accepts_them(self):
-        self.copy(LINTED)
         for kind, (name, made, edited, test) in MADE.items():
             told = self.make(kind, name)
             self.assertEqual(self.changed(), (made, edited))
@@ -104,21 +111,20 @@ class New(unittest.TestCase):
     def test_what_it_prints_undoes_it(self):
         if not shutil.which("git"):
             self.skipTest("needs git")
-        self.copy()
+        self.addCleanup(shutil.rmtree, self.tree / ".git", ignore_errors=True)
         self.run_in_tree("git", "init", "-q")
-        self.run_in_tree("git", "add", "-Af")
-        for kind, (name, _, _, _) in MADE.items():
+        for kind, (name, _, edited, _) in MADE.items():
+            self.run_in_tree("git", "add", "-f", *edited)
             told = self.make(kind, name)
             self.assertNotEqual(self.run_in_tree("git", "diff", "--quiet").returncode, 0)
             for command in re.findall(r"\bgit (?:checkout|clean) .*", told):
                 self.assertEqual(self.run_in_tree("sh", "-c", command).returncode, 0, command)
             self.assertEqual(self.run_in_tree("git", "diff", "--quiet").returncode, 0, kind)
-            self.assertEqual(self.run_in_tree("git", "ls-files", "-o").stdout, "", kind)
+            self.assertEqual(self.changed()[0], [], kind)
 
     def test_names_of_any_length_are_formatted(self):
         if not new.clang_format():
             self.skipTest(f"needs clang-format {new.CLANG_FORMAT}")
-        self.copy()
         for kind, name in zip(MADE, LONG):
             self.assertEqual(len(name), new.NAME_MOST)
             self.make(kind, name)
@@ -129,7 +135,6 @@ class New(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_an_ordinary_name_needs_no_clang_format(self):
-        self.copy()
         formatted = {}
         for kind, (name, _, _, _) in MADE.items():
             change, _, _ = new.KINDS[kind](name)
@@ -138,7 +143,6 @@ class New(unittest.TestCase):
             self.assertEqual(text, new.formatted(path, text), path)
 
     def test_the_page_of_commands_is_as_help_would_print_it(self):
-        self.copy()
         page = self.read("docs/jobctl.md")
         self.make("command", "say")
         row = "  say         what it does, in one line\n"
@@ -147,7 +151,6 @@ class New(unittest.TestCase):
                          "all other rows stay as they are")
 
     def test_what_is_refused_leaves_no_trace(self):
-        self.copy()
         for kind, name, why, fix in (
                 ("call", "GetJob", "already has a GetJob", "another name"),
                 ("call", "Caller", "already has another Caller", "another name"),
@@ -169,14 +172,12 @@ class New(unittest.TestCase):
         self.assertEqual(self.changed(), ([], []))
 
     def test_dev_tells_what_is_wrong_and_the_fix(self):
-        self.copy()
         done = self.run_in_tree("./dev", "new", "call", "GetJob")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertRegex(done.stderr, r"^error: .* already has a GetJob\nfix: .*\n$")
         self.assertEqual(self.changed(), ([], []))
 
     def test_a_table_that_has_moved_is_named_and_nothing_is_written(self):
-        self.copy()
         path = "coordinator/core/state/blockers.h"
         (self.tree / path).write_text(self.read(path).replace("kBlockers", "kRows"))
         self.before = self.state()

@@ -27,7 +27,7 @@ class Refused(Exception):
 
 
 class Change:
-    """Files that are to be made and files that are to be edited, as texts until Write."""
+    """Files that are to be made and files that are to be edited, as texts until write()."""
 
     def __init__(self):
         self.made, self.edited = {}, {}
@@ -80,12 +80,12 @@ def formatted(path, text):
                           check=True).stdout
 
 
-def filled(head, items, tail):
+def filled(head, items, tail, width=COLUMNS):
     """head, items with commas and tail, on as few lines as they fit on, below the end of head."""
     lines = [head]
     for number, item in enumerate(items):
         text = item + (tail if number == len(items) - 1 else ", ")
-        if lines[-1] != head and len((lines[-1] + text).rstrip()) > COLUMNS or len(lines[-1] + text.rstrip()) > COLUMNS:
+        if len((lines[-1] + text).rstrip()) > width:
             lines.append(" " * len(head))
         lines[-1] += text
     return "\n".join(line.rstrip() for line in lines)
@@ -212,7 +212,8 @@ def table_row(name):
     text = (ROOT / "common/calls.h").read_text()
     column = len(re.search(r"^#define MUSTER_JOB_CALLS.*?(?=\\$)", text, re.M).group(0))
     last = re.search(r"^#define MUSTER_JOB_CALLS.*?\n([^\n]*)\n\n", text, re.M | re.S).group(1)
-    row = filled("  ONE(", [name, f"{name}Request", f"{name}Response", "kRead", "kCoordinator", "kSmall"], ")")
+    row = filled("  ONE(", [name, f"{name}Request", f"{name}Response", "kRead", "kCoordinator", "kSmall"], ")",
+                 column)
     *broken, end = row.split("\n")
     return "".join([" " * max(column - len(last), 1) + "\\"] + [f"\n{line.ljust(column)}\\" for line in broken] + [f"\n{end}"])
 

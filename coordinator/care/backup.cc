@@ -34,7 +34,7 @@ constexpr int kTries = 3;
 class Backup {
  public:
   Backup(const BackupRequest& request, const StateCare& state, BackupTarget& target,
-         const Found& found, const CopyProgress& progress)
+         const OnDamage& found, const CopyProgress& progress)
       : paths_(request.data_dir),
         state_(state),
         target_(target),
@@ -66,7 +66,7 @@ class Backup {
   const Paths paths_;
   const StateCare& state_;
   BackupTarget& target_;
-  const Found& found_;
+  const OnDamage& found_;
   const CopyProgress& progress_;
 
   StateContents contents_;
@@ -266,7 +266,7 @@ absl::Status CheckSource(const BackupRequest& request, const StateCare& state) {
 }  // namespace
 
 absl::StatusOr<BackupTotals> MakeBackup(const BackupRequest& request, const StateCare& state,
-                                        const Found& found, const CopyProgress& progress) {
+                                        const OnDamage& found, const CopyProgress& progress) {
   RETURN_IF_ERROR(CheckSource(request, state));
   ASSIGN_OR_RETURN(const std::unique_ptr<BackupTarget> target,
                    BackupTarget::Open(request.to, request.data_dir));

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "coordinator/base/finding.h"
+#include "coordinator/base/damage.h"
 #include "coordinator/care/copy_file.h"
 #include "coordinator/stores/state_care.h"
 
@@ -32,6 +32,6 @@ struct BackupTotals {
 // directory; the backup is complete except for these. After an error, the last complete backup in
 // the target is unchanged.
 absl::StatusOr<BackupTotals> MakeBackup(const BackupRequest& request, const StateCare& state,
-                                        const Found& found, const CopyProgress& progress);
+                                        const OnDamage& found, const CopyProgress& progress);
 
 }  // namespace muster::coordinator

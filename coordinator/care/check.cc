@@ -46,10 +46,10 @@ absl::Status RefuseUnusable(const Paths& paths, const StateCare& state) {
                       .fix = "run the command as that user (sudo -u)"});
 }
 
-absl::Status CheckState(const Paths& paths, const StateCare& state, bool quick, const Found& found,
-                        CheckTotals* totals) {
+absl::Status CheckState(const Paths& paths, const StateCare& state, bool quick,
+                        const OnDamage& found, CheckTotals* totals) {
   if (const absl::Status lost = state.RefuseLost(); !lost.ok()) {
-    found(FindingOf(state.Name(), lost));
+    found(DamageOf(state.Name(), lost));
     return absl::OkStatus();
   }
   if (!state.Exists()) return NotADataDirectory(paths, StrCat("it has no ", state.Name()));
@@ -59,7 +59,7 @@ absl::Status CheckState(const Paths& paths, const StateCare& state, bool quick, 
   return absl::OkStatus();
 }
 
-Finding FindingOf(const SegmentFinding& segment) {
+Damage DamageOf(const SegmentFinding& segment) {
   if (segment.is_unreadable) {
     return {
         segment.path, segment.what,
@@ -88,9 +88,9 @@ absl::StatusOr<common::UniqueFd> LockForCare(const Paths& paths, const StateCare
        .fix = "stop it first: check and repair need a stopped coordinator (backup does not)"});
 }
 
-absl::Status CheckData(const Paths& paths, const StateCare& state, bool quick, const Found& found,
-                       CheckTotals* totals) {
-  const Found counted = [&](const Finding& finding) {
+absl::Status CheckData(const Paths& paths, const StateCare& state, bool quick,
+                       const OnDamage& found, CheckTotals* totals) {
+  const Found counted = [&](const Damage& finding) {
     ++totals->findings;
     found(finding);
   };
@@ -99,7 +99,7 @@ absl::Status CheckData(const Paths& paths, const StateCare& state, bool quick, c
   const BlobUses* const uses = totals->state.has_value() ? &totals->state->blobs : &none;
   RETURN_IF_ERROR(CheckBlobs(paths, *uses, quick, counted, &totals->blobs));
   RETURN_IF_ERROR(CheckSegments(
-      paths, [&](const SegmentFinding& segment) { counted(FindingOf(segment)); },
+      paths, [&](const SegmentFinding& segment) { counted(DamageOf(segment)); },
       &totals->segments));
   RETURN_IF_ERROR(CheckAudit(
       paths.AuditRoot(),
@@ -130,7 +130,7 @@ absl::Status RepairData(const Paths& paths, const StateCare& state, const CheckT
   ASSIGN_OR_RETURN(const std::vector<std::string> stale, RemoveStaleUploads(paths, wall_ms));
   for (const std::string& path : stale) changed(path, "unfinished for over a day, removed");
   if (totals.state.has_value() && totals.can_mend_state) {
-    ASSIGN_OR_RETURN(const Finding mended, state.Mend(*totals.state));
+    ASSIGN_OR_RETURN(const Damage mended, state.Mend(*totals.state));
     changed(mended.path, mended.what);
   }
   return absl::OkStatus();

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/files/files.h"
-#include "coordinator/base/finding.h"
+#include "coordinator/base/damage.h"
 #include "coordinator/local/blob_check.h"
 #include "coordinator/local/sample_files.h"
 #include "coordinator/local/segment_check.h"
@@ -38,8 +38,8 @@ struct CheckTotals {
 
 // Reads everything and changes nothing. `quick`: checks only the sizes of checkpoint files. Reports
 // damage to `found`; returns an error only if the disk cannot be read.
-absl::Status CheckData(const Paths& paths, const StateCare& state, bool quick, const Found& found,
-                       CheckTotals* totals);
+absl::Status CheckData(const Paths& paths, const StateCare& state, bool quick,
+                       const OnDamage& found, CheckTotals* totals);
 
 // Called once for each change; `what` describes it in one sentence.
 using Changed = std::function<void(const std::string& path, const std::string& what)>;

@@ -38,7 +38,7 @@ std::string Wrap(std::string_view text, size_t first, size_t later) {
   return wrapped;
 }
 
-std::string FindingText(const Finding& finding) {
+std::string FindingText(const Damage& finding) {
   std::string text =
       Wrap(common::StrCat(common::Printable(finding.path), ": ", common::Printable(finding.what)),
            0, kIndent);
@@ -69,7 +69,7 @@ void Progress::Clear() {
 }
 
 Found PrintedFindings::Printer() {
-  return [this](const Finding& finding) {
+  return [this](const Damage& finding) {
     ++count_;
     progress_.Clear();
     Print(FindingText(finding));

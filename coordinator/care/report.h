@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "coordinator/base/finding.h"
+#include "coordinator/base/damage.h"
 
 namespace muster::coordinator {
 
@@ -20,7 +20,7 @@ inline constexpr size_t kColumns = 80;
 std::string Wrap(std::string_view text, size_t first = 0, size_t later = 0);
 
 // "PATH: what", then "  fix: …".
-std::string FindingText(const Finding& finding);
+std::string FindingText(const Damage& finding);
 
 // One line on stderr, updated in place. Prints nothing if stderr is not a terminal.
 class Progress {

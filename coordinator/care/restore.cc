@@ -79,7 +79,7 @@ Advance AdvanceFor(const Manifest& manifest, int64_t wall_ms) {
 class Restore {
  public:
   Restore(const RestoreRequest& request, const StateCare& state, const Manifest& manifest,
-          const Found& found, const CopyProgress& progress)
+          const OnDamage& found, const CopyProgress& progress)
       : request_(request), state_(state), manifest_(manifest), found_(found), progress_(progress) {}
 
   absl::StatusOr<RestoreTotals> Run() {
@@ -159,7 +159,7 @@ class Restore {
   const RestoreRequest& request_;
   const StateCare& state_;
   const Manifest& manifest_;
-  const Found& found_;
+  const OnDamage& found_;
   const CopyProgress& progress_;
   RestoreTotals totals_;
   absl::Status failure_;
@@ -168,7 +168,7 @@ class Restore {
 }  // namespace
 
 absl::StatusOr<RestoreTotals> RestoreBackup(const RestoreRequest& request, const StateCare& state,
-                                            const Found& found, const CopyProgress& progress) {
+                                            const OnDamage& found, const CopyProgress& progress) {
   ASSIGN_OR_RETURN(const Manifest manifest, ReadBackup(request.from));
   RETURN_IF_ERROR(common::MakePrivateDirectory(request.data_dir));
   RETURN_IF_ERROR(RefuseUsed(request.data_dir));

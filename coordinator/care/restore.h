@@ -11,7 +11,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "coordinator/base/finding.h"
+#include "coordinator/base/damage.h"
 #include "coordinator/care/copy_file.h"
 #include "coordinator/stores/state_care.h"
 
@@ -38,6 +38,6 @@ struct RestoreTotals {
 // is restored. A lost database is an error. The database is put in place last: a coordinator
 // refuses to start on a directory whose restore was interrupted.
 absl::StatusOr<RestoreTotals> RestoreBackup(const RestoreRequest& request, const StateCare& state,
-                                            const Found& found, const CopyProgress& progress);
+                                            const OnDamage& found, const CopyProgress& progress);
 
 }  // namespace muster::coordinator

@@ -46,7 +46,7 @@ absl::StatusOr<std::optional<uint64_t>> Diagnoses::Open(v1::DiagnosedAttempt att
   v1::DiagnoseJobUpdate first;
   *first.mutable_attempt() = attempt;
   uint64_t number = 0;
-  uint64_t seat = 0;
+  uint64_t slot = 0;
   bool is_new = false;
   {
     std::lock_guard lock(mutex_);
@@ -54,21 +54,21 @@ absl::StatusOr<std::optional<uint64_t>> Diagnoses::Open(v1::DiagnosedAttempt att
     is_new = number == 0;
     if (!is_new && !looks_[number].is_kept) return NotKept(attempt.name());
     RETURN_IF_ERROR(TakeSeat(asked.principal));
-    seat = ++last_number_;
+    slot = ++last_number_;
     if (is_new) {
       number = ++last_number_;
       looks_[number].attempt = std::move(attempt);
       looks_[number].began = asked.now;
     }
   }
-  asked.stream->Observe({}, [this, seat, principal = asked.principal] { Leave(seat, principal); });
+  asked.stream->Observe({}, [this, slot, principal = asked.principal] { Leave(slot, principal); });
   asked.stream->Write(std::move(first));
-  CatchUp(number, seat, {asked.until, asked.stream});
+  CatchUp(number, slot, {asked.until, asked.stream});
   return is_new ? std::optional(number) : std::nullopt;
 }
 
 // Writes without holding the lock: a stream has its own lock.
-void Diagnoses::CatchUp(uint64_t number, uint64_t seat, const Asker& asker) {
+void Diagnoses::CatchUp(uint64_t number, uint64_t slot, const Asker& asker) {
   absl::Status why_not;
   for (size_t written = 0;;) {
     std::vector<Update> missing;
@@ -85,7 +85,7 @@ void Diagnoses::CatchUp(uint64_t number, uint64_t seat, const Asker& asker) {
       for (size_t i = written; i < look.answers.size(); ++i) missing.push_back(look.answers[i]);
       is_whole = IsWhole(look);
       if (missing.empty() && !is_whole) {
-        look.askers.emplace(seat, asker);
+        look.askers.emplace(slot, asker);
         return;
       }
     }
@@ -138,11 +138,11 @@ void Diagnoses::Forget(Look& look) {
   look.answers.clear();
 }
 
-void Diagnoses::Leave(uint64_t seat, const std::string& principal) {
+void Diagnoses::Leave(uint64_t slot, const std::string& principal) {
   std::lock_guard lock(mutex_);
   --streams_in_all_;
   if (--streams_[principal] == 0) streams_.erase(principal);
-  for (auto& [number, look] : looks_) look.askers.erase(seat);
+  for (auto& [number, look] : looks_) look.askers.erase(slot);
 }
 
 bool Diagnoses::Take(const std::string& node, v1::RankDiagnosis diagnosis) {
@@ -165,7 +165,7 @@ bool Diagnoses::Take(const std::string& node, v1::RankDiagnosis diagnosis) {
     update = std::move(answer);
     Keep(look, update);
     is_whole = IsWhole(look);
-    for (const auto& [seat, asker] : look.askers) streams.push_back(asker.stream);
+    for (const auto& [slot, asker] : look.askers) streams.push_back(asker.stream);
     if (is_whole) look.askers.clear();
   }
   for (const std::shared_ptr<Stream>& stream : streams) {

@@ -74,7 +74,7 @@ class Diagnoses {
   struct Look {
     v1::DiagnosedAttempt attempt;
     Time began;
-    std::map<uint64_t, Asker> askers;  // by seat
+    std::map<uint64_t, Asker> askers;  // by slot
     std::set<uint32_t> answered;
     std::vector<Update> answers;
     size_t kept_bytes = 0;
@@ -90,9 +90,9 @@ class Diagnoses {
   static bool IsWhole(const Look& look);
 
   // Writes what the look has already, and adds the asker once it has seen all of that.
-  void CatchUp(uint64_t number, uint64_t seat, const Asker& asker);
+  void CatchUp(uint64_t number, uint64_t slot, const Asker& asker);
   // The stream is over.
-  void Leave(uint64_t seat, const std::string& principal);
+  void Leave(uint64_t slot, const std::string& principal);
 
   std::mutex mutex_;  // guards what follows
   std::map<uint64_t, Look> looks_;
@@ -100,7 +100,7 @@ class Diagnoses {
   size_t streams_in_all_ = 0;
   size_t kept_bytes_ = 0;
   common::LruMap<std::pair<std::string, uint64_t>, Time> recorded_{kRememberedMax};
-  uint64_t last_number_ = 0;  // of looks and seats
+  uint64_t last_number_ = 0;  // of looks and slots
   bool is_expiring_ = false;
 };
 

@@ -29,7 +29,7 @@ absl::Status TooLarge() {
 
 }  // namespace
 
-absl::Status ExecSeats::CheckRoom(const std::string& node, const std::string& principal) const {
+absl::Status ExecSlots::CheckRoom(const std::string& node, const std::string& principal) const {
   size_t all = 0, on_node = 0, of_one = 0, of_one_on_node = 0;
   for (const auto& [where, count] : taken_) {
     const bool is_here = where.first == node;
@@ -55,16 +55,16 @@ absl::Status ExecSeats::CheckRoom(const std::string& node, const std::string& pr
                 "end one of them, or try again later");
 }
 
-absl::StatusOr<std::shared_ptr<void>> ExecSeats::Take(const std::shared_ptr<ExecSeats>& seats,
+absl::StatusOr<std::shared_ptr<void>> ExecSlots::Take(const std::shared_ptr<ExecSlots>& slots,
                                                       const std::string& node,
                                                       const std::string& principal) {
-  std::lock_guard lock(seats->mutex_);
-  RETURN_IF_ERROR(seats->CheckRoom(node, principal));
-  ++seats->taken_[{node, principal}];
-  return std::shared_ptr<void>(nullptr, [seats, node, principal](void*) {
-    std::lock_guard leaving(seats->mutex_);
-    const auto own = seats->taken_.find({node, principal});
-    if (--own->second == 0) seats->taken_.erase(own);
+  std::lock_guard lock(slots->mutex_);
+  RETURN_IF_ERROR(slots->CheckRoom(node, principal));
+  ++slots->taken_[{node, principal}];
+  return std::shared_ptr<void>(nullptr, [slots, node, principal](void*) {
+    std::lock_guard leaving(slots->mutex_);
+    const auto own = slots->taken_.find({node, principal});
+    if (--own->second == 0) slots->taken_.erase(own);
   });
 }
 
@@ -86,10 +86,10 @@ void ExecSession::GiveUpStart(const absl::Status& why) {
   End(why, absl::OkStatus());
 }
 
-void ExecSession::Await(std::string node, std::shared_ptr<void> seat) {
+void ExecSession::Await(std::string node, std::shared_ptr<void> slot) {
   std::lock_guard lock(mutex_);
   node_name_ = std::move(node);
-  seat_ = std::move(seat);
+  seat_ = std::move(slot);
 }
 
 void ExecSession::Join(std::shared_ptr<ExecNode> node) {
@@ -233,9 +233,9 @@ void ExecBroker::ExpectStart(const std::shared_ptr<ExecSession>& session) {
 
 absl::Status ExecBroker::Open(const ExecPlace& place, const v1::ExecStart& start,
                               const Caller& caller, const std::shared_ptr<ExecSession>& session) {
-  const absl::StatusOr<std::shared_ptr<void>> seat =
-      ExecSeats::Take(seats_, place.node, caller.principal);
-  if (!seat.ok()) return seat.status();
+  const absl::StatusOr<std::shared_ptr<void>> slot =
+      ExecSlots::Take(slots_, place.node, caller.principal);
+  if (!slot.ok()) return slot.status();
   v1::ExecOrder order;
   order.set_session(common::ToHex(identity::RandomBytes(kSessionIdBytes)));
   order.set_job(place.job);
@@ -256,9 +256,9 @@ absl::Status ExecBroker::Open(const ExecPlace& place, const v1::ExecStart& start
                     StrCat("jobctl nodes show ", place.node));
     }
     orders = found->second;
-    awaited_[order.session()] = {place.node, session, *seat};
+    awaited_[order.session()] = {place.node, session, *slot};
   }
-  session->Await(place.node, *seat);
+  session->Await(place.node, *slot);
   later_(kExecServedWithin, [this, id = order.session()] { Expire(id); });
   orders->Write(std::move(order));
   return absl::OkStatus();

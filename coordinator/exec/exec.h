@@ -65,10 +65,10 @@ struct ExecPlace {
 
 // How many sessions there are: in all, by node, by person, and by both. A session counts until both
 // of its streams are gone: what they have not sent takes memory.
-class ExecSeats {
+class ExecSlots {
  public:
-  // RESOURCE_EXHAUSTED if there are too many; otherwise the seat, until it is destroyed.
-  static absl::StatusOr<std::shared_ptr<void>> Take(const std::shared_ptr<ExecSeats>& seats,
+  // RESOURCE_EXHAUSTED if there are too many; otherwise the slot, until it is destroyed.
+  static absl::StatusOr<std::shared_ptr<void>> Take(const std::shared_ptr<ExecSlots>& slots,
                                                     const std::string& node,
                                                     const std::string& principal);
 
@@ -89,8 +89,8 @@ class ExecSession {
   bool TakeStart();
   // `why`: for the person, unless the first message came in time.
   void GiveUpStart(const absl::Status& why);
-  // The order is on its way to a node, which holds `seat`.
-  void Await(std::string node, std::shared_ptr<void> seat);
+  // The order is on its way to a node, which holds `slot`.
+  void Await(std::string node, std::shared_ptr<void> slot);
   // The node's stream is there: from now on the person's is read.
   void Join(std::shared_ptr<ExecNode> node);
   // `why`: for the person, unless the node came in time.
@@ -146,12 +146,12 @@ class ExecBroker {
   struct Awaited {
     std::string node;
     std::weak_ptr<ExecSession> session;
-    std::shared_ptr<void> seat;  // also of a person who has left: bounds the orders on their way
+    std::shared_ptr<void> slot;  // also of a person who has left: bounds the orders on their way
   };
   void Expire(const std::string& id);
 
   const Later later_;
-  const std::shared_ptr<ExecSeats> seats_ = std::make_shared<ExecSeats>();
+  const std::shared_ptr<ExecSlots> slots_ = std::make_shared<ExecSlots>();
   std::mutex mutex_;  // guards what follows
   std::map<std::string, std::shared_ptr<Sink<v1::ExecOrder>>> nodes_;
   std::map<std::string, Awaited> awaited_;  // by session id

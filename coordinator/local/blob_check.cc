@@ -38,7 +38,7 @@ bool IsUnfinished(const TreeFile& file) { return file.path.ends_with(".part"); }
 
 class BlobCheck {
  public:
-  BlobCheck(const Paths& paths, const BlobUses& uses, bool quick, const Found& found,
+  BlobCheck(const Paths& paths, const BlobUses& uses, bool quick, const OnDamage& found,
             BlobTotals* totals)
       : paths_(paths), uses_(uses), quick_(quick), found_(found), totals_(*totals) {}
 
@@ -111,14 +111,14 @@ class BlobCheck {
   const Paths& paths_;
   const BlobUses& uses_;
   const bool quick_;
-  const Found& found_;
+  const OnDamage& found_;
   BlobTotals& totals_;
   std::set<std::string> seen_;
 };
 
 }  // namespace
 
-absl::Status CheckBlobs(const Paths& paths, const BlobUses& uses, bool quick, const Found& found,
+absl::Status CheckBlobs(const Paths& paths, const BlobUses& uses, bool quick, const OnDamage& found,
                         BlobTotals* totals) {
   return BlobCheck(paths, uses, quick, found, totals).Run();
 }

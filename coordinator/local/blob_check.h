@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/base/finding.h"
+#include "coordinator/base/damage.h"
 #include "coordinator/stores/blob_uses.h"
 #include "coordinator/stores/paths.h"
 
@@ -24,7 +24,7 @@ struct BlobTotals {
 
 // Checks each file against the SHA-256 in its name, or with `quick` only against the size that a
 // job recorded, then looks for files that are in `uses` but missing. Changes nothing.
-absl::Status CheckBlobs(const Paths& paths, const BlobUses& uses, bool quick, const Found& found,
+absl::Status CheckBlobs(const Paths& paths, const BlobUses& uses, bool quick, const OnDamage& found,
                         BlobTotals* totals);
 
 // Moves a damaged file to damaged/, so that the same bytes can be uploaded again: while it is in

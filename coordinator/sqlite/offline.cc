@@ -124,7 +124,7 @@ absl::StatusOr<StateContents> ReadContents(const std::string& path) {
   return contents;
 }
 
-absl::Status CheckPages(const std::string& path, bool quick, const Found& found) {
+absl::Status CheckPages(const std::string& path, bool quick, const OnDamage& found) {
   constexpr char kFix[] =
       "restore the data directory from a backup: nothing else mends a damaged database";
   const std::string name = path.substr(path.rfind('/') + 1);

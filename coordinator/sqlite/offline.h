@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/base/finding.h"
+#include "coordinator/base/damage.h"
 #include "coordinator/stores/paths.h"
 #include "coordinator/stores/state_care.h"
 
@@ -17,7 +17,7 @@ namespace muster::coordinator {
 absl::StatusOr<StateContents> ReadContents(const std::string& path);
 
 // What SQLite finds wrong with the file: pages, trees, indexes; with `quick`, without the indexes.
-absl::Status CheckPages(const std::string& path, bool quick, const Found& found);
+absl::Status CheckPages(const std::string& path, bool quick, const OnDamage& found);
 
 // A consistent copy in one file, not synced. RESOURCE_EXHAUSTED: no room at `to`.
 absl::Status CopyDatabase(const std::string& from, const std::string& to);

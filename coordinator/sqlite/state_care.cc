@@ -29,9 +29,9 @@ std::string SqliteStateCare::Name() const { return paths_.BelowRoot(paths_.Datab
 
 absl::Status SqliteStateCare::RefuseLost() const { return RefuseLostDatabase(paths_); }
 
-absl::StatusOr<StateCare::Checked> SqliteStateCare::Check(bool quick, const Found& found) const {
+absl::StatusOr<StateCare::Checked> SqliteStateCare::Check(bool quick, const OnDamage& found) const {
   bool is_sound = true;
-  RETURN_IF_ERROR(CheckPages(paths_.Database(), quick, [&](const Finding& finding) {
+  RETURN_IF_ERROR(CheckPages(paths_.Database(), quick, [&](const Damage& finding) {
     is_sound = false;
     found(finding);
   }));
@@ -39,22 +39,22 @@ absl::StatusOr<StateCare::Checked> SqliteStateCare::Check(bool quick, const Foun
   absl::StatusOr<StateContents> contents = ReadContents(paths_.Database());
   if (!contents.ok()) {
     if (common::CodeOf(contents.status()).empty()) return contents.status();
-    found(FindingOf(Name(), contents.status()));
+    found(DamageOf(Name(), contents.status()));
     return Checked();
   }
   const bool is_behind = CheckEnd(contents->last_event, found);
   return Checked{*std::move(contents), is_behind};
 }
 
-bool SqliteStateCare::CheckEnd(uint64_t last_event, const Found& found) const {
+bool SqliteStateCare::CheckEnd(uint64_t last_event, const OnDamage& found) const {
   const absl::StatusOr<std::optional<uint64_t>> mark = ReadHighWater(paths_);
   if (!mark.ok()) {
-    found(FindingOf("HIGHWATER", mark.status()));
+    found(DamageOf("HIGHWATER", mark.status()));
     return true;
   }
   const absl::Status ahead = CheckHighWater(paths_, last_event);
   if (!ahead.ok()) {
-    found(FindingOf("HIGHWATER", ahead));
+    found(DamageOf("HIGHWATER", ahead));
     return false;
   }
   if (!mark->has_value() && last_event > 0) {
@@ -65,9 +65,9 @@ bool SqliteStateCare::CheckEnd(uint64_t last_event, const Found& found) const {
   return mark->value_or(0) < last_event;
 }
 
-absl::StatusOr<Finding> SqliteStateCare::Mend(const StateContents& contents) const {
+absl::StatusOr<Damage> SqliteStateCare::Mend(const StateContents& contents) const {
   RETURN_IF_ERROR(common::WriteFileDurably(paths_.HighWater(), HighWaterText(contents.last_event)));
-  return Finding{"HIGHWATER", StrCat("rewritten: event ", contents.last_event), ""};
+  return Damage{"HIGHWATER", StrCat("rewritten: event ", contents.last_event), ""};
 }
 
 absl::StatusOr<StateContents> SqliteStateCare::Save(const std::string& to) const {

@@ -16,8 +16,8 @@ class SqliteStateCare final : public StateCare {
   bool Exists() const override;
   bool IsEmpty() const override;
   absl::Status RefuseLost() const override;
-  absl::StatusOr<Checked> Check(bool quick, const Found& found) const override;
-  absl::StatusOr<Finding> Mend(const StateContents& contents) const override;
+  absl::StatusOr<Checked> Check(bool quick, const OnDamage& found) const override;
+  absl::StatusOr<Damage> Mend(const StateContents& contents) const override;
   absl::StatusOr<StateContents> Save(const std::string& to) const override;
   absl::StatusOr<StateContents> Load(const std::string& stage,
                                      const Advance& advance) const override;
@@ -25,7 +25,7 @@ class SqliteStateCare final : public StateCare {
 
  private:
   // True: the mark is behind, or missing.
-  bool CheckEnd(uint64_t last_event, const Found& found) const;
+  bool CheckEnd(uint64_t last_event, const OnDamage& found) const;
 
   const Paths paths_;
 };

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/base/finding.h"
+#include "coordinator/base/damage.h"
 #include "coordinator/stores/blob_uses.h"
 
 namespace muster::coordinator {
@@ -49,10 +49,10 @@ class StateCare {
     bool can_mend = false;
   };
   // Reads everything and changes nothing. Damage goes to `found`; an error: it could not be read.
-  virtual absl::StatusOr<Checked> Check(bool quick, const Found& found) const = 0;
+  virtual absl::StatusOr<Checked> Check(bool quick, const OnDamage& found) const = 0;
   // After a check that has read it whole: repairs what can be repaired without losing anything. Returns
   // what was repaired, where and how, as a finding without a fix.
-  virtual absl::StatusOr<Finding> Mend(const StateContents& contents) const = 0;
+  virtual absl::StatusOr<Damage> Mend(const StateContents& contents) const = 0;
 
   // Writes a consistent copy in one file, while a coordinator may use the state; not synced. All of it is
   // read back. RESOURCE_EXHAUSTED: no room at `to`.

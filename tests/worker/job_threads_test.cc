@@ -18,7 +18,7 @@
 
 #include "common/files/files.h"
 #include "common/hash/sha256.h"
-#include "worker/attempts/rank_reports.h"
+#include "worker/attempts/rank_report_queue.h"
 #include "worker/confinement/rank_token.h"
 #include "worker/launch/launch_checks.h"
 #include "worker/output/log_copies.h"
@@ -70,7 +70,7 @@ class ReportsTest : public ::testing::Test {
   }
   ~ReportsTest() override { std::filesystem::remove_all(directory_); }
   Paths paths() const { return Paths(directory_, directory_); }
-  RankReports::Callbacks Callbacks() {
+  RankReportQueue::Callbacks Callbacks() {
     return {[this](Input input) { inputs_.push_back(std::move(input)); },
             [this](std::function<void()> task) {
               std::lock_guard<std::mutex> lock(mutex_);
@@ -101,7 +101,7 @@ class ReportsTest : public ::testing::Test {
 TEST_F(ReportsTest, TheEndOfAnAttemptComesBehindTheReportsOfItsRanksAndAFifoIsSaid) {
   ASSERT_EQ(mkfifo(paths().ErrorFile({7, 0}, 1).c_str(), 0600), 0);
   JobThreads threads;
-  RankReports reports(paths(), &threads, Callbacks());
+  RankReportQueue reports(paths(), &threads, Callbacks());
   reports.Add(launch_, {}, Exit(1, 3));
   reports.Add(launch_, {}, Exit(2, 0));
   reports.Add(launch_, {}, Exit(77, 1));  // not a rank of this node
@@ -121,7 +121,7 @@ TEST_F(ReportsTest, AReportThatCannotBeReadInTimeGoesOutWithoutItsWords) {
   std::shared_future<void> gone(go.get_future());
   JobThreads threads;
   threads.Post({7, 0}, Work::kReport, [gone] { gone.wait(); });  // the file system hangs
-  RankReports reports(paths(), &threads, Callbacks());
+  RankReportQueue reports(paths(), &threads, Callbacks());
   reports.Add(launch_, {}, Exit(0, 3));
   reports.Pass(AttemptEndedInput{{7, 0}, "empty"});
   EXPECT_TRUE(inputs_.empty());

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "common/kernel/kill_ladder.h"
-#include "worker/attempts/rank_reports.h"
+#include "worker/attempts/rank_report_queue.h"
 #include "worker/base/paths.h"
 #include "worker/confinement/isolation.h"
 #include "worker/confinement/rank_account.h"
@@ -175,7 +175,7 @@ class AttemptProcesses {
   const Setup setup_;
   IoThread* const io_;
   JobThreads* const threads_;
-  RankReports reports_;
+  RankReportQueue reports_;
   LaunchChecks checks_;
   const Callbacks callbacks_;  // input: after the reports of the attempt's ranks
   Preparations preparations_;

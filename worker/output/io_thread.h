@@ -21,7 +21,7 @@
 #include "worker/base/paths.h"
 #include "worker/core/decide.h"
 #include "worker/events/attempt_scanner.h"
-#include "worker/inspection/outside_looks.h"
+#include "worker/inspection/look_schedule.h"
 #include "worker/links/bulk_link.h"
 #include "worker/links/route.h"
 #include "worker/output/log_copies.h"
@@ -123,7 +123,7 @@ class IoThread {
   MetricForwarder metrics_;
   SampleForwarder samples_;
   TrainerSocket trainers_;
-  OutsideLooks outside_;
+  LookSchedule outside_;
   std::map<AttemptKey, Watched> attempts_;
   int64_t next_scan_ms_ = 0;
   int64_t next_count_ms_ = 0;

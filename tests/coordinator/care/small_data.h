@@ -119,7 +119,7 @@ class SmallData : public testing::Test {
   }
 
   Found Collect() {
-    return [this](const Finding& finding) { findings.push_back(finding); };
+    return [this](const Damage& finding) { findings.push_back(finding); };
   }
   CheckTotals Check(const Paths& where, bool quick = false) {
     CheckTotals totals;
@@ -132,7 +132,7 @@ class SmallData : public testing::Test {
   }
   std::string Told() const {
     std::string text;
-    for (const Finding& finding : findings) text += finding.path + ": " + finding.what + "\n";
+    for (const Damage& finding : findings) text += finding.path + ": " + finding.what + "\n";
     return text;
   }
   std::string BlobPath(const std::string& bytes) const { return paths.BlobFile(Name(bytes)); }
@@ -147,7 +147,7 @@ class SmallData : public testing::Test {
   const Paths paths;
   const std::string backups;
   std::unique_ptr<Blobs> blobs;
-  std::vector<Finding> findings;
+  std::vector<Damage> findings;
 };
 
 inline void ExpectProblem(const absl::Status& status, const std::string& code,

@@ -1,5 +1,5 @@
 // rank_reports: a queue per attempt; its head is released when ready.
-#include "worker/attempts/rank_reports.h"
+#include "worker/attempts/rank_report_queue.h"
 
 #include <algorithm>
 #include <utility>
@@ -20,11 +20,11 @@ const AttemptKey* KeyBehind(const Input& input) {
 
 }  // namespace
 
-RankReports::RankReports(Paths paths, JobThreads* threads, Callbacks callbacks)
+RankReportQueue::RankReportQueue(Paths paths, JobThreads* threads, Callbacks callbacks)
     : paths_(std::move(paths)), threads_(threads), callbacks_(std::move(callbacks)) {}
 
-void RankReports::Add(const v1::LaunchAttempt& launch, const common::ShimLaunch& shim_launch,
-                      const RankExited& exit) {
+void RankReportQueue::Add(const v1::LaunchAttempt& launch, const common::ShimLaunch& shim_launch,
+                          const RankExited& exit) {
   const AttemptKey key{launch.job(), launch.attempt()};
   const v1::NodePart& part = launch.part();
   const bool known = part.local_world_size() > 0;  // otherwise the launch file was lost
@@ -46,14 +46,14 @@ void RankReports::Add(const v1::LaunchAttempt& launch, const common::ShimLaunch&
                  });
 }
 
-void RankReports::Pass(Input input) {
+void RankReportQueue::Pass(Input input) {
   const AttemptKey* key = KeyBehind(input);
   const auto waiting = key == nullptr ? waiting_.end() : waiting_.find(*key);
   if (waiting == waiting_.end()) return callbacks_.input(std::move(input));
   waiting->second.push_back({std::move(input), ++last_number_, true, 0});
 }
 
-void RankReports::OnRead(const AttemptKey& key, uint64_t number, const v1::RankExit& report) {
+void RankReportQueue::OnRead(const AttemptKey& key, uint64_t number, const v1::RankExit& report) {
   const auto found = waiting_.find(key);
   if (found == waiting_.end()) return;
   for (Waiting& waiting : found->second) {
@@ -64,7 +64,7 @@ void RankReports::OnRead(const AttemptKey& key, uint64_t number, const v1::RankE
   Flush(key);
 }
 
-void RankReports::Flush(const AttemptKey& key) {
+void RankReportQueue::Flush(const AttemptKey& key) {
   while (true) {
     const auto found = waiting_.find(key);
     if (found == waiting_.end() || !found->second.front().ready) return;
@@ -75,7 +75,7 @@ void RankReports::Flush(const AttemptKey& key) {
   }
 }
 
-std::optional<int64_t> RankReports::NextDeadlineMs() const {
+std::optional<int64_t> RankReportQueue::NextDeadlineMs() const {
   std::optional<int64_t> next;
   for (const auto& [key, line] : waiting_) {
     for (const Waiting& waiting : line) {
@@ -87,7 +87,7 @@ std::optional<int64_t> RankReports::NextDeadlineMs() const {
   return next;
 }
 
-void RankReports::OnTime(int64_t now_ms) {
+void RankReportQueue::OnTime(int64_t now_ms) {
   std::vector<AttemptKey> late;
   for (auto& [key, line] : waiting_) {
     for (Waiting& waiting : line) {

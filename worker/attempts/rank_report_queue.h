@@ -17,13 +17,13 @@
 
 namespace muster::worker {
 
-class RankReports {
+class RankReportQueue {
  public:
   struct Callbacks {
     std::function<void(Input)> input;                    // on the control loop's thread
     std::function<void(std::function<void()>)> in_loop;  // posts from a job's thread to it
   };
-  RankReports(Paths paths, JobThreads* threads, Callbacks callbacks);
+  RankReportQueue(Paths paths, JobThreads* threads, Callbacks callbacks);
 
   // For a rank that `launch` runs on this node; ignored for any other.
   void Add(const v1::LaunchAttempt& launch, const common::ShimLaunch& shim_launch,

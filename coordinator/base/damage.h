@@ -10,16 +10,16 @@
 
 namespace muster::coordinator {
 
-struct Finding {
+struct Damage {
   std::string path;  // below the data directory
   std::string what;
   std::string fix;
 };
 
-using Found = std::function<void(const Finding&)>;
+using OnDamage = std::function<void(const Damage&)>;
 
 // What an error says of the path.
-inline Finding FindingOf(const std::string& path, const absl::Status& status) {
+inline Damage DamageOf(const std::string& path, const absl::Status& status) {
   const common::Problem problem = common::ProblemOf(status);
   return {path,
           problem.why.empty() ? problem.what : common::StrCat(problem.what, ": ", problem.why),

@@ -1,5 +1,5 @@
 // outside_looks: questions by attempt.
-#include "worker/inspection/outside_looks.h"
+#include "worker/inspection/look_schedule.h"
 
 #include <algorithm>
 #include <utility>
@@ -13,13 +13,13 @@ constexpr size_t kQuestionsMax = 16;  // of one attempt; older ones are forgotte
 
 }  // namespace
 
-void OutsideLooks::RankStarted(const AttemptKey& key, uint32_t rank, pid_t pid,
+void LookSchedule::RankStarted(const AttemptKey& key, uint32_t rank, pid_t pid,
                                uint64_t start_time) {
   if (start_time == 0) return;
   watched_[key].ranks[rank] = {.rank = rank, .pid = pid, .start_time = start_time, .reason = ""};
 }
 
-void OutsideLooks::Ask(const AttemptKey& key, uint64_t number, const std::string& reason,
+void LookSchedule::Ask(const AttemptKey& key, uint64_t number, const std::string& reason,
                        const std::set<uint32_t>& speakers, int64_t now_ms) {
   const auto found = watched_.find(key);
   if (number == 0 || found == watched_.end()) return;  // 0: for the ranks' own files
@@ -35,7 +35,7 @@ void OutsideLooks::Ask(const AttemptKey& key, uint64_t number, const std::string
 }
 
 // One inspection at a time per rank: a question that arrives meanwhile gets the same result.
-void OutsideLooks::Look(const AttemptKey& key, Watch& watch, uint32_t rank,
+void LookSchedule::Look(const AttemptKey& key, Watch& watch, uint32_t rank,
                         const Question& question) {
   const auto target = watch.ranks.find(rank);
   if (target == watch.ranks.end()) return;
@@ -48,7 +48,7 @@ void OutsideLooks::Look(const AttemptKey& key, Watch& watch, uint32_t rank,
   start_(key, asked);
 }
 
-void OutsideLooks::Answered(const AttemptKey& key, uint32_t rank, uint64_t number) {
+void LookSchedule::Answered(const AttemptKey& key, uint32_t rank, uint64_t number) {
   const auto found = watched_.find(key);
   if (found == watched_.end()) return;
   for (Question& question : found->second.questions) {
@@ -56,14 +56,14 @@ void OutsideLooks::Answered(const AttemptKey& key, uint32_t rank, uint64_t numbe
   }
 }
 
-std::vector<uint64_t> OutsideLooks::Finished(const AttemptKey& key, uint32_t rank) {
+std::vector<uint64_t> LookSchedule::Finished(const AttemptKey& key, uint32_t rank) {
   const auto found = watched_.find(key);
   if (found == watched_.end()) return {};
   const auto running = found->second.running.extract(rank);
   return running.empty() ? std::vector<uint64_t>() : running.mapped();
 }
 
-std::optional<int64_t> OutsideLooks::NextMs() const {
+std::optional<int64_t> LookSchedule::NextMs() const {
   std::optional<int64_t> next;
   for (const auto& [key, watch] : watched_) {
     for (const Question& question : watch.questions) {
@@ -74,7 +74,7 @@ std::optional<int64_t> OutsideLooks::NextMs() const {
   return next;
 }
 
-void OutsideLooks::OnTime(int64_t now_ms) {
+void LookSchedule::OnTime(int64_t now_ms) {
   for (auto& [key, watch] : watched_) {
     for (Question& question : watch.questions) {
       if (question.due_ms > now_ms) continue;
@@ -86,6 +86,6 @@ void OutsideLooks::OnTime(int64_t now_ms) {
   }
 }
 
-void OutsideLooks::Remove(const AttemptKey& key) { watched_.erase(key); }
+void LookSchedule::Remove(const AttemptKey& key) { watched_.erase(key); }
 
 }  // namespace muster::worker

@@ -1,6 +1,6 @@
 // Which ranks are looked at from outside, and when; and that a helper program cannot hold up the
 // worker.
-#include "worker/inspection/outside_looks.h"
+#include "worker/inspection/look_schedule.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -23,7 +23,7 @@ class OutsideLooksTest : public testing::Test {
     for (uint32_t rank = 0; rank < 3; ++rank) looks_.RankStarted(kKey, rank, 100 + rank, 5);
   }
   std::vector<uint32_t> started_;
-  OutsideLooks looks_{
+  LookSchedule looks_{
       [this](const AttemptKey&, const LookTarget& target) { started_.push_back(target.rank); }};
 };
 

@@ -15,11 +15,11 @@
 
 namespace muster::worker {
 
-class OutsideLooks {
+class LookSchedule {
  public:
   // Starts an inspection; call Finished when it ends.
   using Start = std::function<void(const AttemptKey&, const LookTarget&)>;
-  explicit OutsideLooks(Start start) : start_(std::move(start)) {}
+  explicit LookSchedule(Start start) : start_(std::move(start)) {}
 
   // `start_time` 0: unknown, never looked at.
   void RankStarted(const AttemptKey& key, uint32_t rank, pid_t pid, uint64_t start_time);

@@ -18,7 +18,7 @@ struct FoundDevice {
   std::string uuid;
 };
 
-// Of the node's accelerators; empty: it has none, or the driver does not tell.
+// The driver of the node's accelerators; empty: it has none, or the driver does not report it.
 struct DriverVersion {
   std::string driver;  // "535.104.05"
   std::string cuda;    // the newest that it runs: "12.2"

@@ -135,6 +135,8 @@ class New(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_an_ordinary_name_needs_no_clang_format(self):
+        if not new.clang_format():
+            self.skipTest(f"needs clang-format {new.CLANG_FORMAT}, to compare with")
         formatted = {}
         for kind, (name, _, _, _) in MADE.items():
             change, _, _ = new.KINDS[kind](name)

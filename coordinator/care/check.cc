@@ -90,7 +90,7 @@ absl::StatusOr<common::UniqueFd> LockForCare(const Paths& paths, const StateCare
 
 absl::Status CheckData(const Paths& paths, const StateCare& state, bool quick,
                        const OnDamage& found, CheckTotals* totals) {
-  const Found counted = [&](const Damage& finding) {
+  const OnDamage counted = [&](const Damage& finding) {
     ++totals->findings;
     found(finding);
   };

@@ -54,7 +54,7 @@ void PrintTotals(const CheckTotals& totals, bool quick) {
 
 absl::Status CheckAndPrint(const Paths& paths, const StateCare& state, bool quick,
                            CheckTotals* totals) {
-  const Found print = [](const Damage& finding) { Print(FindingText(finding)); };
+  const OnDamage print = [](const Damage& finding) { Print(FindingText(finding)); };
   RETURN_IF_ERROR(CheckData(paths, state, quick, print, totals));
   PrintTotals(*totals, quick);
   Print(totals->findings == 0 ? "no damage found" : Counted(totals->findings, "finding"));

@@ -68,7 +68,7 @@ void Progress::Clear() {
   is_shown_ = false;
 }
 
-Found PrintedFindings::Printer() {
+OnDamage PrintedFindings::Printer() {
   return [this](const Damage& finding) {
     ++count_;
     progress_.Clear();

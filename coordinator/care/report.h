@@ -43,7 +43,7 @@ class Progress {
 class PrintedFindings {
  public:
   explicit PrintedFindings(Progress& progress) : progress_(progress) {}
-  Found Printer();
+  OnDamage Printer();
   uint64_t Count() const { return count_; }
 
  private:

@@ -118,7 +118,7 @@ class SmallData : public testing::Test {
     ASSERT_TRUE(opened.journal->Stop().ok());
   }
 
-  Found Collect() {
+  OnDamage Collect() {
     return [this](const Damage& finding) { findings.push_back(finding); };
   }
   CheckTotals Check(const Paths& where, bool quick = false) {

@@ -35,7 +35,7 @@ using common::StrCat;
 
 constexpr auto kFullDiskRetry = std::chrono::milliseconds(250);
 constexpr size_t kRecordOverheadBytes = 64;
-constexpr int kTriesAtEnds = 12;  // of a start or a stop, for a database that is locked
+constexpr int kTriesAtEnds = 12;  // at a start or a stop, if the database is locked
 
 // How much memory an append takes until it is committed.
 size_t BytesOf(const JournalRecord& record) {
@@ -88,7 +88,7 @@ class SqliteJournal final : public Journal {
   // Commits until it succeeds; waits out a full disk, a lack of descriptors, and another process that
   // has the database. False: failed for good.
   bool CommitGroup(const std::vector<JournalRecord>& group);
-  // DEADLINE_EXCEEDED: another still has the database.
+  // DEADLINE_EXCEEDED: another process still has the database.
   absl::Status CommitInTurn(const std::vector<JournalRecord>& group);
   absl::Status WhyNoTurn() const;
   absl::Status WhyStuck() const;
@@ -142,7 +142,7 @@ absl::Status SqliteJournal::Open(LivedClock* clock, Carried carried) {
   headroom_.Reserve();
   last_headroom_.Reserve();
   absl::Status status = PrepareUnlocked(clock);
-  // The disk filled up while the daemon was down: this is what the reserve is for.
+  // The disk filled up while the daemon was down, which is a reason to use the reserve.
   if (absl::IsResourceExhausted(status) && headroom_.Release()) {
     disk_full_ = true;
     status = PrepareUnlocked(clock);
@@ -348,7 +348,7 @@ void SqliteJournal::Stuck(const absl::Status& why) {
 void SqliteJournal::LeaveStuck() {
   if (!is_stuck_) return;
   is_stuck_ = false;
-  // Asked for although the disk was not full, perhaps.
+  // The last reserve may have been requested although the disk was not full.
   may_use_last_ = false;
   observer_.stuck(absl::OkStatus());
 }
@@ -364,8 +364,8 @@ absl::Status SqliteJournal::WhyStuck() const {
        .fix = "try again"});
 }
 
-// Not synced: it survives a killed process, and after a power failure an older mark only checks
-// less.
+// Not synced: the file survives a killed process, and after a power failure an older mark only
+// makes the check weaker.
 void SqliteJournal::SayHighWater(const std::vector<JournalRecord>& group) {
   for (auto record = group.rbegin(); record != group.rend(); ++record) {
     if (record->events == nullptr || record->events->empty()) continue;
@@ -375,7 +375,7 @@ void SqliteJournal::SayHighWater(const std::vector<JournalRecord>& group) {
 
 void SqliteJournal::KeepHighWater(uint64_t event) {
   const std::string text = HighWaterText(event);
-  // A file that is not written is found at the next start.
+  // A failed write is detected at the next start.
   (void)!pwrite(high_water_.get(), text.data(), text.size(), 0);
 }
 

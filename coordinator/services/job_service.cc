@@ -24,7 +24,7 @@
 namespace muster::coordinator {
 namespace {
 
-namespace internal = grpc::internal;  // what generated services are made of, too
+namespace internal = grpc::internal;  // generated services use it, too
 
 using google::protobuf::Message;
 using grpc::ByteBuffer;
@@ -33,9 +33,9 @@ using grpc::ServerUnaryReactor;
 
 constexpr std::string_view kService = "JobService";
 
-// The calls as gRPC's methods, without the generated service: that is a chain of class templates, one more
-// for each method, which takes half a minute to compile and 5 MB. Calls with one answer go through as bytes, by one
-// handler for all of them; what a stream carries is typed.
+// The calls as gRPC's methods, without the generated service: the generated one is a chain of class templates, one
+// for each method, which takes half a minute to compile and 5 MB. One handler passes all calls with one answer
+// through as bytes; messages of streams are typed.
 class JobServiceRpcs final : public grpc::Service {
  public:
   JobServiceRpcs(Daemon& daemon, Peers& peers) : daemon_(daemon), peers_(peers) {

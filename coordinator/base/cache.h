@@ -1,6 +1,6 @@
-// What was looked up, kept for who asks next: bounded, and of all who ask for one key at once one looks it up while the
-// others wait, without a thread, for its answer. When it is full what was used least recently goes (common/base/lru_map.h).
-// Errors are told to all who wait and never kept. Any thread; outlives the lookups.
+// A bounded cache. Of concurrent requests for one key, only the first looks it up; the others wait for its answer, without
+// blocking a thread. When the cache is full, it evicts the least recently used entries (common/base/lru_map.h). All waiting
+// requests get an error, which is never cached. Any thread; outlives the lookups.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class Cache {
   using Then = std::function<void(const Found&)>;
   // Calls its argument once, on any thread.
   using Lookup = std::function<void(std::function<void(Found)>)>;
-  // Whether this is an answer also for who asked while it was being looked up.
+  // Whether the result also answers a request that came while it was being looked up.
   using Enough = std::function<bool(const Found&)>;
   static constexpr size_t kNoLimit = common::LruMap<Key, Kept>::kNoLimit;
 
@@ -37,16 +37,16 @@ class Cache {
   explicit Cache(Limits limits)
       : limits_(std::move(limits)), kept_(limits_.entries, limits_.weight) {}
 
-  // Null: it is not known.
+  // Null if the key is not cached.
   Kept Find(const Key& key) {
     std::lock_guard lock(mutex_);
     const Kept* kept = kept_.Find(key);
     return kept == nullptr ? nullptr : *kept;
   }
 
-  // Looks the key up, known or not, unless that is under way; then `then` is called with what came of it. Where
-  // `enough` says that this is too old for the one who asks, it is looked up once more, for all of whom that is true.
-  // False: too many lookups are under way, and `then` is not called.
+  // Looks the key up, even if it is cached, unless a lookup is in progress; then calls `then` with the result. If
+  // `enough` returns false because the result is too old for this request, the key is looked up once more, for all
+  // such requests together. False: too many lookups are in progress, and `then` is not called.
   bool Get(const Key& key, Lookup lookup, Then then, Enough enough = nullptr) {
     {
       std::lock_guard lock(mutex_);
@@ -62,7 +62,7 @@ class Cache {
     return true;
   }
 
-  // Both ends included. What is being looked up is not kept, either.
+  // Both ends included. Results of lookups in progress are not cached, either.
   void Forget(const Key& first, const Key& last) {
     std::lock_guard lock(mutex_);
     kept_.EraseRange(first, last);

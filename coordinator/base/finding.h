@@ -1,4 +1,4 @@
-// What a look at the data directory found: where, what is wrong, what to do about it.
+// A problem found in the data directory: where it is, what is wrong, what to do about it.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ struct Finding {
 
 using Found = std::function<void(const Finding&)>;
 
-// What an error says of the path.
+// An error about the path as a finding.
 inline Finding FindingOf(const std::string& path, const absl::Status& status) {
   const common::Problem problem = common::ProblemOf(status);
   return {path,

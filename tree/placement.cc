@@ -54,7 +54,8 @@ absl::Status ReadObjects(ByteReader& in, Placement& placement) {
 
 std::string EncodePlacement(const Manifest& manifest, const Digest& identity,
                             const Placement& placement) {
-  CHECK(placement.places.size() == manifest.entries.size());  // both of one snapshot of our own
+  // Both come from the same snapshot of ours.
+  CHECK(placement.places.size() == manifest.entries.size());
   ByteWriter out;
   out.Raw(kPlacementMagic);
   out.Hash(identity);

@@ -38,7 +38,7 @@ struct DriverVersion {
   std::string cuda;    // the newest that it runs: "12.2"
 };
 DriverVersion FindNvidiaDriver(const std::string& library = "libnvidia-ml.so.1");
-// The numbered files of a directory, "davinci4": the only thing some drivers show without their
+// The numbered files of a directory, "davinci4": some drivers show nothing else without their
 // library.
 std::vector<FoundDevice> FindDeviceFiles(std::string_view prefix,
                                          const std::string& directory = "/dev");

@@ -55,7 +55,8 @@ std::string CodeCacheDirectory(Session& session) {
   return directory;
 }
 
-// The oldest indexes beyond kIndexesMax. Best effort: a missing one costs reading.
+// Removes the oldest indexes beyond kIndexesMax. Best effort: without an index, files have to be
+// read.
 void PruneIndexes(const std::string& directory) {
   const auto names = common::ListDirectory(directory);
   if (!names.ok() || names->size() <= kIndexesMax) return;
@@ -97,7 +98,7 @@ class UploadView {
 };
 
 CodeTransport TransportOf(Session& session, Connection* connection) {
-  // The connection may be another one after each `again`.
+  // The connection may be a new one after each `again`.
   const auto current = std::make_shared<Connection*>(connection);
   return {.prepare = [current](const auto& request) { return (*current)->PrepareObjects(request); },
           .push = [current](const NextChunk& next) { return (*current)->PushObjects(next); },

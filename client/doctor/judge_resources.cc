@@ -1,4 +1,4 @@
-// What runs out: disks, shared memory, limits of the system.
+// Checks resources that run out: disks, shared memory, limits of the system.
 #include "client/doctor/checks.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
@@ -49,7 +49,8 @@ Verdict JudgeDisk(const DiskFacts& disk, std::string_view fix) {
   const std::string inodes = StrCat(found, ", but ", disk.inodes_free, " free inodes");
   if (counts_inodes && disk.inodes_free < kInodesLeast)
     return {Grade::kBroken, inodes, std::string(fix)};
-  // A tenth of a small disk is normal, 5 GB of a large one is the end of it.
+  // Only 5 GB free is normal on a small disk if that is a tenth of it, but means that a large one
+  // is almost full.
   if (disk.bytes_free < kDiskScarce && disk.bytes_free < disk.bytes / 10)
     return {Grade::kWarning, StrCat("almost full: ", found), std::string(fix)};
   if (counts_inodes && disk.inodes_free < kInodesScarce && disk.inodes_free < disk.inodes / 10)

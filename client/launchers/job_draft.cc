@@ -111,7 +111,7 @@ void WriteSettings(const JobDraft& draft, Writer& out) {
     out.Key(StrCat("  ", YamlWord(name)), common::JsonQuote(value));
 }
 
-// What `submit` would say to this file, and whether it means what the draft does.
+// Checks the file as `submit` would, and that it means the same as the draft.
 absl::Status Check(const std::string& file_name, const std::string& text, const JobDraft& draft) {
   v1::JobSpec spec;
   ASSIGN_OR_RETURN(const JobFile file, ParseJobFile(file_name, text, {}, &spec));

@@ -360,7 +360,7 @@ void Coordinator::Parts::Serve() {
   });
   pool.Post([this] { KeepLived(); });
   if (const absl::Status started = notifier->Start(*loop); !started.ok())
-    common::LogWarning(StrCat("nothing of notify is told: ", common::MessageOf(started)));
+    common::LogWarning(StrCat("notify delivers nothing: ", common::MessageOf(started)));
   CancelAbandonedRuns(daemon->jobs, daemon->instance, daemon->process);
   CollectGarbage(daemon->jobs, daemon->stores, daemon->job_code, daemon->gates, daemon->access,
                  daemon->process, config.retention);

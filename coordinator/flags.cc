@@ -203,7 +203,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   config.is_secured = common::Exists(config.data_dir + "/CLUSTER");
   if (config.is_secured && config.insecure_plaintext) {
     return Refuse(StrCat("--insecure-plaintext: ", config.data_dir,
-                         " belongs to a cluster made by init, which serves TLS alone"));
+                         " belongs to a cluster made by init, which serves only TLS"));
   }
   if (!config.listen.empty() && !config.insecure_plaintext && !config.is_secured) {
     return Refuse(StrCat("--listen ", config.listen,

@@ -172,7 +172,7 @@ absl::Status CheckWorkdirIsSent(const tree::Manifest& manifest, const CodeChoice
   }
   return Usage("JC1714",
                StrCat("the working directory ", common::Printable(choice.workdir),
-                      " is not part of what is sent: an ignore file leaves it out"),
+                      " is not sent: an ignore file leaves it out"),
                StrCat("correct .gitignore or .musterignore in ", choice.root));
 }
 
@@ -211,8 +211,7 @@ absl::Status SendCode(Session& session, const CodeChoice& choice, v1::JobSpec* s
   RETURN_IF_ERROR(CheckPrepares(*connection));
   HandleSignals([&session](int number, int) {
     session.Note(
-        "\ninterrupted; no job was submitted. What was sent need not be sent again for some "
-        "time");
+        "\ninterrupted; no job was submitted. Data that was sent need not be resent for some time");
     _exit(128 + number);
   });
   UploadView view(session);

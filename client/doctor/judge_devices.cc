@@ -99,7 +99,7 @@ Verdict JudgeCudaToolkit(const MachineFacts& facts) {
   if (toolkit.empty()) return {Grade::kGood, "none (only needed to compile)"};
   if (const std::string_view needed = DriverMissing(toolkit, facts.devices); !needed.empty()) {
     return TooNew(facts.devices,
-                  StrCat(toolkit, ": what it compiles needs driver ", needed, ", and ",
+                  StrCat(toolkit, ": programs that it compiles need driver ", needed, ", and ",
                          facts.devices.nvidia_driver, " is loaded"),
                   StrCat("install driver ", needed, " or newer, or an older toolkit"));
   }

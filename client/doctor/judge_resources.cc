@@ -65,7 +65,7 @@ Verdict JudgeDataDisk(const MachineFacts& facts) {
 }
 
 Verdict JudgeTempDisk(const MachineFacts& facts) {
-  return JudgeDisk(facts.temp_disk, "delete what is old in it (df -h, df -i), or set TMPDIR");
+  return JudgeDisk(facts.temp_disk, "delete old files in it (df -h, df -i), or set TMPDIR");
 }
 
 Verdict JudgeSharedMemory(const MachineFacts& facts) {
@@ -130,7 +130,8 @@ Verdict JudgeKilling(const MachineFacts& facts) {
   const MemoryFacts& memory = facts.memory;
   const std::string found = StrCat(
       "ranks are killed by ", memory.kill_level,
-      memory.kills_attributed ? "" : "; deaths for lack of memory cannot be told from others");
+      memory.kills_attributed ? ""
+                              : "; deaths for lack of memory cannot be distinguished from others");
   if (!memory.kill_level.starts_with("cgroup")) {
     return {Grade::kWarning, found,
             "start the worker as a systemd service with Delegate=yes (docs/operating.md)"};

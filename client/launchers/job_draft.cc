@@ -124,7 +124,7 @@ absl::Status Check(const std::string& file_name, const std::string& text, const 
                     });
   if (!same) {
     return Usage("JC1101", "the command, its directory or a variable has bytes that are not UTF-8",
-                 "rename what has such a name: a job file is UTF-8");
+                 "rename files with such names: a job file is UTF-8");
   }
   if (draft.workdir.empty() || draft.sync) spec.set_workdir("/");
   RETURN_IF_ERROR(job::Complete(file.device_total, spec.mutable_shape()));

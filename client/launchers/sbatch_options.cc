@@ -43,7 +43,7 @@ constexpr LeftOutOption kOptions[] = {
     {"deadline", "it could run past it", "--time TIME ends it after that long"},
     {"container-image|container|container-id|container-name", "it would run on the host",
      "jobctl submit --image IMAGE …"},
-    {"signal", "ranks would get SIGTERM alone, and SIGKILL after --grace",
+    {"signal", "ranks would only get SIGTERM, and SIGKILL after --grace",
      "save on SIGTERM, and give --grace the seconds that this takes"},
     {"input|i", "ranks have no standard input", "let the program read the file"},
     {"licenses|L", "Muster does not count them", "limit by hand how many such jobs run"},

@@ -61,7 +61,7 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
     this->EnqueueClose(common::MakeProblem(
         absl::StatusCode::kUnavailable,
         {.code = "JC1626",
-         .what = "the coordinator could not keep some of what was sent and not acknowledged",
+         .what = "the coordinator could not keep some of the unacknowledged data",
          .why = "a file of a job failed",
          .fix = "send it again on a new stream"}));
   }

@@ -123,7 +123,7 @@ class PushObjectsStream final : public grpc::ServerReadReactor<v1::ObjectChunk>,
         absl::StatusCode::kUnavailable,
         {.code = "JC1705",
          .what = "the client sent nothing for 60 s",
-         .fix = "submit again: what has arrived stays for a day, and the rest is sent"}));
+         .fix = "submit again: received data stays for a day, and only the rest is sent"}));
   }
 
   void OnDone() override { const auto self = std::move(self_); }

@@ -335,9 +335,8 @@ absl::Status SqliteJournal::WhyNoTurn() const {
       {.code = "JC1613",
        .what = StrCat("another write of this coordinator into ", paths_.Database(),
                       " has not ended for more than ", turns_->Timeout().count(), " ms"),
-       .fix =
-           "look at the disk: it does not finish what it was given (dmesg, iostat -x); what waits "
-           "is recorded as soon as it does"});
+       .fix = "look at the disk, which does not finish its writes (dmesg, iostat -x); waiting "
+              "events are recorded as soon as it does"});
 }
 
 void SqliteJournal::Stuck(const absl::Status& why) {

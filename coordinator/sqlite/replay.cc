@@ -30,8 +30,8 @@ absl::Status UnusableHighWater(const Paths& paths, const std::string& why) {
   return MakeProblem(
       absl::StatusCode::kDataLoss,
       {.code = "JC1602",
-       .what = StrCat(paths.HighWater(), " is damaged, so it cannot be told whether ",
-                      paths.Database(), " is whole"),
+       .what = StrCat(paths.HighWater(), " is damaged, so it is unknown whether ", paths.Database(),
+                      " is whole"),
        .why = why,
        .fix = StrCat("muster-coordinator check --data-dir ", paths.Root(),
                      ", then repair, which writes it again from the database; if jobs are missing "

@@ -54,7 +54,7 @@ std::string WhyNot(int error) {
 absl::Status TooMuch(const std::string& what, const std::string& why = "") {
   return absl::InvalidArgumentError(
       common::StrCat("they have more than ", what, " on this node", why,
-                     ", so nothing of them was taken; fix: name fewer, or pack them into an "
+                     ", so none of them were taken; fix: name fewer, or pack them into an "
                      "archive"));
 }
 

@@ -20,7 +20,7 @@ std::string AuditHash(const v1::AuditEntry& entry);
 std::string HeadText(const v1::AuditHead& head);
 std::optional<v1::AuditHead> ParseHead(std::string_view text);
 
-// Follows a chain from its first entry that is still there.
+// Checks a chain, starting with the first entry that still exists.
 class AuditChain {
  public:
   // Heads that were kept elsewhere, in any order.
@@ -28,17 +28,18 @@ class AuditChain {
 
   // The next entry, in the order of the file.
   void Add(const v1::AuditEntry& entry);
-  // After the last one: is what was kept elsewhere in the chain?
+  // Call it after the last entry: checks that the chain contains the heads that were kept
+  // elsewhere.
   void Finish();
 
-  // What is wrong, one sentence each; at most kFindingsMax.
+  // The errors found, one sentence each; at most kFindingsMax.
   static constexpr size_t kFindingsMax = 100;
   const std::vector<std::string>& findings() const { return findings_; }
   uint64_t first() const { return first_; }
-  // Of the entry before the first one that is there, which vouches for what was moved away; number 0:
-  // nothing was.
+  // The head of the entry before the first existing one, which vouches for entries that were moved away; number
+  // 0: none were.
   const v1::AuditHead& before() const { return before_; }
-  // Of the last entry; number 0: there was none.
+  // The head of the last entry; number 0: the chain has no entries.
   const v1::AuditHead& head() const { return head_; }
 
  private:

@@ -1,8 +1,8 @@
-// The table of calls: one row says everything about a call of JobService, WorkerService or ExecService except how it
-// is answered. A row of JobService generates its handler's declaration (coordinator/calls/handlers.h), its gRPC and
-// HTTP methods with their entries in the audit and the budgets, and jobctl's method (client/connection/connection.h).
-// Who may make it follows from its action and object (coordinator/identity/roles.cc). Only names, so that a file that
-// includes this one needs no message. Pure.
+// The table of calls: one row has everything about a call of JobService, WorkerService or ExecService except its
+// handler. A row of JobService generates its handler's declaration (coordinator/calls/handlers.h), its gRPC and HTTP
+// methods with their entries in the audit and the budgets, and jobctl's method (client/connection/connection.h). Who
+// may make it follows from its action and object (coordinator/identity/roles.cc). The table has only names, so files
+// that include it need no message types. Pure.
 #pragma once
 
 #include <span>
@@ -13,12 +13,13 @@ namespace muster::common {
 enum class Action {
   kRead,    // changes nothing
   kSubmit,  // makes a new job
-  // Changes what exists: cancel, signal, release, revoke; verify, which may mark a checkpoint as damaged.
+  // Changes an existing object: cancel, signal, release, revoke; verify, which may mark a checkpoint as
+  // damaged.
   kControl,
   kRemove,      // deletes it
   kAdminister,  // affects all users: nodes, the coordinator itself
   kServe,       // only for workers
-  kOwn,         // reads or changes what belongs to the caller alone, such as secrets
+  kOwn,         // reads or changes only what belongs to the caller, such as secrets
 };
 
 enum class Object {
@@ -45,14 +46,14 @@ enum class Object {
 enum class Cost {
   kSmall,    // 64 KiB: a name in, a row out
   kSpec,     // 512 KiB: a job's spec, or a long list of names
-  kAnswer,   // 4 MiB: a record or a page, and what it is made from
-  kWatch,    // 128 KiB: a stream that tells changes
-  kStream,   // 1 MiB: a stream of data, a piece ahead of its reader
-  kSearch,   // 10 MiB: the same, searched for lines
+  kAnswer,   // 4 MiB: a record or a page, and the data that it is built from
+  kWatch,    // 128 KiB: a stream of changes
+  kStream,   // 1 MiB: a stream of data, read one piece ahead of the client
+  kSearch,   // 10 MiB: such a stream, searched for lines
   kSubmits,  // 16 MiB: a stream of submits
   kCompare,  // 96 MiB: the points that are compared
-  kUpload,  // 12 MiB: a stream into a store: what is on its way there, and what its sender has not read
-  kControl,  // 64 MiB: what a worker has not read of its orders
+  kUpload,  // 12 MiB: a stream into a store: data in flight, and acknowledgements that the sender has not read
+  kControl,  // 64 MiB: commands that a worker has not read yet
 };
 
 struct Call {

@@ -40,8 +40,8 @@ constexpr ErrorCode kCodes[] = {
      "Write what the message says instead, or leave them out: jobctl submit SCRIPT --ignore "
      "array,lines"},
     {"JC1014", "not from a package",
-     "jobctl version --verify compares files with the list that their package brought along, and "
-     "there is none beside this jobctl.",
+     "jobctl version --verify compares files with the list in their package, and there is no list "
+     "next to this jobctl.",
      "Install the Debian packages or the wheel."},
     {"JC1019", "bad pattern",
      "The pattern of --grep is not a regular expression of RE2, or too large.",
@@ -99,8 +99,8 @@ constexpr ErrorCode kCodes[] = {
      "No rank of the job is running at the moment, so there is none to signal or query.",
      "`jobctl why JOB` shows why."},
     {"JC1209", "too many jobs",
-     "The coordinator is at its limit of queued and running jobs, or of the bytes that their specs "
-     "and lists of checkpoint files may have, of one owner or of all.",
+     "The coordinator has reached its limit of queued and running jobs, or of the bytes of their "
+     "specs and lists of checkpoint files, for one owner or in total.",
      "Submit again after some have ended, or submit smaller ones."},
     {"JC1210", "no record of a rank",
      "No rank reported what it is doing, and no node's worker looked at it in time, or the "
@@ -142,8 +142,8 @@ constexpr ErrorCode kCodes[] = {
      "The job is not affected unless it was attached; see `jobctl show JOB` and `jobctl logs -f "
      "JOB`."},
     {"JC1308", "coordinator is overloaded",
-     "One of the coordinator's queues is full, or as many requests of the kind are open as it "
-     "takes, of this caller or of all.",
+     "One of the coordinator's queues is full, or too many requests of this kind are open, from "
+     "this caller or in total.",
      "Try again in a moment, or end some of the streams that are open."},
     {"JC1309", "cannot listen",
      "The coordinator's socket or port cannot be used: in use, too long, or not allowed.",
@@ -232,7 +232,8 @@ constexpr ErrorCode kCodes[] = {
     {"JC1341", "not within the worker's reach",
      "A worker asked for checkpoint files of an attempt that has no part on its node, or for a "
      "file "
-     "that the attempt does not resume from. A worker reaches only what was assigned to its node.",
+     "that the attempt does not resume from. A worker can only access files that were assigned to "
+     "its node.",
      "Muster's own workers never ask for that: look for a foreign program that uses the node's "
      "certificate, and revoke it."},
     {"JC1342", "another node's name",
@@ -245,7 +246,7 @@ constexpr ErrorCode kCodes[] = {
     {"JC1344", "change not recorded",
      "The change was made, but its entry in the audit could not be written. The coordinator keeps "
      "the entry and writes it as soon as the disk takes it; until then it makes no other changes.",
-     "Look at the disk of the coordinator's data directory, then at what the change has come to; a "
+     "Look at the disk of the coordinator's data directory, then at the result of the change; a "
      "token or certificate that it made was not handed out."},
     {"JC1345", "job's environment unreadable",
      "The environment of a job is stored encrypted with the cluster's secrets key, and the "
@@ -285,7 +286,7 @@ constexpr ErrorCode kCodes[] = {
      "Sign in with a token: `jobctl login HOST:PORT`. An administrator sets a provider up with "
      "muster-coordinator --oidc-issuer."},
     {"JC1362", "identity provider unusable",
-     "The coordinator cannot reach the identity provider, or its answer is not what it should be.",
+     "The coordinator cannot reach the identity provider, or got an invalid answer from it.",
      "Try again; if it stays, an administrator compares --oidc-issuer and --oidc-client-id with "
      "the "
      "provider, and looks into the coordinator's log."},
@@ -296,8 +297,8 @@ constexpr ErrorCode kCodes[] = {
      "A sign-in at the identity provider was denied, not confirmed in time, or used before.",
      "Begin another one: `jobctl login HOST:PORT --oidc`."},
     {"JC1365", "ID token refused",
-     "What the identity provider says of the person is not signed by it, not for this cluster, or "
-     "not of now.",
+     "The identity provider's ID token for the person is not signed by it, not for this cluster, "
+     "or not current.",
      "The message tells which check failed. An administrator compares --oidc-issuer and "
      "--oidc-client-id with the provider, and the clocks of both machines."},
     {"JC1366", "unknown to this cluster",
@@ -324,9 +325,8 @@ constexpr ErrorCode kCodes[] = {
      "Let the coordinator's account write the keys' directory. Under systemd the unit needs "
      "ReadWritePaths= with that directory."},
     {"JC1371", "not what a coordinator answers",
-     "The address to connect to, the page to open or the code to type that the server answered "
-     "with "
-     "is not one: the server is broken, hostile, or another one than meant.",
+     "The server answered with an address, a page or a code that is not valid: the server is "
+     "broken, hostile, or not the intended one.",
      "Compare the authority of the cluster with what `muster-coordinator init` printed."},
     {"JC1401", "no such node", "No node of this name is registered.",
      "`jobctl nodes ls` lists them."},
@@ -368,8 +368,8 @@ constexpr ErrorCode kCodes[] = {
      "Make the account on the node, or give the owner another one: `jobctl user set USER --account "
      "NAME`; or start that worker with --run-as ACCOUNT (docs/security.md)."},
     {"JC1415", "ranks may not be root, nor a service",
-     "The account that the ranks would run as is uid 0 on that node, or below UID_MIN of its "
-     "/etc/login.defs, as accounts of services are.",
+     "The account that the ranks would run as is uid 0 on that node, or its uid is below UID_MIN "
+     "in /etc/login.defs, like the accounts of services.",
      "Give the job's owner another account: `jobctl user set USER --account NAME`; or, for root, "
      "start that worker with --allow-root."},
     {"JC1501", "no such checkpoint", "The job has no committed checkpoint of this step.",
@@ -388,8 +388,8 @@ constexpr ErrorCode kCodes[] = {
     {"JC1506", "checkpoint in use", "An attempt is starting from this checkpoint right now.",
      "Try again once it is running."},
     {"JC1507", "checkpoint not readable now",
-     "What keeps the checkpoint's files has run out of something or cannot be reached. That says "
-     "nothing about the files: none is marked as damaged.",
+     "The store with the checkpoint's files lacks a resource or cannot be reached. The files may "
+     "be intact, so none is marked as damaged.",
      "Try again later; the message names the reason."},
     {"JC1508", "checkpoint was not uploaded",
      "A worker announced a checkpoint, and has not sent the bytes of one of its files for this "
@@ -406,7 +406,7 @@ constexpr ErrorCode kCodes[] = {
      "`--by epoch` compares runs that log at different steps; `jobctl metrics JOB` shows the "
      "steps."},
     {"JC1542", "epochs unknown",
-     "Epochs are told by a metric \"epoch\" that the trainer logs next to the others, or by "
+     "Epochs come from a metric \"epoch\" that the trainer logs next to the others, or from "
      "--steps-per-epoch. This run has neither.",
      "Compare `--by step`, give `--steps-per-epoch N`, or log a metric \"epoch\"."},
     {"JC1543", "not a file of metrics",
@@ -463,11 +463,11 @@ constexpr ErrorCode kCodes[] = {
      "when some are closed; nothing is lost.",
      "Raise its limit of open files (LimitNOFILE in the unit, `ulimit -n`)."},
     {"JC1613", "database held up",
-     "What happens cannot be recorded at the moment: another process has locked the coordinator's "
+     "Events cannot be recorded at the moment: another process has locked the coordinator's "
      "database, or the disk does not finish an earlier write. The coordinator waits, answers that "
      "need the disk wait with it, and it continues when that ends; nothing is lost.",
-     "End what has the database open besides muster-coordinator (`fuser -v FILE`), or look at the "
-     "disk: the message tells which."},
+     "Stop the other process that has the database open (`fuser -v FILE`), or look at the disk: "
+     "the message names the cause."},
     {"JC1620", "damaged on disk",
      "Checksums show that bytes of logs or metrics changed on the coordinator's disk after they "
      "were written. Workers resend what they still have; the rest is a marked gap, and "
@@ -479,42 +479,42 @@ constexpr ErrorCode kCodes[] = {
      "is still stored.",
      "The message has the reason; look at the disk. `jobctl rm` removes finished jobs."},
     {"JC1625", "metrics quota reached",
-     "A job has what is kept of one job's metrics. Newer points are not stored; `jobctl ls` and "
+     "The job has reached its metrics quota. Newer points are not stored; `jobctl ls` and "
      "the "
      "page still show their newest values.",
      "Report fewer values or less often; an operator raises --job-metrics-quota."},
     {"JC1626", "a job's file failed",
      "A file with output or metrics of a job could not be opened, read, written or synced. What "
      "was "
-     "acknowledged is kept; the rest waits in the spools of its workers and is sent again, after a "
+     "acknowledged is kept; the rest waits in the spools of its workers and is resent, after a "
      "second at first, then after up to 64. All other jobs continue.",
      "The message names the file: look at the disk (SMART, the kernel's log), the file's owner and "
      "what lies in its place. `muster-coordinator check` names every file that cannot be read."},
     {"JC1628", "output quota of a person exceeded",
-     "What is kept of the output of the caller's jobs, finished ones too, takes more of the "
+     "The stored output of the caller's jobs, including finished ones, takes more of the "
      "coordinator's disk than one person may have. Running jobs continue.",
-     "Remove old jobs: `jobctl rm`. An operator sees who takes what, `jobctl user ls --usage`, and "
-     "raises --person-log-quota."},
+     "Remove old jobs: `jobctl rm`. An operator sees each user's share with `jobctl user ls "
+     "--usage`, and raises --person-log-quota."},
     {"JC1701", "code quota exceeded",
-     "The code that is to be sent is more than the project may still keep on the coordinator, or "
-     "the person bring. An object counts at least 4 KiB.",
+     "The code to be sent exceeds the project's quota on the coordinator, or the person's. An "
+     "object counts at least 4 KiB.",
      "Leave out what the job does not need (.musterignore), or remove old jobs: code that no job "
-     "has "
-     "goes a day after its last use. An operator raises --code-quota."},
+     "uses is removed a day after its last use. An operator raises --code-quota."},
     {"JC1702", "code not uploaded",
      "The job names code of which the coordinator lacks something, or has it only from another "
      "project.",
      "Submit again with jobctl, which sends what is missing."},
     {"JC1703", "too many uploads",
-     "The coordinator takes code over so many streams at once, and so many of one person.",
+     "The coordinator accepts code over a limited number of streams at once, in total and from one "
+     "person.",
      "Try again when one of them has ended."},
-    {"JC1704", "code that cannot be", "The manifest or placement of the job's code is not valid.",
+    {"JC1704", "invalid code of a job", "The manifest or placement of the job's code is not valid.",
      "Submit the directory again with jobctl of this version."},
     {"JC1705", "upload of code refused",
      "Objects of a job's code arrived out of order, with other bytes than their names say, with "
      "more "
      "than announced, or too slowly.",
-     "Submit again: what has arrived stays for a day, and the rest is sent."},
+     "Submit again: received data stays for a day, and only the rest is sent."},
     {"JC1706", "not for you or not of this job",
      "The code of a job is for its owner, its project's members and administrators; or the object "
      "is "
@@ -556,8 +556,8 @@ constexpr ErrorCode kCodes[] = {
     {"JC1720", "no such outputs",
      "The attempt brought no outputs back: its job names none, it has not ended, or they were "
      "removed (those of a job's newest 10 attempts are kept).",
-     "`jobctl show JOB` lists those that are here. Name what shall come back with `outputs:` "
-     "in the job file."},
+     "`jobctl show JOB` lists the existing ones. Name the paths to bring back with `outputs:` in "
+     "the job file."},
     {"JC1721", "outputs are not here yet",
      "Outputs come back when an attempt has ended, and none of this job's has.",
      "`jobctl wait JOB`, then copy again; `jobctl cp --live` copies what a running rank has now."},
@@ -569,7 +569,7 @@ constexpr ErrorCode kCodes[] = {
      "sha256sum in "
      "the rank's place, with its rights; one of them failed or is missing there, or the file "
      "changed.",
-     "See what it said, and try by hand: `jobctl exec JOB -- ls -l PATH`."},
+     "Read its error, and try by hand: `jobctl exec JOB -- ls -l PATH`."},
     {"JC1801", "not nodes of a cluster",
      "A word of --nodes, --head or --dir cannot be a machine, a port or a directory. They become "
      "words of command lines, so only plain names are taken.",
@@ -585,9 +585,8 @@ constexpr ErrorCode kCodes[] = {
      "`ssh -o BatchMode=yes NODE true` must succeed: keys, host keys and names are ssh's affair; "
      "--ssh-config and --ssh-option tell it more."},
     {"JC1805", "node cannot be used", "A command on a node failed: the message has what it wrote.",
-     "Mend what the message names, and run the command again. A `jobctl cluster up` that failed "
-     "has "
-     "left nothing there."},
+     "Fix the problem that the message names, and rerun the command. A failed `jobctl cluster up` "
+     "leaves nothing there."},
     {"JC1806", "cluster's coordinator not reachable",
      "The coordinator was started, but this machine cannot sign in to it.",
      "Open its two ports to this machine, or choose others with --port."},
@@ -606,7 +605,7 @@ constexpr ErrorCode kCodes[] = {
      "Wait for them, or add --cancel-jobs."},
     {"JC1811", "Slurm's program failed",
      "sbatch, squeue or scancel is missing here, refused the request, or did not answer.",
-     "The message has what it wrote; what stands behind -- goes to sbatch as it is."},
+     "The message has its output; arguments after -- are passed to sbatch unchanged."},
     {"JC1812", "allocation over", "The allocation of a cluster ended before the cluster was up.",
      "Read the allocation's output, which the message names, and run `jobctl cluster up` again."},
 };

@@ -1,6 +1,6 @@
-// The only file that sees spdlog: its logger levels, stamps and formats; the sink below it does what
-// none of spdlog's does for us. spdlog's file sinks buffer in a FILE, create files that everybody may
-// read, and after a full disk neither count what they dropped nor end the line that was cut.
+// The only file that uses spdlog, for levels, time stamps and formatting. The sink is ours: spdlog's file sinks
+// buffer in a FILE, create files that every user may read, and after a full disk neither count the dropped
+// lines nor terminate the truncated one.
 #include "common/log.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 namespace muster::common {
 namespace {
 
-// As much of `data` as the file takes.
+// Writes as much of `data` as the file accepts; returns how much.
 size_t WriteSome(int fd, std::string_view data) {
   size_t written = 0;
   while (written < data.size()) {
@@ -48,7 +48,7 @@ class LineSink final : public spdlog::sinks::base_sink<std::mutex> {
  private:
   using Message = spdlog::details::log_msg;
 
-  // A full disk takes no line; how many it swallowed is logged once there is room again.
+  // On a full disk lines are dropped; their number is logged once there is room again.
   void sink_it_(const Message& message) override {
     if (lost_ > 0) {
       const std::string text =
@@ -117,7 +117,7 @@ absl::Status OpenLog(std::string_view name, const std::string& path, LogLevel le
 void Log(LogLevel level, std::string_view message) {
   spdlog::logger& logger = TheLog().logger;
   if (!logger.should_log(LevelOf(level))) return;
-  // As text, never as a format: braces in it are a job's or a peer's.
+  // As text, never as a format string: a job or a peer may have put braces in it.
   logger.log(LevelOf(level), spdlog::string_view_t(Printable(message)));
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// Suffixes with which loggers mark how a value was reduced. A single letter is one, too: "loss_G".
+// Suffixes that loggers use to mark how a value was reduced. A single letter counts, too: "loss_G".
 constexpr std::array<std::string_view, 8> kReductions = {"step", "epoch", "avg",   "mean",
                                                          "sum",  "total", "batch", "running"};
 constexpr std::array<std::string_view, 9> kEvaluations = {
@@ -29,7 +29,7 @@ Words WordsOf(std::string_view text, const char* separators) {
                         absl::SkipEmpty());
 }
 
-// In one part between slashes, the last word that is not a reduction names what is measured.
+// Within a part between slashes, the last word that is not a reduction names the quantity.
 bool EndsWithLoss(std::string_view part) {
   Words words = WordsOf(part, "_-. :");
   while (words.size() > 1 && (words.back().size() == 1 || IsOneOf(kReductions, words.back())))
@@ -56,7 +56,7 @@ int PlaceOf(std::string_view name) {
 }  // namespace
 
 bool IsLossName(std::string_view name) {
-  // Most names are none, and each point of a job is asked.
+  // A fast path: every point of a job comes through here, and most names are not losses.
   const std::string lower = absl::AsciiStrToLower(ToAbsl(name));
   if (lower.find("loss") == std::string::npos) return false;
   const Words parts = WordsOf(lower, "/");

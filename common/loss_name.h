@@ -1,5 +1,5 @@
 // Which of a run's metrics is its loss: one rule for lists, pages, charts, comparisons and findings.
-// page/job/choose.js has the same, and tests/common/loss_names.json is both sides' test. Pure; any
+// page/job/choose.js has the same rule, and tests/common/loss_names.json tests both. Pure; any
 // thread.
 #pragma once
 
@@ -19,7 +19,7 @@ bool IsLossName(std::string_view name);
 // "val/loss"). Among equals the shorter name, then the lower in bytes.
 bool IsRatherTheLoss(std::string_view name, std::string_view other);
 
-// The one of all names that stands for the run; empty: none is a loss.
+// The name that stands for the run; empty: none of them is a loss.
 std::string LossOf(const std::vector<std::string>& names);
 
 }  // namespace muster::common

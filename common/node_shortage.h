@@ -1,6 +1,7 @@
 // What a node lacks for a while because others there use it: a port, disk space, a descriptor, a
-// process. The attempt that could not start for it counts against no budget of its job: another
-// job's ranks could use that up. How the worker tells the coordinator.
+// process. An attempt that could not start because of it does not count against any budget of its
+// job; otherwise another job's ranks could use that budget up. Defines how the worker reports it to
+// the coordinator.
 #pragma once
 
 #include <cerrno>
@@ -15,7 +16,7 @@ inline bool IsShortage(int launch_errno) {
   return launch_errno == EAGAIN || launch_errno == ENFILE || launch_errno == ENOSPC;
 }
 
-// PrepareAttempt.purpose. Only ranks of this node connect to the second kind: where the range of the worker
+// PrepareAttempt.purpose. Only ranks of this node connect to ports of the second kind. Once the worker's range
 // is used up, it may be any port, as no firewall between nodes has to let it through.
 inline constexpr char kMasterPort[] = "master";
 inline constexpr char kMasterPortOfOneNode[] = "master of one node";

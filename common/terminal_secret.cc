@@ -18,7 +18,7 @@ class EchoOff {
     if (!is_changed_) return;
     termios silent = before_;
     silent.c_lflag &= ~static_cast<tcflag_t>(ECHO);
-    // What was typed before is dropped: it was shown.
+    // Drops what was typed before, because it was echoed.
     tcsetattr(fd_, TCSAFLUSH, &silent);
   }
   ~EchoOff() {

@@ -40,7 +40,8 @@ absl::Status NoMetric(const ComparedRun& run, const std::string& key) {
                               .fix = StrCat("its metrics: ", ListOf(run.names))});
 }
 
-// The metrics of all runs that a pattern matches. `told`: what is in `left_out`.
+// Adds the metrics that a pattern matches and all runs have. `told`: names that are in `left_out`
+// already.
 absl::Status AddMatches(const std::string& pattern, const std::vector<ComparedRun>& runs,
                         std::set<std::string>* chosen, std::set<std::string>* told,
                         std::vector<std::string>* left_out) {

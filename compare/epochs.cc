@@ -7,7 +7,7 @@ namespace muster::compare {
 namespace {
 
 constexpr double kEpochMost = 1e15;  // exact as a double, also when rounded up
-constexpr double kRounding = 1e-6;   // of an epoch that was computed and stored as a float
+constexpr double kRounding = 1e-6;   // error of an epoch that was computed and stored as a float
 
 bool IsUsable(const Point& point) {
   return std::isfinite(point.value) && std::abs(point.value) <= kEpochMost;
@@ -48,7 +48,7 @@ std::vector<Point> Epochs::Means(std::span<const Point> points) const {
   for (const Point& point : points) of_epochs.push_back({At(point.step), point.value});
   std::stable_sort(of_epochs.begin(), of_epochs.end(),
                    [](const Point& a, const Point& b) { return a.step < b.step; });
-  // Each mean takes the place of what it is of.
+  // Each mean overwrites the points that it was computed from.
   size_t means = 0;
   for (size_t next = 0; next < of_epochs.size();) {
     const size_t first = next;

@@ -1,5 +1,5 @@
-// Which epoch a step belongs to. Jobs do not declare epochs; they come from the number of
-// steps that the user gives, or from a metric named "epoch" that the trainer logs next to the
+// Determines which epoch a step belongs to. Jobs do not declare epochs; they come from the number
+// of steps that the user gives, or from a metric named "epoch" that the trainer logs next to the
 // others, as Lightning and Hugging Face's Trainer do. Pure.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace muster::compare {
 
 class Epochs {
  public:
-  // A step is the number of steps done: 1 to N are epoch 1, and so is 0.
+  // A step is the number of completed steps: 1 to N are epoch 1, and so is 0.
   static Epochs OfSteps(int64_t steps_per_epoch);
   // From a metric's points. A fraction belongs to the epoch it completes: 0.5 and 1.0 are epoch 1.
   // A step without a point belongs to the epoch of the next point, as a trainer that logs "epoch"
@@ -34,11 +34,11 @@ class Epochs {
   std::vector<Point> ends_;  // the last step of each epoch, and the epoch
 };
 
-// Whether OfMetric would know any.
+// Whether OfMetric would find any epoch.
 bool TellsEpochs(const Series& metric);
 bool IsEpochMetric(std::string_view name);
 // The metric among `names`, which are sorted, that defines the epochs of `key`: its neighbor
-// ("train/epoch" of "train/loss"), "epoch", or the first other one. Empty: none.
+// ("train/epoch" of "train/loss"), "epoch", or the first other metric of this kind. Empty: none.
 std::string EpochMetricOf(std::string_view key, std::span<const std::string> names);
 
 }  // namespace muster::compare

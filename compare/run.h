@@ -32,7 +32,7 @@ class PointBudget {
 
  private:
   const size_t most_;
-  const std::string fix_;  // what to do about more
+  const std::string fix_;  // the fix to suggest when there are more
   size_t taken_ = 0;
 };
 
@@ -52,7 +52,7 @@ class RunBuilder {
   void ReplaceFrom(std::string_view name, int64_t step);
   // A metric of the run, wanted or not.
   void Know(std::string_view name);
-  // Of all metrics' names and what goes with them, without points.
+  // The memory of all metrics' names and their bookkeeping, without points.
   size_t NameBytes() const { return name_bytes_; }
   ComparedRun Finish(std::string name);
 

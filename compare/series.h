@@ -20,7 +20,7 @@ class Series {
   // A restart: what was added before is replaced from `step` on.
   size_t ReplaceFrom(int64_t step);
   size_t Clear();
-  // Sorts by step; of several points with the same step the one added last stays.
+  // Sorts by step; if several points have the same step, the one added last stays.
   size_t Finish();
   // After Finish: in order of step, each once.
   const std::vector<Point>& points() const { return points_; }

@@ -64,10 +64,10 @@ constexpr std::chrono::seconds kLivedKeptEvery{5};
 constexpr std::chrono::seconds kCertificateLookedAtEvery{3'600};
 constexpr std::chrono::seconds kCertificateRetriedAfter{600};
 constexpr int64_t kCertificateToldEveryMs = 24 * 3'600'000;
-// Free space: fewer percent than this are told, until there are more than that.
+// A warning about free space appears below the first percentage and ends above the second.
 constexpr uint64_t kLowPercent = 10;
 constexpr uint64_t kRoomyPercent = 12;
-// Calls under way that took more at some time are a burst.
+// If calls in progress took more than this at some time, that was a burst.
 constexpr size_t kBurstBytes = 64 << 20;
 
 // A private coordinator runs as its user, who may call anything anyway.
@@ -82,7 +82,7 @@ std::string NoClusterFix(const Config& config) {
                                     config.data_dir, " --name CLUSTER");
 }
 
-// What the directory knows of callers.
+// Facts about callers from the directory.
 Admission::People PeopleOf(const Directory& directory) {
   return {
       .user = [&directory](std::string_view name) { return directory.FindUser(name); },
@@ -116,7 +116,7 @@ struct Coordinator::Parts {
             [this] {
               return stores.logs->UnendedStreams() + (notifier ? notifier->Untried() : 0);
             }) {}
-  // Work still in the pools uses the other parts.
+  // Work that is still in the pools uses the other parts.
   ~Parts() {
     if (front != nullptr) front->Stop();
     for (WorkPool* each : {&pool, &reads, &files, &hashes}) each->Stop();
@@ -127,12 +127,12 @@ struct Coordinator::Parts {
   void Serve();
   absl::Status OpenHttp();
   absl::Status OpenHttpIdentities();
-  // Now and every hour, sooner after a failure, until the pool stops.
+  // Runs now and every hour, sooner after a failure, until the pool stops.
   void KeepCertificate();
   void ShowToBrowsers();
-  // Now and every few seconds, until the pool stops.
+  // Runs now and every few seconds, until the pool stops.
   void KeepLived();
-  // Says when the disk has become almost full, and when it is so no longer.
+  // Reports when the disk has become almost full, and when it has space again.
   void TellDiskSpace();
 
   const Config config;
@@ -149,7 +149,7 @@ struct Coordinator::Parts {
   const DescriptorShares shares = ShareDescriptors();
   Stores stores;
   std::unique_ptr<http::HttpIdentities> identities;  // null: there are no identities
-  std::unique_ptr<http::HttpService> front;  // answers of the loop may still come after its Stop
+  std::unique_ptr<http::HttpService> front;  // the loop may still deliver answers after its Stop
   std::unique_ptr<ControlLoop> loop;
   Lifetime lifetime;
   ExecBroker execs{[this](std::chrono::milliseconds pause, std::function<void()> task) {
@@ -165,8 +165,8 @@ struct Coordinator::Parts {
   std::unique_ptr<Daemon> daemon;
   std::unique_ptr<RpcServer> server;
   std::unique_ptr<PrivateWorker> worker;
-  std::optional<bool> disk_is_low;             // KeepLived's; empty: not said yet
-  std::optional<int64_t> certificate_told_ms;  // KeepCertificate's: when a failure was logged last
+  std::optional<bool> disk_is_low;             // used by KeepLived; empty: not reported yet
+  std::optional<int64_t> certificate_told_ms;  // used by KeepCertificate: its last logged failure
   bool is_down = false;
 };
 
@@ -204,7 +204,7 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                          .own_uid = getuid(),
                          .cluster = cluster == nullptr ? "" : cluster->name(),
                          .people = PeopleOf(*directory)});
-  // A private coordinator has one person, whose disk it is.
+  // A private coordinator has one user, who owns the disk.
   const auto of_one = [this](const DiskShare& share) {
     return config.is_private ? 0 : share.Of(stores.disk_bytes);
   };
@@ -320,7 +320,7 @@ void Coordinator::Parts::KeepLived() {
     daemon->instance.disk_free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
     TellDiskSpace();
   }
-  // What a burst of calls took goes back to the system: the allocator would keep it.
+  // Returns the memory of a burst of calls to the system, because the allocator would keep it.
   if (daemon->traffic.budget.TakePeak() > kBurstBytes) malloc_trim(0);
   pool.PostAfter(kLivedKeptEvery, [this] { KeepLived(); });
 }
@@ -367,7 +367,7 @@ void Coordinator::Parts::Serve() {
   });
   pool.Post([this] { KeepLived(); });
   if (const absl::Status started = notifier->Start(*loop); !started.ok())
-    common::LogWarning(StrCat("nothing of notify is told: ", common::MessageOf(started)));
+    common::LogWarning(StrCat("notify delivers nothing: ", common::MessageOf(started)));
   CancelAbandonedRuns(daemon->jobs, daemon->instance, daemon->process);
   CollectGarbage(daemon->jobs, daemon->stores, daemon->job_code, daemon->gates, daemon->access,
                  daemon->process, config.retention);
@@ -380,7 +380,7 @@ void Coordinator::Parts::Serve() {
 
 void Coordinator::Parts::CheckDatabase() {
   const absl::Status status = stores.index->CheckWhole();
-  // Without a free descriptor nothing could be checked yet.
+  // Without a free descriptor nothing could be checked so far.
   if (IsShortage(status)) {
     files.PostAfter(kCheckAgainAfter, [this] { CheckDatabase(); });
   } else if (!status.ok()) {

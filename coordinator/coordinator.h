@@ -20,8 +20,8 @@ class Coordinator {
       const Config& config, std::function<void(const absl::Status&)> stop);
   ~Coordinator();
 
-  // Graceful: what was acknowledged is durable, the private worker has exited, the socket is
-  // removed.
+  // A graceful shutdown: everything that was acknowledged is durable, the private worker has
+  // exited, the socket is removed.
   void Shutdown();
   // Not OK if the disk is completely full: a graceful shutdown would wait for room.
   absl::Status CannotRecord() const;

@@ -18,7 +18,8 @@ namespace {
 using common::StrCat;
 
 constexpr int64_t kDurationMaxMs = 7LL * 24 * 3'600'000;
-// Of a certificate: shorter than that would be renewed all the time, longer outlives what it is for.
+// Limits of a certificate's lifetime: a shorter one would be renewed all the time, a longer one would outlive
+// its purpose.
 constexpr int64_t kLeastLifeMs = 2'000;
 constexpr int64_t kMostLifeMs = 90LL * 24 * 3'600'000;
 
@@ -125,7 +126,7 @@ void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks,
   app.add_flag("--version", version, "print the version");
 }
 
-// Empty if all of them may be served.
+// Empty if HTTP may be served on all of these addresses.
 std::string WhatIsWrongWithHttp(const Config& config) {
   if (config.http.empty() && !config.http_hosts.empty())
     return "--http-host needs --http ADDR:PORT or --http unix:PATH";
@@ -202,7 +203,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   config.is_secured = common::Exists(config.data_dir + "/CLUSTER");
   if (config.is_secured && config.insecure_plaintext) {
     return Refuse(StrCat("--insecure-plaintext: ", config.data_dir,
-                         " belongs to a cluster made by init, which serves TLS alone"));
+                         " belongs to a cluster made by init, which serves only TLS"));
   }
   if (!config.listen.empty() && !config.insecure_plaintext && !config.is_secured) {
     return Refuse(StrCat("--listen ", config.listen,

@@ -56,9 +56,9 @@ std::string ThisMachine() {
   return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
 }
 
-// Who types this, also by way of sudo: jobs' ranks have their owner's account, and this one exists.
-// Root and the accounts of services do not identify a person, and ranks with the coordinator's own
-// account could read its keys.
+// The account of the person who runs this command, even through sudo: jobs' ranks run as their
+// owner's account, and this account exists. Root and the accounts of services do not identify a
+// person, and ranks with the coordinator's own account could read its keys.
 std::string WhoTypesThis() {
   const char* const before_sudo = std::getenv("SUDO_USER");
   std::string name = before_sudo == nullptr ? "" : before_sudo;
@@ -92,7 +92,7 @@ absl::StatusOr<std::string> TokenFor(Directory& directory, const Cluster& cluste
   return std::move(made.text);
 }
 
-// Before anything is made. Who names no host means the certificate's.
+// Runs before anything is created. Without a given host, uses the certificate's.
 absl::StatusOr<BrowserCertificate> CheckForBrowsers(InitArguments& arguments, int64_t now_ms) {
   if (arguments.for_browsers.certificate.empty()) return BrowserCertificate();
   ASSIGN_OR_RETURN(BrowserCertificate read,

@@ -1,4 +1,4 @@
-// `muster-coordinator init`: makes a cluster whose members are known, and says what to type next.
+// `muster-coordinator init`: makes a cluster whose members are known, and prints the next commands.
 #pragma once
 
 #include <optional>

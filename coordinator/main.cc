@@ -97,7 +97,7 @@ int Main(int argc, char** argv) {
   }
   const Config& config = flags.config;
   umask(0077);
-  // Not inherited by the worker that we start; and its reader may exit before we write.
+  // Not inherited by the worker that we start; also, its reader may exit before we write.
   if (config.report_fd >= 0) fcntl(config.report_fd, F_SETFD, FD_CLOEXEC);
   const int signals = BlockSignals();  // first: a log without a reader is a SIGPIPE
   const absl::Status log =

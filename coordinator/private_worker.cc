@@ -23,10 +23,10 @@ using common::StrCat;
 
 constexpr std::chrono::milliseconds kAlivePoll{100};
 constexpr std::chrono::milliseconds kEndPoll{5};
-constexpr std::chrono::seconds kEndWithin{2};  // its ranks survive it
+constexpr std::chrono::seconds kEndWithin{2};  // its ranks outlive it
 constexpr std::chrono::seconds kRespawnPause{1};
 
-// Next to this program, or where an installation puts it.
+// The worker next to this program, or at the place where an installation puts it.
 std::string WorkerProgram() {
   char self[PATH_MAX] = {};
   const ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);

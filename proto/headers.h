@@ -1,5 +1,5 @@
-// What most sources of the daemons and of jobctl include, precompiled (CMakeLists.txt). Sources include
-// what they use all the same.
+// The precompiled header (CMakeLists.txt): what most sources of the daemons and of jobctl include. Sources
+// still include everything they use.
 #pragma once
 
 #include <algorithm>

@@ -5,8 +5,8 @@
 
 namespace muster::shim {
 
-// `directory`: where the hooks of one attempt meet, closed to all other accounts; `count`: the number of
-// hooks. Returns an exit code; not 0, with the reason on stderr, if the others do not arrive.
+// `directory`: where the hooks of one attempt meet, closed to all other accounts; `count`: the number of hooks.
+// Returns an exit code: not 0 if the others do not arrive, with the reason on stderr.
 int WaitAtBarrier(const char* directory, int count);
 
 }  // namespace muster::shim

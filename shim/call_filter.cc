@@ -87,7 +87,8 @@ void RefuseArgument(const common::RefusedArgument& refused, Program* program) {
 int FilterCalls() {
   Program program;
   program.Load(offsetof(seccomp_data, arch));
-  // Another architecture's numbers mean other calls: 32-bit programs do not run in the sandbox.
+  // The numbers mean other calls on another architecture, so 32-bit programs do not run in the
+  // sandbox.
   program.IfNotEqual(kArchitecture);
   program.Answer(Refuse(EPERM));
   program.Load(offsetof(seccomp_data, nr));

@@ -1,6 +1,7 @@
 // The system calls that a sandboxed rank may not make. An allow list would break with every new
-// libc and driver; this list has what lets a process without capabilities attack the kernel or gain
-// new ones, and nothing that PyTorch, NCCL, Gloo, CUDA or MPI use. Async-signal-safe.
+// libc and driver; this list has the calls with which a process without capabilities could attack
+// the kernel or gain capabilities, and none that PyTorch, NCCL, Gloo, CUDA or MPI use.
+// Async-signal-safe.
 #pragma once
 
 namespace muster::shim {

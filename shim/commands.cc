@@ -57,7 +57,7 @@ bool EnterCgroups(const common::ShimLaunch& launch) {
   if (!launch.cgroup_dir.empty()) dirs.insert(dirs.begin(), launch.cgroup_dir);
   for (const std::string& dir : dirs) {
     if (common::WriteControlFile(dir + "/cgroup.procs", "0")) continue;
-    // Where limits divide the attempt's cgroup, only its leaves hold processes.
+    // If the attempt's cgroup is divided for limits, only its leaves may hold processes.
     if (dir == launch.cgroup_dir && !limits.empty()) continue;
     std::fprintf(stderr, "cannot enter the cgroup of the rank: %s\n", std::strerror(errno));
     return false;
@@ -65,8 +65,8 @@ bool EnterCgroups(const common::ShimLaunch& launch) {
   return true;
 }
 
-// The mount namespace of a rank that runs in a container; its other namespaces are entered. -1, with
-// the reason on stderr: it does not run any more.
+// Enters the IPC and host name namespaces of a rank that runs in a container, and returns its mount namespace.
+// -1 on failure, with the reason on stderr.
 int EnterContainerOf(const common::ShimLaunch& launch) {
   std::string text;
   common::ReadSmallFile(common::BundlePath(launch.container, launch.ranks[0].rank) + "/pid", &text,
@@ -85,8 +85,8 @@ int EnterContainerOf(const common::ShimLaunch& launch) {
   return -1;
 }
 
-// Separates this process from others, as far as the launch asks for it. On failure false, with the reason
-// on stderr.
+// Separates this process from others, as far as the launch asks for it. False on failure, with the reason on
+// stderr.
 bool IsSeparated(const common::ShimLaunch& launch) {
   const bool no_new_privs = !launch.no_new_privs || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
   const std::string lack = launch.sandbox.has_own_domain ? EnterOwnDomain() : "";
@@ -95,7 +95,7 @@ bool IsSeparated(const common::ShimLaunch& launch) {
   return false;
 }
 
-// Only if it cannot.
+// Returns only on failure.
 int BecomeNow(const RankSetup& setup) {
   if (!IsSeparated(*setup.attempt)) return kCannotStart;
   const ExecFailure failed = BecomeProgram(setup);
@@ -122,7 +122,7 @@ int EndLike(const siginfo_t& ended) {
   return kCannotStart;
 }
 
-// It waits outside for the program inside.
+// Runs the program inside the PID namespace, and waits for it from outside.
 int RunInside(const RankSetup& setup, ProcessSpace* space) {
   const pid_t pid = fork();
   if (pid == 0) _exit(BecomeNow(setup));
@@ -130,7 +130,7 @@ int RunInside(const RankSetup& setup, ProcessSpace* space) {
   siginfo_t ended{};
   while (waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED) != 0 && errno == EINTR) continue;
   EndProcessSpace(space);
-  waitpid(space->first, nullptr, 0);  // and with it whatever the program left behind
+  waitpid(space->first, nullptr, 0);  // with it the kernel kills what the program left behind
   return EndLike(ended);
 }
 
@@ -141,7 +141,8 @@ int RunInContainer(const RankSetup& setup, ProcessSpace* space) {
   return IsSeparated(launch) ? RunContainer(setup, space) : kCannotStart;
 }
 
-// The PID namespace of the attempt, as its supervisor has it. -1, with the reason on stderr.
+// Opens the PID namespace of the attempt, which its supervisor holds. -1 on failure, with the
+// reason on stderr.
 int OpenSpaceOf(const common::ShimLaunch& launch) {
   std::string state;
   int shim = 0;
@@ -220,7 +221,7 @@ int RunJoined(int fd, int pid_fd) {
   if (!launch.container.runtime.empty()) {
     setup.mounts_fd = EnterContainerOf(launch);
     if (setup.mounts_fd < 0) return kCannotStart;
-    // What the runtime does for the rank itself.
+    // The steps that the runtime does for the rank itself.
     launch.container = {};
     launch.no_new_privs = true;
     launch.sandbox.drops_capabilities = launch.sandbox.filters_calls = true;

@@ -29,7 +29,8 @@ std::string LayOverImage(const common::LaunchContainer& container) {
   if (mount(container.image_root.c_str(), "image", nullptr, MS_BIND, nullptr) != 0)
     return Because("cannot mount the image " + container.image_root);
   if (mount("muster", "root", "overlay", kLayerFlags, kLayers) == 0) return {};
-  // Its file system cannot hold one, as an overlay cannot: then it is in memory.
+  // The file system cannot hold the upper layer (an overlay cannot, for example), so the layer is
+  // in memory.
   if (mount("muster", "memory", "tmpfs", kLayerFlags, "mode=0700") != 0)
     return Because("cannot mount a tmpfs");
   if (mkdir("memory/upper", 0755) != 0 || mkdir("memory/work", 0700) != 0)
@@ -57,8 +58,8 @@ struct Source {
   bool is_directory = false;
 };
 
-// What the job names is looked up with its account's rights, and no link on the way is followed: a
-// link could change after the worker has checked it.
+// A path that the job names is looked up with its account's rights, and no link on the way is
+// followed, because a link could change after the worker has checked it.
 std::string OpenSource(const std::string& path, std::vector<Source>* sources) {
   open_how how{};
   how.flags = O_PATH | O_CLOEXEC;
@@ -81,8 +82,8 @@ std::string OpenSource(const std::string& path, std::vector<Source>* sources) {
   return failure;
 }
 
-// A directory or a file on the way of a mount into another, made if it is not there. No link is followed:
-// the job may change it at any moment.
+// Opens a directory or file on the way to a mount point inside another mount, and creates it if it is missing.
+// Follows no link, because the job may change it at any moment.
 int StepInto(int at, const std::string& name, bool is_directory) {
   if (is_directory) {
     mkdirat(at, name.c_str(), 0755);
@@ -167,7 +168,7 @@ std::string PutProcesses(int processes_fd) {
   return Because("cannot mount the PID namespace");
 }
 
-// Programs expect one, whatever the image has. A link or a file of that name stays.
+// Programs expect a /tmp, even if the image has none. A link or a file of that name stays.
 void MakeTmp() {
   if (mkdir("root/tmp", 0777) == 0) chmod("root/tmp", 01777);
 }
@@ -198,8 +199,9 @@ std::string EnterContainerMounts(const common::LaunchContainer& container,
     return failed;
   });
   if (failure.empty()) failure = MakeDirectories();
-  // The ranks are in their cgroups already. Where it can, the runtime would make others for each
-  // container, which would hold the ranks back from their limits' counters and outlive them.
+  // The ranks are in their cgroups already. If it could, the runtime would create another one for
+  // each container; the counters of the limits would then miss the ranks, and these cgroups would
+  // outlive them.
   if (failure.empty()) failure = ProtectCgroups();
   if (failure.empty()) failure = LayOverImage(container);
   if (failure.empty()) MakeTmp();

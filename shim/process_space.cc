@@ -29,8 +29,8 @@ constexpr int kAliveFd = 3;
 
 std::string NoSpace(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
 
-// Programs derive names (event files, locks) from their process number and take them for unique on the
-// node. So numbers in here continue from one that no other attempt started at.
+// Programs derive names (event files, locks) from their process number and take them for unique on the node. So
+// the numbers inside continue from one at which no other attempt started.
 void CountOnFrom(pid_t number) {
   const int fd = open(kLastNumber, O_WRONLY | O_CLOEXEC);
   if (fd >= 0) dprintf(fd, "%d", number);
@@ -44,9 +44,9 @@ void CloseAllBut(int alive) {
   syscall(SYS_close_range, static_cast<unsigned>(kAliveFd + 1), ~0U, 0U);
 }
 
-// Not the ranks' account: a process may set the limits, priority and processors of every other process
-// of its account, so a rank could make this one spin, or kill it. Without capabilities uid 0 is an
-// account like any other.
+// Not the ranks' account, because a process may set the limits, priority and processors of every other process
+// of its account, so a rank could make this one spin, or kill it. Without capabilities uid 0 is an account like
+// any other.
 common::LaunchAccount AccountOfFirst(const common::ShimLaunch& launch) {
   constexpr uint32_t kRoot = 0, kNobody = 65534;
   const bool ranks_are_root = !launch.account.is_other || launch.account.uid == kRoot;

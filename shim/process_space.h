@@ -1,8 +1,7 @@
-// A PID namespace for the processes of an attempt on a node. None of their calls can name a process of
-// another job, not even calls for priority, limits, affinity or /proc, where a system call filter could
-// not tell another job's number from that of their own threads. One for all ranks, never one for each:
-// they trace, map and signal each other (NCCL, CUDA, MPI). Processes outside see them under the node's
-// numbers, as children of the shim.
+// A PID namespace for the processes of an attempt on a node. None of their calls can name a process of another
+// job, not even calls for priority, limits, affinity or /proc, where a system call filter could not tell
+// another job's number from that of their own threads. All ranks share one, because they trace, map and signal
+// each other (NCCL, CUDA, MPI). Processes outside see them under the node's numbers, as children of the shim.
 #pragma once
 
 #include <sys/types.h>
@@ -15,14 +14,14 @@
 namespace muster::shim {
 
 struct ProcessSpace {
-  pid_t first = -1;  // number 1 in there: reaps orphans; with it all of them are killed
+  pid_t first = -1;  // process 1 inside: reaps orphans; the kernel kills all others when it exits
   int fd = -1;       // for setns(2)
-  int alive = -1;    // … and it ends when this is closed, so with this process
+  int alive = -1;    // the first process exits when this is closed, so also when this process exits
   bool IsMade() const { return first > 0; }
 };
 
-// Starts the first process, as an account that no rank of the attempt has, without capabilities. Before
-// EnterOwnDomain. Empty, or why not.
+// Starts the first process, as an account that no rank of the attempt has, without capabilities. Call it before
+// EnterOwnDomain. Empty, or the reason of a failure.
 std::string MakeProcessSpace(const common::ShimLaunch& launch, ProcessSpace* space);
 
 // Processes that this process starts from now on are in the namespace. 0 or an errno.

@@ -15,7 +15,7 @@ namespace {
 using common::ExecStage;
 
 constexpr int kCapabilities = 64;  // more than any kernel knows
-// Uid 0 then means nothing special, to this process and all that it starts.
+// With these, uid 0 is nothing special for this process and all that it starts.
 constexpr unsigned long kRootIsNobody = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED |
                                         SECBIT_NO_CAP_AMBIENT_RAISE |
                                         SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
@@ -27,7 +27,7 @@ bool HoldsCapabilities() {
   return (sets[0].permitted | sets[1].permitted) != 0;
 }
 
-// While the right to is still there: what later programs could gain.
+// Drops what later programs could gain, while this process still has the right to do so.
 bool DropFuture() {
   for (int capability = 0; capability < kCapabilities; ++capability) {
     if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0 && errno != EINVAL) return false;

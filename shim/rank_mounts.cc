@@ -38,7 +38,7 @@ std::string Failed(const std::string& what, const std::string& path) {
   return "cannot " + what + " " + path + ": " + std::strerror(errno);
 }
 
-// Like mkdir -p. The directories on the way are the cover's.
+// Like mkdir -p. The directories on the way belong to the cover.
 void MakePath(const std::string& path) {
   for (size_t at = 1; at != std::string::npos; at = path.find('/', at + 1)) {
     if (at > 1) mkdir(path.substr(0, at).c_str(), 0755);
@@ -96,7 +96,8 @@ std::string OpenWithoutLinks(const std::string& path, std::vector<Opened>* opene
   return {};
 }
 
-// The same on the way back: below the attempt's own /tmp a rank may have put links.
+// Mounts back without following links, because a rank may have put some below the attempt's own
+// /tmp.
 std::string PutBackWithoutLinks(const Opened& tree) {
   int at = open("/", O_PATH | O_CLOEXEC | O_DIRECTORY);
   for (size_t from = 1; at >= 0 && from < tree.path.size();) {
@@ -141,7 +142,8 @@ std::string OpenTemporary(const common::LaunchSandbox& sandbox, std::vector<Open
   return {};
 }
 
-// Below the attempt's own /tmp, where ranks may have put links before a command of `jobctl exec` came.
+// Whether the path is below the attempt's own /tmp, where ranks may have put links before a command of `jobctl
+// exec` arrived.
 bool IsTemporary(const std::string& path, const common::LaunchSandbox& sandbox) {
   return !sandbox.temporary_dir.empty() &&
          std::any_of(std::begin(kTemporary), std::end(kTemporary), [&path](const char* above) {
@@ -173,7 +175,7 @@ void ProtectCovers(const common::LaunchSandbox& sandbox) {
   }
 }
 
-// In the short-lived process. Empty, or why not.
+// Runs in the short-lived process. Empty, or the reason of a failure.
 std::string Arrange(const common::LaunchSandbox& sandbox, const common::LaunchAccount& account) {
   if (unshare(CLONE_NEWNS | (sandbox.has_own_ipc ? CLONE_NEWIPC : 0)) != 0) {
     return std::string("cannot make namespaces: ") + std::strerror(errno);
@@ -206,7 +208,7 @@ std::string Arrange(const common::LaunchSandbox& sandbox, const common::LaunchAc
 [[noreturn]] void ArrangeAndWait(const std::function<std::string()>& arrange, int done, int go) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const std::string failure = arrange();
-  // An empty answer is one byte, so that it differs from a death.
+  // Success is one zero byte, which differs from the end of file after a crash.
   const std::string answer = failure.empty() ? std::string(1, '\0') : failure;
   [[maybe_unused]] const ssize_t count = write(done, answer.data(), answer.size());
   close(done);

@@ -1,6 +1,6 @@
-// What the ranks of an attempt see of the file system: one mount namespace for all of them, so that
-// they share /tmp, /dev/shm and System V memory with each other (NCCL and MPI meet there) and with no
-// other job; and all of that is gone with the last of them.
+// Makes the ranks' view of the file system: one mount namespace for all ranks of an attempt, so that they share
+// /tmp, /dev/shm and System V memory with each other (NCCL and MPI meet there) and with no other job. All of it
+// is gone when the last rank has exited.
 #pragma once
 
 #include <functional>
@@ -10,19 +10,18 @@
 
 namespace muster::shim {
 
-// Descriptors for setns(2); -1: none of its own.
+// Descriptors for setns(2); -1: no separate namespace.
 struct RankMounts {
   int mounts_fd = -1;
   int ipc_fd = -1;
 };
 
-// Runs `arrange`, which makes namespaces and returns nothing or what failed, in a short-lived process
-// and holds its mount namespace; with `own_ipc` also its IPC namespace. The caller blocks SIGCHLD, or
-// does not mind one.
+// Runs `arrange`, which makes namespaces and returns nothing or what failed, in a short-lived process and holds
+// its mount namespace; with `own_ipc` also its IPC namespace. The caller blocks SIGCHLD, or can handle one.
 RankMounts HoldNamespaces(const std::function<std::string()>& arrange, bool own_ipc,
                           std::string* failure);
 
-// Calls `open` with the account's right to files, of this thread. Empty, or what failed.
+// Calls `open` while this thread has the account's rights to files. Empty, or what failed.
 std::string WithFileRights(const common::LaunchAccount& account,
                            const std::function<std::string()>& open);
 

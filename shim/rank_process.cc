@@ -28,8 +28,8 @@ constexpr int kExitMissing = 127;
 
 constexpr int kNumbersTried = 64;
 
-// A rank in the attempt's PID namespace has a number there and one here. Equal numbers are easier for
-// people and programs; where the kernel does not grant them, they differ.
+// A rank in the attempt's PID namespace has one pid there and one here. Equal pids are easier for people and
+// programs; if the kernel does not grant that, they differ.
 long CloneWithOneNumber(clone_args args, pid_t above) {
   for (int i = 1; i <= kNumbersTried; ++i) {
     pid_t numbers[] = {above + i, above + i};
@@ -103,8 +103,8 @@ void SetOomScore(int score) {
 }
 
 // Only a fallback: normally the shim kills. Cleared by set-id programs and by a change of the
-// account, and grandchildren do not inherit it. A parent outside of the own PID namespace has no
-// number; with it, that ends.
+// account, and grandchildren do not inherit it. A parent outside this PID namespace shows as pid 0;
+// the namespace ends with that parent anyway.
 void DieWithTheShim(pid_t shim) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (const pid_t parent = getppid(); parent != 0 && parent != shim) _exit(kExitNotExecutable);
@@ -129,7 +129,7 @@ ExecStage ExecRuntime(const RankSetup& setup, const ExecWords& words) {
   return ExecStage::kContainer;
 }
 
-// From here on nothing needs the shim's rights, and the last steps cannot be undone. Only system calls.
+// From here on nothing needs the shim's rights, and the last steps cannot be undone. Makes only system calls.
 ExecStage Confine(const RankSetup& setup) {
   const common::LaunchSandbox& sandbox = setup.attempt->sandbox;
   if (!EnterNamespaces(setup)) return ExecStage::kSandbox;
@@ -147,7 +147,8 @@ ExecStage Confine(const RankSetup& setup) {
   return ExecStage::kNone;
 }
 
-// Confined, in its working directory, as its program. Returns only if that fails, with errno.
+// Confines the process, changes to its working directory and executes its program. Returns only on
+// failure, with errno set.
 ExecStage Exec(const RankSetup& setup, const ExecWords& words) {
   if (!setup.attempt->container.runtime.empty()) return ExecRuntime(setup, words);
   if (const ExecStage failed = Confine(setup); failed != ExecStage::kNone) return failed;
@@ -160,7 +161,7 @@ ExecStage Exec(const RankSetup& setup, const ExecWords& words) {
   return ExecStage::kExec;
 }
 
-// The child, from fork to exec. Only system calls: nothing may be allocated here.
+// The child, from fork to exec. Makes only system calls, because it must not allocate memory.
 [[noreturn]] void BecomeRank(const RankSetup& setup, const ExecWords& words, pid_t shim,
                              int exec_pipe) {
   DieWithTheShim(shim);
@@ -168,7 +169,8 @@ ExecStage Exec(const RankSetup& setup, const ExecWords& words) {
   if (setup.freezer_procs_fd >= 0 && write(setup.freezer_procs_fd, "0", 1) < 0) {
     Fail(exec_pipe, ExecStage::kSetup);
   }
-  // Never without them: a limit is a promise to the other jobs on the node.
+  // A rank never starts outside its limits' cgroups: a limit is a promise to the other jobs on the
+  // node.
   for (const int fd : setup.limit_procs_fds) {
     if (write(fd, "0", 1) < 0) Fail(exec_pipe, ExecStage::kLimits);
   }
@@ -203,7 +205,7 @@ common::RankLaunch ExecutedLaunch(const RankSetup& setup) {
   return launch;
 }
 
-// What execve takes, made before the fork.
+// The arguments of execve, made before the fork.
 class LaunchWords {
  public:
   explicit LaunchWords(const RankSetup& setup)

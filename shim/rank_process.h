@@ -31,7 +31,7 @@ struct RankSetup {
   int mounts_fd = -1;                           // its mount namespace; -1: the shim's
   int ipc_fd = -1;                              // its IPC namespace; -1: the shim's
   bool is_inside = false;  // starts in the attempt's PID namespace (process_space.h)
-  pid_t parent = 0;        // set by StartRank: it dies with that; 0: it does not
+  pid_t parent = 0;        // set by StartRank: the rank dies with this process; 0: it does not
 };
 
 struct RankProcess {
@@ -43,8 +43,8 @@ struct RankProcess {
 // For a rank in a container it starts the runtime, unconfined and in the background.
 RankProcess StartRank(const RankSetup& setup);
 
-// A command in a container, started and waited for: its exit code, or it dies of the same signal. The
-// caller's mounts are the container's (shim/container_mounts.h); `space` ends with it.
+// Starts a command in a container and waits for it. Returns its exit code, or dies of the same signal. The
+// caller's mounts are the container's (shim/container_mounts.h); `space` ends with the command.
 int RunContainer(const RankSetup& setup, ProcessSpace* space);
 
 // The same as StartRank without a fork: this process becomes the program, with its own standard streams. Returns

@@ -47,7 +47,7 @@ bool IsBelowPath(const std::string& path, const std::string& above) {
 
 class View {
  public:
-  // A path that does not exist is not needed.
+  // Opens a piece. A path that does not exist is skipped.
   std::string Take(const std::string& path, bool is_writable) {
     struct stat info {};
     if (stat(path.c_str(), &info) != 0) return errno == ENOENT ? "" : NoView("open", path);

@@ -1,7 +1,7 @@
 // Limits what the runtime of containers, which starts as root, can reach of the node: its programs and
-// libraries, read only, the containers' own directory, and what the bundles name. If an image, or a
-// process that changes a mount meanwhile, leads the runtime to another path, that path does not exist or
-// is read only.
+// libraries, read only, the containers' own directory, and the paths that the bundles name. If an image, or a
+// process that changes a mount meanwhile, leads the runtime to another path, that path does not exist or is
+// read only.
 #pragma once
 
 #include <string>

@@ -22,7 +22,8 @@ constexpr int kExitNotStarted = 126;
 constexpr int kKillRoundsMax = 100;
 constexpr useconds_t kKillPauseUs = 2'000;
 
-// The first process of a rank's container, once its runtime is done. False: it is not our child.
+// Reads the first process of a rank's container, once its runtime is done. False: it is not our
+// child.
 bool ReadFirstProcess(const common::LaunchContainer& container, uint32_t rank,
                       common::ProcessStat* first) {
   std::string text;
@@ -47,7 +48,8 @@ siginfo_t WaitFor(pid_t pid) {
   return info;
 }
 
-// Kills what the first process left behind: these are our children, as we are their subreaper.
+// Kills the processes that the first process left behind. They are our children, because we are
+// their subreaper.
 void KillChildren() {
   for (int round = 0; round < kKillRoundsMax; ++round) {
     for (const pid_t child : common::ListChildren()) kill(child, SIGKILL);

@@ -30,15 +30,15 @@ int NullFd() {
   return fd;
 }
 
-// What one transfer took from the pipe: `stored` bytes went to the file, another `lost` bytes
-// nowhere.
+// The result of one transfer from the pipe: `stored` bytes went to the file, another `lost` bytes
+// were dropped.
 struct Moved {
   ssize_t stored = 0;
   uint64_t lost = 0;
 };
 
 // Some file systems (FUSE without splice support) reject splice; then use read and write. Unlike
-// splice, that cannot leave in the pipe what the disk does not accept.
+// splice, that cannot leave bytes in the pipe if the disk does not accept them.
 Moved CopyOver(int pipe, int file, uint64_t offset, size_t bytes) {
   static char buffer[64 * 1024];
   const ssize_t count = read(pipe, buffer, std::min(bytes, sizeof buffer));

@@ -16,13 +16,13 @@ struct SpoolQuota {
   uint64_t limit = 0;  // 0: none
   uint64_t used = 0;
   bool block_when_full = false;
-  // The spool was read recently, so room will come: a burst is not a flood. Decides unless
-  // block_when_full is set.
+  // The spool was read recently, so there will be room: this is a burst, not a flood. Decides
+  // unless block_when_full is set.
   bool being_taken = true;
-  // No writer is left: what is in the pipes is kept even where ranks would be blocked. It is
-  // bounded.
+  // No writer is left: the bytes in the pipes, whose number is bounded, are kept even where ranks
+  // would be blocked.
   bool closing = false;
-  // The disk was full for too long: what does not fit is dropped and counted.
+  // The disk was full for too long: bytes that do not fit are dropped and counted.
   bool giving_up = false;
 
   bool MayBlock() const { return (block_when_full || being_taken) && !giving_up; }
@@ -49,12 +49,13 @@ class SpoolStream {
   // Creates pipe, spool file and index. The rank gets the write end. 0 or an errno.
   int Open(const std::string& spool_path, SpoolQuota* quota, int* write_end);
   Drained Drain();
-  // Bytes below `offset` and the first `index_records` records are durable elsewhere. True if that
-  // is news for any of these bytes.
+  // Bytes below `offset` and the first `index_records` records are durable elsewhere. True if any
+  // of these bytes had not been acknowledged before.
   bool Trim(uint64_t offset, uint64_t index_records);
   // Writes the drop mark once there is room for it again. True if it wrote one.
   bool FlushDropMark();
-  // At end of stream, or once no writer of ours is left: writes what is missing from the index.
+  // Call it at end of stream, or once no writer of ours is left. Writes the missing records of the
+  // index.
   void Close();
 
   int pipe() const { return pipe_; }

@@ -99,7 +99,7 @@ std::string Supervisor::Prepare() {
   if (failure.empty()) failure = MakeSpace();
   if (failure.empty()) failure = MakeMounts(&mounts);
   if (failure.empty() && launch_.sandbox.has_own_domain) {
-    // Without capabilities a supervisor may enter a domain only after this.
+    // A supervisor without capabilities may enter a domain only after this.
     if (launch_.no_new_privs) prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     failure = EnterOwnDomain();
     if (!failure.empty()) failure = "cannot separate the ranks from other processes: " + failure;
@@ -191,8 +191,8 @@ void Supervisor::StartRanks(const std::vector<int>& write_ends, const RankMounts
     rank.exec_pipe = process.exec_pipe;
     rank.exit.pid = std::max(0, process.pid);
     if (process.pid < 0) {
-      // No process or descriptor available: reported like a failed exec, so the coordinator stops
-      // the gang.
+      // No process or descriptor was available. Reported like a failed exec, so that the
+      // coordinator stops the gang.
       rank.exec_pipe = -1;
       rank.exited = true;
       rank.exit.exit_code = 126;
@@ -214,7 +214,7 @@ void Supervisor::StartRanks(const std::vector<int>& write_ends, const RankMounts
   std::vector<common::RankLaunch>().swap(launch_.ranks);
 }
 
-// The node was frozen between the order and now: its lease is over, and the rank may be running
+// The node was frozen since the order came: its lease is over, and the rank may be running
 // elsewhere.
 void Supervisor::NeverStart(Rank& rank) {
   stop_asked_ = true;

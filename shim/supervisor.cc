@@ -1,4 +1,5 @@
-// The loop and how ranks end. Starting is in start.cc and runtimes.cc, messages to the worker in worker_reports.cc.
+// The loop, and how ranks end. How they start is in start.cc and runtimes.cc, messages to the worker are in
+// worker_reports.cc.
 #include "shim/supervisor.h"
 
 #include <sys/signalfd.h>
@@ -114,7 +115,7 @@ int64_t Supervisor::FenceEndUs() const {
   return fence_us_ > 0 ? fence_us_ + launch_.term_grace_ms * int64_t{1000} : kForever;
 }
 
-// When the ranks are killed, whatever they were promised.
+// When the ranks are killed, regardless of the grace they were promised.
 int64_t Supervisor::StopDeadlineUs() const {
   return std::min(stop_asked_ ? stop_deadline_us_ : kForever, FenceEndUs());
 }
@@ -201,7 +202,8 @@ void Supervisor::ReadSignals() {
 // Ranks and orphans that were reparented to us: nothing stays a zombie.
 void Supervisor::Reap() {
   siginfo_t info{};
-  // A container's first process becomes our child when its runtime exits: that has to be known first.
+  // A container's first process becomes our child when its runtime exits, so the runtime's exit has to be
+  // handled first.
   while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
     SettleRuntimes();
     const pid_t pid = std::exchange(info.si_pid, 0);
@@ -233,15 +235,15 @@ void Supervisor::NoteExit(Rank& rank, int status_code, int status) {
   TellExited(rank);
 }
 
-// Whether it ended for lack of memory.
+// Determines whether the rank ended for lack of memory.
 void Supervisor::JudgeMemory(Rank& rank) {
   common::RankExitRecord& exit = rank.exit;
   const bool killed = exit.signal == SIGKILL;
   if (kill_sent_ || (stop_asked_ && !killed) || (exit.signal == 0 && exit.exit_code == 0)) return;
   if (!rank.memory_dir.empty()) {
     const common::MemoryEvents events = common::ReadMemoryEvents(rank.memory_dir);
-    // Its own limit explains any failure after it: the kernel may have killed one of its processes
-    // only.
+    // The rank's own limit explains any failure after it, even if the kernel killed only one of its
+    // processes.
     exit.memory_limit = events.kills > 0 && events.hit_limit;
     exit.out_of_memory = exit.memory_limit || (events.kills > 0 && killed);
     if (events.kills >= 0) return;

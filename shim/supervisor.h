@@ -111,8 +111,8 @@ class Supervisor {
   Phase phase_ = Phase::kRunning;
   int signal_fd_ = -1;
   bool reap_wanted_ = false;
-  // Time in which this process could act, counted turn by turn: that of a node that stood still is
-  // not in it. For patience; deadlines are points in time.
+  // Time in which this process could act, counted turn by turn, without the time in which the node
+  // was frozen. Used for patience; deadlines are points in time.
   int64_t lived_us_ = 0;
   int64_t turn_us_ = 0;         // when the last turn was counted
   int64_t spool_taken_us_ = 0;  // when the last acknowledgement came; lived, as are all `since`

@@ -1,12 +1,13 @@
-// What ranks see of the kernel's own file systems. Each changes this process's view, which is not the
-// shim's, and returns nothing, or what failed.
+// What ranks see of the kernel's own file systems. Each function changes this process's view, which is not the
+// shim's, and returns an empty text or what failed.
 #pragma once
 
 #include <string>
 
 namespace muster::shim {
 
-// Where its account may write to them, a rank could move, freeze and kill the processes of other jobs.
+// Makes cgroups read-only. If its account may write to them, a rank could move, freeze and kill the processes
+// of other jobs.
 std::string ProtectCgroups();
 
 // Mounts a /proc with only the processes of the caller's PID namespace. Nothing in it or in /sys lets a

@@ -40,7 +40,7 @@ void Supervisor::ReplayFacts() {
       if (rank.streams[i].closed()) TellClosed(rank, i);
     }
   }
-  // A returning worker has to check the spool anyway.
+  // A returning worker has to look into the spool in any case.
   grew_ = true;
   grew_told_ = false;
 }

@@ -1,5 +1,5 @@
-// Little-endian numbers, digests and texts as bytes: what the manifest, the placement and the index
-// are written with. A reader of foreign bytes never reads beyond their end. Pure, any thread.
+// Writes and reads little-endian numbers, digests and texts, for the manifest, the placement and
+// the index. The reader never reads beyond the end of untrusted bytes. Pure, any thread.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ class ByteWriter {
   void Hash(const Digest& digest) {
     out_.append(reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size());
   }
-  // A path that follows another in order: the length of what they share, then the rest.
+  // Writes a path that comes after `before` in order: the length of their common prefix, then the
+  // rest.
   void Path(std::string_view path, std::string_view before);
   void Reserve(size_t bytes) { out_.reserve(bytes); }
   const std::string& bytes() const { return out_; }
@@ -45,7 +46,7 @@ class ByteReader {
   std::string Path(std::string_view before);
   void Fail() { ok_ = false; }
   bool ok() const { return ok_; }
-  // Everything was read, and no more than there was.
+  // True if everything was read, and nothing beyond the end.
   bool AtEnd() const { return ok_ && rest_.empty(); }
   size_t left() const { return rest_.size(); }
 

@@ -22,13 +22,14 @@ absl::StatusOr<bool> FileCopier::Copy(int from, int to, uint64_t size) {
 bool FileCopier::Share(int from, int to) {
   if (!may_share_) return false;
   if (ioctl(to, FICLONE, from) == 0) return true;
-  // Of this file system none, or none between these two.
+  // This file system cannot share blocks, or these two cannot with each other.
   may_share_ = errno != EOPNOTSUPP && errno != ENOTTY && errno != EXDEV && errno != ENOSYS;
   return false;
 }
 
 absl::Status FileCopier::CopyBytes(int from, int to, uint64_t size) {
-  // What fits into a buffer is copied sooner by two calls than by the kernel's splicing.
+  // Content that fits into a buffer is copied faster with two calls than with the kernel's
+  // splicing.
   constexpr uint64_t kSmallBytes = 1 << 20;
   uint64_t left = size;
   while (may_copy_range_ && left > 0 && size >= kSmallBytes) {

@@ -1,5 +1,5 @@
-// The content of a file into another, sharing disk blocks where the file system can (reflinks). One
-// thread; blocks.
+// Copies the content of a file into another, sharing disk blocks if the file system supports it
+// (reflinks). One thread; blocks.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace muster::tree {
 
-// For many files of one pair of file systems: it remembers what they cannot do.
+// Copies many files between one pair of file systems; remembers what these do not support.
 class FileCopier {
  public:
-  // `size` bytes from the beginning of `from` into `to`, which is empty. True: blocks are shared, no
-  // bytes were copied. FAILED_PRECONDITION: `from` is shorter.
+  // Copies the first `size` bytes of `from` into `to`, which is empty. True: blocks are shared, no bytes were
+  // copied. FAILED_PRECONDITION: `from` is shorter.
   absl::StatusOr<bool> Copy(int from, int to, uint64_t size);
 
  private:

@@ -31,7 +31,7 @@ class TreeCopier {
   TreeCopier(const TreeTarget& target, uint64_t entries_max, CopiedTree* done)
       : target_(target), entries_max_(entries_max), done_(*done) {}
 
-  // `path`: of both, relative to the roots; "" is the roots themselves.
+  // `path` is the same on both sides, relative to the roots; "" means the roots themselves.
   absl::Status CopyBelow(int from, int to, const std::string& path, size_t depth) {
     if (depth > kDepthMax) return TooMuch("more levels of directories than", kDepthMax);
     const OpenListing listing(OpenDirectory(from, path.empty() ? "." : NameIn(path)));
@@ -129,7 +129,7 @@ class TreeCopier {
     return absl::OkStatus();
   }
 
-  // As WriteTree does.
+  // Changes owner and mode as WriteTree does.
   absl::Status GiveAway(int fd, const std::string& path, mode_t mode) const {
     if (fchmod(fd, mode & ~target_.umask) != 0) return Failed("change the mode of", path);
     if (target_.owner && fchown(fd, target_.owner->uid, target_.owner->gid) != 0) {

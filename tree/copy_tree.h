@@ -1,5 +1,5 @@
-// A copy of a directory that no manifest describes: what a job's setup made of its tree. Links stay as
-// they are and are never followed, on either side; sharing disk blocks where the file system can. One
+// Copies a directory that no manifest describes: the tree after a job's setup has changed it. Links stay as
+// they are and are never followed, on either side; disk blocks are shared if the file system supports it. One
 // thread; blocks.
 #pragma once
 
@@ -18,9 +18,9 @@ struct CopiedTree {
 };
 
 // Regular files become 0644, or 0755 if their owner may execute them, directories 0755, without the
-// target's umask: set-id bits are lost. `source` is open and stays as it is meanwhile.
+// target's umask: set-id bits are lost. `source` is open and does not change meanwhile.
 // FAILED_PRECONDITION: it has more than `entries_max` entries, or more levels than a tree may have.
-// On an error, what was written stays; the caller removes the directory.
+// After an error the written files stay; the caller removes the directory.
 absl::Status CopyTree(int source, const TreeTarget& target, uint64_t entries_max, CopiedTree* done);
 
 }  // namespace muster::tree

@@ -19,7 +19,7 @@ struct Digest {
   auto operator<=>(const Digest&) const = default;
 };
 
-// The bytes are random already.
+// No mixing is needed, because a digest's bytes are random already.
 struct DigestHash {
   size_t operator()(const Digest& digest) const {
     size_t value = 0;
@@ -29,7 +29,7 @@ struct DigestHash {
 };
 
 Digest DigestOf(std::string_view bytes);
-// Call once, as of Sha256::FinishHex.
+// Call it once, like Sha256::FinishHex.
 Digest Finish(common::Sha256& hash);
 // 64 lower-case hex digits, as `sha256sum` prints.
 std::string Hex(const Digest& digest);

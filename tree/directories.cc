@@ -39,7 +39,7 @@ common::UniqueFd Directories::Open(std::string_view path, int flags, int mode) {
 }
 
 Stamp StampOf(const struct stat& info) {
-  // After 2262 it wraps: such a stamp is as good as any to compare with.
+  // After 2262 it wraps, but stamps are only compared for equality.
   const auto nanoseconds = [](const timespec& time) {
     return static_cast<int64_t>(static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 +
                                 static_cast<uint64_t>(time.tv_nsec));

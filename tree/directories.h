@@ -1,6 +1,6 @@
-// Open directories below a root, one per component, none reached through a link: paths that come in
-// the order of a manifest are opened with one openat(2) each, and nothing that another process puts
-// in their way leads out. One thread.
+// Open directories below a root, one per component, none reached through a link: paths in the order
+// of a manifest are opened with one openat(2) each, and no link that another process puts in their
+// way leads out. One thread.
 #pragma once
 
 #include <sys/stat.h>
@@ -17,11 +17,11 @@ namespace muster::tree {
 
 class Directories {
  public:
-  // `root` stays open, and is the caller's, as long as this is used.
+  // The caller owns `root` and keeps it open as long as this object is used.
   explicit Directories(int root) : root_(root) {}
 
-  // The descriptor of `directory` ("": the root), valid until the next call. -1: errno says why;
-  // ELOOP or ENOTDIR if there is a link on the way.
+  // The descriptor of `directory` ("": the root), valid until the next call. -1 with errno on
+  // failure: ELOOP or ENOTDIR if there is a link on the way.
   int Enter(std::string_view directory);
   // openat(2) of a path: its last component is not followed either, and a FIFO does not block.
   common::UniqueFd Open(std::string_view path, int flags, int mode = 0);
@@ -36,8 +36,8 @@ class Directories {
   std::vector<Level> levels_;
 };
 
-// What a file was when it was looked at. Equal stamps: the same bytes, if the clock that the file
-// system stamps with has ticked since (see SnapshotIndex).
+// The state of a file when it was inspected. Equal stamps mean the same bytes, if the file system's
+// clock has ticked since (see SnapshotIndex).
 struct Stamp {
   uint64_t size = 0;
   int64_t mtime_ns = 0;

@@ -12,7 +12,8 @@ std::vector<IgnorePattern> ParseIgnoreFile(std::string_view content) {
   while (!content.empty()) {
     const size_t end = std::min(content.find('\n'), content.size());
     std::string_view line = content.substr(0, end);
-    // As git, which adds a line break to the end of the file: a return there does not count either.
+    // Like git, which adds a line break to the end of the file, so that a carriage return there
+    // does not count either.
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (auto pattern = IgnorePattern::Parse(line)) patterns.push_back(*std::move(pattern));
     content.remove_prefix(std::min(end + 1, content.size()));

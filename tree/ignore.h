@@ -1,8 +1,8 @@
-// What .gitignore and .musterignore leave out of a tree: git's rules for files that it does not
-// track. Lines of deeper directories count more, in one directory those of .musterignore, in one
-// file the later ones. Nothing below an ignored directory comes back. Unlike git: a file that git
-// tracks although it is ignored is left out too, and neither .git/info/exclude nor the user's
-// core.excludesFile is read. Pure, any thread.
+// Determines what .gitignore and .musterignore leave out of a tree, by git's rules for untracked
+// files. Lines of deeper directories take precedence, in one directory those of .musterignore, in
+// one file the later ones. Nothing below an ignored directory can be re-included. Unlike git: an
+// ignored file that git tracks nevertheless is left out too, and neither .git/info/exclude nor the
+// user's core.excludesFile is read. Pure, any thread.
 #pragma once
 
 #include <string_view>

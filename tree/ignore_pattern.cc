@@ -38,7 +38,7 @@ bool InNamedClass(std::string_view name, unsigned char c, bool* known) {
       {"lower", lower},
       {"print", graph || c == ' '},
       {"punct", graph && !upper && !lower && !digit},
-      {"space", c == ' ' || c == '\t' || c == '\n' || c == '\r'},  // as git
+      {"space", c == ' ' || c == '\t' || c == '\n' || c == '\r'},  // like git
       {"upper", upper},
       {"xdigit", digit || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F')},
   };
@@ -49,7 +49,7 @@ bool InNamedClass(std::string_view name, unsigned char c, bool* known) {
   return false;
 }
 
-// "[:alpha:]" from `at`, which stands on the inner "[". False: it is not one, or not a known one.
+// Reads "[:alpha:]" from `at`, which is the position of the inner "[". kNo: it is something else.
 enum class Named { kYes, kNo, kMalformed };
 Named ReadNamedClass(std::string_view glob, size_t* at, std::bitset<256>* members) {
   const size_t begin = *at + 2;
@@ -186,8 +186,8 @@ bool IgnorePattern::Matches(std::string_view path, bool is_directory) const {
   return MatchesSegments(path.substr(literal_.size()));
 }
 
-// What a "**" takes is as short as possible: what follows it, up to the next one, has a fixed number
-// of components, so a later place for it is never better.
+// A "**" matches as little as possible: the part after it, up to the next "**", has a fixed number of
+// components, so a later place for that part is never better.
 bool IgnorePattern::MatchesSegments(std::string_view path) const {
   constexpr size_t kNone = std::string_view::npos;
   const auto next = [&](size_t at) {

@@ -1,4 +1,4 @@
-// One line of a .gitignore or .musterignore, by gitignore(5) and as git's wildmatch does it; in time
+// One line of a .gitignore or .musterignore, matched as in gitignore(5) and git's wildmatch, in time
 // proportional to pattern × path, whatever the pattern is. Pure, any thread.
 #pragma once
 
@@ -20,7 +20,7 @@ class IgnorePattern {
 
   // `path` is relative to the directory of the file that has the line.
   bool Matches(std::string_view path, bool is_directory) const;
-  bool negative() const { return negative_; }  // "!…": what matches is not ignored after all
+  bool negative() const { return negative_; }  // "!…": paths that match are not ignored after all
 
  private:
   struct Token {
@@ -34,7 +34,7 @@ class IgnorePattern {
   };
 
   bool Compile(std::string_view glob);
-  // Reads "[…]" from `at`, which stands behind the "["; leaves it behind the "]".
+  // Reads "[…]" from `at`, which is just after the "["; moves `at` to just after the "]".
   bool CompileClass(std::string_view glob, size_t* at);
   bool MatchesToken(const Token& token, char c) const;
   bool MatchesSegment(const Segment& segment, std::string_view name) const;
@@ -44,7 +44,7 @@ class IgnorePattern {
   bool directories_only_ = false;
   bool any_depth_ = false;  // no slash: the last component is compared, at any depth
   bool is_suffix_ = false;  // "*.pyc": literal_ is ".pyc"
-  std::string literal_;     // what precedes the first special character
+  std::string literal_;     // the part before the first special character
   bool has_glob_ = false;   // something follows literal_
   std::vector<Token> tokens_;
   std::vector<Segment> segments_;

@@ -1,4 +1,4 @@
-// What is wrong with the entries of a tree: the first ten by name, and how many there are. Pure.
+// Collects problems with the entries of a tree: names the first ten, and counts all. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ class Listing {
  public:
   static constexpr size_t kShownMax = 10;
 
-  // "PATH: why"; bytes of the path that would disturb a terminal are escaped.
+  // "PATH: why"; bytes of the path that could disturb a terminal are escaped.
   void Add(std::string_view path, std::string_view why);
   bool empty() const { return count_ == 0; }
   uint64_t count() const { return count_; }

@@ -46,7 +46,7 @@ Entry ReadEntry(std::string_view before, ByteReader& in) {
   return entry;
 }
 
-// Judges entries in their order. What is checked of one depends on those before it only.
+// Checks entries in order. The check of an entry depends only on the entries before it.
 class EntryRules {
  public:
   absl::Status Check(const Entry& entry) {

@@ -1,7 +1,6 @@
-// What a directory contains: names, kinds, contents; no times, no owners. The same content gives the
-// same bytes on every machine, and their SHA-256 is the tree's identity (docs/formats.md). Where the
-// contents are stored is elsewhere (tree/placement.h), so identity does not depend on it. Pure, any
-// thread.
+// What a directory contains: names, kinds, contents; no times, no owners. The same content gives the same bytes
+// on every machine, and their SHA-256 is the tree's identity (docs/formats.md). The places of the contents are
+// recorded elsewhere (tree/placement.h), so identity does not depend on them. Pure, any thread.
 #pragma once
 
 #include <cstdint>
@@ -37,16 +36,16 @@ struct Entry {
   bool IsFile() const { return kind == Kind::kFile || kind == Kind::kExecutable; }
 };
 
-// Sorted by PathLess; every directory has an entry, before what is in it.
+// Sorted by PathLess; every directory has an entry, before the entries in it.
 struct Manifest {
   std::vector<Entry> entries;
   uint64_t TotalBytes() const;
 };
 
-// Of a manifest that keeps the rules (Decode checks them; a snapshot keeps them).
+// Encodes a manifest that keeps the rules (Decode checks them; a snapshot keeps them).
 std::string Encode(const Manifest& manifest);
 
-// Of bytes from anywhere. INVALID_ARGUMENT names the entry and the rule that it breaks: order,
+// Decodes untrusted bytes. INVALID_ARGUMENT names the entry and the rule that it breaks: order,
 // names, depth, a missing directory, an entry below a file, sizes, links that lead out. Exactly one
 // encoding of a manifest is accepted, so equal trees are equal bytes.
 absl::StatusOr<Manifest> Decode(std::string_view bytes);
@@ -54,8 +53,8 @@ absl::StatusOr<Manifest> Decode(std::string_view bytes);
 // The tree's identity.
 inline Digest IdentityOf(std::string_view encoded) { return DigestOf(encoded); }
 
-// Why a link cannot be part of the tree, or empty: it is absolute, or following it — also through
-// other links of the tree — leads out. `dangling` (optional): what it leads to is not in the tree.
+// Returns why a link cannot be part of the tree, or empty: it is absolute, or following it, even
+// through other links of the tree, leads out. `dangling` (optional): its target is not in the tree.
 class LinkRules {
  public:
   // `manifest` must outlive it and not change; sorted.

@@ -1,4 +1,4 @@
-// Where links lead, as the kernel would follow them in a tree that has only what the manifest names.
+// Follows links as the kernel would in a tree that has only the entries of the manifest.
 #include <algorithm>
 
 #include "common/text/utf8.h"
@@ -7,9 +7,9 @@
 namespace muster::tree {
 namespace {
 
-constexpr int kFollowedMax = 40;  // as Linux
-// All links of a tree together: hostile ones would cost hours. Real trees need a few each, and a
-// step costs more the longer the paths are that it compares.
+constexpr int kFollowedMax = 40;  // like Linux
+// For all links of a tree together, because hostile ones would cost hours. Real trees need a few
+// steps per link, and the longer the compared paths are, the more a step costs.
 constexpr uint64_t kStepsMax = 4'000'000;
 constexpr uint64_t kBytesOfAStep = 64;
 

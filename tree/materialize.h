@@ -1,5 +1,6 @@
-// A copy of an unpacked tree, for a job to change: sharing disk blocks where the file system can
-// (reflinks), never hard links, which would let the job change the original. One thread; blocks.
+// Makes a copy of an unpacked tree that a job may change. Shares disk blocks if the file system
+// supports it (reflinks), but never makes hard links, which would let the job change the original.
+// One thread; blocks.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ struct Materialized {
   uint64_t copied_files = 0;
 };
 
-// `source` is open, and what Unpack wrote by this manifest. Its bytes are not verified again: FAILED_PRECONDITION
+// `source` is open, and Unpack wrote it from this manifest. Its bytes are not verified again: FAILED_PRECONDITION
 // only if a file is missing, is not a regular file or has another size. Other errors as WriteTree.
 absl::Status Materialize(const Manifest& manifest, int source, const TreeTarget& target,
                          Materialized* done);

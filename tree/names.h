@@ -1,4 +1,4 @@
-// What a path in a tree may be, and the order of paths. Pure, any thread.
+// The rules for paths in a tree, and their order. Pure, any thread.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ inline constexpr size_t kDepthMax = 128;  // components of a path
 // Why a tree cannot contain the path, or empty. "is not UTF-8", "has a \"..\" component" …
 std::string_view PathProblem(std::string_view path);
 
-// Byte order in which '/' comes before everything else: a directory is followed by all that is
-// below it, as a walk that sorts the names of each directory finds them.
+// Byte order in which '/' comes before everything else: a directory is followed by everything below
+// it, which is the order of a walk that sorts the names in each directory.
 bool PathLess(std::string_view a, std::string_view b);
 
 // "a/b" of "a/b/c"; "" of "a".

@@ -20,7 +20,7 @@ ObjectSource::ObjectSource(int root, const Manifest& manifest, const Placement& 
     if (place.object == kNoObject) continue;
     pieces_[place.object].push_back({place.offset, static_cast<uint32_t>(i)});
   }
-  // Files of the same content share a place: any of them has the bytes.
+  // Files with the same content share a place, so any of them has the bytes.
   for (std::vector<Piece>& pieces : pieces_) {
     std::stable_sort(pieces.begin(), pieces.end(), [this](const Piece& a, const Piece& b) {
       return std::pair(a.offset, EntryOf(b).size) < std::pair(b.offset, EntryOf(a).size);
@@ -92,7 +92,7 @@ absl::Status ObjectStream::LoadPiece() {
   const Entry& entry = source_->EntryOf(source_->pieces_[object_][piece_]);
   const common::UniqueFd fd = source_->directories_.Open(entry.path, O_RDONLY);
   if (!fd.valid()) return ChangedSince(entry.path);
-  // One byte more would show that it grew; the hash then differs as well.
+  // Reads one byte more, which shows whether the file has grown.
   ASSIGN_OR_RETURN(bytes_,
                    common::ReadAt(fd.get(), 0, entry.size + 1, common::Printable(entry.path)));
   if (bytes_.size() == entry.size && DigestOf(bytes_) == entry.content) return absl::OkStatus();

@@ -1,6 +1,6 @@
-// The objects of a snapshot as streams to be uploaded, read from the directory itself; no copy of it
-// is made. Each byte is verified again before the last of its file is given away: what changed since
-// the snapshot is an error, never a wrong object. One thread; blocks.
+// The objects of a snapshot as streams to be uploaded, read from the directory itself; no copy of it is made.
+// All bytes of a file are verified again before its last one is returned: a file that changed since the
+// snapshot is an error, never a wrong object. One thread; blocks.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,8 @@ class ObjectSource;
 
 class ObjectStream {
  public:
-  // Up to `size` bytes that follow; 0: the object is complete. ABORTED names a file that changed.
+  // Reads up to `size` of the next bytes; 0: the object is complete. ABORTED names a file that
+  // changed.
   absl::StatusOr<size_t> Read(char* buffer, size_t size);
 
  private:
@@ -33,10 +34,10 @@ class ObjectStream {
   ObjectSource* source_ = nullptr;
   uint32_t object_ = 0;
   uint64_t offset_ = 0;  // of the next byte
-  // Of a pack: the piece that has the next byte.
+  // For a pack: the piece that has the next byte.
   size_t piece_ = 0;
   std::string bytes_;
-  // Of a file that is its own object:
+  // For a file that is its own object:
   common::UniqueFd fd_;
   common::Sha256 hash_;
 };
@@ -50,8 +51,8 @@ class ObjectSource {
   // store does not have it either, take another snapshot with SnapshotOptions::lost_objects.
   bool IsComplete(uint32_t object) const;
 
-  // The object's bytes from `offset` on, at most its size: an upload resumes where it broke off. What
-  // comes before `offset` is read too if it is part of the same file.
+  // The object's bytes from `offset` on, at most its size: an upload resumes where it broke off. Bytes before
+  // `offset` are read too if they belong to the same file.
   absl::StatusOr<ObjectStream> Open(uint32_t object, uint64_t offset = 0);
 
  private:

@@ -20,7 +20,7 @@ std::optional<Place> Packer::Find(const Digest& content) const {
 }
 
 Place Packer::Append(const Digest& content, std::string_view bytes) {
-  // ReadStable takes no file whose bytes are not as many as its size, by which this is called.
+  // The caller decides by the file's size, and ReadStable rejects a file with more or fewer bytes.
   CHECK(!bytes.empty() && bytes.size() < kOwnObjectBytes);
   if (!open_) {
     open_.emplace();

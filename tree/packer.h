@@ -1,5 +1,5 @@
 // Gives contents their places: small ones one after the other in packs of about kPackBytes, large
-// ones in objects of their own. A content that has a place keeps it. Pure, one thread.
+// ones in separate objects. A content that has a place keeps it. Pure, one thread.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ class Packer {
   // The content is at `place` of an existing object.
   void Know(const Digest& content, const Place& place) { places_.emplace(content, place); }
   std::optional<Place> Find(const Digest& content) const;
-  // A content without a place, smaller than kOwnObjectBytes, not empty.
+  // Adds a content that has no place yet, is smaller than kOwnObjectBytes and not empty.
   Place Append(const Digest& content, std::string_view bytes);
-  // A content without a place, of at least kOwnObjectBytes.
+  // Adds a content that has no place yet and has at least kOwnObjectBytes.
   Place AddOwn(const Digest& content, uint64_t size);
   // Names the last pack. No content can be appended afterwards.
   void Finish();
-  // From now on none of these objects is used: their contents have no place.
+  // Stops using these objects, so that their contents have no place any more.
   void Abandon(const std::vector<bool>& objects);
 
   const std::vector<Object>& objects() const { return objects_; }
@@ -41,8 +41,8 @@ class Packer {
   uint32_t open_object_ = kNoObject;
 };
 
-// Which of the objects are worth to be packed again: packs of which less than half is used, and
-// small ones if there are many. `used`: bytes of each object that some file needs.
+// Which objects should be repacked: packs of which less than half is used, and small ones if there
+// are many. `used`: bytes of each object that some file needs.
 std::vector<bool> SparsePacks(const std::vector<Object>& objects,
                               const std::vector<uint64_t>& used);
 

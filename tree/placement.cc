@@ -22,7 +22,7 @@ absl::Status CheckPlace(const Entry& entry, const Place& place, const Placement&
   if (place.object >= placement.objects.size()) return Misplaced(entry, "is in no object");
   const Object& object = placement.objects[place.object];
   if (entry.size > object.size || place.offset > object.size - entry.size) {
-    return Misplaced(entry, "ends behind the end of its object");
+    return Misplaced(entry, "ends after the end of its object");
   }
   if (entry.size >= kOwnObjectBytes) {
     return entry.content == object.name && entry.size == object.size
@@ -54,7 +54,8 @@ absl::Status ReadObjects(ByteReader& in, Placement& placement) {
 
 std::string EncodePlacement(const Manifest& manifest, const Digest& identity,
                             const Placement& placement) {
-  CHECK(placement.places.size() == manifest.entries.size());  // both of one snapshot of our own
+  // Both come from the same snapshot of ours.
+  CHECK(placement.places.size() == manifest.entries.size());
   ByteWriter out;
   out.Raw(kPlacementMagic);
   out.Hash(identity);

@@ -1,6 +1,6 @@
-// Where the contents of a manifest's files are: in which object, from which byte. An object is one
-// file of at least 1 MiB, or a pack of smaller ones, one after the other; its SHA-256 is its name.
-// Pure, any thread.
+// Where the contents of a manifest's files are stored: in which object, from which byte. An object
+// is one file of at least 1 MiB, or a pack of smaller ones, one after the other; its SHA-256 is its
+// name. Pure, any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace muster::tree {
 
 inline constexpr uint64_t kOwnObjectBytes = 1 << 20;  // a file of this size is its own object
-inline constexpr uint64_t kPackBytes = 8 << 20;       // a pack is finished once it has these
+inline constexpr uint64_t kPackBytes = 8 << 20;       // a pack is finished once it has this many
 inline constexpr uint64_t kPackBytesMax = kPackBytes + kOwnObjectBytes;
 inline constexpr uint32_t kNoObject = UINT32_MAX;
 
@@ -37,8 +37,9 @@ struct Placement {
 std::string EncodePlacement(const Manifest& manifest, const Digest& identity,
                             const Placement& placement);
 
-// Of bytes from anywhere, for exactly this manifest: INVALID_ARGUMENT if it is for another tree, or
-// a file would lie outside its object. That the bytes are right shows only when they are read.
+// Decodes untrusted bytes, for exactly this manifest: INVALID_ARGUMENT if it is for another tree,
+// or a file would lie outside its object. Whether an object has the right bytes shows only when
+// they are read.
 absl::StatusOr<Placement> DecodePlacement(std::string_view bytes, const Manifest& manifest,
                                           const Digest& identity);
 

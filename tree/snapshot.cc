@@ -91,7 +91,7 @@ class Builder {
     }
   }
 
-  // The tree is refused anyway: what else is wrong is found without reading it all.
+  // The tree is refused already, so other problems are found without reading all of it.
   void RefuseUnreadable() {
     Directories directories(fd_.get());
     for (const Entry& entry : entries()) {
@@ -122,7 +122,7 @@ class Builder {
     }
   }
 
-  // Which contents have a place, and which files are what they were.
+  // Finds out which contents have a place, and which files are unchanged.
   void Recognize() {
     absl::flat_hash_set<Digest, DigestHash> lost(options_.lost_objects.begin(),
                                                  options_.lost_objects.end());
@@ -189,7 +189,7 @@ class Builder {
                                         : packer_->AddOwn(entry.content, entry.size);
   }
 
-  // Packs that are mostly unused by now, from the files themselves.
+  // Repacks packs that are mostly unused by now, reading the files themselves.
   void Repack(Directories& directories) {
     const size_t old = index_.objects.size();
     std::vector<uint64_t> used(packer_->objects().size());
@@ -228,7 +228,7 @@ class Builder {
   absl::Status CheckSize() const {
     uint64_t bytes = 0, names = 0;
     for (const Entry& entry : result_.manifest.entries) {
-      bytes += std::min(entry.size, kTreeBytesMax + 1);  // a million of them do not overflow
+      bytes += std::min(entry.size, kTreeBytesMax + 1);  // so a million of them do not overflow
       names += entry.path.size() + entry.target.size();
     }
     if (bytes <= kTreeBytesMax && names <= kPathsBytesMax) return absl::OkStatus();
@@ -244,7 +244,7 @@ class Builder {
     index.objects = packer_->objects();
     size_t files = 0;
     for (const Entry& entry : entries()) files += entry.IsFile() ? 1 : 0;
-    // Nothing was read, added or removed: the next snapshot will find what this one found.
+    // Nothing was read, added or removed, so the saved index is still right for the next snapshot.
     if (saved_ && !changed_ && files == index_.files.size()) return;
     index.files.reserve(files);
     for (size_t i = 0; i < entries().size(); ++i) {
@@ -301,7 +301,7 @@ class Builder {
   Snapshot result_;
   Listing refused_;
   SnapshotIndex index_;
-  bool saved_ = false;    // index_ is what the file has
+  bool saved_ = false;    // the file has the content of index_
   bool changed_ = false;  // something was read
   Packer* packer_ = nullptr;
   StableFile file_;

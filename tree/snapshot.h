@@ -1,5 +1,5 @@
-// A directory as it is now: its manifest, its identity and where its contents are, reading only what
-// changed since the last time. One thread; blocks. Memory: about 550 bytes per entry.
+// Takes a snapshot of a directory: its manifest, its identity and the places of its contents. Reads only files
+// that changed since the last snapshot. One thread; blocks. Memory: about 550 bytes per entry.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,19 @@
 namespace muster::tree {
 
 struct SnapshotOptions {
-  // Where the index is kept, a directory of the user's own that exists; empty: none is.
+  // Where the index is kept: an existing directory that belongs to the user; empty: no index is
+  // kept.
   std::string cache_directory;
-  int64_t now_ms = 0;  // Unix time, read just before: the index is only believed about older files
+  int64_t now_ms = 0;  // Unix time, read just before: the index is trusted only for older files
   // Objects of the last snapshot that their store no longer has, and that cannot be produced again
-  // (ObjectSource::IsComplete): what is in them gets a new place.
+  // (ObjectSource::IsComplete): their contents get new places.
   std::vector<Digest> lost_objects;
   OnRead on_read;  // progress; optional
 };
 
 struct SnapshotCounts {
   uint64_t files = 0;
-  uint64_t files_read = 0;  // the others were only looked at
+  uint64_t files_read = 0;  // all others were only checked for changes
   uint64_t bytes_read = 0;
   uint64_t files_repacked = 0;  // read although they did not change: their pack was mostly unused
   uint64_t ignored = 0;
@@ -37,7 +38,7 @@ struct Snapshot {
   std::string encoded;  // the manifest
   Digest identity;
   Placement placement;
-  Listing warnings;  // names that differ only in case; links to what is not in the tree
+  Listing warnings;  // names that differ only in case; links whose targets are not in the tree
   SnapshotCounts counts;
   std::string index_problem;  // why everything was read, or will be next time; may be empty
 };

@@ -1,7 +1,6 @@
-// What the last snapshot of a directory knew of its files, so that the next one reads only what
-// changed: a file of a cache, which may be missing, damaged or of another version at any time. It is
-// only believed about files whose stamp is old enough (IsRacy). docs/formats.md has the bytes. One
-// thread; blocks.
+// The index of the last snapshot of a directory, so that the next one reads only changed files. It is a cache
+// file, which may be missing, damaged or of another version at any time, and is trusted only for files whose
+// stamp is old enough (IsRacy). docs/formats.md has the bytes. One thread; blocks.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +28,9 @@ struct SnapshotIndex {
   std::vector<IndexedFile> files;  // in a manifest's order
 };
 
-// Git's rule: a file that was last changed about when the index was made may have changed once more
-// without a change of its stamp. File systems stamp with a clock that ticks every few milliseconds,
-// or, where no nanoseconds are seen, every one or two seconds.
+// Git's rule: a file that was last changed at about the time when the index was made may have
+// changed once more without a new stamp. File systems stamp with a clock that ticks every few
+// milliseconds, or, where no nanoseconds are seen, every one or two seconds.
 bool IsRacy(const Stamp& stamp, int64_t taken_ms);
 
 // The file in the cache directory for a root, given by its absolute path without links.

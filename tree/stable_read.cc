@@ -28,8 +28,8 @@ ssize_t ReadUpTo(int fd, char* buffer, size_t size, uint64_t offset) {
   return static_cast<ssize_t>(have);
 }
 
-// All of `size` bytes into the hash, and if there are few, also into file->bytes. False: errno, or
-// 0 if the file is shorter.
+// Reads `size` bytes into the hash, and if there are few, also into file->bytes. False with errno,
+// which is 0 if the file is shorter.
 bool ReadInto(int fd, uint64_t size, StableFile* file) {
   const bool keep = size < kOwnObjectBytes;
   file->bytes.resize(std::min<uint64_t>(size, kOwnObjectBytes));

@@ -22,7 +22,7 @@ absl::Status CopyVerified(const Entry& entry, const Place& place, const Object& 
   for (uint64_t done = 0; done < entry.size;) {
     const size_t wanted = std::min<uint64_t>(buffer.size(), entry.size - done);
     ASSIGN_OR_RETURN(const size_t count, read(object, place.offset + done, buffer.data(), wanted));
-    CHECK(count <= wanted);  // our own reader, which gives no more than it is asked for
+    CHECK(count <= wanted);  // our own reader, which returns no more than requested
     if (count == 0) return WrongBytes(object);
     hash.Update({buffer.data(), count});
     RETURN_IF_ERROR(common::WriteAll(fd, {buffer.data(), count}));

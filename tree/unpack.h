@@ -11,8 +11,8 @@
 
 namespace muster::tree {
 
-// Reads up to `size` bytes of an object from `offset`; 0: it ends there. Files are asked for in the
-// manifest's order, which is nearly that of the packs.
+// Reads up to `size` bytes of an object from `offset`; 0: it ends there. Files are requested in the
+// manifest's order, which is nearly the order of the packs.
 using ReadObject = std::function<absl::StatusOr<size_t>(const Object& object, uint64_t offset,
                                                         char* buffer, size_t size)>;
 

@@ -22,7 +22,7 @@ using common::UniqueFd;
 
 std::string Reason(std::string_view what) { return common::MessageOf(common::ErrnoStatus(what)); }
 
-// "" if there is no such file, or it is a link: as git, which does not follow these either.
+// "" if there is no such file, or it is a link, which git does not follow here either.
 absl::StatusOr<std::string> ReadIgnoreFile(int directory, const char* name) {
   const UniqueFd fd(openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat info {};
@@ -105,7 +105,7 @@ class Walker {
     return path.empty() ? std::string(name) : StrCat(path, "/", name);
   }
 
-  // File systems of other machines may not tell them apart.
+  // File systems of other machines may not distinguish these names.
   void WarnOfTwins(const std::string& path, const std::vector<std::string>& names) {
     const auto has_upper_case = [](const std::string& name) {
       return std::any_of(name.begin(), name.end(), absl::ascii_isupper);
@@ -174,7 +174,7 @@ class Walker {
     walk_.found.push_back(std::move(found));
     bool keep = false;
     RETURN_IF_ERROR(Visit(std::move(fd), path, &keep));
-    // Nothing of it was kept, so nothing follows its entry.
+    // Nothing in it was kept, so nothing comes after its entry.
     if (!keep) walk_.found.resize(at);
     *kept = *kept || keep;
     return absl::OkStatus();

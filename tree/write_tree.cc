@@ -45,7 +45,7 @@ class Writer {
     return common::ErrnoStatus(StrCat("cannot ", what, " ", Name(entry)));
   }
 
-  // Before anything is written: a disk that is filled to the last byte harms others.
+  // Runs before anything is written, because a disk that is filled to the last byte harms others.
   absl::Status CheckSpace() const {
     struct statvfs disk {};
     if (fstatvfs(target_.directory, &disk) != 0) return absl::OkStatus();
@@ -91,7 +91,7 @@ class Writer {
     return absl::OkStatus();
   }
 
-  // Removed again if the rest fails. What is below a directory goes with it.
+  // The entry is removed if the rest fails, a directory with everything in it.
   void Began(const Entry& entry) {
     if (ParentOf(entry.path).empty()) began_.push_back(&entry);
   }
@@ -130,7 +130,8 @@ class Writer {
     return absl::OkStatus();
   }
 
-  // The deepest first: once a directory is its owner's, nothing more is done in it.
+  // The deepest first, because nothing more may be done in a directory once it belongs to its
+  // owner.
   absl::Status FinishDirectories() {
     for (auto entry = manifest_.entries.rbegin(); entry != manifest_.entries.rend(); ++entry) {
       if (entry->kind != Kind::kDirectory) continue;
@@ -143,7 +144,7 @@ class Writer {
 
   void Remove() const {
     for (const Entry* entry : began_) {
-      // By way of the descriptor: the directory may have been renamed.
+      // Through the descriptor, because the directory may have been renamed.
       common::RemoveTree(StrCat("/proc/self/fd/", target_.directory, "/", entry->path))
           .IgnoreError();
     }

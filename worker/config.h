@@ -36,8 +36,8 @@ struct Config {
   bool is_secured = false;   // the node has joined a cluster with identities
 };
 
-// A refused line, --help and --version stop the program: `text` goes to stderr, or to stdout where
-// `exit_code` is 0.
+// An invalid command line, --help and --version stop the program: `text` goes to stderr, or to
+// stdout if `exit_code` is 0.
 struct ParsedFlags {
   Config config;
   bool stop = false;
@@ -53,8 +53,8 @@ struct JoinOptions {
   std::string token_file;  // "-": standard input
   std::string name;        // empty: the host name
   std::string state_dir = "/var/lib/muster/worker";
-  bool again = false;      // replaces credentials that are there
-  bool if_needed = false;  // credentials that are there are enough
+  bool again = false;      // replaces existing credentials
+  bool if_needed = false;  // does nothing if credentials exist
 };
 struct ParsedJoin {
   JoinOptions options;
@@ -71,7 +71,7 @@ struct InitOptions {
   std::string join;                // HOST:PORT of HTTPS; empty: the node is not joined
   std::string token_file;
   std::vector<std::string> worker;  // the worker's flags
-  Config config;                    // what they say
+  Config config;                    // the same flags, parsed
 };
 struct ParsedInit {
   InitOptions options;

@@ -112,7 +112,7 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
           setup_.seed + 3) {
   state_.facts = setup_.facts;
   state_.highest_epoch = identity_.highest_epoch;
-  // After a restart the self-fence counts from the contact that the process before had.
+  // After a restart the self-fence counts from the last contact of the previous process.
   const int64_t saved = setup_.identity.new_boot ? 0 : LoadContact(paths_);
   const int64_t now = ReadClock().mono_ms;
   state_.contact.lease_mono_ms = saved > 0 ? std::min(saved, now) : now;
@@ -137,7 +137,7 @@ void ControlLoop::Run() {
   io_.Shutdown();
   SaveContact(paths_, state_.contact.lease_mono_ms);
   if (nothing_hangs) return;
-  // A thread hangs on some job's file: what it may still use must not be destroyed.
+  // A thread hangs on some job's file, so the objects that it may still use must not be destroyed.
   common::LogInfo("worker exits although a file system does not answer; its ranks keep running");
   _exit(0);
 }
@@ -185,8 +185,8 @@ void ControlLoop::Turn() {
   }
 }
 
-// Of several statuses of one attempt in one turn only the last is sent: each includes those before it,
-// and a gang of thousands that dies at once would send millions of exits.
+// If one turn has several statuses of an attempt, only the last is sent: each includes the earlier ones, and a
+// gang of thousands of ranks that fail at once would send millions of exits.
 void ControlLoop::FlushOutbox() {
   std::set<AttemptKey> said;
   std::vector<v1::WorkerMessage> last;
@@ -216,7 +216,7 @@ void ControlLoop::MaybeSaveContact() {
   SaveContact(paths_, contact_saved_ms_);
 }
 
-// Feeds it in a turn of this loop; any thread.
+// Returns a function that feeds an input in a turn of this loop; callable on any thread.
 std::function<void(Input)> ControlLoop::Later() {
   return [this](Input input) {
     mailbox_.Post([this, input = std::move(input)]() mutable { Feed(std::move(input)); });
@@ -225,12 +225,12 @@ std::function<void(Input)> ControlLoop::Later() {
 
 void ControlLoop::Feed(Input input) {
   inputs_.push_back(std::move(input));
-  if (feeding_) return;  // an action's own result: after the actions before it
+  if (feeding_) return;  // the result of an action: comes after the actions before it
   feeding_ = true;
   while (!inputs_.empty()) {
     const Input next = std::move(inputs_.front());
     inputs_.pop_front();
-    // Before its end is reported: then its devices are free.
+    // Before the attempt's end is reported, because its devices are free after that.
     if (const auto* end = std::get_if<AttemptEndedInput>(&next)) execs_.EndAttempt(end->key);
     Actions actions = Decide(state_, next, ReadClock());
     for (Action& action : actions) Carry(action);

@@ -84,7 +84,7 @@ class ControlLoop {
   JobThreads threads_;
   IoThread io_;
   Transfers transfers_;
-  TaskThread ends_;  // proofs that nothing is alive, which must not wait for a checkpoint
+  TaskThread ends_;  // proves that nothing is alive, which must not wait for a checkpoint
   AttemptProcesses processes_;
   NotifyCommands commands_;
   ExecSessions execs_;

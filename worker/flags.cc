@@ -148,9 +148,8 @@ ParsedJoin ParseJoinFlags(int argc, char** argv) {
   app.add_option("--name", options.name, "this node's name (default: the host name)");
   app.add_option("--state-dir", options.state_dir, "directory for what must survive a restart")
       ->capture_default_str();
-  CLI::Option* again =
-      app.add_flag("--again", options.again, "replace the credentials that are there");
-  app.add_flag("--if-needed", options.if_needed, "do nothing if credentials are there")
+  CLI::Option* again = app.add_flag("--again", options.again, "replace existing credentials");
+  app.add_flag("--if-needed", options.if_needed, "do nothing if credentials exist")
       ->excludes(again);
   try {
     app.parse(argc, argv);

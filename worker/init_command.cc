@@ -51,8 +51,8 @@ std::string EndText(int status) {
                              : StrCat("exit=", WEXITSTATUS(status));
 }
 
-// Its own process group: Ctrl-C reaches init alone, which forwards it. Returns the pid, or minus an
-// errno.
+// Its own process group: Ctrl-C reaches only init, which forwards it. Returns the pid, or a
+// negative errno.
 pid_t StartChild(const std::string& binary, const std::vector<std::string>& line) {
   return common::StartProcess(
       {.program = binary, .argv = line, .apart = common::ChildSetup::Apart::kGroup});
@@ -96,8 +96,8 @@ void Init::Prepare() {
   signal(SIGPIPE, SIG_IGN);
   signal_fd_ = signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK);
   CHECK(signal_fd_ >= 0);  // the first descriptor of a new process, before any job or peer
-  // Orphans come to process 1 anyway; to this process also where another one is that, as with
-  // `docker run --init` or in a pod that shares its process namespace.
+  // Process 1 gets orphans in any case. This gives them to us even if another process is process 1,
+  // as with `docker run --init` or in a pod that shares its process namespace.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   LogInfo(StrCat("init started pid=", getpid(), " stop_within_ms=", options_.stop_within_ms));
   const std::string lack = EnterLeafForLimits(KernelCgroups());
@@ -149,7 +149,7 @@ void Init::TakeSignals() {
   signalfd_siginfo info{};
   while (read(signal_fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     const int signal = static_cast<int>(info.ssi_signo);
-    if (signal == SIGCHLD) continue;  // several become one: Reap looks at all
+    if (signal == SIGCHLD) continue;  // several may arrive as one, so Reap checks all children
     if (signal == SIGTERM || signal == SIGINT) {
       Stop(signal);
     } else if (child_ > 0) {
@@ -169,7 +169,7 @@ void Init::ChildEnded(int status) {
   child_ = 0;
   code_ = ContainerCode(status);
   const int64_t now = common::MonotonicMs();
-  // Flags or files that the worker refuses: the user who started the container has to see it.
+  // The worker refuses its flags or files, which the user who started the container has to see.
   const bool refused = !joins_ && starts_ == 1 && code_ == kInitUsageExit;
   if (kill_at_ms_ != 0 || refused) {
     over_ = true;
@@ -202,7 +202,7 @@ void Init::OnTime() {
   }
 }
 
-// Until something is due; -1: only a signal matters.
+// How long to wait until something is due; -1: only a signal matters.
 int Init::WaitMs() const {
   int64_t due = 0;
   if (kill_at_ms_ != 0) {

@@ -1,5 +1,5 @@
 // muster-worker init: the first process of a container. Starts the worker and restarts it when it
-// dies, under ranks that do not notice; reaps whatever is orphaned; forwards signals.
+// dies, without disturbing ranks; reaps orphans; forwards signals.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ class RestartPause {
  public:
   static constexpr int64_t kFirstMs = 200;
   static constexpr int64_t kLongestMs = 5'000;
-  static constexpr int64_t kHealthyMs = 10'000;  // a child that ran so long starts over at kFirstMs
+  // For a child that ran this long, the pause starts over at kFirstMs.
+  static constexpr int64_t kHealthyMs = 10'000;
 
   int64_t After(int64_t ran_ms);
 

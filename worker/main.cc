@@ -68,7 +68,7 @@ int TakeSignals() {
   sigaddset(&set, SIGINT);
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // beyond ulimit -f a write fails, the daemon does not
+  signal(SIGXFSZ, SIG_IGN);  // beyond ulimit -f only the write fails, not the daemon
   signal(SIGHUP, SIG_IGN);   // closing the terminal does not stop it
   return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
@@ -86,7 +86,7 @@ absl::StatusOr<common::UniqueFd> LockState(const std::string& path) {
   }
 }
 
-// What the node was enrolled with, if it was; fills in what the command line leaves out.
+// The node's enrolment, if it has one; fills in settings that the command line leaves out.
 absl::StatusOr<std::unique_ptr<Membership>> OpenMembership(Config& config) {
   absl::StatusOr<std::unique_ptr<Membership>> membership =
       Membership::Open(Paths(config.state_dir, "").Credentials(), std::random_device()());

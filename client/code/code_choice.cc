@@ -146,7 +146,7 @@ bool IsOnAnotherHost(const std::string& server) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  // A name that does not resolve: the connection will fail with a better message.
+  // The name does not resolve, so the connection will fail with a better message.
   if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return false;
   bool is_here = false;
   for (const addrinfo* each = found; each != nullptr && !is_here; each = each->ai_next)

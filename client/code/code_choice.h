@@ -9,7 +9,7 @@
 
 namespace muster::client {
 
-// What the user has given about it.
+// The user's options about this.
 struct CodeOptions {
   std::optional<bool> sync;  // --sync, --no-sync, or `sync` of the job file
   std::string root;          // DIR of --sync=DIR
@@ -23,8 +23,8 @@ struct CodeChoice {
   std::string root;     // the directory to send, absolute; empty: none is
   std::string workdir;  // of the command: relative to `root`, empty for itself
   bool by_default = false;
-  // A job file alone names it, and it is neither below the file's directory nor below the current
-  // one: the file's author chose what of this machine is sent.
+  // Only a job file names the directory, and it is neither below the file's directory nor below the
+  // current one, so the file's author chose which files of this machine are sent.
   bool is_far = false;
 };
 
@@ -41,8 +41,8 @@ absl::StatusOr<CodeChoice> ChooseCodeByDefault(const CodeOptions& options, const
 // "/a/b" and "../c" are "/a/c". Pure.
 std::string JoinedPath(const std::string& base, const std::string& path);
 
-// False for a private coordinator, a unix socket, and an address of this host: what runs there finds
-// this host's files. May ask a name server.
+// False for a private coordinator, a unix socket, and an address of this host: programs there find this host's
+// files. May ask a name server.
 bool IsOnAnotherHost(const std::string& server);
 
 }  // namespace muster::client

@@ -17,7 +17,7 @@ class CodeFetch {
  public:
   CodeFetch(Connection& connection, const v1::JobRecord& record);
 
-  // Errors: JC1717 for other bytes than the job names, the coordinator's.
+  // Errors: JC1717 for bytes other than those that the job names, and the coordinator's errors.
   absl::StatusOr<tree::Manifest> Manifest() const;
   absl::StatusOr<tree::Placement> Placement(const tree::Manifest& manifest) const;
   // The content of an entry that is a file.

@@ -55,7 +55,8 @@ std::string CodeCacheDirectory(Session& session) {
   return directory;
 }
 
-// The oldest indexes beyond kIndexesMax. Best effort: a missing one costs reading.
+// Removes the oldest indexes beyond kIndexesMax. Best effort: without an index, files have to be
+// read.
 void PruneIndexes(const std::string& directory) {
   const auto names = common::ListDirectory(directory);
   if (!names.ok() || names->size() <= kIndexesMax) return;
@@ -97,7 +98,7 @@ class UploadView {
 };
 
 CodeTransport TransportOf(Session& session, Connection* connection) {
-  // The connection may be another one after each `again`.
+  // The connection may be a new one after each `again`.
   const auto current = std::make_shared<Connection*>(connection);
   return {.prepare = [current](const auto& request) { return (*current)->PrepareObjects(request); },
           .push = [current](const NextChunk& next) { return (*current)->PushObjects(next); },
@@ -171,7 +172,7 @@ absl::Status CheckWorkdirIsSent(const tree::Manifest& manifest, const CodeChoice
   }
   return Usage("JC1714",
                StrCat("the working directory ", common::Printable(choice.workdir),
-                      " is not part of what is sent: an ignore file leaves it out"),
+                      " is not sent: an ignore file leaves it out"),
                StrCat("correct .gitignore or .musterignore in ", choice.root));
 }
 
@@ -210,8 +211,7 @@ absl::Status SendCode(Session& session, const CodeChoice& choice, v1::JobSpec* s
   RETURN_IF_ERROR(CheckPrepares(*connection));
   HandleSignals([&session](int number, int) {
     session.Note(
-        "\ninterrupted; no job was submitted. What was sent need not be sent again for some "
-        "time");
+        "\ninterrupted; no job was submitted. Data that was sent need not be resent for some time");
     _exit(128 + number);
   });
   UploadView view(session);

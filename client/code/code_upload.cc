@@ -29,7 +29,7 @@ using common::StrCat;
 constexpr int kSnapshotsMax = 3;  // tries for a directory whose files change while they are sent
 constexpr int kLossesMax = 3;     // snapshots because the coordinator lost objects
 // limit: code: streams in a row that bring nothing; an error
-constexpr int kPushesMax = 6;  // in a row that brought nothing
+constexpr int kPushesMax = 6;  // in a row without progress
 constexpr int kPushesInAllMax = 1'000;
 
 absl::Status ProtocolError(std::string_view what) {
@@ -150,7 +150,7 @@ class ChunkSource {
   const std::function<void(uint64_t)> on_sent_;
   size_t at_ = 0;
   bool is_open_ = false;
-  uint64_t sent_ = 0;  // of the item, with what was there
+  uint64_t sent_ = 0;  // of the item, including bytes that the coordinator had already
   std::optional<tree::ObjectStream> stream_;
   absl::Status problem_;
 };
@@ -173,7 +173,7 @@ class TreeUpload {
         continue;
       }
       if (is_damaged_ && !index_removed_) {
-        // Every file's bytes were checked when they were sent, so where they lie was not right.
+        // Every file's bytes were checked when they were sent, so their recorded places were wrong.
         index_removed_ = true;
         RemoveIndex();
         continue;
@@ -218,7 +218,7 @@ class TreeUpload {
 
   void ListItems() {
     items_.clear();
-    // Files first: with the manifest, the coordinator has all of the tree.
+    // Files first, so that the coordinator has the whole tree once it has the manifest.
     const std::vector<tree::Object>& objects = snapshot_.placement.objects;
     for (uint32_t i = 0; i < objects.size(); ++i)
       items_.push_back({.name = objects[i].name, .size = objects[i].size, .object = i});
@@ -226,7 +226,7 @@ class TreeUpload {
       items_.push_back({.name = tree::DigestOf(*text), .size = text->size(), .text = *text});
   }
 
-  // The items that the coordinator does not have, and from where.
+  // The items that the coordinator does not have, and from which offset they are missing.
   absl::StatusOr<std::vector<Missing>> Ask() const {
     std::vector<Missing> missing;
     for (size_t begin = 0; begin < items_.size(); begin += options_.objects_per_request) {
@@ -250,7 +250,7 @@ class TreeUpload {
     return missing;
   }
 
-  // Until the coordinator has all items. Sets what else is known of an error.
+  // Sends until the coordinator has all items. Also records details of an error.
   absl::Status Send() {
     lost_now_.clear();
     is_changed_ = is_damaged_ = false;
@@ -308,7 +308,7 @@ class TreeUpload {
   std::vector<tree::Digest> lost_;      // in all snapshots
   std::vector<tree::Digest> lost_now_;  // found by the last Send
   bool is_changed_ = false;             // a file changed while it was sent
-  bool is_damaged_ = false;             // the coordinator got other bytes than a name says
+  bool is_damaged_ = false;  // the coordinator received bytes that do not match their hash
   bool index_removed_ = false;
 };
 

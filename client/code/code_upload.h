@@ -1,5 +1,5 @@
-// Sends a directory to the coordinator: a snapshot of it (tree/), and of that only the objects that
-// the coordinator does not have. One thread; blocks.
+// Sends a directory to the coordinator: takes a snapshot of it (tree/), and sends only the objects
+// that the coordinator does not have. One thread; blocks.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct CodeTransport {
   std::function<absl::StatusOr<v1::PrepareObjectsResponse>(const v1::PrepareObjectsRequest&)>
       prepare;
   std::function<absl::StatusOr<v1::PushObjectsResponse>(const NextChunk&)> push;
-  // After UNAVAILABLE: waits and connects again. `tries`: in a row, without any progress, from 1. An
-  // error ends the upload.
+  // After UNAVAILABLE: waits and reconnects. `tries`: attempts in a row without any progress, from 1. An error
+  // ends the upload.
   std::function<absl::Status(const absl::Status& lost, int tries)> again;
 };
 

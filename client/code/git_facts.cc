@@ -21,7 +21,7 @@ using common::StrCat;
 constexpr std::chrono::seconds kGitLimit{5};
 constexpr size_t kFilterNamesBytesMax = 64 * 1024;
 
-// No directory of PATH that depends on where jobctl was started.
+// Skips directories in PATH that depend on where jobctl was started.
 std::string GitProgram() {
   std::vector<std::string> directories = absl::StrSplit(Variable("PATH"), ':');
   std::erase_if(directories, [](const std::string& each) { return !each.starts_with('/'); });
@@ -29,8 +29,8 @@ std::string GitProgram() {
 }
 
 std::vector<std::string> GitEnvironment() {
-  // Not this process's GIT_DIR and the like: the directory decides. No lock of the user's index, no
-  // question, no fetch of what a partial clone lacks.
+  // Without this process's GIT_DIR and the like, so that the directory decides. Takes no lock on
+  // the user's index, asks no questions, and does not fetch objects that a partial clone lacks.
   std::vector<std::string> variables = {"LC_ALL=C", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0",
                                         "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none"};
   for (const char* name : {"PATH", "HOME", "XDG_CONFIG_HOME", "USER"}) {
@@ -58,8 +58,8 @@ class Git {
     return output->text;
   }
 
-  // `status` would run the commands of filters on files whose times changed. False: they cannot all
-  // be left out.
+  // `status` would run the commands of filters on files whose times changed. False: not all filters
+  // can be disabled.
   bool LeaveOutFilters() {
     const std::vector<std::string> start = start_;
     for (const char* scope : {"--local", "--worktree"}) {

@@ -1,5 +1,5 @@
-// Which commit a directory is of. Runs `git`, which is asked to run nothing that the repository's
-// own configuration names: a directory that came from elsewhere may have a hostile one.
+// Finds the commit of a directory. Runs `git` so that it runs nothing that the repository's own
+// configuration names, because a directory from elsewhere may have a hostile one.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@ namespace muster::client {
 
 struct GitFacts {
   std::string commit;  // 40 or 64 hex digits; empty: not known, as is `dirty` then
-  bool dirty = false;  // something below the directory differs from it, or is not known to git
+  bool dirty = false;  // something below the directory differs from the commit, or is untracked
 };
 
-// Nothing where there is no git, no repository or no commit, the repository is another user's, or
-// git takes longer than some seconds.
+// Empty if there is no git, no repository or no commit, if the repository belongs to another user,
+// or if git takes longer than a few seconds.
 GitFacts ReadGitFacts(const std::string& directory);
 
 }  // namespace muster::client

@@ -36,8 +36,8 @@ absl::Status NothingToStart() {
                "jobctl run -n 2 -- python train.py");
 }
 
-// `jobctl nodes` alone, or with flags only, lists. Null when a command of the group or a request
-// for help follows, or when the group's list needs an argument.
+// `jobctl nodes` without words, or only with flags, lists. Null when a command of the group or a
+// request for help follows, or when the group's list needs an argument.
 const Command* DefaultOfGroup(std::string_view group, const std::vector<std::string>& left) {
   if (!left.empty() && !left[0].starts_with('-')) return nullptr;
   for (const std::string& word : left) {

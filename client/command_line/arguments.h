@@ -34,7 +34,7 @@ class Arguments {
   const std::vector<std::string>& words() const { return words_; }
   const std::vector<std::string>& rest() const { return rest_; }
   bool has_rest() const { return has_rest_; }
-  // The command began without a "--".
+  // The command line to start began without a "--".
   bool rest_is_bare() const { return rest_is_bare_; }
   // For a command whose number of words depends on the first. JC1004.
   absl::Status CheckMost(int most) const;

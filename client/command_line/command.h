@@ -41,12 +41,12 @@ struct Command {
   bool listing = false;              // takes -o, --columns, --filter, --sort, --no-headers, --limit
   bool rest = false;                 // accepts `-- CMD…`
   bool rest_without_dashes = false;  // the first bare word starts CMD
-  // False: runs also where the settings are wrong, as it helps then.
+  // False: also runs if the settings are invalid, because it helps to fix them.
   bool needs_settings = true;
   std::string_view needs_none_with = {};  // likewise with this flag
-  // What the words are, in order, for completion: job, node, context, file, command, code, signal,
-  // step (of the preceding job), state, device; or words to choose from, "a|b". The last one also
-  // applies to all that may follow.
+  // The kinds of the words, in order, for completion: job, node, context, file, command, code,
+  // signal, step (of the preceding job), state, device; or words to choose from, "a|b". The last
+  // one also applies to all that may follow.
   std::string_view completes = {};
   std::string_view examples = {};  // lines "command<TAB>what it does"
   std::string_view notes = {};     // additional text after the flags

@@ -17,7 +17,7 @@ namespace {
 // A process argument cannot contain a NUL, so these cannot occur in a command line.
 // Added to "--name=": otherwise CLI11 would take the next word as its value.
 constexpr std::string_view kEmptyValue{"\0", 1};
-// Added as the last word: a flag that takes it as its value has none of its own.
+// Added as the last word: a flag that takes this as its value was given without one.
 constexpr std::string_view kMissingValue{"\0\0", 2};
 
 // A flag from the command table, and the CLI11 option that reads it.

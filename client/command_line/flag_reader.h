@@ -16,7 +16,7 @@ namespace muster::client {
 using FlagValues = std::map<std::string, std::vector<std::string>, std::less<>>;
 
 struct FlagsRead {
-  FlagValues values;              // by name; a switch has an empty value each time it is given
+  FlagValues values;              // by name; a switch gets an empty value each time it is given
   bool help = false;              // --help, or -h if the command has no flag with that letter
   std::vector<std::string> left;  // words that are not flags, in order, with `--` and all after it
 };

@@ -52,7 +52,8 @@ absl::Status NotEncrypted(const std::string& endpoint) {
               "HOST:PORT, then jobctl -c NAME"});
 }
 
-// Whatever address is dialed, a coordinator's certificate has this name, and only theirs do.
+// A coordinator's certificate has this name whatever address is dialed, and no other certificate
+// does.
 std::shared_ptr<grpc::ChannelCredentials> ProofOf(const identity::Credentials* credentials,
                                                   grpc::ChannelArguments& arguments) {
   if (credentials == nullptr) return grpc::InsecureChannelCredentials();

@@ -65,7 +65,7 @@ class Connection {
                         const OnMessage<v1::JobUpdate>& on_message);
 
   // `next` fills a chunk, or returns false after the last one; its error cancels the stream and is
-  // returned. No faster than the coordinator reads.
+  // returned. Sends no faster than the coordinator reads.
   using NextChunk = std::function<absl::StatusOr<bool>(v1::ObjectChunk*)>;
   absl::StatusOr<v1::PushObjectsResponse> PushObjects(const NextChunk& next);
 

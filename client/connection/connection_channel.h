@@ -1,5 +1,5 @@
-// What a Connection holds of gRPC, and how each kind of call is made over it. For connection.cc and
-// connection_calls.cc alone.
+// The gRPC objects of a Connection, and how each kind of call is made with them. Only connection.cc
+// and connection_calls.cc use it.
 #pragma once
 
 #include <grpcpp/grpcpp.h>

@@ -1,4 +1,4 @@
-// One call of ExecService as jobctl sees it: both ways, blocking.
+// One call of ExecService as jobctl sees it: bidirectional and blocking.
 #pragma once
 
 #include "absl/status/status.h"
@@ -9,7 +9,8 @@ namespace muster::client {
 class ExecCall {
  public:
   virtual ~ExecCall() = default;
-  // Waits until the coordinator takes it. False: the call is over. Any thread, several at once.
+  // Waits until the coordinator accepts the message. False: the call is over. Any thread, several
+  // at once.
   virtual bool Write(const v1::ExecInput& message) = 0;
   // False: the call is over. One thread.
   virtual bool Read(v1::ExecOutput* message) = 0;

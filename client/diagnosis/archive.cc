@@ -28,7 +28,7 @@ std::string TarHeader(const std::string& name, size_t size, int64_t unix_seconds
       {116, "0000000"},
       {124, absl::StrFormat("%011o", size)},
       {136, absl::StrFormat("%011o", unix_seconds)},
-      {148, "        "},  // its own checksum counts as blanks
+      {148, "        "},  // its own checksum counts as spaces
       {156, "0"},
       {257, std::string("ustar\0"
                         "00",

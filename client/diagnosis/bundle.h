@@ -12,7 +12,7 @@
 
 namespace muster::client {
 
-// What only the bundle needs.
+// Parts that only the bundle needs.
 struct BundleParts {
   std::string report;                                  // as on the screen
   std::string metrics;                                 // metrics.csv

@@ -25,7 +25,7 @@ struct CaseFile {
   v1::GetServerResponse server;
   v1::JobRecord job;
   v1::JobSummary summary;
-  std::string why;                // of a job that waits
+  std::string why;                // for a waiting job
   std::vector<CaseEvent> events;  // of the job, oldest first
   std::vector<v1::NodeView> nodes;
   std::map<uint32_t, std::string> tails;  // the end of these ranks' output in the diagnosed attempt

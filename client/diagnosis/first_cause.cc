@@ -35,7 +35,7 @@ std::string RankName(const v1::RankExit& exit) {
   return StrCat("rank ", exit.rank(), " on ", Printable(exit.node()));
 }
 
-// Everything that a rank reported when it died.
+// All text that a rank reported when it died.
 std::string Words(const v1::RankExit& exit) {
   return StrCat(exit.launch_error(), "\n", exit.error_message(), "\n", LinesToQuote(exit));
 }

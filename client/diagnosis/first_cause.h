@@ -20,7 +20,8 @@ struct FirstCause {
 // The attempt that the diagnosis is about: for a failed job the newest one with a culprit, otherwise the
 // newest. Null: the job never had one.
 const v1::Attempt* AttemptTold(const v1::JobRecord& job);
-// The failures of an attempt, the first one first, each rank once; what Muster stopped comes last.
+// The failures of an attempt, the first one first, each rank once; ranks that Muster stopped come
+// last.
 std::vector<v1::RankExit> DeathsInOrder(const v1::Attempt& attempt);
 FirstCause FindFirstCause(const CaseFile& file);
 

@@ -1,5 +1,5 @@
-// Reads a case file from the coordinator. What cannot be read leaves a gap with its reason: a
-// diagnosis is wanted most when something is broken. Blocking.
+// Reads a case file from the coordinator. Data that cannot be read leaves a gap with its reason,
+// because a diagnosis is needed most when something is broken. Blocking.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What the records of all ranks together show: which rank the others are waiting for, and where it
-// is. Pure.
+// Finds out from the records of all ranks which rank the others are waiting for, and where it is.
+// Pure.
 #pragma once
 
 #include <string>

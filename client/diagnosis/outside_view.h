@@ -1,4 +1,4 @@
-// Why a job hangs whose ranks do not speak the trainer protocol, judged by what their nodes'
+// Explains why a job hangs whose ranks do not use the trainer protocol, from what their nodes'
 // workers saw of their processes. Pure.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Parses what ranks wrote, whatever it may be.
+// Parses records of ranks, which may contain anything.
 #include "client/diagnosis/rank_record.h"
 
 #include <algorithm>

@@ -35,7 +35,7 @@ struct RankRecord {
     std::vector<std::string> frames;  // innermost first
   };
 
-  // For a rank that did not answer itself, and at which its node's worker looked.
+  // For a rank that did not answer and that its node's worker inspected.
   struct Outside {
     bool seen = false;
     int64_t pid = 0;

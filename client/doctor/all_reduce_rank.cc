@@ -1,5 +1,5 @@
-// The rank of doctor's tiny job: no LibTorch, one socket, what every collective does first: meet at
-// MASTER_ADDR:MASTER_PORT, move data, agree on the result.
+// The rank of doctor's tiny job. Without LibTorch, over one socket, it does the basic steps of
+// every collective: meet at MASTER_ADDR:MASTER_PORT, move data, agree on the result.
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <poll.h>
@@ -63,7 +63,7 @@ absl::StatusOr<Address> MasterAddress() {
 absl::StatusOr<UniqueFd> Accept(const Address& address) {
   UniqueFd listener(socket(address.family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
-  // The worker holds the port for us; this is how a listener takes it over.
+  // The worker holds the port for us; with this option our listener can take it over.
   setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address.value), address.size) != 0 ||
       listen(listener.get(), 1) != 0) {

@@ -18,7 +18,7 @@ enum class Grade {
 
 struct Verdict {
   Grade grade = Grade::kGood;
-  std::string value;  // what was found: "550.54.15, 8 devices"
+  std::string value;  // the finding: "550.54.15, 8 devices"
   std::string fix = {};
 };
 

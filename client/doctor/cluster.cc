@@ -105,7 +105,7 @@ void JudgeNodeClock(const v1::NodeView& view, std::vector<Verdict>* wrong) {
   if (!view.health().has_clock_ahead_ms()) return;
   const int64_t ahead_ms = view.health().clock_ahead_ms();
   if (ahead_ms > -kClockOffMs && ahead_ms < kClockOffMs) return;
-  // The smallest number has no positive one.
+  // The smallest number has no positive counterpart.
   const int64_t off_ms = ahead_ms < 0 ? -std::max(ahead_ms, -INT64_MAX) : ahead_ms;
   wrong->push_back(
       {Grade::kWarning,

@@ -1,4 +1,4 @@
-// The nodes of a coordinator, judged from what they report anyway. Pure.
+// Checks the nodes of a coordinator, using what they report in any case. Pure.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 namespace muster::client::doctor {
 
 struct NodeVerdict {
-  std::string node;  // "cluster" for what concerns all of them
+  std::string node;  // "cluster" for verdicts about all of them
   Verdict verdict;
 };
 
-// One for each thing that is wrong, one for each node that is well.
+// One verdict for each problem, and one for each node without problems.
 std::vector<NodeVerdict> JudgeCluster(const v1::GetServerResponse& server,
                                       const v1::ListNodesResponse& nodes);
 

@@ -1,5 +1,5 @@
-// What `jobctl doctor` knows of a machine: facts without judgement, so that tests can write down a
-// broken machine. read_*.cc fill them in, checks.cc judges them. Values.
+// The facts that `jobctl doctor` collects about a machine, without judgement, so that tests can
+// describe a broken machine. read_*.cc fill them in, checks.cc judges them. Values.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace muster::client::doctor {
 
-// A file that cannot be read leaves its fact empty: nothing is installed there.
+// A file that cannot be read leaves its fact empty, as if nothing were installed.
 struct DeviceFacts {
   int nvidia_nodes = 0;       // /dev/nvidia0, /dev/nvidia1, …
   std::string nvidia_driver;  // "550.54.15"; empty: no driver is loaded
@@ -22,7 +22,7 @@ struct DeviceFacts {
   bool has_infiniband = false;
 };
 
-// What `python` on this machine would import; nothing is imported to learn it.
+// What `python` on this machine would import; determined without importing anything.
 struct PythonFacts {
   std::string program;     // "/home/me/.venv/bin/python"; empty: there is none in PATH
   std::string trouble;     // why it did not answer
@@ -80,7 +80,7 @@ struct MemoryFacts {
 };
 
 struct ProgramFacts {
-  std::string trouble;  // a program of Muster that is missing, and where it was looked for
+  std::string trouble;  // a missing program of Muster, and where it was searched for
 };
 
 struct CoordinatorFacts {

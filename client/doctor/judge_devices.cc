@@ -1,4 +1,4 @@
-// Driver, toolkit and framework: each may be fine, and still not work with the others.
+// Driver, toolkit and framework: each may be fine, but not work with the others.
 #include <charconv>
 
 #include "client/doctor/checks.h"
@@ -23,7 +23,7 @@ constexpr OldestDriver kOldestDrivers[] = {
     {10, 2, "440.33"}, {10, 1, "418.39"},    {10, 0, "410.48"},
 };
 
-// The next number of a version "525.60.13", which loses it; 0 at its end.
+// Removes and returns the next number of a version like "525.60.13"; 0 at its end.
 int TakeNumber(std::string_view* version) {
   int number = 0;
   const char* end = version->data() + version->size();
@@ -60,7 +60,7 @@ std::string_view DriverMissing(std::string_view cuda, const DeviceFacts& devices
   return too_old ? needed : "";
 }
 
-// What is too new for the driver is broken, unless the compatibility libraries may help.
+// Software that is too new for the driver is broken, unless the compatibility libraries may help.
 Verdict TooNew(const DeviceFacts& devices, const std::string& what, const std::string& fix) {
   if (!devices.has_cuda_compat) return {Grade::kBroken, what, fix};
   return {Grade::kWarning, StrCat(what, "; /usr/local/cuda/compat may make up for it"), fix};
@@ -99,7 +99,7 @@ Verdict JudgeCudaToolkit(const MachineFacts& facts) {
   if (toolkit.empty()) return {Grade::kGood, "none (only needed to compile)"};
   if (const std::string_view needed = DriverMissing(toolkit, facts.devices); !needed.empty()) {
     return TooNew(facts.devices,
-                  StrCat(toolkit, ": what it compiles needs driver ", needed, ", and ",
+                  StrCat(toolkit, ": programs that it compiles need driver ", needed, ", and ",
                          facts.devices.nvidia_driver, " is loaded"),
                   StrCat("install driver ", needed, " or newer, or an older toolkit"));
   }

@@ -1,4 +1,4 @@
-// What ranks and daemons need to find and reach each other: names, ports, time, programs.
+// Checks what ranks and daemons need to find and reach each other: names, ports, time, programs.
 #include <algorithm>
 
 #include "absl/strings/str_join.h"

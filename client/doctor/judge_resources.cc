@@ -1,4 +1,4 @@
-// What runs out: disks, shared memory, limits of the system.
+// Checks resources that run out: disks, shared memory, limits of the system.
 #include "client/doctor/checks.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
@@ -49,7 +49,8 @@ Verdict JudgeDisk(const DiskFacts& disk, std::string_view fix) {
   const std::string inodes = StrCat(found, ", but ", disk.inodes_free, " free inodes");
   if (counts_inodes && disk.inodes_free < kInodesLeast)
     return {Grade::kBroken, inodes, std::string(fix)};
-  // A tenth of a small disk is normal, 5 GB of a large one is the end of it.
+  // Only 5 GB free is normal on a small disk if that is a tenth of it, but means that a large one
+  // is almost full.
   if (disk.bytes_free < kDiskScarce && disk.bytes_free < disk.bytes / 10)
     return {Grade::kWarning, StrCat("almost full: ", found), std::string(fix)};
   if (counts_inodes && disk.inodes_free < kInodesScarce && disk.inodes_free < disk.inodes / 10)
@@ -64,7 +65,7 @@ Verdict JudgeDataDisk(const MachineFacts& facts) {
 }
 
 Verdict JudgeTempDisk(const MachineFacts& facts) {
-  return JudgeDisk(facts.temp_disk, "delete what is old in it (df -h, df -i), or set TMPDIR");
+  return JudgeDisk(facts.temp_disk, "delete old files in it (df -h, df -i), or set TMPDIR");
 }
 
 Verdict JudgeSharedMemory(const MachineFacts& facts) {
@@ -129,7 +130,8 @@ Verdict JudgeKilling(const MachineFacts& facts) {
   const MemoryFacts& memory = facts.memory;
   const std::string found = StrCat(
       "ranks are killed by ", memory.kill_level,
-      memory.kills_attributed ? "" : "; deaths for lack of memory cannot be told from others");
+      memory.kills_attributed ? ""
+                              : "; deaths for lack of memory cannot be distinguished from others");
   if (!memory.kill_level.starts_with("cgroup")) {
     return {Grade::kWarning, found,
             "start the worker as a systemd service with Delegate=yes (docs/operating.md)"};

@@ -22,7 +22,7 @@
 namespace muster::client::doctor {
 namespace {
 
-constexpr int kPortStep = 100;  // tries 90 of 9,000: as informative, and done in a millisecond
+constexpr int kPortStep = 100;  // tries 90 of 9,000: just as informative, and done in a millisecond
 
 std::string TextOf(const sockaddr* address) {
   char text[INET6_ADDRSTRLEN] = {};

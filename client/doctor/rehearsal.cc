@@ -50,7 +50,7 @@ absl::Status CheckTrust(const std::string& endpoint) {
                                      : absl::OkStatus();
 }
 
-// Removed with all that is in it.
+// A directory that is removed with its content.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
@@ -123,7 +123,7 @@ absl::Status RunPrivately(Session& session, const std::string& directory) {
   coordinator.Watch(static_cast<int>(connection->server().pid()));
   absl::StatusOr<v1::SubmitRequest> request = TwoRanks(session);
   const absl::Status done = request.ok() ? RunToItsEnd(*connection, *request) : request.status();
-  // What hangs must not outlive the directory that it lies in.
+  // A hanging process must not outlive the directory in which it runs.
   v1::SetLifetimeRequest stop;
   stop.set_stop(true);
   stop.set_cancel_jobs(true);

@@ -1,5 +1,5 @@
-// What doctor finds out by doing it: asking the coordinator, and a job of two ranks that adds up an
-// array. Main thread.
+// Facts that doctor finds by experiment: it asks the coordinator, and runs a job of two ranks that
+// sum an array. Main thread.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -35,7 +35,7 @@ absl::StatusOr<EventFiles> EventFiles::Create(const std::string& directory,
   }
   EventFiles files;
   for (const uint32_t rank : ranks) {
-    // The same name every time: a second export is noticed instead of being added to the first.
+    // The same name every time, so that a second export fails instead of being added to the first.
     const std::string path = StrCat(
         directory, "/", record.name(), rank == ranks[0] ? "" : StrCat("/rank-", rank),
         "/events.out.tfevents.", record.submitted_ms() / 1000, ".jobctl.", record.id(), ".", rank);

@@ -28,8 +28,8 @@ bool MayPass(int status) {
   return status == 429 || status == 502 || status == 503 || status == 504;
 }
 
-// Whether the request may be sent again: the server will have thought better of it, or does not know
-// it, or does not mind.
+// Whether the request may be resent: the error may be temporary, and the server has not seen the request or
+// tolerates a repetition.
 bool MayPass(const absl::StatusOr<common::HttpResponse>& response, bool may_repeat) {
   if (response.ok()) return MayPass(response->status);
   return absl::IsUnavailable(response.status()) || absl::IsNotFound(response.status()) ||

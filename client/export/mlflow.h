@@ -21,7 +21,7 @@ absl::StatusOr<common::HttpUrl> ParseTrackingUrl(std::string_view url);
 
 class MlflowServer {
  public:
-  // Errors: JC1004 for a URL that is none of the above.
+  // Errors: JC1004 for a URL that does not meet these conditions.
   static absl::StatusOr<MlflowServer> At(const std::string& url);
   // POST below /api/2.0/mlflow/; the answer's body. `may_repeat`: the request may be
   // sent again even if it was perhaps carried out. Errors: JC1546, with NOT_FOUND for 404.
@@ -47,7 +47,7 @@ class MlflowRun {
       MlflowServer* server, const std::string& experiment_id, const v1::JobRecord& record,
       const std::vector<std::pair<std::string, std::string>>& params);
   absl::Status Add(const ExportedPoint& point, uint32_t first_rank);
-  // Sends what is left, and how the job ended.
+  // Sends the remaining points, and how the job ended.
   absl::Status Finish(const v1::JobRecord& record);
   // Deletes the run; nothing more can be done if that fails too.
   void Delete();

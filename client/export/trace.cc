@@ -15,7 +15,7 @@ namespace {
 using common::JsonObject;
 using common::StrCat;
 
-// Threads of a job's own process; a rank's thread on its node is its number + 1.
+// Threads in the job's own trace process; a rank's thread in its node's process is its number + 1.
 enum Track { kStates = 1, kAttempts, kCheckpoints, kEvents };
 constexpr std::string_view kTrackNames[] = {"", "state", "attempts", "checkpoints", "events"};
 
@@ -141,7 +141,7 @@ class JobTrace {
     return place;
   }
 
-  // The record has those that are kept, the events also those that were removed.
+  // The record has only kept checkpoints, the events also removed ones.
   void WriteCheckpoints() {
     std::map<int64_t, int64_t> committed_ms;  // by step
     for (const v1::Event& event : job_.events) {

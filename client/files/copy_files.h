@@ -1,4 +1,4 @@
-// The files of one source of `jobctl cp`, into a directory of this machine. Blocks.
+// Copies the files of one source of `jobctl cp` into a directory of this machine. Blocks.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 
 namespace muster::client {
 
-// What one run copied, for the last line and so that no file replaces another one's copy.
+// The files that one run copied, for the last line, and so that no file replaces the copy of
+// another one.
 struct Copied {
   uint64_t files = 0;
   uint64_t bytes = 0;
@@ -28,9 +29,9 @@ std::string DescribeCopied(const Copied& copied);
 struct CopySource {
   RemotePath path;
   std::string job;                        // its name
-  std::vector<v1::CheckpointFile> files;  // what the path names
+  std::vector<v1::CheckpointFile> files;  // the files that the path names
   std::function<ReadFrom(const v1::CheckpointFile&)> read;
-  std::string verify;  // the fix for bytes that are not as announced
+  std::string verify;  // the fix to suggest for bytes that are not as announced
 };
 
 // `may_rename`: a source that is one file may get the destination's name. Errors: as PullOne's, and

@@ -1,5 +1,5 @@
-// The arguments of `jobctl cp`: which ones are a job's paths, and where the files that they name are
-// copied to. PlaceOf asks the file system, the rest is pure.
+// The arguments of `jobctl cp`: which ones are a job's paths, and where the files that they name are copied to.
+// PlaceOf accesses the file system; the rest is pure.
 #pragma once
 
 #include <string>

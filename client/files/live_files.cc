@@ -26,7 +26,7 @@ constexpr int kNothingThere = 3;  // exit codes of the scripts
 constexpr int kChanged = 4;
 constexpr int kIsDirectory = 5;
 
-// POSIX shell, and what coreutils and busybox have in common.
+// Uses only POSIX shell, and options that coreutils and busybox have in common.
 constexpr std::string_view kKindScript =
     R"(if [ -d "$1" ]; then echo d; elif [ -e "$1" ]; then echo f; fi)";
 constexpr std::string_view kListScript =

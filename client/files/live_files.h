@@ -1,6 +1,6 @@
-// Files as a running rank sees them, for `jobctl cp`: read and written by the shell and the core tools of
-// the rank's place, with its rights, through exec calls. What comes back is as hostile as the rank. One
-// thread; blocks.
+// Accesses files as a running rank sees them, for `jobctl cp`: through exec calls, with the shell and core
+// tools in the rank's environment and with its rights. The results are as untrusted as the rank. One thread;
+// blocks.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,15 @@ class LiveFiles {
   // The files of rank `rank`; `job` is the name of the job in messages.
   LiveFiles(Open open, std::string job, uint32_t rank);
 
-  // The node that it runs on; known after the first other call. Printable.
+  // The node on which the rank runs; known after the first other call. Printable.
   const std::string& node() const { return node_; }
 
-  // Paths are relative to the rank's working directory and clean (common/outputs.h), "" is that itself.
+  // Paths are relative to the rank's working directory and clean (common/outputs.h), "" is the directory
+  // itself.
   enum class Kind { kNone, kFile, kDirectory };
   absl::StatusOr<Kind> KindOf(const std::string& path);
-  // The regular files that the path names or holds, by path, each with the SHA-256 of its first `size`
-  // bytes; none: nothing is there. No link is followed but the path itself.
+  // The regular files that the path names or holds, by path, each with the SHA-256 of its first `size` bytes;
+  // none: nothing is there. Follows a link only if the path itself is one.
   absl::StatusOr<std::vector<v1::CheckpointFile>> List(const std::string& path);
   ReadFrom Read(const std::string& path, uint64_t size);
   // Writes the rest of an open file, which has this hash, completely or not at all; makes directories.

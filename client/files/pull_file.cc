@@ -55,8 +55,8 @@ absl::Status Empty(int fd, const std::string& name) {
   return common::ErrnoStatus(StrCat("cannot truncate ", name, ".part"));
 }
 
-// Keeps and hashes what an interrupted download left, and requests the rest. Never writes more
-// bytes than were announced. `kept`: how many bytes were there.
+// Keeps and hashes the bytes that an interrupted download left, and requests the rest. Never writes
+// more bytes than were announced. `kept`: how many bytes were there.
 absl::Status Fetch(const ReadFrom& read, const v1::CheckpointFile& file, const std::string& verify,
                    int fd, uint64_t* kept, absl::Status* written) {
   std::optional<common::Sha256> hash(std::in_place);
@@ -115,7 +115,7 @@ absl::StatusOr<Pulled> PullOne(const ReadFrom& read, const v1::CheckpointFile& f
   absl::Status written;
   uint64_t kept = 0;
   absl::Status fetched = Fetch(read, file, verify, fd->get(), &kept, &written);
-  // What lay there was the beginning of something else.
+  // The file that was there was the beginning of something else.
   if (absl::IsDataLoss(fetched) && kept > 0) {
     written = Empty(fd->get(), name);
     if (written.ok()) fetched = Fetch(read, file, verify, fd->get(), &kept, &written);

@@ -1,4 +1,4 @@
-// One file into a directory: an interrupted download resumes, and only bytes that match the announced
+// Downloads one file into a directory: an interrupted download resumes, and only bytes that match the announced
 // SHA-256 get the file's name. Blocks.
 #pragma once
 

@@ -30,8 +30,8 @@ namespace {
 using common::StrCat;
 using std::chrono::steady_clock;
 
-// After a job's end its last output is still in transit; it may take long, but must keep
-// progressing.
+// After a job's end its last output is still in transit; it may take a long time, but must make
+// progress.
 constexpr auto kLogsStandStill = std::chrono::seconds(15);
 constexpr auto kQueueTimeout = std::chrono::milliseconds(500);
 constexpr int64_t kLookedAtMs = 2'000;
@@ -153,7 +153,7 @@ class AttachedRun {
     attempt_ = number;
   }
 
-  // After a run that succeeded, prints the findings about all of it. Shorter runs have none.
+  // After a run that succeeded, prints the findings about all of it. Short runs have none.
   void SayFindings(Connection& connection) {
     if (record_.state() != v1::JOB_STATE_SUCCEEDED || record_.ran_ms() < kLookedAtMs) return;
     const absl::StatusOr<v1::Assessment> assessment = connection.AssessJob(name_);
@@ -300,7 +300,7 @@ absl::Status LogFollower::Follow(Connection& connection) {
     if (record.notice().empty()) {
       uint64_t& position = positions_[{record.attempt(), record.rank(), record.stream()}];
       position = std::max<uint64_t>(position, record.offset() + record.data().size());
-      // A search that found nothing for long need not be repeated.
+      // A part that was searched without a match need not be searched again.
       if (record.has_searched_to()) position = std::max<uint64_t>(position, record.searched_to());
       if (int64_t{record.attempt()} > attempt_ && on_attempt_) on_attempt_();
       attempt_ = std::max(attempt_, int64_t{record.attempt()});

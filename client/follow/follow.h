@@ -37,7 +37,7 @@ class LogFollower {
   v1::StreamLogsRequest request_;
   LogPrinter* printer_;
   std::function<void()> on_attempt_;
-  int64_t attempt_ = -1;  // the newest that printed
+  int64_t attempt_ = -1;  // the newest attempt that printed something
   std::map<std::tuple<uint32_t, uint32_t, int>, uint64_t> positions_;
   std::atomic<uint64_t> records_{0};
   std::atomic<bool> any_{false};
@@ -48,7 +48,7 @@ class LogFollower {
 absl::StatusOr<int> RunAttached(Session& session, const v1::SubmitRequest& request,
                                 LogPrinter::Options options);
 
-// Called before the connection is opened by every command that waits for a job that outlives it.
+// Every command that waits for a job that outlives it calls this before it opens the connection.
 // Until DetachFrom, Ctrl-C prints that it is unknown whether the job was submitted.
 void SubmitInterruptibly(Session& session);
 // From now on Ctrl-C prints that job `name` keeps running and how to reattach (`again`: "logs -f",

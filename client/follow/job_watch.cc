@@ -30,7 +30,7 @@ namespace {
 using common::StrCat;
 
 constexpr int kJobsEveryMs = 1'000;
-// Older ones are not on the screen: all that are, are read every second.
+// Older jobs are not shown, because all shown jobs are read every second.
 // limit: jobctl: jobs in `ls -w`; older ones are not shown
 constexpr size_t kWatchedJobsMax = 10'000;
 constexpr size_t kAssessedJobsMax = 1'000;
@@ -53,7 +53,8 @@ struct JobLines {
   bool can_grow = false;  // by reading more jobs
 };
 
-// The newest jobs, until there are `wanted` or no more. A filter or an order needs all of them.
+// Reads the newest jobs, until there are `wanted` or no more. A filter or an order needs all of
+// them.
 absl::StatusOr<Listing> NewestJobs(Connection& connection, v1::ListJobsRequest request,
                                    size_t wanted, bool* has_more) {
   Listing all = request.assess() ? WastedListing({}) : JobListing({});
@@ -96,7 +97,7 @@ absl::StatusOr<JobLines> LookAtJobs(Connection& connection, const v1::ListJobsRe
     lines.header = std::move(lines.rows.front());
     lines.rows.erase(lines.rows.begin());
   }
-  // What a limit of the person's leaves out is not missing.
+  // Rows that the user's --limit leaves out are not missing.
   if (options.limit > 0 && lines.rows.size() >= static_cast<size_t>(options.limit)) {
     lines.has_more = lines.can_grow = false;
   }
@@ -125,7 +126,7 @@ class JobScreen {
   }
 
   std::string Frame(const Terminal& terminal, bool has_keys);
-  // The rows known are too few for what a key asked for.
+  // True if a key asked for more rows than are known.
   bool NeedsMore() const { return lines_.can_grow && window_.Needed() > lines_.rows.size(); }
   // False: quit.
   bool OnKey(const LiveScreen::Event& event);
@@ -206,7 +207,7 @@ absl::StatusOr<int> WatchWithoutKeys(const Session& session, JobScreen& jobs) {
     height = terminal.height;
     RETURN_IF_ERROR(jobs.Look(terminal));
     std::vector<std::string> lines = FrameLines(jobs.Frame(terminal, false));
-    // Not Print, which lets no cursor be moved; the lines themselves have been filtered.
+    // Not Print, which would not let the cursor be moved; the lines themselves have been filtered.
     fputs(FrameUpdate(shown, lines).c_str(), stdout);
     fflush(stdout);
     shown = std::move(lines);

@@ -1,4 +1,4 @@
-// `jobctl ls -w`: the list of jobs, again every second. Main thread.
+// `jobctl ls -w`: the list of jobs, refreshed every second. Main thread.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -10,9 +10,9 @@ namespace muster::client {
 class Connection;
 class Session;
 
-// On a terminal the rows that fit it, in place, until `q` or a signal; keys scroll. Elsewhere, and
-// in formats for programs, the whole list whenever something in it has changed; ages alone do not
-// count.
+// On a terminal, updates the rows that fit in place until `q` or a signal; keys scroll. Elsewhere,
+// and in formats for programs, prints the whole list whenever something other than ages has
+// changed.
 absl::StatusOr<int> WatchJobs(Session& session, Connection& connection,
                               const v1::ListJobsRequest& request, const ListingOptions& options);
 

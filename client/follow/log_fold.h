@@ -25,10 +25,10 @@ struct FoldedLine {
   std::vector<uint32_t> ranks;  // in the order of their lines
 };
 
-// Lines come out in the order in which the first of each came in. A line joins an equal one of
-// another rank of its attempt that is still waiting and was written within kTwinsWithinUs. What its
-// rank printed in between, if that was not folded itself, then comes out before it: lines of
-// different ranks may thus change places, those of one rank never do.
+// Lines are returned in the order of their first occurrences. A line joins an equal line of another
+// rank of its attempt that is still waiting and was written within kTwinsWithinUs. Other lines that
+// its rank printed in between are then returned before it, unless they were folded, too: so lines
+// of different ranks may change places, but lines of one rank never do.
 class LogFold {
  public:
   static constexpr int64_t kTwinsWithinUs = 1'000'000;  // by the lines' own times
@@ -41,7 +41,7 @@ class LogFold {
   // Another attempt may have more or fewer.
   void SetRanks(size_t ranks) { ranks_ = ranks; }
 
-  // `line.ranks` has one rank. What is due is appended to `out`.
+  // `line.ranks` has one rank. Appends lines that are due to `out`.
   void Add(FoldedLine line, int64_t now_ms, std::vector<FoldedLine>* out);
   // When the oldest line has waited long enough; nullopt: none waits.
   std::optional<int64_t> DueMs() const;

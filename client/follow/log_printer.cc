@@ -145,12 +145,10 @@ void LogPrinter::TellLosses(const v1::LogRecord& record) {
       StrCat("-- rank ", record.rank(), " on ", common::Printable(record.node()), ": ");
   if (record.dropped() > 0) {
     FlushFold();
-    common::StrAppend(
-        &err_, where, common::HumanBytes(record.dropped()), " (", record.dropped(),
-        record.over_quota()
-            ? " bytes) of older output removed here: the job has reached what is kept "
-              "of its logs (logs_keep, --job-log-quota)\n"
-            : " bytes) of output dropped here: its spool was full\n");
+    common::StrAppend(&err_, where, common::HumanBytes(record.dropped()), " (", record.dropped(),
+                      record.over_quota() ? " bytes) of older output removed here: the job has "
+                                            "reached its log quota (logs_keep, --job-log-quota)\n"
+                                          : " bytes) of output dropped here: its spool was full\n");
   }
   if (record.damaged() > 0) {
     FlushFold();

@@ -1,10 +1,10 @@
 // Writes ranks' bytes to the client's stdout and stderr: whole lines with a prefix, or the exact
 // bytes with `raw`. One thread; a second one, started on demand, shows folded lines and bars in time.
 //
-// A progress bar, a line that is redrawn with carriage returns, is one line in its last state. On a
-// terminal it changes below all other lines until it is complete; in a pipe a bar that is followed shows
-// where it is once a minute. The bytes of any other line are unchanged in a pipe, as are all with `raw`
-// and `json_lines`; on a terminal, control characters are escaped.
+// A progress bar, a line that is redrawn with carriage returns, is one line in its last state. On a terminal it
+// changes below all other lines until it is complete; in a pipe, while following, its current state is printed
+// once a minute. The bytes of any other line are unchanged in a pipe, and with `raw` and `json_lines` those of
+// all lines; on a terminal, control characters are escaped.
 #pragma once
 
 #include <condition_variable>
@@ -40,8 +40,8 @@ class LogPrinter {
     bool timestamps = false;
     // The lines to show. Applied here only to records that an older coordinator sent unsearched.
     common::LineQuery query = {};
-    // How many ranks are shown: on a terminal their equal lines are folded. 0: never; 1: not known
-    // yet, SetRanks tells.
+    // How many ranks are shown: on a terminal their equal lines are folded. 0: never fold; 1: not
+    // known yet, SetRanks sets it.
     size_t fold_ranks = 0;
     bool first_error = false;  // only the first line that reads as an error
     bool json_lines = false;   // each line as a JSON object
@@ -56,7 +56,7 @@ class LogPrinter {
   void Write(const v1::LogRecord& record);
   // How many ranks print from now on, if lines are folded at all. Any thread.
   void SetRanks(size_t ranks);
-  // Runs `print`, which writes to the terminal itself, with no bar in its way. Any thread.
+  // Removes the bars while it runs `print`, which writes to the terminal itself. Any thread.
   void Aside(const std::function<void()>& print);
   // From now on bars are shown only when they are complete. Any thread.
   void StopBars();
@@ -103,7 +103,7 @@ class LogPrinter {
   void WriteBars(const std::string& text);
   std::vector<Bar> Bars() const;
   void FoldFor(size_t ranks);
-  // Where lines of this stream appear, is a terminal.
+  // Whether lines of this stream go to a terminal.
   bool IsTty(bool to_stderr) const {
     return to_stderr ? terminal_.err_is_tty : terminal_.out_is_tty;
   }

@@ -21,7 +21,7 @@ using common::StrCat;
 
 namespace {
 
-// "gpu (NVIDIA H100)", of each kind and model that the nodes have.
+// "gpu (NVIDIA H100)" for each kind and model that the nodes have.
 std::set<std::string> DevicesThere(const v1::ListNodesResponse& nodes) {
   std::set<std::string> devices;
   for (const v1::NodeView& node : nodes.nodes()) {

@@ -1,4 +1,4 @@
-// A job that the coordinator refused because its nodes could never hold it, when there is a plainer
+// Explains why the coordinator refused a job that its nodes could never hold, if there is a simpler
 // reason than the numbers.
 #pragma once
 

@@ -28,7 +28,7 @@ void NoteInnerLauncher(Session& session, const Arguments& arguments, const v1::J
                       verb, understood ? StrCat(" -- ", launcher, " …") : " -n N -- PROGRAM …"));
 }
 
-// "jobctl run python train.py -n 2": without "--" all of that is the program's.
+// "jobctl run python train.py -n 2": without "--" all of these words belong to the program.
 void NoteFlagsBehindProgram(Session& session, const Arguments& arguments) {
   if (!arguments.rest_is_bare() || arguments.Has("processes") || arguments.Has("nodes")) return;
   for (size_t i = 1; i < arguments.rest().size(); ++i) {

@@ -1,5 +1,5 @@
-// Notes about parts of a command that are taken literally, but are rarely meant so. Not errors, as they
-// may be meant.
+// Notes about parts of a command that are taken literally, but are rarely meant that way. They are not errors,
+// because they may be intended.
 #pragma once
 
 #include "client/command_line/arguments.h"

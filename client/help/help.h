@@ -1,4 +1,4 @@
-// Help pages and shell completion, generated from the command table alone. Pure.
+// Help pages and shell completion, generated only from the command table. Pure.
 #pragma once
 
 #include <string>

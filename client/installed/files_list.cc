@@ -45,7 +45,8 @@ absl::StatusOr<FilesList> ParseFilesList(std::string_view text) {
     if (number == 1 ? line == kFirst
                     : line.empty() || ReadComment(line, list) || ReadFileLine(line, list))
       continue;
-    return absl::InvalidArgumentError(StrCat("line ", number, " is none of a list of files: \"",
+    return absl::InvalidArgumentError(StrCat("line ", number,
+                                             " is not a line of a list of files: \"",
                                              common::Printable(line.substr(0, 80)), "\""));
   }
   if (list.signed_by == kNobody) list.signed_by.clear();

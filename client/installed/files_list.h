@@ -4,7 +4,7 @@
 //   # package: muster-worker 0.3.0
 //   # signed-by: SHA256:5f0c…            or "nobody"
 //   # whole: usr/libexec/muster          a directory that has nothing else
-//   c0ffee…  usr/bin/muster-worker       relative to where the package lies
+//   c0ffee… usr/bin/muster-worker relative to the root of the installation
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ struct FilesList {
   std::vector<ListedFile> files;
 };
 
-// INVALID_ARGUMENT names the line that is none.
+// INVALID_ARGUMENT names the malformed line.
 absl::StatusOr<FilesList> ParseFilesList(std::string_view text);
 
 }  // namespace muster::client

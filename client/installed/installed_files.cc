@@ -47,7 +47,8 @@ std::vector<fs::path> In(const fs::path& directory) {
   return In(directory, &ignored);
 }
 
-// Debian's paths begin at the root that /usr is in, the wheel's in site-packages.
+// Paths in Debian packages start at the root directory that contains /usr, those of the wheel in
+// site-packages.
 fs::path RootOf(const fs::path& list) {
   const fs::path directory = list.parent_path();
   if (list.filename() == kOfWheel) return directory.parent_path();
@@ -71,7 +72,7 @@ void FindExtra(const fs::path& directory, InstalledPackage& package) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(directory, error);
   if (status.type() == fs::file_type::not_found) return;
-  // A link may lead to another directory tomorrow.
+  // A link may be changed to lead to another directory later.
   if (fs::is_symlink(status)) return package.changed.push_back(Text(directory));
   const std::vector<fs::path> found = In(directory, &error);
   if (error) return package.unread.push_back(Text(directory));

@@ -1,5 +1,5 @@
-// What packages have installed here, compared with the list of its files that each brought along,
-// and the signature of that. Reads every listed file.
+// Compares the installed files of packages with the list of files in each package, and checks the
+// list's signature. Reads every listed file.
 #pragma once
 
 #include <set>
@@ -13,8 +13,8 @@ namespace muster::client {
 enum class Signature {
   kUnsigned,  // the package was made without a key
   kValid,
-  kMissing,  // the list names its signer, but its signature is not there
-  kBad,      // not of this list, or of another key than the one that was asked for
+  kMissing,  // the list names its signer, but the signature is missing
+  kBad,      // the signature is not for this list, or not made with the requested key
 };
 
 // One package.
@@ -23,10 +23,10 @@ struct InstalledPackage {
   std::set<std::string> files;
   Signature signature = Signature::kUnsigned;
   std::string
-      key;  // "SHA256:5f0c…": signed it if that is valid, should have otherwise; empty: none
+      key;  // "SHA256:5f0c…": the key that signed it if the signature is valid, otherwise the key that should have; empty: none
   std::vector<std::string> changed;
   std::vector<std::string> missing;
-  std::vector<std::string> extra;  // in a directory that should have nothing else
+  std::vector<std::string> extra;  // unlisted files in a directory that should have no others
   std::vector<std::string>
       unread;  // files that cannot be read, and directories that cannot be listed
 
@@ -39,12 +39,13 @@ struct InstalledPackage {
 // site-packages below PREFIX/lib for the wheel. `program`: PREFIX/bin/jobctl.
 std::vector<std::string> FindLists(const std::string& program);
 
-// Programs of Muster beside this one that no package's list has: a list may have been taken away.
+// Programs of Muster next to this one that no package's list contains: a list may have been
+// removed.
 std::vector<std::string> UnlistedPrograms(const std::string& program,
                                           const std::vector<InstalledPackage>& packages);
 
-// Compares the package to which this list belongs. `key_pem`: the public key that must have signed it;
-// empty: the one that lies beside it. DATA_LOSS: the list cannot be read, or is another package's.
+// Compares the package to which this list belongs. `key_pem`: the public key that must have signed it; empty:
+// the key next to it. DATA_LOSS: the list cannot be read, or is another package's.
 absl::StatusOr<InstalledPackage> CompareInstalled(const std::string& list,
                                                   const std::string& key_pem);
 

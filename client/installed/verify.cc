@@ -137,8 +137,8 @@ absl::Status NotFromAPackage(const std::string& program) {
       {.code = "JC1014",
        .what = StrCat(program, " was not installed by a package"),
        .why = "there is no list of a package's files beside it",
-       .fix = "install the Debian packages or the wheel; what was built here is compared by "
-              "building it again"});
+       .fix =
+           "install the Debian packages or the wheel; to compare a local build, build it again"});
 }
 
 }  // namespace

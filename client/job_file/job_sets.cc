@@ -13,7 +13,7 @@ namespace {
 
 using common::StrCat;
 
-// Everything that a --set wrote has one position.
+// Gives one position to everything that a --set wrote.
 void Place(int line, YamlNode* node) {
   node->line = line;
   node->column = 0;

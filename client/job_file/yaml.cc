@@ -190,8 +190,8 @@ int IndentingTab(std::string_view content, int number) {
              : 0;
 }
 
-// What yaml-cpp failed on. For a tab, it reports what it took the line for, not that there is a
-// tab.
+// What yaml-cpp failed on. For a tab, it reports how it interpreted the line, but does not mention
+// the tab.
 YamlProblem Explained(std::string_view content, const YAML::Exception& error) {
   const int line = error.mark.line + 1;
   for (const int suspect : {line, line - 1}) {

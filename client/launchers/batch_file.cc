@@ -27,7 +27,7 @@ bool IsSbatchScript(std::string_view content) {
 
 namespace {
 
-// Moves what the user ignores to left_out; the rest becomes one error.
+// Moves the parts that the user ignores to left_out; the rest becomes one error.
 absl::Status SettleRefused(const BatchScript& script, JobDraft* draft) {
   std::string what, fix;
   std::vector<std::string> names;

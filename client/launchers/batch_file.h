@@ -11,22 +11,23 @@
 
 namespace muster::client {
 
-// It begins with #! and has a line of #SBATCH before its first command, as sbatch wants it.
+// True if it begins with #! and has an #SBATCH line before its first command, as sbatch requires.
 bool IsSbatchScript(std::string_view content);
 
 struct BatchJob {
   std::string job_file;
   std::vector<std::string> notes;
-  std::vector<std::string> left_out;  // what was not taken over, and why: one each
+  std::vector<std::string> left_out;  // parts that were not taken over, with reasons
 };
 struct BatchScript {
   std::string name;  // "job.sbatch"
   std::string_view content;
   std::vector<std::string> arguments;
-  // What may be left out although the job then means something else.
+  // The parts to leave out even if the job then means something else.
   std::vector<std::string> ignored;
 };
-// The script as a job file. Errors: JC1010, JC1013 (what is not ignored), and those of the file.
+// The script as a job file. Errors: JC1010, JC1013 (parts that are not ignored), and those of the
+// file.
 absl::StatusOr<BatchJob> JobOfSbatch(const BatchScript& script, const Environment& environment,
                                      const CountDevices& on_a_node);
 

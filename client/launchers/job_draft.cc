@@ -111,7 +111,7 @@ void WriteSettings(const JobDraft& draft, Writer& out) {
     out.Key(StrCat("  ", YamlWord(name)), common::JsonQuote(value));
 }
 
-// What `submit` would say to this file, and whether it means what the draft does.
+// Checks the file as `submit` would, and that it means the same as the draft.
 absl::Status Check(const std::string& file_name, const std::string& text, const JobDraft& draft) {
   v1::JobSpec spec;
   ASSIGN_OR_RETURN(const JobFile file, ParseJobFile(file_name, text, {}, &spec));
@@ -124,7 +124,7 @@ absl::Status Check(const std::string& file_name, const std::string& text, const 
                     });
   if (!same) {
     return Usage("JC1101", "the command, its directory or a variable has bytes that are not UTF-8",
-                 "rename what has such a name: a job file is UTF-8");
+                 "rename files with such names: a job file is UTF-8");
   }
   if (draft.workdir.empty() || draft.sync) spec.set_workdir("/");
   RETURN_IF_ERROR(job::Complete(file.device_total, spec.mutable_shape()));

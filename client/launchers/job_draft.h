@@ -1,4 +1,4 @@
-// A job file that is being written: from answers, from another launcher's files. Pure.
+// A job file in the making, from answers or from another launcher's files. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace muster::client {
 
-// Without it the job would mean something else.
+// A part that cannot be taken over, and without which the job would mean something else.
 struct RefusedPart {
   std::string name;  // for --ignore: "array", "lines"
   std::string what;  // "line 3: --array=0-7: one task would run, not each"
@@ -43,15 +43,16 @@ struct JobDraft {
   std::string run_id;
   std::string log_dir;
   bool virtual_local_rank = false;
-  std::vector<std::string> notes;     // what Muster does in another way than the source
-  std::vector<std::string> left_out;  // what was not taken over, and why: one each
+  std::vector<std::string> notes;     // what Muster does differently than the source
+  std::vector<std::string> left_out;  // parts that were not taken over, with reasons
   std::vector<RefusedPart> refused;
 };
 
 // `on_a_node`: how many devices of a kind ("gpu", "auto") this machine has, for launchers that count
 // them.
 using CountDevices = std::function<uint32_t(const std::string& kind)>;
-// Shape, command and settings of a launcher; what it would have decided itself is left out.
+// Takes over shape, command and settings of a launcher, without those that the launcher would have
+// decided itself.
 void TakePlan(const LaunchPlan& plan, const CountDevices& on_a_node, JobDraft* draft);
 
 // The commented file. Errors: those that submitting it would have (JC11xx).

@@ -28,11 +28,11 @@ using common::StrCat;
 using Variables = std::map<std::string, std::string>;
 
 constexpr size_t kLeftOutMax = 50;
-// Stands for a variable whose value is not known, until it is clear whether that matters.
+// Marks a variable whose value is not known, until it is clear whether the value matters.
 constexpr char kUnknownBegin[] = "@unknown-";
 constexpr char kUnknownEnd = '@';
 
-// The text as it was written.
+// The text as it was written, without marks.
 std::string WithoutMarks(std::string text) {
   for (size_t at = text.find(kUnknownBegin); at != std::string::npos;
        at = text.find(kUnknownBegin, at)) {
@@ -42,7 +42,7 @@ std::string WithoutMarks(std::string text) {
   return text;
 }
 
-// $NAME and ${NAME} outside single quotes, with known values or marks in their place.
+// Replaces $NAME and ${NAME} outside single quotes by known values or marks.
 std::string Expanded(const std::string& text, const Variables& variables) {
   std::string out;
   bool single = false;
@@ -66,7 +66,7 @@ std::string Expanded(const std::string& text, const Variables& variables) {
     while (end < text.size() && IsNameByte(text[end])) ++end;
     const bool closed = !braced || (end < text.size() && text[end] == '}');
     if (end == begin || !closed) {
-      out += text[i];  // "$(…)", "${A:-b}": a shell's work
+      out += text[i];  // "$(…)", "${A:-b}": only a shell can expand these
       continue;
     }
     const std::string name = text.substr(begin, end - begin);
@@ -101,7 +101,8 @@ size_t Assignments(const std::vector<std::string>& words) {
   return static_cast<size_t>(std::find_if(words.begin(), words.end(), is_other) - words.begin());
 }
 
-// A launcher starts ranks. A plain program does if there is no launcher: beside one it runs once.
+// A launcher starts ranks. A plain program does, too, if there is no launcher; next to one it runs
+// once.
 enum class Starts { kNothing, kProgram, kLauncher };
 
 Starts WhatStarts(const std::string& text) {
@@ -170,7 +171,7 @@ struct Before {
   std::set<std::string> unread;  // assigned by something that only a shell could run
   struct Line {
     std::string text;
-    bool is_assignment;  // which only matters to the others
+    bool is_assignment;  // an assignment, which only matters if other lines need a shell
   };
   std::vector<Line> lines;  // for the shell
   bool uses_shell() const {
@@ -201,7 +202,8 @@ bool IsDecidedHere(std::string_view text) {
   return IsRankVariable(text.substr(0, text.find('=')));
 }
 
-// What does not start ranks: environment, directory, the shell's, or left out.
+// Handles a line that does not start ranks: environment, directory, a line for the shell, or left
+// out.
 void TakeOther(const ScriptLine& line, Before* before, JobDraft* draft) {
   if (IsDecidedHere(line.text)) {
     draft->left_out.push_back(
@@ -304,7 +306,7 @@ absl::Status TakeCommand(const ScriptLine& line, const Before& before,
   } else {
     draft->command = words;
   }
-  // Unknown values among the flags that the coordinator decides do not matter.
+  // Unknown values do not matter in flags that the coordinator decides.
   if (const std::string unknown = UnknownIn(draft->command); !unknown.empty())
     return NeedsShell(line, unknown);
   if (const std::string name = SlurmVariableIn(draft->command); !name.empty()) {

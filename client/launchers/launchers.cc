@@ -87,7 +87,7 @@ absl::StatusOr<std::optional<LaunchPlan>> ReadLauncherLine(const std::vector<std
   };
   ASSIGN_OR_RETURN(std::optional<LaunchPlan> plan, ReadPlainLine(line.words, with_assigned));
   if (!plan.has_value()) return plan;
-  // What the launcher sets takes precedence, as when the launcher itself runs.
+  // Variables that the launcher sets take precedence, as when the launcher itself runs.
   plan->env.insert(line.env.begin(), line.env.end());
   if (line.has_nohup) {
     plan->notices.push_back(

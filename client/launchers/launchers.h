@@ -59,7 +59,7 @@ std::string DescribePlan(const LaunchPlan& plan);
 // "torchrun" in `bash -c "cd x && torchrun …"`. Empty: none.
 std::string InnerLauncher(const std::vector<std::string>& argv);
 
-// "MASTER_ADDR", "RANK": scripts set them for torchrun; ranks have those of the coordinator.
+// "MASTER_ADDR", "RANK": scripts set them for torchrun; ranks get the coordinator's values.
 bool IsRankVariable(std::string_view name);
 
 // ---- shared by the launchers' files

@@ -36,7 +36,7 @@ struct BatchOptions {
   uint32_t gpus_per_node = 0;
   uint32_t gpus_per_task = 0;
   uint64_t time_ms = 0;
-  std::string other_gres;  // what --gres asks for beside GPUs
+  std::string other_gres;  // what --gres asks for in addition to GPUs
   std::string name;
   std::string workdir;
   std::string exported;  // --export, as it was written
@@ -160,7 +160,7 @@ absl::Status TakeDirective(const std::string& text, int number, BatchOptions* op
                            JobDraft* draft) {
   const std::string plain = text.substr(0, text.find(" #"));
   std::vector<std::string> words = PlainShellWords(plain);
-  // No shell reads these lines: "-w node[1-3]" is a word like others.
+  // No shell reads these lines, so "-w node[1-3]" is a word like any other.
   if (words.empty()) words = absl::StrSplit(plain, absl::ByAnyChar(" \t"), absl::SkipEmpty());
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
@@ -190,7 +190,7 @@ absl::Status TakeDirective(const std::string& text, int number, BatchOptions* op
   return absl::OkStatus();
 }
 
-// What Slurm would set for the script's commands.
+// The variables that Slurm would set for the script's commands.
 std::map<std::string, std::string> BatchVariables(const BatchOptions& options) {
   std::map<std::string, std::string> variables;
   const uint32_t nodes = std::max(1u, options.min_nodes);
@@ -207,10 +207,10 @@ std::map<std::string, std::string> BatchVariables(const BatchOptions& options) {
 
 void ShapeOf(const BatchOptions& options, JobDraft* draft) {
   uint32_t least = options.min_nodes, most = options.max_nodes;
-  // Tasks and tasks of each node tell the nodes, if nothing else does.
+  // If nothing else determines the number of nodes, tasks and tasks per node do.
   if (least == 0 && options.tasks > 0 && options.tasks_per_node > 0)
     least = most = (options.tasks - 1) / options.tasks_per_node + 1;
-  // A launcher's line has its own number of ranks, sbatch the nodes.
+  // A launcher's line has its own number of ranks, and sbatch determines the nodes.
   const bool by_launcher = draft->per_node > 0 || draft->processes > 0;
   if (least > draft->min_nodes) {
     draft->min_nodes = least;
@@ -223,7 +223,7 @@ void ShapeOf(const BatchOptions& options, JobDraft* draft) {
     draft->min_nodes = std::max(1u, draft->min_nodes);
     draft->max_nodes = std::max(draft->max_nodes, draft->min_nodes);
   }
-  // The number of ranks would depend on the nodes of each start.
+  // Otherwise the number of ranks would depend on the number of nodes at each start.
   if (draft->per_node == 0 && draft->max_nodes > draft->min_nodes) {
     draft->left_out.push_back(StrCat("--nodes ", draft->min_nodes, "-", draft->max_nodes, ": ",
                                      draft->min_nodes, ", as the number of ranks is fixed"));
@@ -231,7 +231,8 @@ void ShapeOf(const BatchOptions& options, JobDraft* draft) {
   }
 }
 
-// Slurm limits tasks and nodes, a job file each rank; differences are named.
+// Slurm limits tasks and nodes, a job file limits each rank; the draft's notes name the
+// differences.
 void LimitsOf(const BatchOptions& options, bool by_launcher, JobDraft* draft) {
   const auto leave_out = [draft](const std::string& option, std::string_view whose) {
     draft->left_out.push_back(StrCat(option, ": it is of ", whose,
@@ -305,7 +306,7 @@ void ExportsOf(const BatchOptions& options, JobDraft* draft) {
   }
 }
 
-// What a script reads as $1, $2, … and "$@".
+// The arguments that a script reads as $1, $2, … and "$@".
 void AddArguments(const std::vector<std::string>& arguments,
                   std::map<std::string, std::string>* variables) {
   constexpr std::string_view kPlain = "./:=,+@%-_";

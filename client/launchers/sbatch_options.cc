@@ -11,7 +11,7 @@ namespace muster::client {
 namespace {
 
 constexpr LeftOutOption kOptions[] = {
-    // The job means the same without them.
+    // Options without which the job means the same.
     {"output|o|error|e|open-mode", "jobctl logs has the output", ""},
     {"partition|p|account|A|qos|q|wckey|reservation", "there is one queue", ""},
     {"priority|nice", "jobctl submit --priority P decides which job goes first", ""},
@@ -34,7 +34,7 @@ constexpr LeftOutOption kOptions[] = {
      "preserve-env|E|no-allocate|Z|slurmd-debug|msg-timeout|pty|multi-prog|disable-status|X|"
      "compress|bcast|send-libs|treewidth|interactive",
      "", ""},
-    // It would not, without these.
+    // Options without which it would mean something else.
     {"array|a", "one task would run, not each",
      "submit it once for each: jobctl submit -e TASK=3 …"},
     {"dependency|d", "it would start without waiting", "jobctl wait OTHER-JOB && jobctl submit …"},
@@ -43,7 +43,7 @@ constexpr LeftOutOption kOptions[] = {
     {"deadline", "it could run past it", "--time TIME ends it after that long"},
     {"container-image|container|container-id|container-name", "it would run on the host",
      "jobctl submit --image IMAGE …"},
-    {"signal", "ranks would get SIGTERM alone, and SIGKILL after --grace",
+    {"signal", "ranks would only get SIGTERM, and SIGKILL after --grace",
      "save on SIGTERM, and give --grace the seconds that this takes"},
     {"input|i", "ranks have no standard input", "let the program read the file"},
     {"licenses|L", "Muster does not count them", "limit by hand how many such jobs run"},

@@ -28,7 +28,7 @@ size_t FindPlain(std::string_view text, std::string_view what) {
   return std::string_view::npos;
 }
 
-// The word that ends the text which a line feeds to its command ("cat <<EOF"), or empty.
+// The word that ends the here-document of a line ("cat <<EOF"), or empty.
 std::string HereDocument(std::string_view text) {
   const size_t feeds = FindPlain(text, "<<");
   const bool is_arithmetic = FindPlain(text, "((") < feeds;

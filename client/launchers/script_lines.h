@@ -11,14 +11,13 @@ namespace muster::client {
 struct ScriptLine {
   int number = 0;  // of its first line in the file
   std::string text;
-  bool is_in_block = false;  // whether it runs, and how often, a shell would decide
+  bool is_in_block = false;  // only a shell can decide whether and how often it runs
 };
 
-// Without comments, blank lines and what lines feed to their commands ("<<EOF"); lines that end with
-// a backslash are joined.
+// Without comments, blank lines and here-documents ("<<EOF"); lines that end with a backslash are joined.
 std::vector<ScriptLine> LogicalLines(std::string_view content);
 
-// Of a variable's name.
+// Whether the byte may be part of a variable's name.
 bool IsNameByte(char c);
 bool IsOneOf(std::string_view word, std::initializer_list<std::string_view> words);
 

@@ -26,7 +26,8 @@ bool DoesNothing(std::string_view command) {
   words.erase(words.begin(), std::find_if_not(words.begin(), words.end(), is_grammar));
   if (words.empty() || IsOneOf(words[0], {"fi", "done", "esac", "}", ")", "for"})) return true;
   const std::string& first = words[0];
-  // A variable that the command does not read does not matter, and one that it reads is looked for.
+  // An assignment does not matter if the command does not read the variable; if it does, the
+  // variable is looked up.
   const size_t equals = first.find('=');
   const bool is_assignment =
       equals != std::string::npos && equals > 0 &&

@@ -159,7 +159,7 @@ std::string InnerLauncher(const std::vector<std::string>& argv) {
     }
     return "";
   }
-  // python train.py torchrun: an argument of the trainer's own.
+  // In "python train.py torchrun" it is an argument of the trainer.
   return IsPrefix(argv[0]) || AssignedName(argv[0]) != "" ? FirstLauncher(argv) : "";
 }
 

@@ -30,7 +30,7 @@ absl::Status EnterProcesses(const Arguments& arguments, JobInMaking job) {
   }
   shape->set_processes(static_cast<uint32_t>(processes));
   shape->set_per_node(0);
-  // MIN:MAX nodes go with per_node; a total is a total.
+  // MIN:MAX nodes need per_node; a total does not combine with a range.
   if (shape->min_nodes() != shape->max_nodes()) {
     shape->set_min_nodes(0);
     shape->set_max_nodes(0);
@@ -108,7 +108,7 @@ absl::Status EnterTime(const Arguments& arguments, JobInMaking job) {
 
 absl::Status EnterGrace(const Arguments& arguments, JobInMaking job) {
   ASSIGN_OR_RETURN(const int64_t grace_ms, arguments.DurationMs("grace", 0));
-  // 0 is the default's, so none is the least there is.
+  // 0 means the default, so the shortest possible grace stands for none.
   job.spec.set_grace_ms(static_cast<uint32_t>(std::clamp<int64_t>(grace_ms, 1, UINT32_MAX)));
   return absl::OkStatus();
 }

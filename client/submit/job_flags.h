@@ -1,6 +1,6 @@
-// The flags that describe a job, each of them once: its help text, its commands, and how its value enters
-// the specification. A command that describes a job takes its part of the table and adds its own flags.
-// A flag means the same on every command, so that `plan` can replace `submit` on a command line.
+// The flags that describe a job, each defined once: its help text, its commands, and how its value is entered
+// into the spec. A command that describes a job uses its part of the table and adds its own flags. A flag means
+// the same on every command, so that `plan` can replace `submit` on a command line.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ enum JobCommand : unsigned {
 };
 inline constexpr unsigned kStarting = kForRun | kForSubmit | kForPlan;
 
-// What flags are entered into.
+// The job into which flags are entered.
 struct JobInMaking {
   Session& session;  // for notes
   v1::JobSpec& spec;
@@ -140,7 +140,7 @@ inline constexpr JobFlag kJobFlags[] = {
      kForRun | kForSubmit},
 };
 
-// All that are given, in the order of the table.
+// Enters all given flags, in the order of the table.
 absl::Status EnterJobFlags(const Arguments& arguments, JobInMaking job);
 
 template <unsigned kCommand>
@@ -150,7 +150,7 @@ constexpr size_t kJobFlagsOf = [] {
   return count;
 }();
 
-// What a command takes: its part of the table, then its own.
+// All flags of a command: its part of the table, then its own.
 template <unsigned kCommand, size_t kOwn>
 constexpr std::array<Flag, kJobFlagsOf<kCommand> + kOwn> WithJobFlags(const Flag (&own)[kOwn]) {
   std::array<Flag, kJobFlagsOf<kCommand> + kOwn> flags;

@@ -47,7 +47,7 @@ std::string ProgramOf(const v1::JobSpec& spec) {
   return path == spec.env().end() ? "" : FindInDirectories(name, path->second);
 }
 
-// The child's pid, or minus an errno. Its errors go to this terminal.
+// The child's pid, or a negative errno. Its standard error is this terminal.
 pid_t StartEstimate(const v1::JobSpec& spec, uint32_t world_size, int output) {
   return common::StartProcess({.program = ProgramOf(spec),
                                .argv = {spec.command().begin(), spec.command().end()},
@@ -75,7 +75,7 @@ std::optional<uint64_t> ReadEstimate(int fd, steady_clock::time_point deadline) 
   return std::nullopt;
 }
 
-// What a rank of this part may use of its device, or of the node's memory; 0: not known.
+// How much memory a rank of this part may use, of its device or of the node; 0: not known.
 uint64_t ShareOf(const v1::NodePart& part, const v1::NodeFacts& facts) {
   const uint64_t ranks = std::max<uint32_t>(part.local_world_size(), 1);
   if (common::IsHostKind(part.device_kind())) return facts.memory_bytes() / ranks;
@@ -124,7 +124,7 @@ absl::StatusOr<uint64_t> AskTrainer(const v1::JobSpec& spec, uint32_t world_size
   const auto deadline = steady_clock::now() + limit;
   const std::optional<uint64_t> found = ReadEstimate(output.from.get(), deadline);
   const bool is_late = steady_clock::now() >= deadline;
-  // Its answer is all that is wanted of it.
+  // Only its answer is needed.
   kill(-pid, SIGKILL);
   waitpid(pid, nullptr, 0);
   if (found.has_value()) return *found;

@@ -1,5 +1,5 @@
-// `jobctl plan --estimate`: how much memory a trainer says that a rank needs, and whether the devices
-// have it. A trainer that offers this prints one line and exits when MUSTER_ESTIMATE=1:
+// `jobctl plan --estimate`: asks a trainer how much memory a rank needs, and checks whether the devices have
+// it. A trainer that offers this prints one line and exits when MUSTER_ESTIMATE=1:
 //   {"muster_estimate": 1, "bytes_per_rank": 12345678}
 #pragma once
 
@@ -16,8 +16,8 @@ namespace muster::client {
 
 inline constexpr std::chrono::seconds kEstimateWithin{60};
 
-// Bytes per rank, from the line among what the program printed. Empty: there is no such line, or its
-// number is not a size.
+// Bytes per rank, from that line in the program's output. Empty: there is no such line, or its number is not a
+// size.
 std::optional<uint64_t> FindEstimate(std::string_view output);
 
 // Runs the job's command on this machine as rank 0, with its environment and working directory.
@@ -30,7 +30,7 @@ struct MemoryVerdict {
   bool fits = true;
   std::string text;  // "memory: 12 GB per rank; fits: a rank on node1 has 80 GB"
 };
-// For the places that the job would get; without any, only what it needs. Pure.
+// Judges the places that the job would get; without any, only reports what it needs. Pure.
 MemoryVerdict JudgeMemory(uint64_t bytes_per_rank, const v1::Attempt& attempt,
                           const v1::ListNodesResponse& nodes);
 

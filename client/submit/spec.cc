@@ -34,7 +34,7 @@ namespace {
 using common::StrCat;
 
 // The nodes, once those of a private coordinator are `ready`: a private worker registers a few
-// milliseconds after its coordinator answers. As they are after 5 s.
+// milliseconds after its coordinator answers. After 5 s, returns them as they are.
 template <typename Ready>
 absl::StatusOr<v1::ListNodesResponse> NodesOnce(Session& session, Ready ready) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
@@ -154,7 +154,7 @@ absl::Status ApplyCommand(Session& session, const Arguments& arguments, v1::JobS
   return absl::OkStatus();
 }
 
-// The next word of `--sync .` would be a job file or a command, and not a good one.
+// Rejects `--sync .`: the next word would be taken for a job file or a command.
 absl::Status CheckSyncWords(const Arguments& arguments) {
   if (!arguments.Has("sync") || !arguments.Get("sync").empty()) return absl::OkStatus();
   std::vector<std::string> words = arguments.words();
@@ -254,7 +254,7 @@ absl::Status CheckEnforced(const Connection& connection) {
        .fix = "install this release there, or omit the limit"});
 }
 
-// For the lines of launchers in a script that count them.
+// For launcher lines in a script that start one rank per device.
 uint32_t MostOnANode(Session& session, const std::string& wanted) {
   const absl::StatusOr<v1::ListNodesResponse> nodes = RegisteredNodes(session);
   if (!nodes.ok()) return 1;
@@ -292,7 +292,7 @@ absl::StatusOr<JobFile> LoadFile(Session& session, const Arguments& arguments, v
   return ParseJobFile(name, content, arguments.All("set"), spec);
 }
 
-// A flag overrides the file.
+// Flags override the file.
 EnvironmentSent SentWith(const Arguments& arguments, const JobFile& file, const Session& session) {
   if (arguments.Has("clean-env")) return EnvironmentSent::kLeast;
   if (arguments.Has("env-from")) return EnvironmentSent::kAll;
@@ -304,9 +304,10 @@ absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, b
   Submission result;
   v1::JobSpec& spec = result.spec;
   JobFile file;
-  // The file's variables override the environment, so they are set aside until that is there.
+  // The file's variables override the environment, so they are set aside until the environment is
+  // known.
   v1::JobSpec from_file;
-  bool is_script = false;  // what follows it are its arguments
+  bool is_script = false;  // the words after it are its arguments
   if (!arguments.words().empty()) {
     ASSIGN_OR_RETURN(file, LoadFile(session, arguments, &from_file, &is_script));
   } else if (arguments.Has("set")) {

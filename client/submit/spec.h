@@ -22,17 +22,17 @@ struct Submission {
   CodeChoice code;   // what SendCode (code_sync.h) has to send
 };
 
-// What `run` and `submit` ask for. Notices (what overrode a launcher's setting) go to stderr. May ask
-// the coordinator how many devices a node has (`--nproc-per-node gpu`), and its version.
+// Builds the job that `run` and `submit` ask for. Notices (about overridden launcher settings) go to stderr.
+// May ask the coordinator how many devices a node has (`--nproc-per-node gpu`), and its version.
 absl::StatusOr<Submission> BuildSubmission(Session& session, const Arguments& arguments);
 // The same for commands that start nothing: no code has to be sent.
 absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& arguments);
 
-// Call before a spec is sent. Errors: JC1413, JC1715: the coordinator would ignore a part of it. Of a
-// private coordinator that may just have started it waits for the node: without a registered worker
-// it refuses nothing, and a job that its one node can never hold would wait forever.
+// Call before a spec is sent. Errors: JC1413, JC1715: the coordinator would ignore a part of it. If a private
+// coordinator may just have started, waits for its node: without a registered worker the coordinator refuses
+// nothing, and a job that its one node can never hold would wait forever.
 absl::Status AwaitNodesFor(Session& session, const v1::JobSpec& spec);
-// The same whatever is asked for, until the node of a private coordinator takes jobs: a plan names
+// Waits for any spec until the node of a private coordinator accepts jobs, because a plan names
 // nodes.
 absl::Status AwaitNodes(Session& session);
 

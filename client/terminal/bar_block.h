@@ -1,6 +1,5 @@
-// The lines at the end of a terminal's output that change, one per progress bar: the escape sequences that
-// draw and remove them. The cursor stays below them, where a program that is killed leaves the prompt.
-// Pure.
+// Makes the escape sequences that draw and remove the changing lines at the end of a terminal's output, one per
+// progress bar. The cursor stays below them, so that the prompt appears there if the program is killed. Pure.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +18,13 @@ struct Bar {
 
 class BarBlock {
  public:
-  static constexpr size_t kBarsMax = 8;  // shown at once; of more, only their number is
+  static constexpr size_t kBarsMax = 8;  // shown at once; for the rest only their number is shown
 
   explicit BarBlock(const Terminal& terminal) : terminal_(terminal) {}
 
-  // Removes from the screen what Draw put there; empty if nothing is there.
+  // Removes from the screen what Draw has drawn; empty if there is nothing.
   std::string Erase();
-  // Replaces what is there.
+  // Replaces the bars on the screen.
   std::string Draw(const std::vector<Bar>& bars);
 
  private:

@@ -43,10 +43,10 @@ struct Column {
   bool wrap = false;    // last column only: wraps to the next line instead
   // Names: shortened in the middle, and never so far that two of them look alike.
   bool names = false;
-  // Names separated by commas: whole ones as many as fit, and how many more there are.
+  // Names separated by commas: shows as many whole names as fit, and the number of the others.
   bool list = false;
   bool curve = false;  // one character per point: a narrow terminal gets fewer points
-  // A narrow terminal goes without these columns before it shortens names: the highest first, never 0.
+  // On a narrow terminal these columns are dropped before names are shortened: the highest first, never 0.
   int spare = 0;
   // Name of the value for programs, with its unit, if it differs from what people read.
   std::string value_name = {};
@@ -84,7 +84,7 @@ class ListingWriter {
   // What to print now. All pieces have the same columns; the first may have no rows. Errors: JC1008
   // for columns and keys that do not exist, and for too many rows to sort.
   absl::StatusOr<std::string> Add(Listing piece);
-  // Call after the last piece; at least one must have been added.
+  // Call it after the last piece; at least one must have been added.
   absl::StatusOr<std::string> Finish();
   // The limit is reached: further pieces print nothing.
   bool full() const;

@@ -17,8 +17,8 @@ class LiveScreen {
   absl::Status Open();
   ~LiveScreen();
 
-  // Replaces the screen by writing only the lines that changed. The caller leaves out lines that do
-  // not fit.
+  // Replaces the screen by writing only the lines that changed. The caller must leave out lines
+  // that do not fit.
   void Draw(const std::string& text);
 
   enum class Key { kNone, kCharacter, kUp, kDown, kPageUp, kPageDown, kHome, kEnd, kSignal };

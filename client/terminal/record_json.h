@@ -1,5 +1,5 @@
-// One thing for programs, as JSON or YAML: {"version": 1, "kind": KIND, its fields}. Every command
-// that prints one thing uses it, as every list uses listing.h. Pure.
+// One object for programs, as JSON or YAML: {"version": 1, "kind": KIND, its fields}. Every command
+// that prints one object uses it, as every list uses listing.h. Pure.
 #pragma once
 
 #include <string>
@@ -53,7 +53,7 @@ absl::StatusOr<std::string> MessageText(std::string_view kind,
 
 // The same without version and kind, with a newline at the end.
 absl::StatusOr<std::string> MessageJson(const google::protobuf::Message& message);
-// An object that is not empty with another object as one more member; both as above.
+// Adds an object as one more member to another object, which is not empty; both as above.
 std::string WithMember(std::string json, std::string_view name, std::string member);
 // A JSON object that starts with "{\n", with version and kind in front of its fields.
 std::string WithKind(std::string_view kind, std::string_view json);

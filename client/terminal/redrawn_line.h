@@ -1,5 +1,5 @@
-// Lines that their writer redraws with carriage returns, as progress bars do: which of their states is
-// shown. Pure.
+// Chooses which state to show of lines that their writer redraws with carriage returns, such as progress bars.
+// Pure.
 #pragma once
 
 #include <functional>
@@ -9,15 +9,15 @@
 
 namespace muster::client {
 
-// Whether a state of the line was overwritten: it has a carriage return before its end. Carriage returns
-// only at the end are how some programs end lines.
+// Whether a state of the line was overwritten: it has a carriage return before its end. Some programs end lines
+// with carriage returns, so those at the end do not count.
 bool IsRedrawn(std::string_view line);
 // The last state of a redrawn line that `wants` accepts, or otherwise the last one, without the sequences
 // that move the cursor or clear the line. Empty if the line was finally erased.
 std::string ShownState(std::string_view line,
                        const std::function<bool(std::string_view state)>& wants = {});
-// The line that a stream has not ended yet, or the lines, if its writer moves the cursor up, as for bars
-// below a bar. Keeps the last state of each.
+// The unfinished line of a stream, or several, if its writer moves the cursor up, as for a bar below another.
+// Keeps the last state of each.
 class OpenLines {
  public:
   static constexpr size_t kRowsMax = 8;
@@ -32,7 +32,7 @@ class OpenLines {
   // Whether a newline would end all lines. If not, it only moves the cursor down: call MoveDown.
   bool AtBottom() const { return row_ + 1 >= rows_.size(); }
   void MoveDown();
-  // From the top, without those that were erased. Nothing is open then.
+  // Returns the lines from the top, without erased ones. No line is open afterwards.
   std::vector<std::string> Take();
 
   // One of the lines has been redrawn.

@@ -1,5 +1,5 @@
-// Which of many rows a live view shows, and the keys that move it. Rows that come and go above do
-// not move what a person looks at. Pure.
+// Decides which of many rows a live view shows, and handles the keys that move it. Rows that come
+// and go above do not move the visible rows. Pure.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@ class RowWindow {
 
   // Places the window in `rows` rows; call after keys and before the rows are shown.
   void Fit(size_t rows, size_t page);
-  // The same, and the row that was the first one shown stays the first, wherever it is now. At the
-  // top the window stays at the top. `names` identify the rows.
+  // The same, but the first visible row stays the first one, wherever it is now. At the top the
+  // window stays at the top. `names` identify the rows.
   void Follow(const std::vector<std::string>& names, size_t page);
 
   size_t first() const { return first_; }
   size_t last() const { return last_; }  // behind the last row shown
-  // How many rows must be known to show what was asked for, and a page more; SIZE_MAX: all.
+  // How many rows must be known to show the requested ones and one more page; SIZE_MAX: all.
   size_t Needed() const;
-  // All rows are known now: the end that was asked for is reached.
+  // Call it when all rows are known, so that the requested end is reached.
   void KnowsAll() { wants_end_ = false; }
   // "rows 5-25 of 61  ", or nothing if all are shown.
   std::string PlaceText(size_t rows, bool has_more) const;

@@ -49,7 +49,7 @@ std::string FrameUpdate(const std::vector<std::string>& shown,
     const bool is_new = i >= shown.size();
     if (!is_new && shown[i] == lines[i]) continue;
     StrAppend(&out, "\033[", i + 1, ";1H", lines[i]);
-    // Never behind a line that fills its row: the cursor still stands on the last character.
+    // Never after a line that fills its row, because the cursor is still on the last character.
     if (!is_new && VisibleWidth(lines[i]) < VisibleWidth(shown[i])) out += kClearToEndOfLine;
   }
   if (lines.size() < shown.size()) {

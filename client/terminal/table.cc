@@ -27,7 +27,7 @@ size_t TableWidth(const std::vector<size_t>& widths) {
 
 constexpr size_t kLeastWidth = 8;
 
-// The display widths of these columns, with everything that is in them.
+// The display widths of these columns with all of their content.
 std::vector<size_t> WholeWidths(const Listing& listing, const std::vector<size_t>& chosen,
                                 bool headers) {
   std::vector<size_t> widths;
@@ -40,7 +40,7 @@ std::vector<size_t> WholeWidths(const Listing& listing, const std::vector<size_t
   return widths;
 }
 
-// The names of a cell of a list, each but the first with the blank after its comma.
+// The names in a cell of a list, all except the first with the space after the comma.
 std::vector<std::string> NamesIn(const std::string& text) { return absl::StrSplit(text, ','); }
 
 std::string MoreText(size_t more) {
@@ -62,7 +62,7 @@ std::string ShortenList(const std::string& text, size_t width) {
   return common::StrCat(ShortenMiddle(names[0], room), more);
 }
 
-// The width from which on no two different names of a column look alike, at most `whole`.
+// The smallest width at which no two different names of a column look alike, at most `whole`.
 size_t WidthApart(const Listing& listing, size_t column, size_t whole) {
   const bool list = listing.columns[column].list;
   std::set<std::string> names;
@@ -129,7 +129,7 @@ void DropEmptyColumns(const Listing& listing, size_t terminal_width, std::vector
   });
 }
 
-// Drops spare columns as long as names would have to be shortened for them.
+// Drops spare columns as long as names would otherwise have to be shortened.
 void DropSpareColumns(const Listing& listing, size_t terminal_width, std::vector<size_t>* chosen) {
   const auto is_tighter = [&listing](size_t a, size_t b) {
     return listing.columns[a].spare < listing.columns[b].spare;

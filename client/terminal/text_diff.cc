@@ -13,7 +13,7 @@ using common::StrAppend;
 using common::StrCat;
 
 constexpr size_t kContext = 3;
-constexpr int kEditsMax = 1'000;  // the memory for a path of that many: 4 MB
+constexpr int kEditsMax = 1'000;  // a path with this many edits takes 4 MB of memory
 
 using Lines = std::vector<std::string_view>;  // each with its newline
 
@@ -30,8 +30,8 @@ Lines LinesOf(std::string_view text) {
 // ' ' a line of both, '-' of a, '+' of b.
 using Edits = std::string;
 
-// Myers' shortest path through the grid of both, for the lines between the common ends. Empty: it is
-// longer than kEditsMax.
+// Myers' shortest path through the grid of both, for the lines between the common ends. Empty if it is longer
+// than kEditsMax.
 class ShortestEdits {
  public:
   ShortestEdits(const Lines& a, const Lines& b, size_t begin, size_t end_a, size_t end_b)
@@ -97,7 +97,7 @@ Edits EditsBetween(const Lines& a, const Lines& b) {
   return std::string(begin, ' ') + middle + std::string(a.size() - end_a, ' ');
 }
 
-// "3,7", "3" for one line, "2,0" for none behind line 2.
+// "3,7", "3" for one line, "2,0" for none after line 2.
 std::string RangeOf(size_t begin, size_t count) {
   if (count == 1) return StrCat(begin + 1);
   return StrCat(count == 0 ? begin : begin + 1, ",", count);

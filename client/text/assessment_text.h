@@ -1,4 +1,4 @@
-// What jobctl prints of findings, of the ledger and of the time left. Pure.
+// Formats findings, the ledger and the remaining time for jobctl. Pure.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ std::string FindingHead(const v1::Assessment& assessment, const Terminal& termin
 std::string FindingLines(const v1::Assessment& assessment, const Terminal& terminal);
 // The same, with their numbers.
 std::string FindingList(const v1::Assessment& assessment, const Terminal& terminal);
-// Where the device time went: a line for each part with its share, and who lost how much of it.
+// Where the device time went: a line for each part with its share, and who lost how much.
 std::string LedgerText(const v1::Ledger& ledger, const Terminal& terminal);
 // "62.0 % of its device time"; empty if it is unknown.
 std::string GoodputText(const v1::Ledger& ledger);

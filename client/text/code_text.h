@@ -16,15 +16,15 @@ std::string CountedFiles(uint64_t files);
 std::string CodeText(const v1::CodeTree& code);
 // "1a2b3c4d5e6f with changes"; empty: none is known.
 std::string CommitText(const v1::CodeTree& code);
-// The directory of the ranks: that of the nodes, or one of the code.
+// The directory of the ranks: a directory of the nodes, or one in the code.
 std::string DirectoryText(const v1::JobSpec& spec);
 // The script, or the command as a shell would take it; empty: none.
 std::string SetupText(const v1::JobSpec& spec);
 // "docker.io/x, /data read-only, /a at /b, 8 GiB of /dev/shm"; empty: none.
 std::string ContainerText(const v1::ContainerSpec& container);
-// "code: 18 MB fetched; setup took 12.1s"; empty: there was nothing to tell.
+// "code: 18 MB fetched; setup took 12.1s"; empty: there is nothing to report.
 std::string PreparationText(const v1::Preparation& preparation, const v1::JobSpec& spec);
-// What a node's setup printed, a line each behind "[node1] ", below a line about it.
+// The output of a node's setup, each line after "[node1] ", below a line about it.
 std::string SetupOutputText(const v1::NodePart& part);
 
 // The flags of jobctl run that give a job the same code and surroundings, each after a space.

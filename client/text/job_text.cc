@@ -49,7 +49,7 @@ class Sheet {
       text.remove_prefix(end + 1);
     }
   }
-  // Lines that are ready.
+  // Appends complete lines.
   void Text(std::string_view text) { StrAppend(&out_, text); }
   std::string Take() { return std::move(out_); }
 
@@ -110,7 +110,7 @@ void AddAttempt(const v1::Attempt& attempt, const v1::JobSpec& spec, Sheet* shee
   if (!attempt.reason().empty()) sheet->Line(StrCat("  ", attempt.reason()));
   const bool is_cancelled =
       attempt.cause() == v1::STOP_CAUSE_CANCELLED || attempt.cause() == v1::STOP_CAUSE_CLIENT_GONE;
-  if (is_cancelled) return;  // whatever a rank printed is not the reason
+  if (is_cancelled) return;  // what a rank printed is then not the reason
   sheet->Quote(!culprit.error_message().empty() ? culprit.error_message() : LinesToQuote(culprit));
 }
 

@@ -1,4 +1,4 @@
-// Which of a rank's last lines are quoted next to its end. Pure.
+// Chooses which of a rank's last lines are quoted next to its end. Pure.
 #pragma once
 
 #include <string>

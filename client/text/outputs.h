@@ -1,4 +1,4 @@
-// What jobctl knows of a job's outputs: which attempt's, from which nodes. Pure.
+// Finds and describes a job's outputs: of which attempt, from which nodes. Pure.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct AttemptOfJob {
 };
 AttemptOfJob ParseAttemptOfJob(std::string_view text);
 
-// The committed outputs of this attempt, or without one the newest. Errors: JC1720, JC1721 with the
-// reason.
+// The committed outputs of this attempt, or the newest ones if no attempt is given. Errors: JC1720,
+// JC1721 with the reason.
 absl::StatusOr<v1::Checkpoint> FindOutputs(const v1::JobRecord& job,
                                            std::optional<uint32_t> attempt);
 // The node's name, by its number in the attempt; "node 3" if the record no longer has the attempt.

@@ -120,7 +120,7 @@ void MarkSlowest(std::vector<RankRow>* rows) {
       return;
     }
   }
-  // Ranks report their steps at different moments: one step less is not behind.
+  // Ranks report their steps at different moments, so one step less does not count as behind.
   if (behind != nullptr && behind->sample->step() + 1 < foremost) behind->is_slowest = true;
 }
 

@@ -40,7 +40,7 @@ std::vector<RankRow> RankRows(const v1::JobRecord& record,
 void SortRows(GridOrder order, std::vector<RankRow>* rows);
 Listing RankListing(const std::vector<RankRow>& rows);
 
-// A row per node: what the jobs on it use of it.
+// A row per node: how much of it its jobs use.
 Listing NodeListing(const v1::ListNodesResponse& nodes,
                     const std::vector<v1::SampleBucket>& newest);
 

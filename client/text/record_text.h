@@ -17,7 +17,7 @@ bool IsOver(v1::JobState state);
 std::string NodeStateName(v1::NodeState state);
 // The name of JobSummary.loss; a coordinator of version 0.2.0 does not send it.
 std::string_view LossName(const v1::JobSummary& summary);
-// "user:alice", "user:alice (removed)": the name may be another person's now.
+// "user:alice", "user:alice (removed)": another person may have the name now.
 std::string OwnerText(const v1::JobSummary& summary);
 std::string CauseName(v1::StopCause cause);  // "rank failed"
 
@@ -50,7 +50,7 @@ int WaitExitCode(const v1::JobRecord& record, bool propagate);
 
 // One word of the command line as a shell would take it.
 std::string ShellQuote(std::string_view word);
-// The same on one line, for people to copy: "$'two\\nlines'", which bash, zsh and ksh take.
+// The same on one line, for people to copy: "$'two\\nlines'", which bash, zsh and ksh accept.
 std::string ShellQuoteOnOneLine(std::string_view word);
 
 }  // namespace muster::client

@@ -9,7 +9,7 @@
 
 namespace muster::client {
 
-// What --role takes.
+// The values of --role.
 inline constexpr std::string_view kRoleChoices = "viewer|user|operator|admin";
 
 // "operator"; "none" for ROLE_UNSPECIFIED.

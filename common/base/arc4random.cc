@@ -1,5 +1,5 @@
-// The programs contain libstdc++ (muster_harden in cmake/MusterBuild.cmake), whose std::random_device calls arc4random,
-// which glibc has only since 2.36. With this one they run on glibc 2.34.
+// The programs link libstdc++ statically (muster_harden in cmake/MusterBuild.cmake). Its std::random_device calls
+// arc4random, which glibc has only since 2.36. With this replacement the programs run on glibc 2.34.
 #include <sys/random.h>
 
 #include <cerrno>
@@ -11,7 +11,7 @@ extern "C" uint32_t arc4random() noexcept {
   uint32_t value = 0;
   while (getrandom(&value, sizeof value, 0) != sizeof value) {
     if (errno != EINTR)
-      __builtin_trap();  // a kernel without getrandom: no number is better than a known one
+      __builtin_trap();  // a kernel without getrandom: better to stop than to return a predictable number
   }
   return value;
 }

@@ -1,6 +1,6 @@
-// A value that copies share until one of them edits it. Copies may be on several threads; each is used by one
-// at a time. What Get returned is gone once its owner has edited or dropped it, unless another copy keeps it:
-// do not hold it across an edit.
+// A value that copies share until one of them edits it. Copies may be on several threads; each copy is used by
+// one thread at a time. The reference that Get returns dangles once the copy's owner edits or drops it, unless
+// another copy keeps the value: do not hold it across an edit.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class CopyOnWrite {
 
   const T& Get() const { return box_->value; }
   T& Edit() {
-    // Acquire: what other threads have read of it, they have read before this writes.
+    // Acquire: all reads of the value by other threads happen before this write.
     if (box_->owners.load(std::memory_order_acquire) != 1) {
       CopyOnWrite own;
       own.box_->value = box_->value;

@@ -1,6 +1,7 @@
-// A map that keeps what was used last: at most so many entries, and so much weight in all where they differ in size.
-// Beyond that what was used least recently goes, one entry at a time; the one used last stays, whatever it weighs. No
-// memory of the product starts over when it is full. No lock.
+// A map that keeps the most recently used entries, limited by their number and, where they differ in size, by their
+// total weight. Above the limit it evicts the least recently used entries, one at a time; the most recently used one
+// stays, whatever it weighs. Caches in this code base use it, so that none has to be cleared as a whole when it is
+// full. No lock.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,7 @@ class LruMap {
   LruMap(const LruMap&) = delete;
   LruMap& operator=(const LruMap&) = delete;
 
-  // Null: it is not kept. Find is a use, Peek is none.
+  // Null if there is no such entry. Find counts as a use, Peek does not.
   template <typename Like>
   Value* Find(const Like& key) {
     const auto found = entries_.find(key);
@@ -38,7 +39,7 @@ class LruMap {
     return found == entries_.end() ? nullptr : &found->second.value;
   }
 
-  // A use, too. In the place of what was kept for the key.
+  // Replaces the key's earlier value. Counts as a use.
   Value& Put(const Key& key, Value value, size_t weight = 1) {
     auto [at, is_new] = entries_.try_emplace(key);
     if (is_new) {
@@ -51,7 +52,7 @@ class LruMap {
     Weigh(at, weight);
     return at->second.value;
   }
-  // It has grown or shrunk.
+  // Call it when the value has grown or shrunk.
   void SetWeight(const Key& key, size_t weight) {
     if (const auto at = entries_.find(key); at != entries_.end()) Weigh(at, weight);
   }
@@ -65,7 +66,7 @@ class LruMap {
 
   size_t size() const { return entries_.size(); }
   size_t weight() const { return weight_; }
-  // use(key, value) for each, in order of keys.
+  // Calls use(key, value) for each entry, in order of keys.
   template <typename Use>
   void ForEach(const Use& use) {
     for (auto& [key, entry] : entries_) use(key, entry.value);
@@ -96,7 +97,7 @@ class LruMap {
   const size_t entries_max_;
   const size_t weight_max_;
   Entries entries_;
-  std::list<At> uses_;  // the one used last first
+  std::list<At> uses_;  // most recently used first
   size_t weight_ = 0;
 };
 

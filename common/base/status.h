@@ -35,7 +35,7 @@
 
 namespace muster::common {
 
-// The message alone, without its code.
+// Only the message, without its code.
 inline std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
 
 }  // namespace muster::common

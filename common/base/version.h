@@ -5,7 +5,7 @@
 
 namespace muster::common {
 
-// Both are defined in version.cc alone, so that a test can link the same tree as another release.
+// Only version.cc defines these, so that a test can link the same tree as another release.
 extern const char* const kVersion;
 // Bumped when an older peer could misunderstand us. Each side sends its own; a peer below
 // kProtocolMin is rejected.

@@ -134,8 +134,8 @@ MemoryEvents ReadMemoryEvents(const std::string& directory) {
     return events;
   }
   events.kills = CounterIn(directory + "/memory.oom_control", "oom_kill");
-  // Newer kernels do not count every refusal here, but the peak tells: a rank that was killed at
-  // its limit held all of it but what the last request asked for.
+  // Newer kernels do not count every refusal here, but the peak usage shows it: a rank that was
+  // killed at its limit had used all of it, except for what the last request asked for.
   const int64_t limit = NumberIn(directory + "/memory.limit_in_bytes");
   const int64_t peak = NumberIn(directory + "/memory.max_usage_in_bytes");
   events.hit_limit =

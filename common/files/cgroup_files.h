@@ -1,6 +1,6 @@
-// The kernel's cgroups of this process: where they are, whether it may divide them, what became of
-// their memory. Shared by shim, worker and jobctl; no abseil, no exceptions, no threads. What is
-// read is foreign and bounded.
+// The kernel's cgroups of this process: where they are, whether it may divide them, and their
+// memory events. Shared by shim, worker and jobctl; no abseil, no exceptions, no threads. The files
+// that it reads are untrusted input, so their size is bounded.
 #pragma once
 
 #include <cstdint>

@@ -157,7 +157,7 @@ absl::Status Replace(const std::string& path, std::string_view content, const Re
   return ErrnoStatus(StrCat(path, ": ", WordsFor(step)));
 }
 
-// Of this process alone: two may write the same file at once.
+// The name is unique to this process, because two processes may write the same file at once.
 std::string TemporaryFor(const std::string& path) { return StrCat(path, ".tmp.", getpid()); }
 
 }  // namespace

@@ -40,7 +40,8 @@ absl::Status ErrnoStatus(std::string_view what);
 // file. Can still hang on a network file system, so never call it on a control loop. `mode` matters
 // with O_CREAT.
 absl::StatusOr<UniqueFd> OpenRegular(const std::string& path, int flags, int mode = 0600);
-// O_PATH, as the kernel would find it for a process whose root that directory is: links stay inside.
+// Opens with O_PATH, resolving the path as the kernel does for a process whose root is that directory: links
+// stay inside.
 // An errno's status if there is no such file.
 absl::StatusOr<UniqueFd> OpenInRoot(int root, const std::string& path);
 
@@ -57,7 +58,7 @@ absl::Status WriteFileDurably(const std::string& path, std::string_view content,
 absl::Status CreateFileDurably(const std::string& path, std::string_view content, int mode = 0600);
 
 // The same, but not synced: the file outlives this process, not the machine, and a control loop may
-// write it. For what is worth nothing after a power failure.
+// write it. For content that is worthless after a power failure.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view content);
 
 // Writes over the start of the file, which is made if there is none, and syncs nothing: for texts of

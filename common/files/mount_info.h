@@ -14,7 +14,7 @@ struct MountEntry {
   std::string type;  // "ext4"
 };
 
-// In the file's order: of several at one point the last is on top. Lines of another shape are left out.
+// In the file's order: the last of several mounts at one point is on top. Malformed lines are left out.
 std::vector<MountEntry> ParseMountInfo(std::string_view text);
 
 }  // namespace muster::common

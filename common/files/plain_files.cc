@@ -33,7 +33,7 @@ int OpenBeside(const std::string& path) {
   return open(path.c_str(), kFlags | O_EXCL, 0600);
 }
 
-// One that an earlier process left, or another user's FIFO, is not used.
+// Unless reserved, does not use a file that an earlier process left there, or another user's FIFO.
 int CreateBeside(const Replacing& how) {
   if (how.is_reserved) return OpenBeside(how.temporary);
   unlink(how.temporary.c_str());
@@ -43,7 +43,7 @@ int CreateBeside(const Replacing& how) {
 bool Place(const char* from, const char* to, bool must_be_new) {
   if (!must_be_new) return rename(from, to) == 0;
   if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return true;
-  // Some file systems lack it; a link also refuses a name that is taken.
+  // Some file systems lack RENAME_NOREPLACE; link(2) also refuses a name that is taken.
   return (errno == EINVAL || errno == ENOSYS) && link(from, to) == 0 && unlink(from) == 0;
 }
 

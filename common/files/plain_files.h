@@ -15,8 +15,8 @@ bool ReadAllFd(int fd, std::string* content, size_t max_bytes);
 bool WriteAllFd(int fd, std::string_view content);
 // One open and one write, for control files in /sys and /proc. False with errno set.
 bool WriteControlFile(const std::string& path, std::string_view content);
-// How a file gets new content, so that its name never leads to half of it: a temporary file is
-// written and renamed. The one way to do that where the content is at hand.
+// How a file gets new content so that readers never see half of it: a temporary file is written and
+// renamed. All code that has the whole content in memory replaces files this way.
 struct Replacing {
   std::string temporary;  // its path, in the same directory
   unsigned mode = 0600;   // minus the umask
@@ -24,16 +24,16 @@ struct Replacing {
       true;  // outlives the machine, not only the process: file and directory are synced
   bool must_be_new = false;  // EEXIST if the name is taken
   bool is_reserved =
-      false;  // the temporary file may be there; what it takes of the disk is kept for it
+      false;  // the temporary file may exist already; its blocks are reused, and kept for later
 };
-// Where it ended, with errno set unless that is kDone. Unless reserved, no temporary file is left.
+// The step that failed, with errno set, or kDone. Unless reserved, no temporary file is left.
 enum class ReplaceStep { kCreate, kWrite, kSync, kPlace, kSyncDirectory, kDone };
 ReplaceStep ReplaceFile(const std::string& path, std::string_view content, const Replacing& how);
 // With "<path>.tmp", as reserved. False with errno set.
 bool ReplaceFile(const std::string& path, std::string_view content, bool durable);
 
-// Creates `path` with room for `bytes`, so that a later ReplaceFile does not fail on a full disk. It
-// is "<final name>.tmp" that is to be reserved. Best effort.
+// Creates `path` with room for `bytes`, so that a later ReplaceFile does not fail on a full disk. Pass "<final
+// name>.tmp" as `path`. Best effort.
 void ReserveFile(const std::string& path, int64_t bytes);
 
 }  // namespace muster::common

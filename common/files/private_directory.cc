@@ -22,8 +22,9 @@ absl::Status MakePrivateDirectory(const std::string& path) {
   std::filesystem::path built;
   for (const std::filesystem::path& part : own.parent_path()) {
     built /= part;
-    if (mkdir(built.c_str(), kPassable) != 0) continue;  // what is wrong is told below
-    // The umask has taken rights away; another's link in its place gets none.
+    if (mkdir(built.c_str(), kPassable) != 0) continue;  // the error is reported below
+    // The umask has removed permissions; O_NOFOLLOW, so that a link which another user put in its
+    // place gets none.
     const UniqueFd fd(open(built.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!fd.valid() || fchmod(fd.get(), kPassable) != 0)
       return ErrnoStatus(StrCat("cannot open ", built.string()));

@@ -1,5 +1,6 @@
-// The directory of a daemon, which is its own alone, below others that it makes on the way, which are
-// not: a way that only its maker may walk keeps everybody out of what lies beside it, too.
+// A daemon's directory, which only the daemon may enter, and the missing directories above it, which others may
+// pass through: a parent that only its creator may enter would also keep other users out of what lies next to
+// it.
 #pragma once
 
 #include <string>
@@ -8,8 +9,8 @@
 
 namespace muster::common {
 
-// `path` with mode 0700, what is missing above it with 0711, whatever the umask; what is there stays
-// as it is.
+// Creates `path` with mode 0700 and missing parents with 0711, whatever the umask is; existing directories keep
+// their mode.
 absl::Status MakePrivateDirectory(const std::string& path);
 
 }  // namespace muster::common

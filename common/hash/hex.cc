@@ -19,7 +19,7 @@ std::string ToHex(std::string_view bytes) {
   return absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size()));
 }
 
-// Not abseil's: newer releases have another function for it than older ones.
+// Not abseil's, because the name of its function differs between releases.
 std::optional<std::string> FromHex(std::string_view digits) {
   if (digits.size() % 2 != 0) return std::nullopt;
   std::string bytes(digits.size() / 2, '\0');

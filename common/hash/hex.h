@@ -8,7 +8,7 @@
 namespace muster::common {
 
 std::string ToHex(std::string_view bytes);
-// Nothing unless it is an even number of hex digits, of either case.
+// nullopt unless it is an even number of hex digits, of either case.
 std::optional<std::string> FromHex(std::string_view digits);
 
 }  // namespace muster::common

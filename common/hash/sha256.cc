@@ -20,21 +20,21 @@ struct Sha256::Context {
 };
 
 Sha256::Sha256() : context_(std::make_unique<Context>()) {
-  // Fails without memory alone, whatever the bytes are; nothing here could do without a hash.
+  // Fails only if memory runs out, whatever the bytes are; no caller could do without the hash.
   CHECK(EVP_DigestInit_ex(context_->digest, EVP_sha256(), nullptr) == 1);
 }
 Sha256::~Sha256() = default;
 Sha256::Sha256(Sha256&&) noexcept = default;
 
 void Sha256::Update(std::string_view bytes) {
-  // As above: no bytes and no count of them make it fail.
+  // As above: no content and no length makes it fail.
   CHECK(EVP_DigestUpdate(context_->digest, bytes.data(), bytes.size()) == 1);
 }
 
 std::string Sha256::FinishHex() {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
-  // As above: of a context that was begun, and only once.
+  // As above: the context was initialized, and is finished only once.
   CHECK(EVP_DigestFinal_ex(context_->digest, digest, &size) == 1);
   return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest), size));
 }

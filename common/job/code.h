@@ -1,4 +1,4 @@
-// What a job may bring and take along: its code, setup, outputs and container. Part of Validate.
+// Checks what a job may bring and return: its code, setup, outputs and container. Part of Validate.
 #pragma once
 
 #include <string>
@@ -12,16 +12,17 @@ class Mount;
 
 namespace muster::job {
 
-// The working directory, and the names and sizes of the code.
+// Checks the working directory, and the names and sizes of the code.
 absl::Status CheckCode(const v1::JobSpec& spec);
 absl::Status CheckSetup(const v1::JobSpec& spec);
 absl::Status CheckOutputs(const v1::JobSpec& spec);
 absl::Status CheckContainer(const v1::JobSpec& spec);
 
-// Whether it brings something along that nodes prepare before its ranks start: code, setup or a container.
+// Whether nodes have to prepare something before the job's ranks start: code, setup or a container.
 bool NeedsPreparation(const v1::JobSpec& spec);
 
-// Where ranks see it: where it is on the node, unless the mount says otherwise. Lives as long as that.
+// The path at which ranks see the mount: the same as on the node, unless it has a target. The reference lives
+// as long as the mount.
 const std::string& TargetOf(const v1::Mount& mount);
 
 }  // namespace muster::job

@@ -33,7 +33,7 @@ bool IsRepository(std::string_view text) {
          common::StaysInside(text);
 }
 
-// A registry's host has a dot or a port, "localhost" is podman's word for what it built itself.
+// A registry's host has a dot or a port; podman uses "localhost" for images that it built locally.
 bool NamesRegistry(std::string_view text) {
   const size_t slash = text.find('/');
   if (slash == std::string_view::npos) return false;

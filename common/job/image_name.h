@@ -21,7 +21,7 @@ struct ImageName {
   std::string directory;   // kLayout
 };
 
-// JC1108 tells why it names no image, and what does. What is accepted is safe as a word of
+// Errors: JC1108 with the reason and a form that is accepted. An accepted name is safe as a word of
 // a command line.
 absl::StatusOr<ImageName> ParseImageName(std::string_view text);
 

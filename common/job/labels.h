@@ -37,7 +37,7 @@ struct LabelTerm {
   std::string key;
   std::string value;
 };
-// Of "K=V" (or K==V), "K!=V", "K" and "!K". Errors: JC1004.
+// Parses "K=V" (or K==V), "K!=V", "K" and "!K". Errors: JC1004.
 absl::StatusOr<LabelTerm> ParseLabelTerm(std::string_view text);
 // Errors: JC1004, also for more than kLabelTermsMax.
 absl::StatusOr<std::vector<LabelTerm>> ParseLabelTerms(const std::vector<std::string>& texts);

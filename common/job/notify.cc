@@ -1,4 +1,4 @@
-// Whom a job tells about its end and its findings: what may be asked for.
+// Validates `notify`: whom a job tells about its end and its findings.
 #include "common/job/notify.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Whom a job tells about its end and its findings: what may be asked for. Pure.
+// Validates `notify`: whom a job tells about its end and its findings. Pure.
 #pragma once
 
 #include "absl/status/status.h"

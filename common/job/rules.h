@@ -22,11 +22,11 @@ inline constexpr Range kStopAfterMs{kSecondMs, kDayMs};
 inline constexpr Range kMaxDurationMs{kSecondMs, 365 * kDayMs};
 inline constexpr Range kCheckpointsKept{1, 10'000};
 inline constexpr uint32_t kDevicesPerRankMax = 1'024;
-// Of one rank. The kernel takes no less than a millisecond of processor time in each period of 100.
+// For one rank. The kernel accepts no less than 1 ms of processor time per period of 100 ms.
 inline constexpr Range kCpuMillis{10, 1'024'000};
 inline constexpr Range kMemoryBytes{int64_t{4} << 20, int64_t{1} << 50};
-inline constexpr size_t kMetricBytesMax = 256;  // of a metric's name; workers take no longer one
-// Of a job's output. Less would not hold what tells why it failed.
+inline constexpr size_t kMetricBytesMax = 256;  // of a metric's name; workers reject longer ones
+// Of a job's output. A smaller quota could drop the lines that explain a failure.
 inline constexpr Range kLogsKeepBytes{int64_t{1} << 20, int64_t{1} << 50};
 
 // Of a job's code, encoded; as tree/manifest.h.

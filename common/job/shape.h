@@ -29,7 +29,7 @@ absl::Status ParseRankMemory(std::string_view text, v1::RankLimits* limits);
 // devices per rank. Errors: JC1104 if it cannot be divided evenly.
 absl::Status Complete(uint32_t total, v1::Shape* shape);
 
-// What was asked for, in ranks: "8 ranks on 2 nodes", "2 nodes × 4 ranks", "1 to 4 nodes × 8
+// The requested shape in ranks: "8 ranks on 2 nodes", "2 nodes × 4 ranks", "1 to 4 nodes × 8
 // ranks".
 std::string DescribeRanks(const v1::Shape& shape);
 // "at most 2 cpus and 512 MiB of memory per rank"; empty without limits.
@@ -37,7 +37,7 @@ std::string DescribeLimits(const v1::RankLimits& limits);
 // The same with the devices and limits: "2 nodes × 4 ranks, 2 gpu (h100) each, at most 2 cpus per
 // rank".
 std::string DescribeShape(const v1::Shape& shape);
-// What it needs, in devices of `kind`: "8 gpu", "2 nodes with 4 gpu each of model h100".
+// The devices of `kind` that the shape needs: "8 gpu", "2 nodes with 4 gpu each of model h100".
 std::string DescribeDemand(const v1::Shape& shape, std::string_view kind);
 // The same for an attempt: "3 ranks on 2 nodes".
 std::string DescribeWorld(uint64_t ranks, uint64_t nodes);

@@ -47,7 +47,7 @@ absl::Status CheckName(const std::string& name) {
                 "--name train-small");
 }
 
-// As the coordinator names projects and secrets; a secret's name becomes a file's.
+// The coordinator's rule for names of projects and secrets; a secret's name becomes a file name.
 bool IsEntryName(const std::string& name) {
   const auto is_plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');

@@ -1,6 +1,6 @@
 // What a job spec may contain, from any sender: jobctl checks before it sends, the coordinator
-// before it decides, and both return the same code and the same sentence. What only the cluster
-// knows (whether its nodes could ever hold the job, whether a key was used) is left to the
+// before it decides, and both return the same code and the same sentence. Checks that need the
+// cluster (whether its nodes could ever hold the job, whether a key was used) are left to the
 // coordinator. Pure; any thread.
 #pragma once
 

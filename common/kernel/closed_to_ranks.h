@@ -1,5 +1,5 @@
-// What of the kernel no confined rank gets: one list for the shim's filter (shim/call_filter.h) and for
-// the runtime's (worker/containers/bundle.h), which both are made from this.
+// The parts of the kernel that no confined rank may use. The shim's filter (shim/call_filter.h) and the
+// container runtime's (worker/containers/bundle.h) are both built from this list.
 #pragma once
 
 #include <linux/ioprio.h>
@@ -18,7 +18,7 @@ struct RefusedCall {
 
 #define MUSTER_REFUSED(call) \
   { #call, SYS_##call }
-// With EPERM, whatever their arguments are.
+// Refused with EPERM, whatever their arguments are.
 inline constexpr RefusedCall kRefusedCalls[] = {
     // mounts
     MUSTER_REFUSED(mount),
@@ -82,15 +82,15 @@ inline constexpr RefusedCall kRefusedCalls[] = {
 #endif
 };
 
-// With EPERM, if the first argument has one of these bits.
+// Refused with EPERM if the first argument has one of these bits.
 inline constexpr RefusedCall kRefusedWithNewNamespaces[] = {MUSTER_REFUSED(clone),
                                                             MUSTER_REFUSED(unshare)};
 inline constexpr uint32_t kNewNamespaces[] = {CLONE_NEWNS,     CLONE_NEWUSER, CLONE_NEWPID,
                                               CLONE_NEWNET,    CLONE_NEWIPC,  CLONE_NEWUTS,
                                               CLONE_NEWCGROUP, CLONE_NEWTIME};
 
-// With EPERM, if the first argument is that: they name all processes of an account, other jobs'
-// among them.
+// Refused with EPERM if the first argument is this value: it names all processes of an account,
+// including other jobs'.
 struct RefusedArgument {
   RefusedCall call;
   uint32_t first;
@@ -98,11 +98,12 @@ struct RefusedArgument {
 inline constexpr RefusedArgument kRefusedArguments[] = {
     {MUSTER_REFUSED(setpriority), PRIO_USER}, {MUSTER_REFUSED(ioprio_set), IOPRIO_WHO_USER}};
 
-// With ENOSYS: its flags lie in memory, where a filter cannot look. libc falls back on clone.
+// Refused with ENOSYS: its flags are in memory, which a filter cannot read. libc falls back to
+// clone.
 inline constexpr RefusedCall kUnknownCall = MUSTER_REFUSED(clone3);
 #undef MUSTER_REFUSED
 
-// Of the kernel's own files, that a rank finds empty, and that it may only read, whatever its account is.
+// The kernel's own files that a rank finds empty, and those that it may only read, whatever its account is.
 inline constexpr const char* kMaskedPaths[] = {
     "/proc/kcore",       "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
     "/proc/sched_debug", "/proc/scsi", "/proc/acpi",          "/sys/firmware"};

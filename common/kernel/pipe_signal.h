@@ -1,4 +1,5 @@
-// Writing to what the other side has closed, as an error instead of the end of the process.
+// Turns a write to a pipe or socket that the peer has closed into an error, instead of a signal
+// that kills the process.
 #pragma once
 
 #include <pthread.h>
@@ -8,8 +9,8 @@
 
 namespace muster::common {
 
-// While it lives, such a write does not raise SIGPIPE. For this thread alone: what the program does with
-// the signal is its own.
+// While it exists, such a write does not raise SIGPIPE in this thread. The program's own handling of the signal
+// is unchanged.
 class PipeSignalHeld {
  public:
   PipeSignalHeld() {

@@ -11,7 +11,7 @@
 
 namespace muster::common {
 
-// The name of what is number 1 in an attempt's PID namespace (shim/process_space.h).
+// The name of process 1 in an attempt's PID namespace (shim/process_space.h).
 inline constexpr char kFirstProcessName[] = "muster-first";
 
 struct ProcessStat {
@@ -19,8 +19,8 @@ struct ProcessStat {
   pid_t ppid = 0;
   pid_t pgrp = 0;
   pid_t session = 0;
-  // 'Z' and 'X' are dead; so is, as 'X', a first process that only waits until others have waited for
-  // its dead.
+  // 'Z' and 'X' are dead. A namespace's first process also counts as 'X' while it only waits until other
+  // parents have reaped its dead children.
   char state = '?';
   uint64_t start_time =
       0;  // clock ticks since boot: (pid, start_time) identifies a process within one boot

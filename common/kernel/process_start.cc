@@ -66,7 +66,7 @@ class Actions {
   const posix_spawn_file_actions_t* get() const { return &actions_; }
 
  private:
-  // One that lies among the child's numbers could be overwritten before its turn.
+  // A descriptor of ours whose number is one of the child's could be overwritten before its turn.
   bool Give(const ChildFd& fd, int highest) {
     int from = fd.ours;
     if (from <= highest && from != fd.as) {
@@ -82,7 +82,7 @@ class Actions {
   std::vector<UniqueFd> moved_;
 };
 
-// For posix_spawn; the strings stay the vector's.
+// For posix_spawn; the vector keeps owning the strings.
 std::vector<char*> Pointers(const std::vector<std::string>& words) {
   std::vector<char*> pointers;
   pointers.reserve(words.size() + 1);

@@ -1,6 +1,6 @@
-// The one way to start a process: posix_spawn, never a fork (gRPC's threads do not survive one). Every
-// child begins apart from us, with the default action for every signal and none blocked, whatever our
-// threads have set. How it ends is its starter's business. Any thread.
+// The one way to start a process: posix_spawn, never a fork (gRPC's threads do not survive one). Every child
+// starts in its own process group or session, with the default action for every signal and none blocked,
+// whatever our threads have set. Waiting for it is left to the caller. Any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -17,11 +17,11 @@ namespace muster::common {
 struct ChildFd {
   int as = -1;            // its number in the child
   int ours = -1;          // a descriptor of ours
-  std::string file = {};  // instead: what is opened
-  int flags = 0;          // as for open(2); what is created is for its user alone
+  std::string file = {};  // instead: a file to open
+  int flags = 0;          // as for open(2); a new file is only for its user
   int same_as = -1;       // instead: another of the child's
 };
-// Its standard input: nothing.
+// An empty standard input.
 ChildFd NoInput();
 
 struct ChildSetup {
@@ -29,7 +29,8 @@ struct ChildSetup {
   std::vector<std::string> argv;
   std::optional<std::vector<std::string>> env = {};  // "NAME=value", complete; nothing: ours
   std::string directory = {};                        // empty: ours
-  // The standard streams that are not named are ours. Files are opened where we are, in this order.
+  // Standard streams that are not listed are inherited. Files are opened relative to our working
+  // directory, in this order.
   std::vector<ChildFd> fds = {};
   // No descriptor above the highest of `fds` (and of the standard streams) is inherited. Otherwise
   // those without FD_CLOEXEC are.
@@ -39,13 +40,14 @@ struct ChildSetup {
   bool is_searched = false;       // `program` is a name to be found in PATH
 };
 
-// The child's number, or minus an errno.
+// The child's pid, or a negative errno.
 pid_t StartProcess(const ChildSetup& start);
 
-// A pipe between us and a child, whose end is given with ChildFd; neither end outlives an exec.
+// A pipe between us and a child. The child gets its end through ChildFd; both ends are
+// close-on-exec.
 struct Pipe {
-  UniqueFd from;  // is read
-  UniqueFd to;    // is written
+  UniqueFd from;  // read end
+  UniqueFd to;    // write end
   // False with errno set. `flags`: O_NONBLOCK.
   bool Open(int flags = 0);
 };

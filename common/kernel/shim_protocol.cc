@@ -287,8 +287,8 @@ std::string BundlePath(const LaunchContainer& container, uint32_t rank) {
 std::vector<std::string> RuntimeWords(const LaunchContainer& container, uint32_t rank,
                                       std::string_view mark) {
   const std::string bundle = BundlePath(container, rank);
-  // "rootless": where it may not make cgroups of its own, it leaves the rank in those that it is in.
-  // What it warns of is in the log, why it fails also on stderr.
+  // "rootless": where the runtime may not create cgroups, it leaves the rank in its current ones. Its warnings
+  // go to the log, the reason of a failure also to stderr.
   return {container.runtime,
           "--root",
           container.directory + "/run",

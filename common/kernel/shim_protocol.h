@@ -1,6 +1,6 @@
 // What a worker and its shims share: the launch file, the packets on the shim's socket, the index
 // of a spool file and the exit record. No abseil, no exceptions, no threads: muster-shim links
-// nothing else. Any thread; pure except for the two functions that say otherwise.
+// nothing else. Any thread; pure, except for two functions as their comments state.
 //
 // A shim may be older than the worker that adopts it, so packets and files carry kShimVersion,
 // fields are only ever added, and each side reads what it knows.
@@ -39,8 +39,8 @@ inline constexpr int kWorkerConnectionFd = 3;
 inline constexpr int kLaunchFileFd = 4;
 inline constexpr int kFirstHeldPortFd = 5;
 
-// muster-shim also answers what of the sandbox this host has, a line each: a name, a tab, and why it
-// is lacking, if it is …
+// muster-shim also reports which means of the sandbox this host has, one line each: a name, a tab, and the
+// reason if it is not available …
 inline constexpr char kProbeArgument[] = "--probe";
 inline constexpr char kMeansMounts[] = "mounts";
 inline constexpr char kMeansCapabilities[] = "capabilities";
@@ -52,8 +52,8 @@ inline constexpr char kMeansProcesses[] = "processes";
 // … and becomes a command that is confined like a rank: the launch file is open on this descriptor.
 inline constexpr char kConfineArgument[] = "--confine";
 inline constexpr int kConfinedFd = 3;
-// … or one that belongs to a rank besides: in its cgroups and among its processes, and dead when its
-// parent is. The number of the process that becomes it is written to this descriptor.
+// … or a command that also joins a rank: in its cgroups and its PID namespace, killed when its parent dies. The
+// pid of the process that becomes it is written to this descriptor.
 inline constexpr char kJoinArgument[] = "--join";
 inline constexpr int kJoinedPidFd = 4;
 // muster-shim as a hook of the runtime: DIRECTORY COUNT (shim/barrier.h).
@@ -85,7 +85,7 @@ struct LaunchAccount {
   std::vector<uint32_t> groups = {};  // supplementary, gid included
 };
 
-// What the ranks of an attempt can reach beside what their account forbids.
+// What the ranks of an attempt can reach, in addition to what their account forbids.
 struct LaunchSandbox {
   bool drops_capabilities = false;
   bool filters_calls = false;               // shim/call_filter.h
@@ -95,15 +95,16 @@ struct LaunchSandbox {
   std::vector<std::string> kept_dirs = {};  // below /tmp, yet the job's: if its account gets there
   std::vector<std::string> hidden_dirs = {};  // covered by an empty directory
   std::vector<std::string> shown_dirs = {};   // below a hidden one: the attempt's own
-  bool has_own_ipc = false;  // System V objects and message queues of its own: goes with mounts
+  // Its own System V objects and message queues; only together with has_own_mounts.
+  bool has_own_ipc = false;
   bool has_own_processes = false;  // shim/process_space.h
 };
 
 inline constexpr char kNeededToRead = 'r';
 inline constexpr char kNeededToWrite = 'w';
 
-// What the ranks of an attempt run in instead of the node's own file system. Their account and
-// their sandbox are then the runtime's to arrange, as each rank's bundle says.
+// What the ranks of an attempt run in instead of the node's own file system. The runtime then sets
+// up their account and sandbox, as each rank's bundle specifies.
 struct LaunchContainer {
   std::string runtime = {};     // path of runc; empty: no container
   std::string image_root = {};  // the image's root file system, shared and never written to
@@ -117,8 +118,8 @@ struct LaunchContainer {
   std::string directory = {};
   uint64_t shm_bytes = 0;                 // of /dev/shm; 0: as the kernel chooses
   std::vector<std::string> sources = {};  // opened with the account's rights
-  // Of each source, kNeededToRead or kNeededToWrite and where it is put below mounts/: "r0", or in
-  // another, "w0/in/there", which may be the job's to change at any moment.
+  // For each source, kNeededToRead or kNeededToWrite and its place below mounts/: "r0", or inside
+  // another source, "w0/in/there", which the job may be able to change at any moment.
   std::vector<std::string> places = {};
 };
 
@@ -144,19 +145,19 @@ struct ShimLaunch {
   // Off where ranks run as the worker's user anyway: sudo, ping and MPI helpers need it.
   bool no_new_privs = false;
   uint32_t term_grace_ms = 30000;  // grace when the shim itself gets SIGTERM
-  // As in kFence: effective from the start, even if the worker dies before it sends its first
+  // As in kFence, but effective from the start, even if the worker dies before it sends its first
   // packet.
   int64_t fence_mono_ms = 0;
   LaunchAccount account = {};
   LaunchSandbox sandbox = {};
   LaunchContainer container = {};
-  // Where the ranks have their secrets; empty: they have none. The worker removes it once it has read
-  // what it reports; the shim does, if no worker is connected when the attempt ends.
+  // The directory with the ranks' secrets; empty: they have none. The worker removes it after it has read the
+  // exit record; the shim removes it if no worker is connected when the attempt ends.
   std::string secrets_dir = {};
 };
 
-// Below the directory: which files of the node the runtime needs besides its own, as entries that end with
-// a zero byte: kNeededToRead or kNeededToWrite and a path.
+// Below the directory: a list of the node's files that the runtime needs besides its own. Each entry is
+// kNeededToRead or kNeededToWrite and a path, and ends with a zero byte.
 inline constexpr char kNeededName[] = "needed";
 // Where the runtime finds the PID namespace to join (shim/process_space.h).
 inline constexpr char kProcessSpaceName[] = "processes";

@@ -14,7 +14,7 @@
 namespace muster::common {
 namespace {
 
-// Bytes by how often logs contain them, the most frequent first; any other byte is rare.
+// Bytes that are frequent in logs, the most frequent first; all others are rare.
 constexpr std::string_view kCommonBytes =
     " e0t1an2ois3r5l4d.6789:c\npmu/h_f,-gb[]='\"ywvTkIxES(){}zRDANOWLjCPMFqBUGHV+\t|";
 
@@ -35,8 +35,8 @@ bool IsLiteral(std::string_view pattern) {
   return pattern.find_first_of("\n\\^$.|?*+()[]{}") == std::string_view::npos;
 }
 
-// \A, \z, \C, \Q, and groups other than (?i), (?i:…), (?P…) and (?:…): in a text of many lines they
-// may match differently than in each line alone.
+// Finds \A, \z, \C, \Q, and groups other than (?i), (?i:…), (?P…) and (?:…): they may match
+// differently in a text of many lines than in a single line.
 bool TellsLinesFromText(std::string_view pattern) {
   for (size_t i = 0; i + 1 < pattern.size(); ++i) {
     if (pattern[i] == '\\') {
@@ -55,7 +55,7 @@ bool TellsLinesFromText(std::string_view pattern) {
 
 re2::StringPiece Piece(std::string_view text) { return {text.data(), text.size()}; }
 
-// Where an unmatched parenthesis is; npos: there is none.
+// The position of an unmatched parenthesis; npos: there is none.
 size_t LoneParenthesis(std::string_view pattern) {
   std::vector<size_t> open;
   bool in_class = false;

@@ -53,7 +53,7 @@ class LineMatcher {
   // The first line at or after `from`, which is the start of a line, that the pattern matches. A
   // newline is never part of a match: each line is searched as if it were alone.
   std::optional<LinePlace> Find(std::string_view text, size_t from) const;
-  // Whether Wants must see every line; otherwise Find alone selects them.
+  // Whether Wants must see every line; otherwise Find is enough to select them.
   bool NeedsEachLine() const {
     return query_.grep.empty() || query_.invert || query_.least_level.has_value() || query_.errors;
   }
@@ -70,7 +70,8 @@ class LineMatcher {
   // Set if the pattern is a plain string: searching for its rarest byte is much faster.
   std::string literal_;
   size_t rarest_ = 0;
-  // The pattern can distinguish a line's bounds from the text's, so each line is searched alone.
+  // The pattern can distinguish a line's bounds from the text's, so each line is searched
+  // separately.
   bool one_line_at_a_time_ = false;
 };
 

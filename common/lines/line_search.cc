@@ -90,7 +90,7 @@ void LineSearch::Search(Pass& pass) {
   }
 }
 
-// The lines are all wanted or all not. Only an unfinished last line lacks its newline.
+// The lines are either all selected or all not. Only an unfinished last line lacks its newline.
 void LineSearch::Lines(Pass& pass, size_t from, size_t to, bool wanted) {
   while (from < to && (wanted || after_left_ > 0)) {
     const size_t end = std::min(pass.text.find('\n', from), to);
@@ -107,7 +107,7 @@ void LineSearch::Lines(Pass& pass, size_t from, size_t to, bool wanted) {
   }
 }
 
-// Where the context before `begin` starts, without the lines that already came out.
+// Where the context before `begin` starts, without lines that were already returned.
 size_t LineSearch::ContextBegin(const Pass& pass, size_t begin) const {
   const LineQuery& query = share_.matcher->Query();
   size_t from = begin;

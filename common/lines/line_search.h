@@ -1,6 +1,6 @@
 // Searches one stream of bytes for lines, block by block as it grows: lines that span blocks are
-// joined, and the selected ones come out with their time and offset. Keeps only the unfinished line
-// and the lines that may become context. One thread at a time.
+// joined, and the selected ones are returned with their time and offset. Keeps only the unfinished
+// line and the lines that may become context. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -87,7 +87,7 @@ class LineSearch {
   size_t open_line_ = 0;  // where that begins in kept_
   std::vector<TimeMark> kept_times_;
   LevelTracker levels_;
-  uint64_t shown_to_ = 0;  // lines before this offset came out already
+  uint64_t shown_to_ = 0;  // lines before this offset were already returned
   uint32_t after_left_ = 0;
   uint64_t count_ = 0;
 };

@@ -1,6 +1,6 @@
-// Scalars from one TensorBoard event file: TFRecord framing with masked CRC-32C, and as much of the
-// protobuf messages Event, Summary and TensorProto as a scalar needs. Pure; any bytes are safe.
-// Source: TensorFlow's record_writer.h, event.proto, summary.proto, tensor.proto.
+// Scalars from one TensorBoard event file: TFRecord framing with masked CRC-32C, and the parts of
+// the protobuf messages Event, Summary and TensorProto that a scalar needs. Pure; any bytes are
+// safe. Source: TensorFlow's record_writer.h, event.proto, summary.proto, tensor.proto.
 #pragma once
 
 #include <cstdint>

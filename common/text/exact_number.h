@@ -1,4 +1,4 @@
-// Numbers that read back as the same double, in as few digits as that takes. Pure.
+// Prints numbers with the fewest digits that read back as the same double. Pure.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@ namespace muster::common {
 
 // "0.1", "NaN", "Infinity", "-Infinity".
 std::string ExactNumber(double value);
-// The same; what JSON has no number for is a string, as in docs/protocol.md.
+// The same; values that JSON cannot represent as a number are strings, as in docs/protocol.md.
 std::string ExactJson(double value);
 
 }  // namespace muster::common

@@ -20,7 +20,7 @@ std::string Escape(std::string_view sequence) {
   return absl::StrFormat("\\u%04x\\u%04x", 0xD800 + (point >> 10), 0xDC00 + (point & 0x3FF));
 }
 
-// Nothing of it needs to be escaped.
+// True if nothing in it needs to be escaped.
 bool IsPlain(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
                      [](char c) { return c >= ' ' && c < 0x7F && c != '"' && c != '\\'; });

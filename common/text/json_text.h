@@ -1,7 +1,7 @@
-// JSON as text, for programs and for people at a terminal: the one writer of documents that have a
-// fixed shape (lists: client/terminal/listing.h, one thing: client/terminal/record_json.h, which stand on it). Members
-// come out in the order in which they are added, so the text is the same at every time. Control
-// sequences and invisible characters are escaped. Pure.
+// JSON as text, for programs and for people at a terminal: the one writer of documents that have a fixed shape
+// (client/terminal/listing.h for lists and client/terminal/record_json.h for one object build on it). Members come out
+// in the order in which they are added, so the text is always the same. Control sequences and invisible characters are
+// escaped. Pure.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ std::string JsonQuote(std::string_view text);
 // JSON as written by another library: invisible characters become \uXXXX.
 std::string EscapeHiddenJson(std::string_view json);
 
-// A value that is JSON already.
+// A value that is already JSON.
 struct JsonText {
   std::string text;
 };
@@ -36,7 +36,7 @@ inline void AppendJson(const char* text, std::string* out) {
 }
 // Without the text: null.
 void AppendJson(const std::optional<std::string>& text, std::string* out);
-// The shortest number that reads back the same; what is not finite is a string.
+// The shortest number that reads back the same; values that are not finite are strings.
 void AppendJson(double number, std::string* out);
 void AppendJson(std::integral auto number, std::string* out) {
   if constexpr (std::same_as<decltype(number), bool>) {
@@ -56,17 +56,17 @@ JsonText ToJson(const T& value) {
 // {"name": value, …} on one line.
 class JsonObject {
  public:
-  enum class Style { kSpaced, kCompact };  // compact: without blanks
+  enum class Style { kSpaced, kCompact };  // compact: without spaces
   explicit JsonObject(Style style = Style::kSpaced) : is_compact_(style == Style::kCompact) {
     text_.reserve(kUsualBytes);
     text_ += '{';
   }
-  // What every document of jobctl begins with.
+  // The beginning of every document that jobctl prints.
   static JsonObject OfKind(std::string_view kind) {
     return std::move(JsonObject().Add("version", 1).Add("kind", kind));
   }
-  // A name of ours, which needs no quoting: what has a fixed shape is mostly such names and numbers,
-  // so a member is put together before it is added.
+  // A literal name, which needs no quoting. Documents of a fixed shape are mostly such names and numbers, so a
+  // member is assembled before it is appended.
   template <size_t kSize, typename T>
   JsonObject& Add(const char (&name)[kSize], const T& value) {
     char member[kSize + kNumberBytes + 8];
@@ -97,14 +97,14 @@ class JsonObject {
     AppendJson(value, &text_);
     return *this;
   }
-  // With the members of an object that another library wrote, compact, first.
+  // Starts with the members of a compact object that another library wrote.
   static JsonObject Extending(std::string object) {
     JsonObject made(Style::kCompact);
     made.text_ = std::move(object);
     made.text_.pop_back();
     return made;
   }
-  // After what was added so far, for a writer that streams the value that comes next.
+  // The text so far, up to the value of the next member, for a writer that streams this value.
   std::string OpenAt(std::string_view name) const {
     JsonObject opened(*this);
     opened.Name(name, is_compact_ ? "," : ", ");
@@ -144,7 +144,7 @@ class JsonArray {
     AppendJson(value, &text_);
     return *this;
   }
-  // `end` is what precedes the bracket where there are values.
+  // `end` goes before the closing bracket if there are values.
   JsonText Done(std::string_view end = "") const {
     std::string text = text_;
     if (text_.size() > 1) text += end;

@@ -10,7 +10,7 @@
 namespace muster::common {
 
 // Valid UTF-8 without control characters (except tab) and without characters that are invisible or
-// reorder others: what you see is what is there.
+// reorder others: what a person sees is the whole text.
 bool IsCleanUtf8(std::string_view text);
 // The same, but invisible characters are allowed: for files and values that people wrote, such as
 // an emoji made of several characters. Not for names.

@@ -17,7 +17,7 @@ struct HttpUrl {
   uint16_t port = 0;
   std::string target;  // path and query, at least "/"
 
-  // For the Host header and for people, who must not see what a path may hide: "hooks.example:8443".
+  // Without the path, which may contain a secret; for the Host header and for people: "hooks.example:8443".
   std::string Authority() const;
 };
 

@@ -1,6 +1,6 @@
-// What was looked up, kept for who asks next: bounded, and of all who ask for one key at once one looks it up while the
-// others wait, without a thread, for its answer. When it is full what was used least recently goes (common/base/lru_map.h).
-// Errors are told to all who wait and never kept. Any thread; outlives the lookups.
+// A bounded cache. Of concurrent requests for one key, only the first looks it up; the others wait for its answer, without
+// blocking a thread. When the cache is full, it evicts the least recently used entries (common/base/lru_map.h). All waiting
+// requests get an error, which is never cached. Any thread; outlives the lookups.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ class Cache {
   using Then = std::function<void(const Found&)>;
   // Calls its argument once, on any thread.
   using Lookup = std::function<void(std::function<void(Found)>)>;
-  // Whether this is an answer also for one who asks after its lookup began. Not asked of errors that
-  // are older, which are not kept.
+  // Whether the result also answers a request that came after its lookup began. Not called for older errors, which are
+  // not cached.
   using Enough = std::function<bool(const Found&)>;
   static constexpr size_t kNoLimit = common::LruMap<Key, Kept>::kNoLimit;
 
@@ -38,16 +38,16 @@ class Cache {
   explicit Cache(Limits limits)
       : limits_(std::move(limits)), kept_(limits_.entries, limits_.weight) {}
 
-  // Null: it is not known.
+  // Null if the key is not cached.
   Kept Find(const Key& key) {
     std::lock_guard lock(mutex_);
     const Kept* kept = kept_.Find(key);
     return kept == nullptr ? nullptr : *kept;
   }
 
-  // Calls `then` at once with what is known if that is enough (null: it is); otherwise with what comes of a lookup, which
-  // may be under way already. Where that is not enough, either, the key is looked up once more, for all of whom that is
-  // true. False: too many lookups are under way, and `then` is not called.
+  // Calls `then` immediately with what is cached if that is enough (null: it is); otherwise with the result of a lookup,
+  // which may already be in progress. If that is not enough either, the key is looked up once more, for all such requests
+  // together. False: too many lookups are in progress, and `then` is not called.
   bool Get(const Key& key, Lookup lookup, Then then, Enough enough = nullptr) {
     if (const Found known = Find(key); *known != nullptr && (enough == nullptr || enough(known))) {
       then(known);
@@ -67,7 +67,7 @@ class Cache {
     return true;
   }
 
-  // Both ends included. What is being looked up is not kept, either.
+  // Both ends included. Results of lookups in progress are not cached, either.
   void Forget(const Key& first, const Key& last) {
     std::lock_guard lock(mutex_);
     kept_.EraseRange(first, last);

@@ -1,4 +1,4 @@
-// What a look at the data directory found: where, what is wrong, what to do about it.
+// A problem found in the data directory: where it is, what is wrong, what to do about it.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ struct Damage {
 
 using OnDamage = std::function<void(const Damage&)>;
 
-// What an error says of the path.
+// An error about the path as damage.
 inline Damage DamageOf(const std::string& path, const absl::Status& status) {
   const common::Problem problem = common::ProblemOf(status);
   return {path,

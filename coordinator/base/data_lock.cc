@@ -53,7 +53,7 @@ absl::StatusOr<common::UniqueFd> LockDataDirectory(const std::string& path,
   const std::string text = common::StrCat(getpid(), "\n");
   if (ftruncate(lock->get(), 0) != 0 ||
       pwrite(lock->get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    // The lock is what counts; the text is informational.
+    // Only the lock counts; the text is informational.
     return lock;
   }
   return lock;

@@ -13,7 +13,7 @@ constexpr uint64_t kLeast = 16;
 constexpr uint64_t kUnlimited = 1 << 20;
 // limit: connections: files of each kind that stay open, of an eighth of the descriptor limit; the least recently
 // used is closed and reopened later
-constexpr uint64_t kFilesMax = 256;  // having more open gains nothing
+constexpr uint64_t kFilesMax = 256;  // more open files gain nothing
 
 }  // namespace
 

@@ -1,10 +1,11 @@
-// Who may have how much of a resource that all callers share. The code that uses this decides what a
-// caller is: a principal, an owner, or NetworkOf an address. There are two ways, and each leaves
-// something for the next caller whatever the others do:
-//   What cannot be taken back (calls in progress, bytes): Ask. No caller takes more than its limit, nor
-//   more than it would leave free: any number of greedy callers leaves as much as each of them has.
-//   What can be taken back (streams, connections, places in a queue): one caller may have all of it;
-//   when it is full, WhoYields names the caller that gives one up for a caller that has less.
+// Decides how much of a shared resource each caller may have. The code that uses this decides what a caller is:
+// a principal, an owner, or NetworkOf an address. There are two ways, and each leaves something for the next
+// caller, whatever the others do:
+//   For resources that cannot be taken back (calls in progress, bytes): Ask. No caller takes more than its
+//   limit, nor more than it would leave free, so any number of greedy callers leaves as much as each of
+//   them has.
+//   For resources that can be taken back (streams, connections, places in a queue): one caller may have all of
+//   them; when none is left, WhoYields names the caller that gives one up for a caller that has less.
 // Pure; one thread.
 #pragma once
 
@@ -28,23 +29,24 @@ class FairShare {
 
   enum class Verdict {
     kRoom,
-    kOverShare,  // it has its share; others may still have room
-    kFull,       // it has nothing, and there is no room for it either
+    kOverShare,  // the caller has its share; there may still be room for others
+    kFull,       // the caller has nothing, and there is no room for it either
   };
   Verdict Ask(std::string_view caller, size_t amount = 1) const;
-  // Whatever Ask says: what turns out larger than was asked for is the caller's own, and what is beyond
-  // its limit takes nothing from the others.
+  // Takes the amount regardless of Ask: if something turns out larger than requested, the excess is charged to
+  // the caller, and the part above its limit takes nothing from the others.
   void Take(std::string_view caller, size_t amount = 1);
-  // At most what it has.
+  // Releases at most what the caller has.
   void Release(std::string_view caller, size_t amount = 1);
 
   const Limits& limits() const { return limits_; }
   size_t Of(std::string_view caller) const;
-  // Of all, without what is beyond their limits.
+  // The sum over all callers, without the parts above their limits.
   size_t taken() const { return taken_; }
-  // Nothing: no caller has anything.
+  // nullopt: no caller has anything.
   std::optional<std::string> WhoHasMost() const;
-  // Who has most, if it would still have as much as this caller after one went over to it.
+  // The caller that has most, if it would still have at least as much as `caller` after giving one
+  // to it.
   std::optional<std::string> WhoYields(std::string_view caller) const;
 
  private:

@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<std::string>> NamesIn(UniqueFd directory, const std::
 
 absl::Status Unreadable(const std::string& path, const TreeVisitor& visitor,
                         const absl::Status& why) {
-  // The walk's own lack of descriptors says nothing about the directory.
+  // If the walk itself lacks descriptors, that proves nothing about the directory.
   const bool is_its_own = visitor.unreadable != nullptr && !absl::IsUnavailable(why);
   return is_its_own ? visitor.unreadable(path, why) : why;
 }

@@ -24,21 +24,21 @@ struct TreeVisitor {
   std::function<absl::Status(const std::string& path)> odd;
   // A directory that is about to be read.
   std::function<void(const std::string& path)> directory = nullptr;
-  // One that cannot be read. Without this, the walk ends with the reason.
+  // A directory that cannot be read. Without this callback, the walk ends with the reason.
   std::function<absl::Status(const std::string& path, const absl::Status& why)> unreadable =
       nullptr;
 };
 
-// Every file of ROOT/PATH, at most eight directories deep; `path` may be a file. What is missing or
-// vanishes meanwhile is passed over. Stops at the visitor's first error.
+// Every file of ROOT/PATH, at most eight directories deep; `path` may be a file. Skips files that
+// are missing or vanish meanwhile. Stops at the visitor's first error.
 absl::Status WalkFiles(const std::string& root, const std::string& path,
                        const TreeVisitor& visitor);
 
-// Of all its regular files that can be seen.
+// The bytes of all regular files below it that can be read.
 uint64_t BytesBelow(const std::string& root, const std::string& path);
 
 // Opens ROOT/PATH component by component. INVALID_ARGUMENT when one of them is a symbolic link, or
-// the last is not a regular file. With `make_directories`, those that are missing are made.
+// the last is not a regular file. With `make_directories`, missing directories are created.
 absl::StatusOr<common::UniqueFd> OpenBelow(const std::string& root, const std::string& path,
                                            int flags, bool make_directories = false);
 

@@ -1,6 +1,6 @@
-// A file of zeros that is deleted when the disk is full, so that running jobs can still be recorded
-// while new ones are refused. A second, smaller one is deleted when that space is used up as well and
-// a call waits: it is for the person who frees the disk (ls, cancel, rm). The journal's thread.
+// A file of zeros that is deleted when the disk is full, so that running jobs can still be recorded while new
+// ones are refused. A second, smaller file is deleted when that space is used up as well and a call waits: its
+// space is for the person who frees the disk (ls, cancel, rm). The journal's thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // A few whole numbers in a one-line text that ends with their CRC-32C. For data that may be lost
-// but must not be believed if damaged: a file of them is written in place and never synced.
+// but must not be trusted if damaged: such a file is written in place and never synced.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 
 namespace muster::coordinator {
 
-// Of one width, so that a later text covers an earlier one.
+// All texts have the same width, so that a later text covers an earlier one.
 std::string NumbersText(const std::vector<int64_t>& numbers);
-// Empty if it does not hold exactly `count` numbers and their checksum.
+// Empty unless it holds exactly `count` numbers and their checksum.
 std::vector<int64_t> ParseNumbers(const std::string& text, size_t count);
 
 // Empty if there is no such file, or it does not hold exactly `count` numbers and their checksum.

@@ -1,6 +1,6 @@
-// How many finished jobs may be removed, so that no clock, flag or bug removes many at once: age is
-// measured in coordinator uptime, and at most a share is removed automatically per day of uptime.
-// Pure.
+// Limits how many finished jobs may be removed, so that no clock, flag or bug removes many at once:
+// age is measured in coordinator uptime, and at most a share is removed automatically per day of
+// uptime. Pure.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct FinishedCounts {
   int64_t arrived = 0;  // since RetentionShare::CountedUntil
 };
 
-// What was removed in the current day of uptime.
+// Counts the jobs that were removed in the current day of uptime.
 class RetentionShare {
  public:
   static constexpr int64_t kDayMs = 24 * 3'600'000;

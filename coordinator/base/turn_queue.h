@@ -1,5 +1,6 @@
-// What waits, by owner: the owners take turns, however much each has waiting, and what has no owner
-// (the daemon's own) has every other turn. Of one owner, in the order of pushing. One thread.
+// A queue of items by owner: the owners take turns, no matter how many items each has, and items
+// without an owner (the daemon's own) have every other turn. Items of one owner keep their order.
+// One thread.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +28,8 @@ class TurnQueue {
     std::string owner;
     Item item;
   };
-  // Of the owner whose turn it is among those that may have one now; `may` is not asked for the
-  // daemon's own. Empty: nothing waits that may.
+  // The next item of the owner whose turn it is, among the owners for which `may` returns true; it
+  // is not asked about the daemon's own items. nullopt: no item may go now.
   template <typename May>
   std::optional<Taken> Take(May may) {
     const bool own_first = !own_.empty() && !was_own_;
@@ -63,10 +64,10 @@ class TurnQueue {
   }
 
   std::deque<Item> own_;                           // the daemon's
-  std::map<std::string, std::deque<Item>> lines_;  // of owners with something
-  std::deque<std::string> turns_;                  // these, in the order of their turns
+  std::map<std::string, std::deque<Item>> lines_;  // of owners with items
+  std::deque<std::string> turns_;                  // these owners, in the order of their turns
   size_t size_ = 0;
-  bool was_own_ = false;  // the daemon's own had the last turn
+  bool was_own_ = false;  // the daemon's own items had the last turn
 };
 
 }  // namespace muster::coordinator

@@ -41,7 +41,7 @@ void WorkPool::Stop() {
   for (std::thread& thread : threads_) {
     if (thread.joinable()) thread.join();
   }
-  // What delayed work holds may need what is destroyed before this.
+  // Delayed work may hold references to objects that are destroyed before the pool.
   decltype(delayed_) dropped;
   std::lock_guard lock(mutex_);
   dropped.swap(delayed_);
@@ -67,7 +67,8 @@ void WorkPool::Run(int niceness) {
       return running == running_.end() || running->second < of_one_;
     });
     if (!next.has_value()) {
-      // Delayed work is dropped; what waits for another thread's end is begun by that thread.
+      // Delayed work is dropped; work that waits for another thread to finish is started by that
+      // thread.
       if (stopping_) return;
       if (delayed_.empty()) {
         wake_.wait(lock);
@@ -83,7 +84,7 @@ void WorkPool::Run(int niceness) {
     next->item = nullptr;
     lock.lock();
     if (--running_.at(next->owner) == 0) running_.erase(next->owner);
-    // This owner may have a turn again, and this thread may take another's.
+    // This owner may have a turn again, but this thread may take another owner's work first.
     if (!due_.empty()) wake_.notify_one();
   }
 }

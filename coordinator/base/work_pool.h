@@ -1,8 +1,9 @@
 // A few threads for work that may wait for a disk: reading logs, metrics and finished jobs,
 // hashing, deleting. gRPC's threads and the control loop never wait; they post here.
 //
-// Work for a person is posted with their name: those who wait take turns, however much each has posted, and no one
-// gets all of several threads. So work for people comes in pieces; others wait for one piece at most.
+// Work for a person is posted with the person's name: owners take turns, no matter how much each has posted, and
+// if there are several threads, no owner gets all of them. Work for people is posted in small pieces, so that
+// others wait for one piece at most.
 #pragma once
 
 #include <chrono>
@@ -20,8 +21,8 @@
 
 namespace muster::coordinator {
 
-// The calling thread gets a processor after the others of the daemon, from 1 to 19: for what people
-// look at, which may come a moment later than what jobs need.
+// Lowers the priority of the calling thread below the daemon's other threads, by 1 to 19. For
+// answers to people, which may come a moment later than what jobs need.
 void YieldBy(int niceness);
 
 class WorkPool {
@@ -35,7 +36,7 @@ class WorkPool {
   void Post(std::function<void()> work, const std::string& owner = {});
   void PostAfter(std::chrono::milliseconds delay, std::function<void()> work,
                  const std::string& owner = {});
-  // Finishes what is due now, drops what is delayed.
+  // Finishes the work that is due now, and drops delayed work.
   void Stop();
 
  private:
@@ -50,7 +51,7 @@ class WorkPool {
     }
   };
   void Run(int niceness);
-  // With the lock held: what is due waits for its owner's turn.
+  // With the lock held: moves due work to the queue in which it waits for its owner's turn.
   void TakeDue();
 
   std::mutex mutex_;  // guards what follows

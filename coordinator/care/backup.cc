@@ -52,7 +52,8 @@ class Backup {
   absl::Status CopyDatabaseFile();
   // Checkpoint files that the copied database refers to but the backup does not contain.
   std::vector<std::string> Missing();
-  // Runs after the database copy, so the output that the database knows of is there, maybe more.
+  // Runs after the database copy, so the copy has all output that the database knows of, and maybe
+  // more.
   absl::Status CopyJobs(const std::string& folder);
   absl::Status CopyChanging(const std::string& path);
   absl::Status CopyOther(const TreeFile& file);
@@ -78,7 +79,8 @@ class Backup {
 };
 
 absl::StatusOr<BackupTotals> Backup::Run() {
-  // Before the database: what ends after this copy is found in its events, and told again.
+  // Before the database: deliveries for jobs that end after this copy are found in the database's
+  // events and repeated.
   RETURN_IF_ERROR(CopyChanging("NOTIFY"));
   RETURN_IF_ERROR(CopyBlobsAndDatabase());
   for (const char* folder : {"logs", "metrics", "samples"}) RETURN_IF_ERROR(CopyJobs(folder));

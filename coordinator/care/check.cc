@@ -64,7 +64,7 @@ Damage DamageOf(const SegmentFinding& segment) {
     return {
         segment.path, segment.what,
         "look at the disk, and at the owner and the kind of the file. Its job waits with the data "
-        "that belongs there; move the file away to continue without what is in it"};
+        "that belongs there; move the file away to continue without its content"};
   }
   return {segment.path,
           StrCat(segment.bytes, " bytes at offset ", segment.offset, ": ", segment.what),

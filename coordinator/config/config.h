@@ -21,28 +21,28 @@ struct Config {
   std::vector<std::string> http_hosts;  // names by which HTTP may be addressed, besides addresses
   bool insecure_plaintext = false;
   bool is_secured = false;  // the data directory belongs to a cluster made by init
-  std::string keys_dir;     // of a cluster made by init; empty: as its file CLUSTER says
-  // How long the certificates live that this coordinator issues.
+  std::string keys_dir;     // of a cluster made by init; empty: where its file CLUSTER points
+  // The lifetimes of the certificates that this coordinator issues.
   int64_t worker_certificate_ms = Enrolment::kWorkerLivesMs;
   int64_t person_certificate_ms = Enrolment::kUserLivesMs;
-  oidc::Settings oidc;  // where people sign in, besides tokens
+  oidc::Settings oidc;  // the provider where people can sign in without a token
   bool is_private = false;
   std::string worker_state_dir;         // private: state directory of its worker
   std::string log_file;                 // empty: stderr
-  int report_fd = -1;                   // also gets the reason if the start fails
-  std::vector<Network> notify_allowed;  // networks that webhooks may be in, besides public ones
+  int report_fd = -1;                   // if the start fails, the reason is also written here
+  std::vector<Network> notify_allowed;  // networks that webhooks may reach, besides public ones
   Settings settings;
   Retention retention;
-  // What each project may keep of jobs' code; 0: no limit.
+  // How much code of jobs each project may keep; 0: no limit.
   DiskShare code_quota{.bytes = 100'000'000'000};
-  // What one person may keep, in all projects and of all jobs; 0: no limit.
+  // How much one person may keep, in all projects and for all jobs; 0: no limit.
   DiskShare person_code{.bytes = 50'000'000'000};
   DiskShare person_logs{.percent = 30};
-  // What one job may keep: of its output the newest, of its metrics the first.
+  // How much one job may keep: the newest of its output, the first of its metrics.
   DiskShare job_logs{.percent = 10};
   DiskShare job_metrics{.percent = 2};
-  DiskShare job_outputs{.percent = 10};  // of its outputs the newest
-  // The shortest pause or loss that findings speak of (docs/findings.md).
+  DiskShare job_outputs{.percent = 10};  // the newest of its outputs
+  // The shortest pause or loss that findings mention (docs/findings.md).
   int64_t findings_floor_ms = 60'000;
 };
 

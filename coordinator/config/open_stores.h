@@ -46,7 +46,7 @@ struct Stores {
 absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
                                   LivedClock& clock);
 
-// Opened before all others: the clocks continue from what it holds.
+// Opened before all other stores, because the clocks continue from its values.
 std::unique_ptr<NoteStore> OpenNotes(const Config& config);
 
 std::unique_ptr<AuditStore> OpenAuditStore(const Config& config);

@@ -18,7 +18,8 @@ namespace {
 // Limits the cost of the copy. A scheduling pass looks at fewer jobs than this.
 constexpr size_t kQueuedMax = 10'000;
 
-// The attempt that the next pass would start for the job. If none, `later` gets what the job waits for.
+// The attempt that the next pass would start for the job. If it would start none, sets `later` to what the job
+// waits for.
 std::optional<v1::Attempt> StartOf(SchedulingState& overlay, const v1::JobRecord& job, Now now,
                                    v1::PlanJobResponse* later = nullptr) {
   Pass pass(overlay, overlay.asides, now);

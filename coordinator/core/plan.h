@@ -9,11 +9,11 @@
 
 namespace muster::coordinator {
 
-// All that the scheduler decides from, of the first jobs in the queue. It shares the jobs' records with the
-// state, may be given to another thread, and serves many plans.
+// Copies everything that the scheduler decides from, with only the first jobs in the queue. The copy shares the
+// jobs' records with the state, may be given to another thread, and serves many plans.
 SchedulingState ShareForPlans(const SchedulingState& state);
 
-// Errors: those of a spec that would be refused whatever the nodes are (JC11xx). `overlay`: of ShareForPlans.
+// Errors: those of a spec that would be refused on any nodes (JC11xx). `overlay`: from ShareForPlans.
 absl::StatusOr<v1::PlanJobResponse> PlanSubmit(SchedulingState overlay, const SubmitInput& input,
                                                Now now);
 

@@ -15,9 +15,9 @@
 namespace muster::coordinator {
 namespace {
 
-// Of one job in one turn. What a job left or lost may have more (each part of a gang whose nodes were
-// lost, each checkpoint that its attempt did not complete): the next turn, which is due at once
-// (NextDeadlineMonoMs), continues.
+// For one job in one turn. A job may have more consequences (one for each part of a gang whose nodes were lost,
+// one for each checkpoint that its attempt did not complete): the next turn, which is due at once
+// (NextDeadlineMonoMs), continues with them.
 constexpr int kConsequencesPerTurn = 256;
 
 // Collects a turn's effects while it changes the state event by event.
@@ -109,7 +109,8 @@ class TurnBuilder {
     if (after_event_ != nullptr) after_event_(state_);
     for (Command& command : CommandsFor(state_, event))
       turn_.commands.push_back(std::move(command));
-    // What is told of a job after its end does not change it: it must not look removed.
+    // A delivery that is reported after the job's end does not change the job, which must not look
+    // removed.
     if (event.job() != 0 && !(event.has_notified() && !state_.jobs.contains(event.job()))) {
       changed_jobs_.insert(event.job());
       touched_jobs_.insert(event.job());
@@ -120,7 +121,8 @@ class TurnBuilder {
     if (journaled) turn_.events.push_back(std::move(event));
   }
 
-  // Blobs of a checkpoint or of outputs that are removed, unless the job uses them otherwise too.
+  // Collects the blobs of a checkpoint or of outputs that are removed, unless the job still uses
+  // them elsewhere.
   void CollectBlobs(const v1::Event& event) {
     const auto found = state_.jobs.find(event.job());
     if (found == state_.jobs.end()) return;

@@ -14,7 +14,8 @@
 namespace muster::coordinator {
 namespace {
 
-// What a person reads first of several: what lasts, as nothing else would let the job start.
+// The blocker that a person reads first: the one that lasts, because the job cannot start while it
+// does, even without the others.
 const Blocker& Foremost(const std::vector<Blocker>& blockers) {
   const auto lasting = std::find_if(blockers.begin(), blockers.end(), [](const Blocker& each) {
     return RowOf(each.reason).others_pass;
@@ -22,7 +23,7 @@ const Blocker& Foremost(const std::vector<Blocker>& blockers) {
   return lasting == blockers.end() ? blockers.front() : *lasting;
 }
 
-// `free`: nothing but its place in the queue keeps it back.
+// `free`: only its place in the queue keeps the job back.
 std::string WhyBehind(Pass& pass, const SchedulingState& state, const v1::JobRecord& job, bool free,
                       Details* details) {
   const v1::JobRecord& head = *pass.Head();

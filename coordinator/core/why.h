@@ -1,4 +1,5 @@
-// Why a queued job has not started, in a sentence: a verdict (scheduling/verdict.h), printed.
+// Explains in a sentence why a queued job has not started: the text form of a verdict
+// (scheduling/verdict.h).
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@
 namespace muster::coordinator {
 
 using Details = google::protobuf::RepeatedPtrField<std::string>;
-// `pass`: after Run, over `state`. Adds to `details` what helps to see the reason.
+// `pass`: after Run, over `state`. Adds lines to `details` that help to understand the reason.
 std::string WhyQueued(Pass& pass, const SchedulingState& state, const v1::JobRecord& job,
                       Details* details);
 

@@ -7,7 +7,7 @@
 namespace muster::coordinator {
 namespace {
 
-// Halving further joins nothing: only the sign is left of a step.
+// Halving further joins nothing, because only the sign of a step is left.
 constexpr int kShiftMax = 63;
 
 }  // namespace
@@ -20,7 +20,7 @@ void CurveBuckets::Add(const v1::MetricPoint& point) {
                       .max = point.value(),
                       .points = 1};
   const int64_t key = point.step() >> shift_;
-  // Nearly always at the end.
+  // New points are nearly always at the end.
   Join(one, buckets_.try_emplace(buckets_.end(), key)->second);
   Limit(most_);
 }
@@ -35,7 +35,7 @@ void CurveBuckets::Join(const Bucket& later, Bucket& bucket) {
     bucket = later;
     return;
   }
-  // Of two points with the same step the one that came later counts.
+  // If two points have the same step, the later one counts.
   if (later.step >= bucket.step) {
     bucket.step = later.step;
     bucket.time_ms = later.time_ms;
@@ -61,7 +61,8 @@ CurveBuckets::Touched CurveBuckets::Within(const StepRange& range) const {
 
 bool CurveBuckets::Suffices(const StepRange& range, size_t most) const {
   if (shift_ == 0) return true;
-  // Twice as many would be too many: each of these has two halves at most.
+  // Finer buckets would be at most twice as many, since each of these has at most two halves; that
+  // would be too many.
   const auto [first, last] = Within(range);
   return 2 * static_cast<size_t>(std::distance(first, last)) > most;
 }

@@ -21,17 +21,17 @@ struct StepRange {
 
 class CurveBuckets {
  public:
-  // Keeps at most `most` buckets, and two where steps of both signs come.
+  // Keeps at most `most` buckets, but at least two if there are steps of both signs.
   explicit CurveBuckets(size_t most) : most_(most) {}
 
   void Add(const v1::MetricPoint& point);
-  // From now on at most that many.
+  // Sets a new limit on the number of buckets.
   void Limit(size_t most);
   size_t size() const { return buckets_.size(); }
 
   // Whether these buckets are as fine as `most` buckets of the range can be.
   bool Suffices(const StepRange& range, size_t most) const;
-  // The buckets that the range touches, joined until there are at most `most`. Fills all but name
+  // The buckets that overlap the range, joined until there are at most `most`. Fills all but name
   // and rank.
   v1::Curve Draw(const StepRange& range, size_t most) const;
 

@@ -25,9 +25,11 @@ struct SharedCurves {
 
 class CurveCache {
  public:
-  // Of each curve in the cache, if its job has room: enough for a chart as wide as a screen.
+  // Buckets of each curve in the cache, if its job has room: enough for a chart as wide as a
+  // screen.
   static constexpr size_t kBuckets = 4'096;
-  // Over all books, some 100 bytes each. The ones used last stay, the newest one always.
+  // Buckets of all jobs, some 100 bytes each. The most recently used jobs stay, the newest one
+  // always.
   // limit: curves: buckets kept, some 100 bytes each; the least recently used is read again
   static constexpr size_t kBucketsMax = 500'000;
   // limit: curves: jobs whose curves are kept; the least recently used is read again
@@ -40,10 +42,11 @@ class CurveCache {
 
   // All metrics and steps of a job.
   std::shared_ptr<SharedCurves> Take(uint64_t job);
-  // It has been read on, to that many buckets.
+  // Call it when more was read and the curves have grown to `size` buckets.
   void Grew(SharedCurves& curves, size_t size);
 
-  // A closer look reads its own curves. False: too many are in progress.
+  // Call it before reading separate curves for a zoomed range. False: too many such reads are in
+  // progress.
   bool BeginLook();
   void EndLook() { looks_.fetch_sub(1); }
 

@@ -15,7 +15,7 @@ class FollowedLine {
   void Learn(const v1::MetricBatch& batch);
   void Seal();
   bool IsReplaced(uint32_t attempt, int64_t step) const;
-  // Whether the line would be the same if it had learned this, too.
+  // Whether learning this, too, would leave the line unchanged.
   bool Knows(uint32_t attempt, int64_t step) const;
 
  private:

@@ -1,5 +1,5 @@
-// A job's stored metrics as they count. Of a job that restarted they are read twice: first which steps
-// a later attempt did again, then the points. One thread at a time; the store outlives it.
+// Reads the effective metrics of a job from the store. If the job restarted, they are read twice: first to
+// learn which steps a later attempt repeated, then for the points. One thread at a time; the store outlives it.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,14 @@ namespace muster::coordinator {
 
 class FollowedReader {
  public:
-  // `counts_all`: also what a later attempt did again; then once is enough.
+  // `counts_all`: include repeated steps; then one pass is enough.
   FollowedReader(const MetricStore& metrics, uint64_t job, bool counts_all = false)
       : metrics_(metrics), job_(job), reader_(metrics.Read(job)), line_known_(counts_all) {}
 
   enum class Read { kPoints, kLine, kEnd };
-  // Reads one batch. kPoints: those of its points count that are not replaced; kLine: none yet;
-  // kEnd: there are no more now, and `batch` is none. UNAVAILABLE: ask again later.
+  // Reads one batch. kPoints: the points in it that are not replaced count; kLine: no points count
+  // yet; kEnd: there are no more batches now, and `batch` has no value. UNAVAILABLE: call again
+  // later.
   absl::StatusOr<Read> Next(v1::MetricBatch& batch);
   bool IsReplaced(const v1::MetricBatch& batch, const v1::MetricPoint& point) const {
     return line_.IsReplaced(batch.attempt(), point.step());

@@ -38,7 +38,7 @@ absl::StatusOr<bool> JobCurves::ReadOn() {
   v1::MetricBatch batch;
   for (size_t bytes = 0; bytes < kBytesPerPiece; bytes += batch.ByteSizeLong()) {
     ASSIGN_OR_RETURN(const bool found, reader_->Next(batch));
-    // A new attempt may replace what was read of the earlier ones.
+    // A new attempt may replace points of earlier attempts that were already read.
     if (reader_->Attempts() > line_attempts_) {
       StartOver(reader_->Attempts());
     } else if (found && is_learning_) {
@@ -75,7 +75,7 @@ CurveBuckets* JobCurves::CurveOf(const std::string& name, uint32_t rank) {
   auto found = curves_.find(name);
   if (found == curves_.end()) {
     if (curves_.size() == kCurvesMax) {
-      // The first ones by name stay.
+      // The metrics that come first by name stay.
       left_out_ = true;
       const auto last = std::prev(curves_.end());
       if (name > last->first) return nullptr;
@@ -87,7 +87,7 @@ CurveBuckets* JobCurves::CurveOf(const std::string& name, uint32_t rank) {
   }
   RankCurve& curve = found->second;
   if (curve.rank < rank) return nullptr;
-  // Of a lower rank this is the first point: nothing of it was passed over.
+  // This is the first point of a lower rank, so none of its points were skipped.
   if (curve.rank > rank) curve = {.rank = rank, .buckets = CurveBuckets(BucketsEach())};
   return &curve.buckets;
 }

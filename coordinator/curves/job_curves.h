@@ -1,5 +1,5 @@
-// The curves of one job, read from its stored metrics, and on from there when there are more. Only
-// the effective history: what a restart did again counts in its place.
+// The curves of one job, read from its stored metrics and continued when there are more. They show
+// only the effective history: steps that were repeated after a restart replace the earlier ones.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ namespace muster::coordinator {
 // Which points of a job are read.
 struct CurveChoice {
   std::set<std::string> names;   // empty: all
-  std::optional<uint32_t> rank;  // none: of each metric, the lowest rank that logged it
+  std::optional<uint32_t> rank;  // none: for each metric, the lowest rank that logged it
   StepRange steps;
-  size_t buckets = 0;  // kept of each curve, if all of them have room
+  size_t buckets = 0;  // kept for each curve, if all of them have room
 };
 
 // One thread at a time; the metric store outlives it.
@@ -33,8 +33,7 @@ class JobCurves {
 
   JobCurves(const MetricStore& metrics, uint64_t job, CurveChoice choice);
 
-  // Reads a piece of what it has not read. False: all that is stored has been read. UNAVAILABLE:
-  // ask again later.
+  // Reads one more piece. False: all stored metrics have been read. UNAVAILABLE: call again later.
   absl::StatusOr<bool> ReadOn();
 
   struct RankCurve {
@@ -46,10 +45,10 @@ class JobCurves {
   size_t Size() const;                         // buckets, of all curves
 
  private:
-  // For that many attempts; one replaces nothing.
+  // Starts over for that many attempts; with one attempt nothing is replaced.
   void StartOver(size_t attempts);
-  // Whether the line that was learned still holds for the batch. Points arrive late: of another
-  // rank, or with an earlier step than all before.
+  // Whether the line that was learned still holds for the batch. It may not, because points arrive
+  // late: from another rank, or with an earlier step than all before.
   bool Holds(const v1::MetricBatch& batch) const;
   size_t BucketsEach() const;
   void Add(const v1::MetricBatch& batch);
@@ -60,9 +59,9 @@ class JobCurves {
   const CurveChoice choice_;
   std::unique_ptr<MetricReader> reader_;
   FollowedLine line_;
-  size_t line_attempts_ = 1;  // that the line is of
+  size_t line_attempts_ = 1;  // the number of attempts for which the line was learned
   bool is_learning_ = false;  // the line, before the points are read again
-  int starts_ = 0;            // since all was read
+  int starts_ = 0;            // since everything was last read
   std::map<std::string, RankCurve> curves_;
   bool left_out_ = false;
 };

@@ -141,12 +141,12 @@ std::pair<std::shared_ptr<ExecClient>, std::shared_ptr<ExecNode>> ExecSession::E
   return {client_, node_};
 }
 
-// After a message of `reader` was given to `writer`.
+// Call it after a message of `reader` was given to `writer`.
 template <typename Reader, typename Writer>
 void ExecSession::ReadOrPause(const std::shared_ptr<Reader>& reader,
                               const std::shared_ptr<Writer>& writer, bool ExecSession::*paused) {
   {
-    // The writer tells of every message that leaves, after it has counted it.
+    // The writer calls this for every message that leaves, after updating its count.
     std::lock_guard lock(mutex_);
     this->*paused = writer->QueuedBytes() >= kExecOutboxBytesMax;
     if (this->*paused) return;

@@ -27,14 +27,15 @@ struct Process;
 inline constexpr size_t kExecSessionsMax = 64;
 // limit: commands in ranks: the same per node; JC1343
 inline constexpr size_t kExecSessionsPerNodeMax = 8;
-// Of one person: no one takes all places.
+// Sessions of one person, so that no one takes all places.
 // limit: commands in ranks: the same of one person; JC1343
 inline constexpr size_t kExecSessionsOfOneMax = 16;
 // limit: commands in ranks: the same of one person per node; JC1343
 inline constexpr size_t kExecSessionsOfOnePerNodeMax = 4;
 // limit: commands in ranks: one message
 inline constexpr size_t kExecMessageBytesMax = 64 * 1024;
-// Of one direction: while so much waits for its reader, nothing more is read from the other side.
+// Bytes in one direction: while this much waits for its reader, nothing more is read from the other
+// side.
 // limit: commands in ranks: what waits each way; the faster side waits
 inline constexpr size_t kExecOutboxBytesMax = 256 * 1024;
 inline constexpr std::chrono::milliseconds kExecServedWithin{10'000};
@@ -63,11 +64,12 @@ struct ExecPlace {
   uint32_t attempt = 0;
 };
 
-// How many sessions there are: in all, by node, by person, and by both. A session counts until both
-// of its streams are gone: what they have not sent takes memory.
+// Counts sessions: in total, by node, by person, and by both. A session counts until both of its
+// streams are gone, because their unsent messages take memory.
 class ExecSlots {
  public:
-  // RESOURCE_EXHAUSTED if there are too many; otherwise the slot, until it is destroyed.
+  // RESOURCE_EXHAUSTED if there are too many; otherwise returns the slot, which counts until it is
+  // destroyed.
   static absl::StatusOr<std::shared_ptr<void>> Take(const std::shared_ptr<ExecSlots>& slots,
                                                     const std::string& node,
                                                     const std::string& principal);
@@ -81,25 +83,25 @@ class ExecSlots {
   std::map<std::pair<std::string, std::string>, size_t> taken_;
 };
 
-// Made with the person's stream; both streams tell it what happens to them.
+// Created with the person's stream; both streams report their events to it.
 class ExecSession {
  public:
   void Begin(std::shared_ptr<ExecClient> client);
-  // True: the person's message is the first, and starts the command.
+  // True: this is the person's first message, which starts the command.
   bool TakeStart();
   // `why`: for the person, unless the first message came in time.
   void GiveUpStart(const absl::Status& why);
-  // The order is on its way to a node, which holds `slot`.
+  // The order is on its way to a node; the session holds `slot`.
   void Await(std::string node, std::shared_ptr<void> slot);
-  // The node's stream is there: from now on the person's is read.
+  // The node's stream has arrived; from now on the person's stream is read.
   void Join(std::shared_ptr<ExecNode> node);
   // `why`: for the person, unless the node came in time.
   void GiveUpWaiting(const absl::Status& why);
 
-  // A message came; the next one is asked for when there is room for it.
+  // A message has arrived; the next one is requested when there is room for it.
   void OnInput(v1::ExecInput message);
   void OnOutput(v1::ExecOutput message);
-  // A message left.
+  // A message has been sent.
   void ClientWritten();
   void NodeWritten();
   void ClientGone();
@@ -134,19 +136,20 @@ class ExecBroker {
 
   // The node's stream of orders. Replaces an older one, which is closed.
   void Await(const std::string& node, std::shared_ptr<Sink<v1::ExecOrder>> orders);
-  // Ends the session of a person who does not tell what to start.
+  // Ends the session if the person does not send a command in time.
   void ExpectStart(const std::shared_ptr<ExecSession>& session);
   // Sends the order and waits for the node. Errors: JC1343.
   absl::Status Open(const ExecPlace& place, const v1::ExecStart& start, const Caller& caller,
                     const std::shared_ptr<ExecSession>& session);
-  // The session that a node serves, once. PERMISSION_DENIED: it does not wait for this caller.
+  // The session that a node has to serve; returned once. PERMISSION_DENIED: the session does not
+  // wait for this caller.
   absl::StatusOr<std::shared_ptr<ExecSession>> Serve(const std::string& id, const Caller& caller);
 
  private:
   struct Awaited {
     std::string node;
     std::weak_ptr<ExecSession> session;
-    std::shared_ptr<void> slot;  // also of a person who has left: bounds the orders on their way
+    std::shared_ptr<void> slot;  // kept even if the person has left, to bound the orders in flight
   };
   void Expire(const std::string& id);
 

@@ -1,4 +1,4 @@
-// exec_begin: from the person's words to a node, and whether they may.
+// exec_begin: from the person's request to a node, with the permission check.
 #include <unistd.h>
 
 #include <utility>

@@ -1,4 +1,4 @@
-// How often a job saves, against how often it fails.
+// Rules that compare how often a job saves with how often it fails.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -14,9 +14,11 @@ namespace {
 
 constexpr int64_t kFailuresLeast = 2;     // one may be bad luck
 constexpr double kLostShareLeast = 0.05;  // of the job's device time
-// Young's and Daly's optimum is flat: up to three times as long costs little more.
+// Young's and Daly's optimum is flat: an interval of up to three times its length costs little
+// more.
 constexpr double kIntervalSlack = 3;
-// A job that does not report what a checkpoint costs: a sixth of the floor, ten seconds by default.
+// Assumed for a job that does not report the cost of a checkpoint: a sixth of the floor, ten
+// seconds by default.
 constexpr int64_t kAssumedCostShare = 6;
 constexpr double kSlowShare = 0.1;  // of the time in steps
 constexpr int64_t kStepsBeforeSlow = 20;

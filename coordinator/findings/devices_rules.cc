@@ -21,9 +21,9 @@ constexpr int64_t kDecidingShare = 2;  // of the floor
 constexpr double kWarmUpShare = 2.0 / 3;
 // Use of up to this much above whole cores does not count: threads of the runtime and of loaders.
 constexpr double kCoreSlack = 0.2;
-// A rank or device that was busy for a larger share of its time takes turns with others.
+// A rank or device that was busy for a larger share of its time is taken to take turns with others.
 constexpr double kWorkedBefore = 0.1;
-// If nothing is busy at all, the job may be waiting for data or a lock: only after ten floors.
+// If nothing is busy at all, the job may be waiting for data or a lock, so wait for ten floors.
 constexpr int64_t kAllIdleFloors = 10;
 constexpr int64_t kStepsBefore = 5;  // of a trainer that reports any
 
@@ -66,7 +66,8 @@ int64_t BusySlots(const Evidence& evidence, uint32_t number, const RankSamples& 
       cores >= kBusyCores || evidence.history.Reports(evidence.samples.attempt(), number) ||
       static_cast<double>(rank.busy) > kWorkedBefore * static_cast<double>(rank.samples);
   if (slots == 1) return works ? 1 : 0;
-  // Only half of the slots or fewer: a program may well have a few threads fewer than slots.
+  // Counts only if at most half of the slots are used: a program may well have a few threads fewer
+  // than slots.
   const int64_t used = std::clamp<int64_t>(busy, works ? 1 : 0, slots);
   return used * 2 <= slots ? used : slots;
 }

@@ -22,7 +22,7 @@ struct Evidence {
 
   // The newest attempt while all its ranks run, otherwise null.
   const v1::Attempt* Running() const;
-  // The newest attempt's; null: it reports nothing.
+  // The history of the newest attempt; null: it reports nothing.
   const AttemptHistory* Newest() const;
   // How long the newest attempt has run.
   int64_t RanMs() const;
@@ -32,7 +32,7 @@ struct Evidence {
 
 // Devices of an attempt.
 int64_t DevicesOf(const v1::Attempt& attempt);
-// Of the newest attempt, or as requested.
+// The devices of the newest attempt; before the first attempt, as requested.
 int64_t DevicesOf(const v1::JobRecord& job);
 // The part that a rank belongs to; null: none.
 const v1::NodePart* PartOf(const v1::Attempt& attempt, uint32_t rank);

@@ -13,8 +13,8 @@ namespace {
 // Longer step times are ignored: one absurd value would spoil every sum.
 constexpr double kStepSecondsMax = 7 * 24 * 3600;
 
-// The "time/…" metrics of one step. Compute is one number, or three phases, or both; then the
-// number is what lies in no phase.
+// The "time/…" metrics of one step. Compute is one number, or three phases, or both; with both, the
+// number is the time outside the phases.
 struct TimePoints {
   int64_t step = -1;
   std::optional<double> total, compute, phases, data, communication, checkpoint;

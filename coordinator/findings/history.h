@@ -15,7 +15,7 @@
 
 namespace muster::coordinator {
 
-// The parts of a step that trainers report as "time/…", in seconds. What is left of "time/step" is
+// The parts of a step that trainers report as "time/…", in seconds. The rest of "time/step" is
 // outside all parts.
 enum class StepTime { kData, kCompute, kCommunication, kCheckpoint };
 inline constexpr size_t kStepTimes = 4;

@@ -19,12 +19,12 @@ namespace {
 constexpr size_t kBlamesMax = 5;
 constexpr int64_t kUsPerMs = 1'000;
 
-// Spends the job's time from its submission on, stretch by stretch, and never twice.
+// Accounts for the job's time from its submission on, stretch by stretch, each moment once.
 class Book {
  public:
   Book(int64_t begin_ms, v1::Ledger& ledger) : at_ms_(begin_ms), ledger_(ledger) {}
 
-  // What lies between the last stretch and `until_ms`, in device time.
+  // The device time between the last stretch and `until_ms`.
   int64_t Take(int64_t until_ms, int64_t devices) {
     const int64_t span_ms = std::max<int64_t>(0, until_ms - at_ms_);
     at_ms_ += span_ms;
@@ -106,7 +106,7 @@ double IdleShare(const v1::Attempt& attempt, const SampleHistory& samples) {
   int64_t known = 0;
   int64_t busy = 0;
   const auto count = [&](int64_t all, int64_t working) {
-    // One that ever worked may be waiting for others; only one that never did is idle.
+    // A device that ever worked may be waiting for others; only a device that never did is idle.
     const bool is_idle = all > 0 && working == 0;
     ++known;
     idle += is_idle;
@@ -123,7 +123,8 @@ double IdleShare(const v1::Attempt& attempt, const SampleHistory& samples) {
   return known == 0 || busy == 0 ? 0 : static_cast<double>(idle) / static_cast<double>(known);
 }
 
-// Which rank or node an attempt's loss is charged to; empty: none (it was cancelled, or succeeded).
+// The rank or node to which an attempt's loss is charged; empty: none (it was cancelled, or
+// succeeded).
 std::string WhoFailed(const v1::Attempt& attempt) {
   switch (attempt.cause()) {
     case v1::STOP_CAUSE_RANK_FAILED:
@@ -219,7 +220,7 @@ class LedgerMaker {
     Blame(i, lost);
   }
 
-  // From the assignment of its devices until it begins to stop.
+  // Accounts for the time from the assignment of its devices until it begins to stop.
   void SpendRunning(const v1::Attempt& attempt, const AttemptHistory* history, const Moments& at,
                     bool is_repeated, int64_t& lost) {
     const int64_t devices = DevicesOf(attempt);
@@ -281,7 +282,7 @@ class LedgerMaker {
     Add(Where::kUnknown, left);
   }
 
-  // The time after the last attempt, or all of it if there was none.
+  // Accounts for the time after the last attempt, or for all of it if there was none.
   void SpendRest() {
     const int64_t us = book_.Take(end_ms_, DevicesOf(job_));
     if (job_.attempts().empty()) {

@@ -6,10 +6,10 @@
 
 namespace muster::coordinator {
 
-// From the record's times, the steps that the trainer reported and their "time/…" metrics. The
-// coordinator's clock and the trainers' may differ: the trainers' times are clamped to the
-// attempt's. A step counts once: what a later attempt did again is "repeated". Time that nothing
-// accounts for is "unknown", never guessed.
+// Computed from the record's times, the steps that the trainer reported and their "time/…" metrics.
+// The coordinator's clock and the trainers' may differ: the trainers' times are clamped to the
+// attempt's. A step counts once: a step that a later attempt repeated is "repeated". Time that
+// nothing accounts for is "unknown", never guessed.
 v1::Ledger MakeLedger(const Evidence& evidence);
 
 }  // namespace muster::coordinator

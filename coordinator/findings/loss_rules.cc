@@ -13,7 +13,7 @@
 namespace muster::coordinator {
 namespace {
 
-// One or two can come from a skipped step of mixed precision.
+// One or two such values can come from a skipped step of mixed precision.
 constexpr int64_t kBadInARow = 3;
 // With fewer complete stretches there is no trend.
 constexpr size_t kTrendBins = 16;

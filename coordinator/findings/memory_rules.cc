@@ -28,7 +28,7 @@ double SecondsToLimit(const RankSamples& rank, double growth, double seconds) {
   return std::max(0.0, left) / growth * seconds;
 }
 
-// The kernel rounds a limit down to whole pages; a lower one is of the node or of the worker.
+// The kernel rounds a limit down to whole pages; a lower limit belongs to the node or the worker.
 bool IsItsOwnLimit(const v1::JobRecord& job, const v1::RankSample& sample) {
   constexpr uint64_t kPageMax = 64 << 10;
   const uint64_t limit = job.spec().shape().limits().memory_bytes();
@@ -87,7 +87,7 @@ std::optional<v1::Finding> MemoryGrowing(const Evidence& evidence, const v1::Led
     if (all.size() - first < kGrowingStretches || rank.newest.empty()) continue;
     bool grows = true;
     for (size_t i = first + 1; i < all.size(); ++i) grows &= all[i] >= all[i - 1] * kStretchSlack;
-    // The second half as well: a plateau does not count.
+    // The second half must have grown as well: a plateau does not count.
     const double growth = all.back() - all[first];
     const double late = all.back() - all[first + (all.size() - first) / 2];
     const double seconds = static_cast<double>((all.size() - 1 - first)) *

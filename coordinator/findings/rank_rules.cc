@@ -1,4 +1,4 @@
-// Rules about ranks that do not take part: each trains alone, or one has stopped to work.
+// Rules about ranks that do not take part: each trains alone, or one has stopped working.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -12,13 +12,13 @@ namespace {
 
 // Imports and data loading come before a process group.
 constexpr int64_t kMeetFloors = 2;
-// Looks at sockets, one a second: fewer say nothing about a job that is over.
+// Checks of the sockets, one per second: fewer than this prove nothing about a job that is over.
 constexpr int64_t kLooksLeast = 2;
 constexpr int64_t kIdleFloors = 2;
 constexpr int64_t kIdleFloorsWithoutSteps = 5;
 constexpr double kWorkingCores = 0.5;  // of the others
 
-// By its processor use: waiting, and for how long, in milliseconds.
+// How long the rank has been waiting, judging by its processor use, in milliseconds.
 int64_t IdleMs(const RankSamples& rank) {
   if (rank.newest.empty()) return 0;
   constexpr int64_t kSampleMs = 1'000;
@@ -45,7 +45,7 @@ bool UsesDevice(const Evidence& evidence, const v1::NodePart& part, uint32_t ran
 }
 
 // How long a rank may be idle. While no step is gained, it may wait for an evaluation on another
-// rank. 0: not a matter of time.
+// rank. 0: no length of time makes it a finding.
 int64_t PatienceMs(const Evidence& evidence) {
   const AttemptHistory* history = evidence.Newest();
   if (history == nullptr || history->marks().empty()) {
@@ -60,7 +60,7 @@ int64_t PatienceMs(const Evidence& evidence) {
 // writes the same files.
 // Silent: for two floors after the start, unless the job has succeeded by then; with one rank; once
 // a process was seen that listens on MASTER_PORT, or two ranks with a connection; where workers do
-// not look; about jobs that failed.
+// not check sockets; about jobs that failed.
 std::optional<v1::Finding> NeverMet(const Evidence& evidence, const v1::Ledger&) {
   if (evidence.job.attempts().empty()) return std::nullopt;
   const v1::Attempt& attempt = *evidence.job.attempts().rbegin();

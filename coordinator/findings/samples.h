@@ -48,13 +48,14 @@ class SampleHistory {
 
   // Batches of an older attempt, and those already taken, change nothing.
   void Take(const v1::SampleBatch& batch);
-  // Adds what ran before the first batch: the highest values of a stretch of `batches`.
+  // Adds earlier samples than the first batch: the highest values of a stretch of `batches`.
   void TakeEarlier(const v1::SampleBatch& highest, int64_t batches);
 
   uint32_t attempt() const { return attempt_; }
   const std::map<uint32_t, RankSamples>& ranks() const { return ranks_; }
   const std::map<DeviceKey, DeviceSamples>& devices() const { return devices_; }
-  // In how many batches no node had seen the ranks meet; -1: a node has seen it, or none looks.
+  // The number of batches in which no node had seen the ranks meet; -1: a node has seen it, or no
+  // node checks.
   int64_t apart() const { return have_met_ ? -1 : apart_; }
   bool empty() const { return ranks_.empty() && devices_.empty(); }
   // How long each entry of RankSamples::resident covers; at first ten seconds.

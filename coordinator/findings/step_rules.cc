@@ -12,7 +12,7 @@ namespace {
 
 // The first steps are unlike the others: caches, compilation, the loader's workers start.
 constexpr int64_t kWarmUpSteps = 20;
-// Waiting for data this long, a job gains from another loader worker or two.
+// A job that waits for data this long gains from another loader worker or two.
 constexpr double kStarvedShare = 0.3;
 // Gradients always cost communication; above this share, more devices hardly help.
 constexpr double kCommunicationShare = 0.4;
@@ -65,7 +65,7 @@ double OwnSeconds(const StepWindow& window) {
   return window.mean.total - window.mean[StepTime::kCommunication];
 }
 
-// In which numbers a slow rank shows.
+// The number that shows a slow rank.
 enum class Sign { kOwnTime, kDataWait };
 
 double SecondsOf(const StepWindow& window, Sign sign) {
@@ -152,7 +152,7 @@ std::optional<v1::Finding> DataStarved(const Evidence& evidence, const v1::Ledge
 
 // Communication takes 40 % of each step or more.
 // Silent: with one rank; in favor of "slow-rank", whose cost shows as the others' communication;
-// otherwise as "data-starved" is.
+// otherwise in the same cases as "data-starved".
 std::optional<v1::Finding> CommunicationBound(const Evidence& evidence, const v1::Ledger&) {
   const v1::Attempt* attempt = evidence.Running();
   if (attempt == nullptr || attempt->world_size() < 2) return std::nullopt;
@@ -175,8 +175,8 @@ std::optional<v1::Finding> CommunicationBound(const Evidence& evidence, const v1
 
 // One rank's own work (all of a step but communication) takes 25 % longer than the median of the
 // others, so all of them wait for it at every step.
-// Silent: unless at least two ranks, and half of the world, report step times; as "data-starved" is
-// at the start; unless it was the same rank in the three newest windows.
+// Silent: unless at least two ranks, and half of the world, report step times; at the start, like
+// "data-starved"; unless it was the same rank in the three newest windows.
 std::optional<v1::Finding> SlowRank(const Evidence& evidence, const v1::Ledger&) {
   const v1::Attempt* attempt = evidence.Running();
   const AttemptHistory* history = evidence.Newest();

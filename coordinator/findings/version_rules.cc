@@ -1,5 +1,5 @@
-// Driver, toolkit and framework that do not match: from versions where they are recorded, and from
-// what ranks printed when that made them fail.
+// Rules about a driver, toolkit and framework that do not match: judged from recorded versions, and
+// from what ranks printed when the mismatch made them fail.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -24,7 +24,7 @@ struct OldestDriver {
 };
 constexpr OldestDriver kOldestDrivers[] = {{11, 450}, {12, 525}, {13, 580}};
 
-// What frameworks and libraries print. Lower case.
+// Messages that frameworks and libraries print, in lower case.
 struct Printed {
   std::string_view text;
   std::string_view cause;
@@ -89,7 +89,8 @@ std::string DriverFor(int toolkit) {
   return absl::StrCat("a driver for CUDA ", toolkit);
 }
 
-// A device of the part was seen working: whatever the versions say, the framework has found it.
+// True if a device of the part was seen working: then the framework has found it, whatever the
+// versions are.
 bool SeesDevice(const Evidence& evidence, const v1::NodePart& part) {
   return std::any_of(
       evidence.samples.devices().begin(), evidence.samples.devices().end(),
@@ -144,8 +145,8 @@ std::optional<v1::Finding> FromVersions(const Evidence& evidence, const v1::Atte
 // The driver does not fit the toolkit that the framework was built with, or the framework the
 // device.
 // Silent: where versions are not recorded and nothing was printed about it; without GPUs; once a
-// device was busy; about what was printed long before the end, by an attempt before the newest, or
-// by a rank that a signal ended which people send, or Muster.
+// device was busy; about text that was printed long before the end, by an attempt before the
+// newest, or by a rank that was ended by Muster or by a signal that people send.
 std::optional<v1::Finding> VersionMismatch(const Evidence& evidence, const v1::Ledger&) {
   if (evidence.job.attempts().empty()) return std::nullopt;
   const v1::Attempt& attempt = *evidence.job.attempts().rbegin();

@@ -22,7 +22,7 @@ using common::StrCat;
 
 constexpr std::string_view kAuditSuffix = ".jsonl";
 constexpr size_t kNumberDigits = 20;
-// A batch may take the file past its size.
+// A batch may make the file larger than its limit.
 constexpr size_t kReadBytesMax = 16 * kAuditFileBytes;
 
 std::optional<v1::AuditEntry> EntryOfLine(std::string_view line) {
@@ -66,7 +66,7 @@ std::string AuditLine(const v1::AuditEntry& entry) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
   std::string line;
-  // Our own message, without Any or NaN; its texts are printable: audit.cc bounds them.
+  // Cannot fail: our own message, without Any or NaN, and audit.cc has made its texts printable.
   CHECK(google::protobuf::util::MessageToJsonString(entry, &line, options).ok());
   line += '\n';
   return line;

@@ -21,7 +21,7 @@ struct AuditFile {
   uint64_t first = 0;
   std::string path;
 };
-// Sorted. Other files in the directory are left out.
+// The audit's files, sorted. Other files in the directory are left out.
 absl::StatusOr<std::vector<AuditFile>> ListAuditFiles(const std::string& directory);
 std::string AuditFilePath(const std::string& directory, uint64_t first);
 
@@ -31,8 +31,9 @@ std::string AuditLine(const v1::AuditEntry& entry);
 // One file's entries, up to the last complete line.
 absl::StatusOr<AuditPart> ReadAuditFile(const AuditFile& file);
 
-// After the writer was killed: cuts what follows the last entry, which was never acknowledged; what
-// had complete lines in it is kept beside as cut-FIRST-OFFSET. Where to continue.
+// After the writer was killed: cuts off the bytes after the last entry, which were never
+// acknowledged; if they contain complete lines, they are kept next to the file as cut-FIRST-OFFSET.
+// Returns where to continue.
 struct AuditEnd {
   v1::AuditHead head;  // number 0: there is no entry yet
   std::string path;    // of the newest file; empty: there is none
@@ -41,8 +42,8 @@ struct AuditEnd {
 };
 absl::StatusOr<AuditEnd> RecoverAudit(const std::string& directory);
 
-// What is wrong with the audit, one sentence each with the file; reads everything. That it begins
-// later is nothing wrong, as old files may be moved away: `first` tells.
+// Reports what is wrong with the audit, one sentence each with the file; reads everything. A later
+// beginning is not an error, as old files may be moved away; `first` gets its number.
 absl::Status CheckAudit(const std::string& directory,
                         const std::function<void(const std::string& finding)>& found,
                         uint64_t* entries, uint64_t* first);

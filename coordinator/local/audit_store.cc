@@ -53,7 +53,7 @@ absl::Status LocalAuditStore::CutRest() {
   return absl::OkStatus();
 }
 
-// Best effort: not every file system can.
+// Best effort: not every file system supports it.
 void LocalAuditStore::KeepRoom() {
   if (size_ + kRoomBytes / 2 < room_until_) return;
   const auto bytes = static_cast<off_t>(kRoomBytes);
@@ -89,7 +89,7 @@ absl::Status LocalAuditStore::Append(const std::vector<const v1::AuditEntry*>& e
     written = common::ErrnoStatus(StrCat("cannot sync ", path_));
   }
   if (!written.ok()) {
-    // The next try begins where this one did.
+    // The next attempt starts at the same place.
     has_rest_ = true;
     if (const absl::Status cut = CutRest(); !cut.ok()) common::LogError(common::MessageOf(cut));
     return written;

@@ -1,4 +1,4 @@
-// The audit in files of JSON lines (audit_files.h): a new one every few MiB.
+// The audit in files of JSON lines (audit_files.h), with a new file every few MiB.
 #pragma once
 
 #include <cstdint>
@@ -25,19 +25,19 @@ class LocalAuditStore final : public AuditStore {
  private:
   bool IsTouched() const;
   absl::Status OpenNext(uint64_t first);
-  // Cuts what a write that failed has left behind the last entry.
+  // Cuts off what a failed write has left after the last entry.
   absl::Status CutRest();
-  // Keeps disk space for the next entries, so that a full disk can be freed by those who must be
-  // recorded.
+  // Reserves disk space for the next entries, so that on a full disk the actions that free space
+  // can still be recorded.
   void KeepRoom();
 
   const std::string directory_;
-  // The writer's.
+  // Used only by the writer.
   common::UniqueFd file_;
   std::string path_;
   uint64_t size_ = 0;
-  uint64_t room_until_ = 0;  // space is kept up to here
-  bool has_rest_ = false;    // behind size_
+  uint64_t room_until_ = 0;  // space is reserved up to here
+  bool has_rest_ = false;    // a failed write left bytes after size_
 };
 
 }  // namespace muster::coordinator

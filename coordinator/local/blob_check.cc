@@ -33,7 +33,7 @@ constexpr char kHowToRepair[] =
     "copy the file back from a backup";
 constexpr int64_t kNsPerMs = 1'000'000;
 
-// The others are proofs of uploads (upload_proofs.h).
+// All other files there are proofs of uploads (upload_proofs.h).
 bool IsUnfinished(const TreeFile& file) { return file.path.ends_with(".part"); }
 
 class BlobCheck {
@@ -81,7 +81,7 @@ class BlobCheck {
   }
 
   absl::Status Hash(const TreeFile& file, const std::string& name) {
-    // The root is trusted as given; what is below it was just found to be a regular file.
+    // The root is trusted as given; the path below it was just found to be a regular file.
     const auto hash = common::Sha256HexOfFile(StrCat(paths_.Root(), "/", file.path));
     if (!hash.ok()) {
       Damaged(file, name, StrCat("cannot be read: ", std::string(hash.status().message())));

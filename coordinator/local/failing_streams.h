@@ -1,7 +1,6 @@
-// The streams of a store whose files failed: until when nothing is taken of each, and whose messages
-// it did not keep. Such a sender is told to send again once the stream is tried again; until it does,
-// with a new Uploader, nothing more is taken from it, as something before would be missing. One
-// thread.
+// The streams of a store whose files failed: until when the store accepts nothing for each, and whose messages
+// it did not keep. Such a sender is told to resend once the stream is retried. Until it does so with a new
+// Uploader, the store accepts nothing more from it, because earlier messages would be missing. One thread.
 #pragma once
 
 #include <algorithm>
@@ -40,22 +39,23 @@ class FailingStreams {
   static constexpr int64_t kPauseMaxMs = 64'000;
   static constexpr int64_t kForgivenAfterMs = 10'000;
 
-  // `failures`: told of every stream that waits; null: none is told.
+  // `failures` gets every stream that waits; may be null.
   explicit FailingStreams(StreamFailures* failures = nullptr) : failures_(failures) {}
 
-  // Its file failed, too, after an earlier failure: it is tried again after a pause that doubles.
-  // Returns the pause: 0 the first time.
+  // Call it when the stream's file failed. It is retried after a pause that doubles with each
+  // failure. Returns the pause: 0 the first time.
   int64_t Failed(const Key& key, int64_t now_ms);
-  // What this sender sent of the stream, and was not acknowledged, is not kept.
+  // Messages that this sender sent for the stream and that were not acknowledged are not kept.
   void Owe(const Key& key, const std::weak_ptr<Uploader>& uploader);
-  // Whether the store may take of the stream what this sender sends. False: it is owed.
+  // Whether the store may accept this sender's messages for the stream. False: they are owed, so
+  // the sender has to resend them.
   bool Takes(const Key& key, const std::weak_ptr<Uploader>& uploader, int64_t now_ms);
-  // That it waits for `pause_ms`, as Failed returned.
+  // Reports that the stream waits for `pause_ms`, as Failed returned.
   void Tell(const StreamFailures::Failure& failure, int64_t pause_ms) const {
     if (failures_ != nullptr && pause_ms > 0)
       failures_->Failed(failure, 2 * pause_ms + kForgivenAfterMs);
   }
-  // Who has to send again now.
+  // The senders that have to resend now.
   std::vector<std::shared_ptr<Uploader>> TakeDue(int64_t now_ms);
   int64_t DueMs() const { return due_ms_; }  // 0: no stream waits
 
@@ -64,7 +64,7 @@ class FailingStreams {
     int64_t failed_ms = 0;
     int64_t pause_ms = 0;
     int64_t until_ms = 0;
-    // Those who are owed. They leave the set by ceasing to exist.
+    // The senders that have to resend. A sender leaves the set when it is destroyed.
     std::set<std::weak_ptr<Uploader>, std::owner_less<>> owed;
     bool are_told = false;
   };
@@ -87,7 +87,7 @@ int64_t FailingStreams<Key, Uploader>::Failed(const Key& key, int64_t now_ms) {
                          ? 0
                          : std::clamp(2 * failing.pause_ms, kFirstPauseMs, kPauseMaxMs);
   failing.failed_ms = failing.until_ms = now_ms;
-  // On a grid, so that the senders of many streams are told at once, and connect again once.
+  // On a grid, so that the senders of many streams are told at the same time, and reconnect once.
   if (failing.pause_ms > 0) {
     failing.until_ms = (now_ms / failing.pause_ms + 1) * failing.pause_ms;
   }

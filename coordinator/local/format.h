@@ -1,5 +1,5 @@
-// FORMAT in the data directory: the number of the layout of its logs and metrics, which every start
-// compares before it opens them, so that nothing is read as what it is not.
+// FORMAT in the data directory: the version number of the layout of its logs and metrics. Every
+// start compares it before opening them, so that no file is misread.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,7 +7,7 @@
 
 namespace muster::coordinator {
 
-// Call it before any store is opened; writes the file where there is none. FAILED_PRECONDITION: it
+// Call it before any store is opened; writes the file if it is missing. FAILED_PRECONDITION: it
 // names another format.
 absl::Status CheckFormat(const Paths& paths);
 

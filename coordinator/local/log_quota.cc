@@ -12,9 +12,10 @@
 namespace muster::coordinator {
 namespace {
 
-// Of the quota: how far a trim goes below it, and what all last segments of a job may take.
+// The share of the quota by which a trim goes below it, and that all last segments of a job
+// together may take.
 constexpr uint64_t kShare = 16;
-// A segment of fewer bytes is not worth the record in its place.
+// Replacing a smaller segment by a record is not worthwhile.
 constexpr uint64_t kWorthBytes = 4 << 10;
 
 struct Candidate {
@@ -88,7 +89,7 @@ absl::StatusOr<uint64_t> LogQuota::Trim(uint64_t job, uint64_t bytes, uint64_t m
     ASSIGN_OR_RETURN(const std::vector<FinishedSegment> finished,
                      FinishedSegments(SegmentFiles(paths_.LogStream(streams[stream]))));
     for (const FinishedSegment& segment : finished) {
-      // The end of the newest attempt stays, whatever its size: it tells why the job ended.
+      // The end of the newest attempt stays, whatever its size, because it shows why the job ended.
       if (segment.has_end && streams[stream].attempt == streams.back().attempt) continue;
       oldest.push_back({segment, stream});
     }

@@ -1,6 +1,7 @@
-// How much of the disk the output of one job takes. Where a job has more than its quota, the oldest
-// whole segments of its streams go (segments/trim.h), down to a little less than the quota, so that
-// the next look at the directory is far away. The log store's thread, unless said otherwise.
+// Limits how much of the disk the output of one job takes. If a job has more than its quota, the
+// oldest whole segments of its streams are removed (segments/trim.h) until it has a little less
+// than the quota, so that the directory need not be read again soon. The log store's thread, unless
+// noted otherwise.
 #pragma once
 
 #include <cstdint>
@@ -23,24 +24,26 @@ class LogQuota {
   // Any thread.
   void Forget(uint64_t job);
 
-  // The job writes one more stream. All streams' last segments together are a small share of its
-  // quota, however many ranks it has.
+  // Call it when the job writes one more stream, so that the last segments of all its streams
+  // together stay a small share of its quota, however many ranks it has.
   void Opened(uint64_t job);
   uint64_t SegmentBytes(uint64_t job) const;
-  // So many bytes were appended. How many bytes of segments were removed for it.
+  // Call it when `bytes` were appended. Returns how many bytes of segments were removed to make
+  // room.
   absl::StatusOr<uint64_t> Wrote(uint64_t job, uint64_t bytes);
 
  private:
   struct OfJob {
-    uint64_t keep = 0;  // 0: as any
+    uint64_t keep = 0;  // 0: the limit of every job
     uint64_t streams = 0;
     bool counted = false;
-    uint64_t total = 0;  // about, until the next look
-    uint64_t due = 0;    // look when `total` is more
+    uint64_t total = 0;  // approximate, until the directory is read again
+    uint64_t due = 0;    // read the directory when `total` exceeds it
   };
 
   uint64_t Of(const OfJob& job) const;
-  // Removes the oldest segments of `bytes` until at most `most` are left; how many are.
+  // Removes the oldest segments until at most `most` of `bytes` are left; returns how many are
+  // left.
   absl::StatusOr<uint64_t> Trim(uint64_t job, uint64_t bytes, uint64_t most) const;
 
   const Paths paths_;

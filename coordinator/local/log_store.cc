@@ -124,7 +124,7 @@ void LocalLogStore::Refuse(Queued& queued) {
 }
 
 void LocalLogStore::Fail(Queued& queued, const absl::Status& status) {
-  // A shortage arrives here only when the daemon stops: the worker still has the bytes.
+  // A shortage gets here only when the daemon stops; the worker still has the bytes.
   is_leaving_ = IsShortage(status);
   if (is_leaving_) return;
   const LogKey key = KeyOf(queued.chunk);

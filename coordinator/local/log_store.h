@@ -1,6 +1,6 @@
 // Logs as segments (coordinator/segments), one stream per rank and output. Owns one writer thread;
 // nothing else writes below logs/. The thread waits while the disk is full or the process is out of
-// descriptors; a stream whose file fails waits alone, in its worker's spool.
+// descriptors; if a stream's file fails, only that stream waits, in its worker's spool.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +48,8 @@ class LocalLogStore final : public LogStore {
   };
   struct Stream {
     LogStreamFile log;
-    // Who waits for the next sync: what was under way on a connection that broke may arrive behind
-    // the first of the next one.
+    // The senders that wait for the next sync. There may be several: chunks in flight on a broken
+    // connection may arrive after the first chunk of the next one.
     std::set<std::weak_ptr<LogUploader>, std::owner_less<>> uploaders;
     SegmentWriter& File() { return log.File(); }
   };
@@ -57,7 +57,7 @@ class LocalLogStore final : public LogStore {
   void Run();
   void Write(Queued& queued);
   void Refuse(Queued& queued);
-  // It could not be written.
+  // Handles an entry that could not be written.
   void Fail(Queued& queued, const absl::Status& status);
   // The bytes were written, or were already known: the sender waits for an acknowledgement.
   void Answer(const LogKey& key, Stream& stream, const v1::LogChunk& chunk);
@@ -75,7 +75,7 @@ class LocalLogStore final : public LogStore {
   // The writer's thread.
   OpenStreams<LogKey, Stream> streams_;
   FailingStreams<LogKey, LogUploader> failing_;
-  bool is_leaving_ = false;  // without room: the workers still have what is not synced
+  bool is_leaving_ = false;  // stopping without room; the workers still have what is not synced
   RateLimitedLog refusals_;
   RateLimitedLog removals_;
   LogQuota quota_;

@@ -21,16 +21,17 @@ class LogStreamFile {
   // Creates the file, or opens and recovers the existing one.
   static absl::StatusOr<LogStreamFile> Open(const Paths& paths, const LogKey& key);
 
-  // Appends what is new in the chunk, and fills in what was found damaged. Bytes already known are
-  // skipped. A chunk after a gap is ignored (Durable does not move, so the sender goes back to it),
-  // unless it reports that the bytes in the gap were dropped or that its sender no longer has them.
-  // RESOURCE_EXHAUSTED, UNAVAILABLE: nothing was appended; the same call may be repeated.
-  // OUT_OF_RANGE: no file can be that long here. `segment_bytes`: as in SegmentWriter::Append.
+  // Appends the new bytes of the chunk, and fills in ranges that were found damaged. Bytes already
+  // known are skipped. A chunk after a gap is ignored (Durable does not move, so the sender goes
+  // back to it), unless it reports that the bytes in the gap were dropped or that its sender no
+  // longer has them. RESOURCE_EXHAUSTED, UNAVAILABLE: nothing was appended; the same call may be
+  // repeated. OUT_OF_RANGE: no file can be that long here. `segment_bytes`: as in
+  // SegmentWriter::Append.
   absl::Status Append(const v1::LogChunk& chunk, uint64_t segment_bytes = kSegmentBytesMax);
 
   uint64_t Written() const { return file_.Written(); }
   uint64_t Durable() const { return file_.Durable(); }
-  // The end was written, and nothing before it is expected any more.
+  // True if the end was written and no bytes before it are expected any more.
   bool Ended() const { return file_.HasEnd() && file_.Lost().empty(); }
   // To open, close and sync the file.
   SegmentWriter& File() { return file_; }
@@ -38,8 +39,8 @@ class LogStreamFile {
 
  private:
   explicit LogStreamFile(SegmentWriter file) : file_(std::move(file)) {}
-  // Collects what the chunk has of the first lost range, and writes it once that range is complete
-  // or no more of it can arrive.
+  // Collects the chunk's part of the first lost range, and writes the range once it is complete or
+  // no more of it can arrive.
   absl::Status Restore(const v1::LogChunk& chunk);
 
   SegmentWriter file_;

@@ -1,5 +1,5 @@
-// How much of the disk the metrics of one job take. A job that has its quota keeps what it has:
-// its curves end there. Any thread.
+// Limits how much of the disk the metrics of one job take. A job that has reached its quota keeps
+// its stored points, and its curves end there. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -63,7 +63,7 @@ void LocalMetricStore::Run() {
 
 void LocalMetricStore::Handle(Queued& queued) {
   const absl::Status status = Write(queued);
-  // A shortage arrives here only when the daemon stops: the worker still has the batches.
+  // A shortage gets here only when the daemon stops; the worker still has the batches.
   is_leaving_ = IsShortage(status);
   if (status.ok() || is_leaving_) return;
   const StreamKey key{queued.batch.job(), queued.batch.attempt()};
@@ -100,7 +100,7 @@ absl::Status LocalMetricStore::Write(Queued& queued) {
     queued.uploader->Consumed(queued.bytes);
     return absl::OkStatus();
   }
-  // Older workers leave it to us.
+  // Older workers do not encode the batch.
   if (queued.encoded.empty()) queued.encoded = batch.SerializeAsString();
   bool is_new = false;
   ASSIGN_OR_RETURN(Stream* const stream, streams_.Use(key, &is_new));
@@ -161,7 +161,7 @@ absl::StatusOr<LocalMetricStore::Stream> LocalMetricStore::Open(const StreamKey&
 }
 
 bool LocalMetricStore::Synced(const StreamKey& key, Stream& stream) {
-  SaveNewest(key.first);  // before the sender discards what would correct it
+  SaveNewest(key.first);  // before the sender discards the batches that could correct it
   for (const auto& [ack, uploader] : stream.acks) {
     if (const auto alive = uploader.lock()) alive->Acknowledge(ack);
   }

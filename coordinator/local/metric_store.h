@@ -1,6 +1,6 @@
 // Metrics as segments (coordinator/segments), one stream per attempt, with the newest values in a
 // file next to them. Owns one writer thread, which waits while the disk is full or the process is
-// out of descriptors; a stream whose file fails waits alone, in its workers' spools.
+// out of descriptors; if a stream's file fails, only that stream waits, in its workers' spools.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +63,7 @@ class LocalMetricStore final : public MetricStore {
   void Run();
   void Handle(Queued& queued);
   absl::Status Write(Queued& queued);
-  // A batch that has no room is acknowledged, too: only its newest values are known.
+  // A batch that does not fit is acknowledged, too, but only its newest values are kept.
   absl::Status AppendIfRoom(Stream& stream, const Queued& queued);
   void Refuse(Queued& queued);
   absl::StatusOr<Stream> Open(const StreamKey& key);
@@ -84,7 +84,7 @@ class LocalMetricStore final : public MetricStore {
   // The writer's thread.
   OpenStreams<StreamKey, Stream> streams_;
   FailingStreams<StreamKey, MetricUploader> failing_;
-  bool is_leaving_ = false;  // without room: the workers still have what is not synced
+  bool is_leaving_ = false;  // stopping without room; the workers still have what is not synced
   RateLimitedLog refusals_;
   MetricQuota quota_;
 

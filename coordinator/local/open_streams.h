@@ -1,5 +1,5 @@
-// The streams that a store's writer appends to: which are known, which have open files, which need
-// a sync and when. One thread.
+// Manages the streams that a store's writer appends to: which are known, which have open files,
+// which need a sync and when. One thread.
 #pragma once
 
 #include <unistd.h>
@@ -29,10 +29,10 @@ class OpenStreams {
     std::function<absl::StatusOr<Stream>(const Key&)> open;
     // Retries until there is disk space and a descriptor (StoreQueue::Patiently).
     std::function<absl::Status(const std::function<absl::Status()>&)> patiently;
-    // What was appended to the stream is durable. True: it is complete and may be forgotten.
+    // All data appended to the stream is durable. True: it is complete and may be forgotten.
     std::function<bool(const Key&, Stream&)> synced;
-    // The stream's file failed, or could not be opened (then there is no stream): what was not synced
-    // is not kept.
+    // The stream's file failed, or could not be opened (then there is no stream); data that was not synced is
+    // not kept.
     std::function<void(const Key&, Stream*, const absl::Status&)> failed;
   };
 
@@ -42,18 +42,18 @@ class OpenStreams {
         open_max_(std::max<size_t>(open_max, 1)),
         known_max_(known_max) {}
 
-  // Returns it with its file open. `is_new`: it was not known before.
+  // Returns the stream with its file open. `is_new`: it was not known before.
   absl::StatusOr<Stream*> Use(const Key& key, bool* is_new);
-  // It took something, or owes an acknowledgement: sync it by `due_ms`.
+  // Call it when the stream got data or owes an acknowledgement: it is synced by `due_ms`.
   void Touch(const Key& key, size_t bytes, int64_t due_ms) {
     dirty_.insert(key);
     dirty_bytes_ += bytes;
     due_ms_ = due_ms_ == 0 ? due_ms : std::min(due_ms_, due_ms);
   }
-  // A stream whose file fails stands alone: the others are synced.
+  // Syncs all dirty streams, even if the file of one of them fails.
   void Sync();
-  // The stream's file failed, for a reason that is not waited out: the next Use tries it again, with
-  // what was synced.
+  // The stream's file failed for a reason that waiting does not fix. The next Use reopens it with the synced
+  // data.
   void Fail(const Key& key, const absl::Status& why);
   int64_t DueMs() const { return due_ms_; }  // 0: nothing to sync
   size_t DirtyBytes() const { return dirty_bytes_; }
@@ -72,14 +72,15 @@ class OpenStreams {
   // Closes the least recently used files until fewer than `most` are open.
   void CloseIdle(size_t most);
   void ForgetClosed();
-  // By syncfs, if that is cheaper. If it fails they remain dirty: it does not say whose file failed.
+  // Syncs with syncfs, if that is cheaper. If it fails, the streams remain dirty, because syncfs does not
+  // report which file failed.
   void SyncAll(const std::set<Key>& keys);
 
   const Callbacks callbacks_;
   const size_t open_max_;
   const size_t known_max_;
   std::map<Key, Known> known_;
-  std::map<uint64_t, Key> open_;  // those with open files, by their last use
+  std::map<uint64_t, Key> open_;  // streams with open files, by their last use
   std::set<Key> dirty_;
   size_t dirty_bytes_ = 0;
   int64_t due_ms_ = 0;
@@ -104,7 +105,7 @@ absl::StatusOr<Stream*> OpenStreams<Key, Stream>::Use(const Key& key, bool* is_n
 template <typename Key, typename Stream>
 absl::Status OpenStreams<Key, Stream>::OpenFile(const Key& key, bool* is_new) {
   absl::Status status = OpenOrReopen(key, is_new);
-  // The process ran out of descriptors: better few open files than none.
+  // The process ran out of descriptors: close our own files until one can be opened.
   while (absl::IsUnavailable(status) && !open_.empty()) {
     CloseIdle(open_.size());
     status = OpenOrReopen(key, is_new);
@@ -118,7 +119,7 @@ absl::Status OpenStreams<Key, Stream>::OpenOrReopen(const Key& key, bool* is_new
     SegmentWriter& file = found->second.stream.File();
     const bool had_failed = file.HasFailed();
     const absl::Status status = file.Reopen();
-    // What else is known of a stream whose file failed may be of what was not kept.
+    // The remaining state of a stream whose file failed may include data that was not kept.
     const bool is_outdated = had_failed && status.ok();
     if (!is_outdated && !absl::IsNotFound(status)) return status;
     known_.erase(found);

@@ -29,7 +29,7 @@ constexpr size_t kSampleMagicBytes = 4;
 constexpr size_t kHeadBytes = kSampleMagicBytes + 2 * sizeof(uint32_t);
 constexpr const char* kTierNames[] = {"1s", "10s", "1min"};
 static_assert(std::size(kTierNames) == kSampleTierCount);
-// How many files a tier's time is spread over.
+// The number of files over which a tier's time is spread.
 constexpr int64_t kFilesOfTier[] = {8, 8, 60};
 constexpr size_t kFolderBytesMax = 200;
 

@@ -40,7 +40,7 @@ struct SampleFile {
 // `path` is below the data directory; nullopt if it is not a sample file.
 std::optional<SampleFile> ParseSamplePath(const std::string& path);
 
-// How long a file is appended to.
+// The time for which samples are appended to one file.
 int64_t SampleFileSpanMs(size_t tier);
 
 std::string SampleRecord(const v1::SampleBucket& bucket);
@@ -54,8 +54,8 @@ struct SampleScan {
 SampleScan ScanSamples(std::string_view bytes,
                        const std::function<bool(const v1::SampleBucket&)>& record);
 
-// Counts all files and their damage. Damage in samples is not reported as a finding, because there
-// is nothing to do about it: it is skipped, and disappears when its file expires.
+// Counts all files and their damage. Damage in samples is not reported as a finding, because no one
+// can repair it: it is skipped, and disappears when its file expires.
 struct SampleTotals {
   uint64_t files = 0;
   uint64_t bytes = 0;

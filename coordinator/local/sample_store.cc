@@ -230,7 +230,7 @@ void LocalSampleStore::Delete(const std::vector<SampleFile>& files) {
     }
     std::string path = StrCat(paths_.Root(), "/", file.Path());
     unlink(path.c_str());
-    // Then its folders, up to the job's, if they are empty.
+    // Then removes its folders, up to the job's, if they are empty.
     for (int level = 0; level < 3; ++level) {
       path.resize(path.rfind('/'));
       if (rmdir(path.c_str()) != 0) break;

@@ -126,7 +126,7 @@ SegmentFinding UnreadableFinding(const std::string& path, const std::string& why
   return {.path = path, .what = StrCat("cannot be read: ", why), .is_unreadable = true};
 }
 
-// What cannot be read is reported to `unreadable`, and the others follow.
+// Reports unreadable segments to `unreadable` and continues with the others.
 absl::Status ForEachSegment(const Paths& paths, SegmentTotals* totals, const EachSegment& each,
                             const SegmentFound& unreadable) {
   const auto say = [&](const std::string& path, const absl::Status& why) {

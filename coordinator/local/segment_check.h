@@ -17,7 +17,7 @@ struct SegmentFinding {
   uint64_t offset = 0;
   uint64_t bytes = 0;
   std::string what;            // from a check: what is wrong; from a repair: what was done
-  bool is_unreadable = false;  // by the system, whatever is in it: a repair leaves it as it is
+  bool is_unreadable = false;  // the system cannot read it, whatever it contains; repair skips it
 };
 
 struct SegmentTotals {
@@ -29,7 +29,7 @@ struct SegmentTotals {
 
 using SegmentFound = std::function<void(const SegmentFinding&)>;
 
-// Changes nothing. Reports to `found` what is damaged and what cannot be read.
+// Changes nothing. Reports damaged and unreadable files to `found`.
 absl::Status CheckSegments(const Paths& paths, const SegmentFound& found, SegmentTotals* totals);
 // Calls `changed` for each file that it repaired, and for each that it could not.
 absl::Status RepairSegments(const Paths& paths, const SegmentFound& changed, SegmentTotals* totals);

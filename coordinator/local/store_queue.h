@@ -27,7 +27,7 @@ inline int64_t SteadyMs() {
       .count();
 }
 
-// Of two times, 0: none.
+// The earlier of two times, where 0 means none.
 inline int64_t EarlierDue(int64_t one_ms, int64_t other_ms) {
   return one_ms == 0 || other_ms == 0 ? std::max(one_ms, other_ms) : std::min(one_ms, other_ms);
 }

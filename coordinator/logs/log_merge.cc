@@ -73,7 +73,7 @@ absl::StatusOr<std::map<LogKey, uint64_t>> LogMerge::NewStreams() const {
 absl::Status LogMerge::Discover() {
   if (request_.tail_lines() > 0 && !tail_done_) {
     const absl::Status found = FindTail();
-    if (!found.ok()) tail_ = nullptr;  // from the beginning, later
+    if (!found.ok()) tail_ = nullptr;  // start over later
     if (!found.ok() || IsLooking()) return found;
   }
   ASSIGN_OR_RETURN(const auto starts, NewStreams());
@@ -114,7 +114,7 @@ absl::StatusOr<uint64_t> LogMerge::Start(const LogKey& key) const {
 void LogMerge::HaveNews(const std::set<LogKey>& streams) {
   for (const LogKey& key : streams) {
     const auto cursor = cursors_.find(key);
-    // A stream that is already in the order is read again when its piece is taken.
+    // A stream that is already in the order is read further when its piece is taken.
     if (cursor != cursors_.end() && !cursor->second->Ended()) unread_.insert(key);
   }
 }

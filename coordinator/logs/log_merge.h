@@ -1,5 +1,5 @@
-// A job's log streams merged into one, ordered by (attempt, receive time, rank). Holds no descriptor
-// between two calls, and of each stream at most a few KiB. The work pool's threads, one at a time.
+// A job's log streams merged into one, ordered by (attempt, receive time, rank). Between two calls it holds no
+// descriptor and at most a few KiB of each stream. The work pool's threads, one at a time.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,8 @@ class LogMerge {
   void Know(const v1::JobRecord& record);
   // Looks for new streams. UNAVAILABLE: no descriptor was free; call again later.
   absl::Status Discover();
-  // The place of the last lines is not found yet: call Discover again, after others' turns.
+  // True while the place of the last lines is not found yet: call Discover again, after giving
+  // others a turn.
   bool IsLooking() const { return tail_ != nullptr; }
   // These streams have more to read; unknown ones are ignored.
   void HaveNews(const std::set<LogKey>& streams);
@@ -55,7 +56,7 @@ class LogMerge {
   };
   bool Wants(const LogKey& key) const;
   absl::StatusOr<uint64_t> Start(const LogKey& key) const;
-  // Those that have no cursor yet, and where to begin.
+  // The streams that have no cursor yet, and where to begin.
   absl::StatusOr<std::map<LogKey, uint64_t>> NewStreams() const;
   absl::Status FindTail();
   void OpenAll(const std::map<LogKey, uint64_t>& starts);
@@ -81,7 +82,7 @@ class LogMerge {
   std::map<Place, LogKey> ready_;
   std::set<LogKey> unread_;  // not in the order, but may have something to read
   absl::Status trouble_;
-  std::unique_ptr<LogTail> tail_;  // while it is looked for
+  std::unique_ptr<LogTail> tail_;  // while the place of the last lines is being looked for
   bool tail_done_ = false;
 };
 

@@ -26,8 +26,8 @@ class SearchCursor final : public LogCursor {
   absl::StatusOr<bool> SearchBlock();
   // Appends the next pieces to the query's text and marks. True: its last line is complete.
   absl::StatusOr<bool> TakePieces();
-  // Reports a gap before the piece, damage in it, or a piece that is too old, instead of searching
-  // it. False: it is none of these.
+  // Reports a gap before the piece, damage in it, or that it is too old, instead of searching it.
+  // False if none of these apply.
   bool TakeGap(const LogPiece& piece, bool is_damaged);
   bool IsTooOld(const LogPiece& piece) const;
   void Mark(const LogPiece& piece);
@@ -86,7 +86,7 @@ absl::StatusOr<bool> SearchCursor::TakePieces() {
     const LogPiece next = **piece;
     const bool is_gap = (next.dropped > 0 || next.damaged > 0) && gap_told_ != next.offset;
     const bool holds_line = has_text || lines_.HasOpenLine();
-    // Search what was taken first; the next call sees the same piece again.
+    // First search the pieces that were taken; the next call sees this piece again.
     if ((is_gap || IsTooOld(next)) && holds_line) return true;
     if (TakeGap(next, false)) return false;
     const size_t at = query_.text_.size();

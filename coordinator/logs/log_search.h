@@ -1,6 +1,6 @@
-// Searches a job's streams for lines: a cursor that reads another one block by block and returns the
-// lines found as pieces, in the same order, and in between how far it has come. Merged by time like
-// any cursor (log_merge.h), each stream runs ahead of the slowest by one block at most.
+// Searches a job's streams for lines: a cursor that reads another one block by block and returns the found
+// lines as pieces, in the same order, with its progress in between. Cursors are merged by time as usual
+// (log_merge.h), so each stream runs ahead of the slowest by one block at most.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace muster::coordinator {
 
-// What the streams of one query share. The work pool's threads, one at a time.
+// Shared by the streams of one query. The work pool's threads, one at a time.
 class LogSearch {
  public:
   // Pieces received before `since_ms` are skipped.
@@ -26,12 +26,12 @@ class LogSearch {
   // Sets how many streams are searched: the more there are, the less each reads at a time, so that
   // the lines found ahead of the merge stay bounded in total.
   void Divide(size_t streams);
-  // What a stream's inner cursor should read ahead: a block with the heads of its pieces.
+  // How many bytes a stream's inner cursor should read ahead: a block with the heads of its pieces.
   size_t AheadBytes() const { return block_bytes_ + block_bytes_ / 2; }
-  // From now on an unfinished line is searched where its stream has nothing more for now.
+  // From now on an unfinished line is searched when its stream has nothing more for now.
   void EndOpenLines() { ends_open_lines_ = true; }
   bool EndsOpenLines() const { return ends_open_lines_; }
-  // Of all streams so far.
+  // The bytes of all streams searched so far.
   uint64_t SearchedBytes() const { return searched_bytes_; }
 
  private:

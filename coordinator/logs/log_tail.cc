@@ -51,7 +51,7 @@ void LogTail::OpenNext() {
   ++next_;
 }
 
-// The mark of a stream's end has no time: a piece in which a line ends has one.
+// Looks for a piece in which a line ends, because the mark of a stream's end has no time.
 absl::Status LogTail::StepBack() {
   const LogKey key = *stepping_;
   Backwards& stream = of_attempt_.at(key);

@@ -1,6 +1,6 @@
-// Where the last lines of several streams together begin. Reads backwards by time, so it costs only
-// the lines wanted, and one look at the end of each stream. Works in pieces, because any number of lines
-// may be wanted: others get their turns on the pool in between.
+// Finds where the last lines of several streams together begin. Reads backwards by time, so the cost is only
+// the requested lines and one look at the end of each stream. Works in pieces, because any number of lines may
+// be requested; others get their turns on the pool in between.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,13 @@ namespace muster::coordinator {
 // One thread at a time.
 class LogTail {
  public:
-  // `streams`: the offset at or after which each is wanted. `logs` must outlive this.
+  // `streams`: for each stream, the offset at or after which it is requested. `logs` must outlive
+  // this.
   LogTail(const LogReader& logs, std::map<LogKey, uint64_t> streams, uint64_t lines);
   LogTail(const LogTail&) = delete;
 
-  // True: the offsets are found. False: call again. After an error this is of no more use.
+  // True: the offsets are found. False: call again. After an error this object cannot be used any
+  // more.
   absl::StatusOr<bool> GoOn();
   // For each of the streams the offset at which its part of the last lines begins, at or after the
   // given one; for a stream without any of these lines, its end.
@@ -40,7 +42,7 @@ class LogTail {
   // Of the newest attempt first, one after another.
   enum class Doing { kOpening, kTaking, kPlacing };
 
-  // One look at a file each.
+  // Each step reads from a file once.
   absl::Status Step();
   void OpenNext();
   absl::Status StepBack();
@@ -52,7 +54,7 @@ class LogTail {
   std::map<LogKey, uint64_t>::const_reverse_iterator next_;  // to be opened
   uint64_t left_;                                            // lines
   Doing doing_ = Doing::kOpening;
-  std::optional<LogKey> stepping_;  // goes back to a piece in which a line ends
+  std::optional<LogKey> stepping_;  // the stream that StepBack moves to an earlier piece
   std::map<LogKey, Backwards> of_attempt_;
   std::map<Place, LogKey> by_time_;
   std::map<LogKey, uint64_t> offsets_;

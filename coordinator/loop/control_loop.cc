@@ -20,7 +20,7 @@ using common::Now;
 
 namespace {
 
-// Whose turn the request waits for.
+// The caller for whose turn the request waits.
 std::string CallerOf(const Input& input) {
   const std::string* caller = std::visit(
       [](const auto& request) -> const std::string* {
@@ -59,7 +59,7 @@ absl::Status ControlLoop::Recover(JobIndex* finished) {
          .why = common::MessageOf(sound),
          .fix = "restore the data directory from a backup"});
   }
-  // The index has them, and knows which of them were removed or recorded again since.
+  // The index has these jobs, and knows which of them were removed or rewritten since.
   TakeFinished(state_);
   if (finished != nullptr) {
     RETURN_IF_ERROR(finished->Keys(
@@ -210,7 +210,7 @@ void ControlLoop::Run() {
   journal_.Append(std::move(record));
 }
 
-// Waits for work. False: stopping, and everything taken so far is released or never can be.
+// Waits for work. False: stopping, and everything taken so far has been released or never can be.
 bool ControlLoop::TakeEntries(std::vector<Entry>& entries) {
   std::unique_lock lock(mutex_);
   const uint64_t seen_durable = releases_.empty() ? UINT64_MAX : releases_.front().turn;
@@ -441,7 +441,7 @@ void ControlLoop::ReleaseDurable() {
   }
 }
 
-// The last reserve is for those who wait: it is used before they are refused.
+// The last reserve is for waiting requests: it is used before they are refused.
 void ControlLoop::RefuseWhatIsStuck() {
   absl::Status why;
   uint64_t tries = 0;
@@ -463,7 +463,7 @@ void ControlLoop::RefuseWhatIsStuck() {
     asked_at_try_ = tries;
     return journal_.UseLastReserve();
   }
-  // One try may have been under way when the reserve was asked for.
+  // One attempt may have been in progress when the reserve was requested.
   if (tries < *asked_at_try_ + 2) return;
   std::erase_if(releases_, [&](const Release& release) {
     if (release.refused) release.refused(why);

@@ -57,7 +57,7 @@ struct LoopView {
 struct LoopCallbacks {
   std::function<void(size_t live_jobs)> live_jobs;
   std::function<void(const std::vector<std::string>& blobs)> unused_blobs;
-  // Fills in what only the metric store knows.
+  // Fills in fields that only the metric store has.
   std::function<void(v1::JobSummary&)> decorate;
   std::function<void(const Denial&)> denied;
 };
@@ -85,16 +85,17 @@ class ControlLoop {
   // are none. Before Start.
   absl::Status Recover(JobIndex* finished = nullptr);
   void Start(LoopCallbacks callbacks);
-  // Waits until everything taken is durable, writes a snapshot, ends the thread.
+  // Waits until every accepted input is durable, writes a snapshot, ends the thread.
   void Stop();
 
   // A client's request: callers take turns. RESOURCE_EXHAUSTED at once if the disk or the queue is
-  // full, or the caller has its share of it.
+  // full, or the caller has used up its share of the queue.
   absl::Status Submit(Input input, Done done);
   // A fact that may not be refused: from a worker (whose stream sends one at a time) or from the
-  // coordinator itself. `taken` runs once the loop has taken it (not once it is durable).
+  // coordinator itself. `taken` runs once the loop has accepted it (not once it is durable).
   void Say(Input input, std::function<void()> taken = nullptr);
-  // A registration: the sink becomes the node's if the core accepts it, otherwise it is closed.
+  // A registration: the sink becomes the node's sink if the core accepts the registration,
+  // otherwise it is closed.
   void Register(WorkerRegisteredInput input, std::shared_ptr<CommandSink> sink);
   // If the disk is full, `refused` is called with the reason instead.
   void Ask(Question question, Refused refused = nullptr);
@@ -117,7 +118,7 @@ class ControlLoop {
     std::shared_ptr<const v1::JobRecord> record;
     std::function<void()> done;
   };
-  // The control stream that a registration came on.
+  // The control stream on which a registration came.
   struct Registrant {
     std::string node;
     uint64_t session = 0;
@@ -168,7 +169,7 @@ class ControlLoop {
   const common::Clock& clock_;
   LoopCallbacks callbacks_;
 
-  // The loop thread's (and Recover's, before the thread exists).
+  // Used by the loop thread (and by Recover, before the thread exists).
   ClusterState state_;
   std::map<std::string, uint64_t> live_names_;
   std::map<uint64_t, std::string> names_of_live_;
@@ -190,8 +191,8 @@ class ControlLoop {
   FairShare queued_requests_{kQueuedRequests};
   uint64_t durable_turn_ = 0;
   absl::Status why_stuck_;
-  uint64_t stuck_tries_ = 0;  // commits that failed since it is stuck
-  bool got_stuck_ = false;    // since the loop looked last
+  uint64_t stuck_tries_ = 0;  // failed commits since the journal got stuck
+  bool got_stuck_ = false;    // since the loop last checked
   bool stopping_ = false;
   std::thread thread_;
 };

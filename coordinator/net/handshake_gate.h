@@ -1,6 +1,6 @@
-// How many connections may be in the handshake of TLS at once: each costs 100 KB before anything is
-// known of the client. So many in all, and of one network. Further ones wait, without any state of
-// TLS; while they do, a handshake that takes longer than a client needs is closed. One thread.
+// Limits how many TLS handshakes may run at once, in total and per network: each costs 100 KB
+// before anything is known of the client. Further connections wait without any TLS state; while
+// they do, a handshake that takes longer than a client needs is closed. One thread.
 #pragma once
 
 #include <chrono>
@@ -31,13 +31,14 @@ class HandshakeGate {
 
   struct Verdict {
     bool may_begin = false;
-    std::optional<Id> to_close;  // otherwise: has had its time; end it, and ask again
+    // If it may not begin: a handshake whose time is over. Close it and ask again.
+    std::optional<Id> to_close;
   };
-  // One more of this network (see NetworkOf).
+  // Whether one more connection of this network may begin (see NetworkOf).
   Verdict Ask(std::string_view network, Time now) const;
   // Only after Ask has allowed it.
   void Begin(Id id, std::string network, Time now);
-  // Also for one that is unknown.
+  // May also be called for an unknown connection.
   void End(Id id);
   void EndIf(const std::function<bool(Id, Time since)>& is_over);
 
@@ -51,7 +52,7 @@ class HandshakeGate {
   std::list<Going> going_;  // the oldest first
 };
 
-// Nothing more will come from it: a handshake would be in vain.
+// True if the client will send nothing more, so that a handshake would be in vain.
 bool HasClientLeft(int fd);
 
 }  // namespace muster::coordinator

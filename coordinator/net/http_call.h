@@ -1,5 +1,5 @@
-// Requests to servers outside of the cluster: a webhook, an identity provider. The one HTTP client, in
-// words that name the server. Blocks, for at most as long as the call allows; any thread of a pool.
+// Requests to servers outside of the cluster: a webhook, an identity provider. Wraps the one HTTP client with
+// errors that name the server. Blocks, for at most as long as the call allows; any thread of a pool.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 namespace muster::coordinator {
 
 // UNAVAILABLE: it does not answer, shows a certificate that is not valid, or does not speak HTTP.
-// CANCELLED: `stop` was set. What may_call said if no address of the host may be called.
+// CANCELLED: `stop` was set. The error of may_call if no address of the host may be called.
 absl::StatusOr<common::HttpResponse> CallOutside(const common::HttpCall& call,
                                                  const std::atomic<bool>& stop);
 

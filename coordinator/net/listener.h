@@ -16,7 +16,7 @@ namespace muster::coordinator {
 // user, and a socket that another process serves; removes a stale socket. Call with the data
 // directory locked.
 absl::Status PrepareSocket(const std::string& path, bool is_private);
-// After PrepareSocket. From the start, only its owner (and root) can connect.
+// After PrepareSocket. From the beginning, only the socket's owner (and root) can connect.
 absl::StatusOr<common::UniqueFd> ListenOnSocket(const std::string& path);
 
 struct TcpPort {

@@ -60,7 +60,7 @@ std::string NetworkOf(std::string_view principal) {
   text = text.substr(0, text.find_first_of("%]"));
   in6_addr address{};
   if (inet_pton(AF_INET6, std::string(text).c_str(), &address) != 1) return std::string(principal);
-  // ::ffff:10.0.0.7 and its like are one peer each.
+  // Each IPv4-mapped address like ::ffff:10.0.0.7 is a separate peer.
   if (IN6_IS_ADDR_V4MAPPED(&address)) return std::string(principal);
   std::fill(std::begin(address.s6_addr) + kNetworkBytes, std::end(address.s6_addr), 0);
   return StrCat(kIpv6Peer, TextOfIpv6(address), "]/64");

@@ -17,12 +17,12 @@ inline std::string AddressText(const sockaddr_storage& address) {
 }
 // "peer:10.0.0.7", "peer:[::1]".
 std::string PeerPrincipal(const sockaddr_storage& address);
-// What gRPC calls a connection that it made TLS on: "ipv4:10.0.0.7:41180",
+// gRPC's name for a connection on which it made TLS: "ipv4:10.0.0.7:41180",
 // "ipv6:%5Bfe80::1%252%5D:41180".
 std::string GrpcNameOf(const sockaddr_storage& address);
 
-// What one peer can have many of counts as one: of an IPv6 principal its /64, which is the least
-// that a provider gives to a customer. Every other text is itself.
+// Maps addresses that one peer can have many of to one text: an IPv6 principal to its /64, the
+// smallest block that a provider gives to a customer. Every other text stays as it is.
 std::string NetworkOf(std::string_view principal);
 
 }  // namespace muster::coordinator

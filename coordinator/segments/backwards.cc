@@ -35,7 +35,7 @@ absl::Status SegmentBackwards::ReadBlock() {
     block_.push_back(*record);
   }
   scan_->Forget();
-  // Finding nothing means a record longer than the step, or damage.
+  // If nothing is found, a record is longer than the step, or there is damage.
   step_ = block_.empty() ? step_ * 2 : std::min(step_ * 2, kIndexStepBytes);
   if (!block_.empty()) {
     end_ = block_.front().position;
@@ -69,7 +69,7 @@ absl::StatusOr<std::optional<CountedRecord>> SegmentBackwards::Previous() {
     ASSIGN_OR_RETURN(record.items, LinesAtTheEnd(record));
   }
   block_.pop_back();
-  // A record without bytes says nothing about the lines before it.
+  // A record without bytes has no information about the lines before it.
   if (record.length > 0) count_behind_ = record.count;
   return record;
 }

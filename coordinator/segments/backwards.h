@@ -1,5 +1,5 @@
-// Reads a stream's record heads from the end backwards: whatever lies before the place where
-// reading stops costs nothing. A snapshot: bytes appended meanwhile are not seen. One thread.
+// Reads a stream's record heads from the end backwards: bytes before the place where reading stops
+// cost nothing. Works on a snapshot: bytes appended meanwhile are not seen. One thread.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class SegmentBackwards {
   explicit SegmentBackwards(std::shared_ptr<const StreamSegments> stream)
       : stream_(std::move(stream)) {}
 
-  // The record before the one returned last, the stream's last one first; nullopt: no more.
+  // The record before the one returned last, starting with the stream's last one; nullopt: no more.
   absl::StatusOr<std::optional<CountedRecord>> Previous();
 
  private:

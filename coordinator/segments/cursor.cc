@@ -35,7 +35,8 @@ bool SegmentCursor::StartOverOnce() {
   return true;
 }
 
-// Shorter than what was read of it, or with an end that is not a record.
+// True if the segment is shorter than the part that was read, or ends with bytes that are not a
+// record.
 bool SegmentCursor::IsDoubtful() const {
   return scan_->TotalBytes() < scan_->Position() || scan_->UnreadableBytes() > 0;
 }
@@ -76,7 +77,7 @@ absl::StatusOr<bool> SegmentCursor::PassOn() {
   ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, segments_->List());
   const auto next = std::upper_bound(segments.begin(), segments.end(), segment_);
   if (next == segments.end()) return false;
-  // First reads what was written here before the next segment was started.
+  // First reads the records that were written here before the next segment was started.
   if (!std::exchange(has_next_, true)) return true;
   if (*next > expected_ && StartOverOnce()) return true;
   RETURN_IF_ERROR(Open(*next));

@@ -58,14 +58,16 @@ class SegmentCursor {
   void Take(const ScannedRecord& record);
   // Reports what a finished segment lost at its end.
   void TakeLostEnd(const SegmentTrailer& trailer);
-  // The segment was rewritten with what it had lost (writer.h): the records have moved.
+  // The segment was rewritten with the records that it had lost (writer.h), so the records have
+  // moved.
   bool WasReplaced() const { return identity_ != 0 && scan_->Identity() != identity_; }
   void StartOver();
-  // Where something is not as it was: a quota may have removed what is read (trim.h), and a file may
-  // have the identity of an older one. False: that was tried from here already.
+  // Called when something has changed: a quota may have removed the segment that is read (trim.h), and a file
+  // may have the identity of an older one. False: starting over was already tried at this position.
   bool StartOverOnce();
 
-  // It is another segment now, or gone. Reads it: only where something is wrong anyway.
+  // True if it is another segment now, or gone. Reads the segment, so call it only if something is
+  // wrong already.
   bool IsRewritten();
   bool IsDoubtful() const;
 

@@ -33,8 +33,8 @@ std::unique_ptr<SegmentBytes> OpenSegmentFile(std::string path);
 // For SegmentHead::salt.
 absl::StatusOr<uint64_t> RandomSalt();
 
-// Of the entry `name` in a stream's directory: "rank-3.stdout" of "rank-3.stdout.seg" and of
-// "rank-3.stdout.d"; empty if it is not a segment's.
+// The BASE of the entry `name` in a stream's directory: "rank-3.stdout" for "rank-3.stdout.seg" and
+// for "rank-3.stdout.d"; empty if the entry does not belong to a segment.
 std::string_view SegmentBase(std::string_view name);
 
 }  // namespace muster::coordinator

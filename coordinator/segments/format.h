@@ -44,7 +44,7 @@ struct RecordHead {
   uint64_t count = 0;
   uint32_t length = 0;
   bool end = false;      // nothing follows in the stream
-  bool removed = false;  // the dropped bytes were kept once, and removed for a quota (trim.h)
+  bool removed = false;  // the dropped bytes had been stored, and were removed for a quota (trim.h)
   uint32_t body_crc = 0;
 
   uint64_t EndOffset() const { return offset + length; }
@@ -70,7 +70,7 @@ struct SegmentTrailer {
 };
 
 inline constexpr uint64_t kSegmentBytesMax = 8 << 20;  // a file of this size gets no more records
-// Where less is kept of a job, its segments are smaller, but never smaller than this.
+// If a job has a smaller quota, its segments are smaller, but never smaller than this.
 inline constexpr uint64_t kSegmentBytesMin = 64 << 10;
 // No segment is longer, so one can be rebuilt in memory.
 inline constexpr uint64_t kSegmentFileBytesMax = 4 * kSegmentBytesMax;

@@ -34,9 +34,9 @@ class SegmentScan {
   absl::StatusOr<std::optional<SegmentTrailer>> Trailer();
   // Whether a finished segment's index can be used; without it, reading starts at the beginning.
   absl::StatusOr<bool> HasSoundIndex();
-  // Continues at the last record whose index entry `is_before`, which is true up to some place in
-  // the segment and false after it. Without an index, which a growing segment has not yet: at a
-  // record up to 64 KiB before that place, found by bisection.
+  // Continues at the last record whose index entry meets `is_before`, which is true up to some
+  // place in the segment and false after it. A growing segment has no index yet: then continues at
+  // a record up to 64 KiB before that place, found by bisection.
   template <typename IsBefore>
   absl::Status SeekBefore(const IsBefore& is_before);
   // Continues at the first sound record that begins at or after this position of the segment.
@@ -54,11 +54,11 @@ class SegmentScan {
   uint64_t Position() const { return position_; }
   // Bytes after it, up to the end of the records, that contain no sound head.
   uint64_t UnreadableBytes() const;
-  // As far as is known: there is no trailer, and everything in it could be read.
+  // True if no trailer was found so far and everything in the segment could be read.
   bool MayGrow() const {
     return head_.has_value() && !trailer_.has_value() && UnreadableBytes() == 0;
   }
-  // The one that was seen, if any.
+  // The trailer that was found, if any.
   const std::optional<SegmentTrailer>& SeenTrailer() const { return trailer_; }
   // Frees the window; the next call reads again.
   void Forget() { window_.Forget(); }

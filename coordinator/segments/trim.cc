@@ -73,7 +73,7 @@ absl::Status RemoveUntil(const SegmentFiles& files, const SegmentId& id,
   const std::string stand_in = StandIn(id, salt, last);
   absl::Status written = common::WriteFileDurably(files.At(0), stand_in);
   if (absl::IsResourceExhausted(written) && last.first_offset != 0) {
-    // Without room for the record, what it is about has to go first.
+    // If there is no room for the record, first remove the segment that it replaces.
     RETURN_IF_ERROR(Unlink(files.At(last.first_offset)));
     written = common::WriteFileDurably(files.At(0), stand_in);
   }

@@ -1,6 +1,6 @@
-// What a quota takes from a stream: whole segments at its beginning, which do not change any more.
-// One record stands in their place and tells how many bytes they had. Offsets and line numbers of
-// what remains stay as they were. One thread at a time for a stream; readers may be in the middle.
+// Removes data from a stream for a quota: whole segments at its beginning, which do not change any
+// more. One record replaces them and has the number of their bytes. Offsets and line numbers of the
+// rest stay as they were. One thread at a time for a stream; readers may be in the middle.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ struct FinishedSegment {
   bool has_end = false;  // nothing follows in the stream
 };
 
-// Those of a stream from its beginning, up to the first one that may still grow.
+// The finished segments of a stream from its beginning, up to the first one that may still grow.
 absl::StatusOr<std::vector<FinishedSegment>> FinishedSegments(const SegmentFiles& files);
 
-// Removes this segment and all before it. Afterwards they are a gap (RecordHead::removed), also for
-// a reader that is in the middle of one. Repeat it after an error.
+// Removes this segment and all before it. Afterwards readers see a gap in their place
+// (RecordHead::removed), even a reader that was in the middle of one. Repeat it after an error.
 absl::Status RemoveUntil(const SegmentFiles& files, const SegmentId& id,
                          const FinishedSegment& last);
 

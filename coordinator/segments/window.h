@@ -1,5 +1,5 @@
-// How readers see the segments of a stream, wherever those lie: in files, as objects of a store, in
-// memory. Bytes are asked for in pieces of some KiB; what decodes them sees a window of plain memory.
+// How readers access the segments of a stream, wherever they are stored: in files, as objects of a store, in
+// memory. Readers request bytes in pieces of some KiB; decoders see a window of plain memory.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ class SegmentBytes {
     std::string bytes;
     uint64_t total = 0;  // of the segment
     uint64_t identity =
-        0;  // of the bytes there: changes if the segment is replaced; 0: there is none
+        0;  // of the segment's bytes; changes if the segment is replaced; 0: there is no segment
   };
   virtual ~SegmentBytes() = default;
-  // `size` bytes from `position` on, fewer at the end. A missing segment is empty. Each call sees what
-  // is there now, and keeps nothing open.
+  // `size` bytes from `position` on, fewer at the end. A missing segment is empty. Each call sees the current
+  // bytes, and keeps nothing open.
   virtual absl::StatusOr<Piece> Read(uint64_t position, size_t size) = 0;
   // For people: its path.
   virtual std::string Name() const = 0;
@@ -36,7 +36,7 @@ class StreamSegments {
   virtual ~StreamSegments() = default;
   // The stream offsets where they begin, in order.
   virtual absl::StatusOr<std::vector<uint64_t>> List() const = 0;
-  // Never null; what is not there is empty.
+  // Never null; a missing segment is empty.
   virtual std::unique_ptr<SegmentBytes> Open(uint64_t first_offset) const = 0;
 };
 
@@ -50,7 +50,7 @@ class ByteWindow {
   // At most `size` bytes from `position` on, fewer at the end of the segment or of what is known to
   // be there; valid until the next call.
   absl::StatusOr<std::string_view> At(uint64_t position, size_t size);
-  // What was read so far may have been only partly written.
+  // Discards the window, because its bytes may have been only partly written when they were read.
   void Forget();
   // Whether the last answer came from the window, without reading.
   bool WasKnown() const { return was_known_; }

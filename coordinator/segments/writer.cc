@@ -159,7 +159,7 @@ absl::Status SegmentWriter::Recover(uint64_t first_offset) {
   } else if (ftruncate(fd_.get(), static_cast<off_t>(position_)) != 0) {
     return common::ErrnoStatus(StrCat("cannot cut the torn end of ", Path()));
   }
-  // What was read back may exist only in the page cache; a sync makes it durable again.
+  // The data that was read back may exist only in the page cache; a sync makes it durable again.
   dirty_ = true;
   synced_ = Now();
   return absl::OkStatus();
@@ -267,8 +267,8 @@ absl::Status SegmentWriter::StartNext() {
 
 absl::Status SegmentWriter::Sync() {
   if (fdatasync(fd_.get()) != 0) {
-    // Not a shortage that may be waited out, even if the disk is full: what could not be written may
-    // be gone from memory too.
+    // Not a shortage that may be waited out, even if the disk is full: unwritten data may be gone from memory,
+    // too.
     return absl::InternalError(common::ErrnoStatus(StrCat("cannot sync ", Path())).message());
   }
   MarkSynced();
@@ -337,7 +337,7 @@ absl::Status SegmentWriter::Restore(const std::vector<NewRecord>& records, uint6
       fresh.position_ = bytes.size();
     }
   }
-  // The end of the segment may be what was lost.
+  // The lost part may include the end of the segment.
   fresh.end_.end_offset = std::max(fresh.end_.end_offset, end_.end_offset);
   fresh.end_.end_count = std::max(fresh.end_.end_count, end_.end_count);
   fresh.end_.ended = fresh.end_.ended || end_.ended;

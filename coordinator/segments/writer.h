@@ -1,7 +1,7 @@
 // Appends records to one stream, stored in one or more segments. The store's thread only.
 //
 // Opening recovers record by record: a torn end is cut off, and damage before it is remembered as
-// lost until its sender resends it (Restore) or cannot (GiveUp). Nothing sound is ever discarded.
+// lost until its sender resends it (Restore) or cannot (GiveUp). Sound data is never discarded.
 #pragma once
 
 #include <cstdint>
@@ -41,12 +41,12 @@ class SegmentWriter {
   // Releases the descriptor but remembers the file's state; nothing may be dirty.
   void Close() { fd_.Reset(); }
   bool IsOpen() const { return fd_.valid(); }
-  // The file failed. What was not synced does not count as written, as the kernel forgets after a
-  // failed sync that it has not written it.
+  // Call it when the file failed. Data that was not synced does not count as written: after a
+  // failed sync, the kernel forgets that it has not written the data.
   void Fail();
   bool HasFailed() const { return has_failed_; }
   // After Close or Fail. NOT_FOUND: the file is gone. A file that failed is replaced by a new one
-  // with what was synced.
+  // with the synced data.
   absl::Status Reopen();
 
   // In ascending order, from Written on; the last one may end the stream. All or nothing: after an
@@ -66,16 +66,16 @@ class SegmentWriter {
   bool Dirty() const { return dirty_; }
   int Descriptor() const { return fd_.get(); }
 
-  // What was found damaged in the last segment and may be resent.
+  // Ranges of the last segment that were found damaged and may be resent.
   const std::vector<LostRange>& Lost() const { return lost_; }
   // Rewrites the segment with these records, which lie in lost ranges. Afterwards nothing up to
-  // `until` is expected.
+  // `until` counts as lost.
   absl::Status Restore(const std::vector<NewRecord>& records, uint64_t until);
   // The sender no longer has the bytes below `offset`: they stay lost.
   void GiveUp(uint64_t offset);
 
-  // For a stream that has no writer: rewrites the segment with what is sound in it; what is lost
-  // remains a gap. A segment whose head cannot be read is renamed to FILE.damaged.
+  // For a stream that has no writer: rewrites the segment with its sound records; lost ones remain
+  // a gap. A segment whose head cannot be read is renamed to FILE.damaged.
   static absl::Status Mend(SegmentFiles files, const SegmentId& id, uint64_t first_offset);
 
  private:

@@ -53,7 +53,7 @@ std::string PrincipalOf(int fd, bool is_unix, uint32_t* uid) {
 
 common::UniqueFd Reserve() { return common::UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
-// What gRPC calls the connection: with TLS, gRPC accepts it itself and names it by its address.
+// gRPC's name for the connection: with TLS, gRPC sets it up itself and names it by its address.
 std::string NameOf(int fd, bool is_tls) {
   if (!is_tls) return StrCat("fd:", fd);
   sockaddr_storage address{};
@@ -78,7 +78,7 @@ Acceptor::Acceptor(std::vector<Listener> listeners, Peers& peers, HandOver hand_
 void Acceptor::Stop() {
   if (!thread_.joinable()) return;
   const uint64_t one = 1;
-  // Can only fail if the counter is full, and then it wakes as well.
+  // This can only fail if the counter is full, and then the thread wakes as well.
   [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
   thread_.join();
   waiting_.clear();
@@ -206,8 +206,8 @@ Acceptor::Beginning Acceptor::Look(int fd, bool is_tls) {
   return static_cast<size_t>(count) < expected.size() ? Beginning::kPartial : Beginning::kWhole;
 }
 
-// The newest first: what has waited long for a handshake may be one of many that never meant to
-// finish.
+// The newest first: a connection that has waited long for a handshake may be one of many that never
+// meant to finish.
 void Acceptor::LookAtWaiting() {
   const Time now = std::chrono::steady_clock::now();
   if (!waiting_.empty()) EndHandshakes(now);
@@ -221,7 +221,7 @@ void Acceptor::LookAtWaiting() {
     } else if (beginning != Beginning::kWhole) {
       at->is_partial = beginning == Beginning::kPartial;
     } else if (full_.contains(at->network)) {
-      at->is_held = true;  // thousands of one network cost a look-up each
+      at->is_held = true;  // otherwise thousands of one network would cost a look-up each
     } else if (listeners_[at->listener].is_tls && HasClientLeft(at->fd.get())) {
       at = waiting_.erase(at);
     } else if (MayShakeHands(*at)) {
@@ -257,7 +257,7 @@ bool Acceptor::MayShakeHands(const Waiting& waiting) {
                        .what = StrCat("too many TLS handshakes at once; for one of ", network,
                                       ", the oldest that makes no progress was closed"),
                        .fix = "find out what opens them (ss -tnp)"});
-    // It is the one that was served: EndHandshakes has looked.
+    // It is still the same connection, because EndHandshakes has checked that.
     shutdown(stalled, SHUT_RDWR);
     gate_.End(*verdict.to_close);
     shaking_.erase(stalled);

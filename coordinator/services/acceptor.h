@@ -1,8 +1,8 @@
-// Accepts connections and hands them to gRPC once the client starts speaking HTTP/2 or TLS. gRPC's own
-// acceptor fails when descriptors run out and keeps silent connections; here their number is
-// bounded, silent ones are closed, and a reserve descriptor is used to reject what cannot be
-// accepted. A limited number of TLS handshakes run at once; further connections wait here. On a unix
-// socket the kernel identifies the peer. Owns one thread.
+// Accepts connections and hands them to gRPC once the client starts speaking HTTP/2 or TLS. gRPC's own acceptor
+// fails when descriptors run out and keeps silent connections; here their number is bounded, silent ones are
+// closed, and a reserve descriptor is used to reject connections that cannot be accepted. A limited number of
+// TLS handshakes run at once; further connections wait here. On a unix socket the kernel identifies the peer.
+// Owns one thread.
 #pragma once
 
 #include <chrono>
@@ -43,7 +43,7 @@ class Acceptor {
   Acceptor(std::vector<Listener> listeners, Peers& peers, HandOver hand_over,
            std::chrono::milliseconds begin_within = kBeginWithin);
   ~Acceptor() { Stop(); }
-  // No more connections are handed over; waiting ones are closed.
+  // Stops handing over connections, and closes waiting ones.
   void Stop();
 
  private:
@@ -55,7 +55,7 @@ class Acceptor {
     Time until;
     size_t listener = 0;
     bool is_partial = false;  // part of the preface arrived: poll would report it repeatedly
-    bool is_held = false;     // has begun, and waits for its handshake
+    bool is_held = false;     // the client has begun, and waits for its handshake
   };
   struct Served {
     uint64_t inode = 0;  // distinguishes this connection from a later one with the same descriptor
@@ -94,7 +94,7 @@ class Acceptor {
       served_of_listener_;      // how many of them; closed ones count until they are forgotten
   HandshakeGate gate_;          // by descriptor
   std::set<std::string> full_;  // networks of which no handshake may begin in this turn
-  std::map<int, std::string> shaking_;  // gRPC's names of those that the gate has let in
+  std::map<int, std::string> shaking_;  // gRPC's names of the connections that the gate has let in
   Time may_forget_at_;
   Time deaf_until_;  // accepting cannot succeed before
   RateLimitedLog turned_away_;

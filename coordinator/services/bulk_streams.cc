@@ -29,7 +29,7 @@ constexpr size_t kUnreadAcksBytesMax = 4 << 20;
 // After the client half-closes, acknowledgements for the last sync may still be sent.
 constexpr std::chrono::milliseconds kLastAcksWithin{400};
 
-// What logs and metrics share: credits, the gate, late acknowledgements. `Uploader` is the store's
+// Shared by logs and metrics: credits, the gate, late acknowledgements. `Uploader` is the store's
 // side.
 template <typename In, typename Ack, typename Uploader>
 class UploadStream : public DuplexStream<In, Ack>, public Uploader {
@@ -61,7 +61,7 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
     this->EnqueueClose(common::MakeProblem(
         absl::StatusCode::kUnavailable,
         {.code = "JC1626",
-         .what = "the coordinator could not keep some of what was sent and not acknowledged",
+         .what = "the coordinator could not keep some of the unacknowledged data",
          .why = "a file of a job failed",
          .fix = "send it again on a new stream"}));
   }
@@ -70,7 +70,7 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
   // OK, or why the message cannot be valid. May decode it.
   virtual absl::Status Check(In& message) const = 0;
   virtual void Store(In message) = 0;
-  // Whose message this is. Nothing: it contradicts the caller's certificate.
+  // The sender of this message. nullopt: it contradicts the caller's certificate.
   virtual std::optional<NodeIdentity> SenderOf(const In& message) const = 0;
 
   Daemon& daemon_;
@@ -189,7 +189,7 @@ class MetricUpload final : public UploadStream<v1::MetricBatch, v1::MetricAck, M
  private:
   absl::Status Check(v1::MetricBatch& batch) const override {
     RETURN_IF_ERROR(DecodeMetricBatch(batch));
-    // How far ahead seq may be is for the store to decide, which knows the newest one.
+    // The store decides how far ahead seq may be, because it knows the newest one.
     return CheckMetricBatch(batch);
   }
   void Store(v1::MetricBatch batch) override {
@@ -199,7 +199,7 @@ class MetricUpload final : public UploadStream<v1::MetricBatch, v1::MetricAck, M
   std::optional<NodeIdentity> SenderOf(const v1::MetricBatch&) const override { return caller_; }
 };
 
-// One batch at a time; what is refused is only logged, nothing is acknowledged.
+// One batch at a time; a refused batch is only logged, and nothing is acknowledged.
 class SampleUpload final : public DuplexStream<v1::SampleBatch, v1::SampleReceipt> {
  public:
   SampleUpload(Daemon& daemon, NodeIdentity caller) : daemon_(daemon), caller_(std::move(caller)) {}
@@ -222,7 +222,7 @@ class SampleUpload final : public DuplexStream<v1::SampleBatch, v1::SampleReceip
           ReadNext();
         });
   }
-  // Without a certificate it may as well be a program that gropes around: only counted.
+  // A caller without a certificate may be any program that probes, so it is only counted.
   void RefuseForeign(uint64_t job, uint32_t attempt) {
     if (!caller_.is_certified) return daemon_.traffic.denied.Add(Denied::kSamples);
     TellDenied(daemon_.traffic,
@@ -269,16 +269,17 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
         KeepProven(daemon_.stores.blobs, proof_owner_, file_.sha256, file_.size);
     if (!is_here.ok()) return Close(is_here.status());
     if (*is_here) return Write();
-    // Also if others have uploaded the same: by sending it, a worker shows that it has the bytes.
+    // Even if others have uploaded the same file: by sending it, a worker proves that it has the
+    // bytes.
     absl::StatusOr<std::unique_ptr<Blobs::Upload>> opened = daemon_.stores.blobs.OpenUpload(file_);
-    // What had arrived is gone since the worker asked: it asks again.
+    // The part that had arrived was removed after the worker asked, so it has to ask again.
     if (absl::IsOutOfRange(opened.status()))
       return Close(absl::AbortedError(opened.status().message()));
     if (!opened.ok()) return Close(opened.status());
     upload_ = *std::move(opened);
     CatchUp();
   }
-  // A piece per turn: others' bytes are written in between.
+  // Catches up one piece per turn, so that other uploads are written in between.
   void CatchUp() {
     const absl::StatusOr<bool> caught_up = upload_->CatchUp();
     if (!caught_up.ok()) return Close(caught_up.status());
@@ -298,7 +299,7 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
     file_.offset += chunk_.data().size();
     StartRead(&chunk_);
   }
-  // All chunks arrived, or the stream broke: either way, what arrived is kept.
+  // All chunks arrived, or the stream broke: in both cases the received bytes are kept.
   void End() {
     if (file_.sha256.empty()) return Close(absl::InvalidArgumentError("an upload without chunks"));
     const bool is_whole = upload_ == nullptr || file_.offset == file_.size;
@@ -310,7 +311,7 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
     response_->set_durable_offset(is_whole ? file_.size : file_.offset);
     Close(kept);
   }
-  // Before the worker learns of it and tries again.
+  // Close the file before the worker learns of the error and tries again.
   void Close(const absl::Status& status) {
     upload_.reset();
     Finish(ToGrpc(status));
@@ -329,7 +330,7 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
   Blobs::OpenedUpload file_;  // its offset: of the next byte
   std::string proof_owner_;
   std::unique_ptr<Blobs::Upload>
-      upload_;  // null: the file is here already, and what arrives is dropped
+      upload_;  // null: the store has the file already, and arriving bytes are dropped
 };
 
 template <typename Stream>

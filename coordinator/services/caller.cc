@@ -40,8 +40,8 @@ absl::StatusOr<Caller> CallerOf(const Daemon& daemon, Peers& peers,
           certificate, principal.substr(kPeerPrefix.size()), daemon.process.clock.Read().wall_ms);
     };
     absl::StatusOr<Caller> caller = ask();
-    // A revocation closes only the connections that are known to have the certificate. This connection
-    // is known only from here on, so ask again in case the revocation has just happened.
+    // A revocation closes only the connections that are known to have the certificate. This connection is known
+    // only from here on, so check again in case the revocation has just happened.
     if (caller.ok() &&
         peers.SawCertificate(name, {.serial = caller->serial, .until_ms = caller->until_ms})) {
       caller = ask();

@@ -67,7 +67,7 @@ class ControlStream final : public ControlDuplex, public CommandSink {
     EnqueueClose(absl::ResourceExhaustedError(
         "the worker reads the control stream too slowly; register again"));
   }
-  // On the pool. Secrets make launches larger: what they add counts here.
+  // Runs on the pool. Secrets make launches larger; the added bytes count here.
   void SendLaunches() {
     launches_.SendAll([this](v1::LaunchAttempt* launch) { AddSecrets(daemon_.access, launch); },
                       [this](v1::CoordinatorMessage message) {
@@ -82,7 +82,8 @@ class ControlStream final : public ControlDuplex, public CommandSink {
     if (!order.has_prepare() || !order.prepare().has_spec()) return absl::OkStatus();
     return OpenEnvironment(daemon_.access.cluster, order.mutable_prepare()->mutable_spec());
   }
-  // What the worker would not take ends the job that it is for, and nothing else.
+  // A message that cannot be completed, or is too large for the worker, ends only the job that it
+  // is for.
   void Deliver(v1::CoordinatorMessage message) {
     if (const absl::Status opened = OpenFor(message); !opened.ok())
       return session_->OnUnsendable(message, opened);

@@ -23,7 +23,7 @@ const AuditedCall kExecCall{*common::FindCall("ExecService", "Exec")};
 const common::Call& kAwaitExecCall = *common::FindCall("ExecService", "AwaitExec");
 const common::Call& kServeExecCall = *common::FindCall("ExecService", "ServeExec");
 
-// What the audit keeps of it: arguments may be secrets.
+// The part that the audit keeps: without the arguments, which may be secrets.
 v1::ExecStart ForAudit(const v1::ExecStart& start) {
   v1::ExecStart kept;
   kept.set_job(start.job());
@@ -61,7 +61,7 @@ class ExecClientStream final : public DuplexStream<v1::ExecInput, v1::ExecOutput
                                               session_, std::move(answer));
                                   });
   }
-  // Its input ends with a message; output and signals need the stream.
+  // A message marks the end of its input; output and signals still need the stream.
   void OnHalfClose() override {}
   void OnWritten() override { session_->ClientWritten(); }
   void OnGone() override { session_->ClientGone(); }

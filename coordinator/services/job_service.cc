@@ -24,16 +24,16 @@
 namespace muster::coordinator {
 namespace {
 
-namespace internal = grpc::internal;  // what generated services are made of, too
+namespace internal = grpc::internal;  // generated services use it, too
 
 using google::protobuf::Message;
 using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// The calls as gRPC's methods, without the generated service: that is a chain of class templates, one more
-// for each method, which takes half a minute to compile and 5 MB. Calls with one answer go through as bytes, by one
-// handler for all of them; what a stream carries is typed.
+// The calls as gRPC's methods, without the generated service: the generated one is a chain of class templates, one
+// for each method, which takes half a minute to compile and 5 MB. One handler passes all calls with one answer
+// through as bytes; messages of streams are typed.
 class JobServiceRpcs final : public grpc::Service {
  public:
   JobServiceRpcs(Daemon& daemon, Peers& peers) : daemon_(daemon), peers_(peers) {

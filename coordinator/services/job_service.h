@@ -1,5 +1,5 @@
-// JobService on gRPC's callback API, generated from the table of calls (common/calls.h). Each call is
-// only a wrapper: who is calling, where the answer goes.
+// JobService on gRPC's callback API, generated from the table of calls (common/calls.h). Each call is only a
+// wrapper that determines who is calling and where the answer goes.
 #pragma once
 
 #include <memory>

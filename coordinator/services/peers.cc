@@ -17,8 +17,8 @@ uint64_t InodeOf(int fd) {
 
 void Peers::Set(const std::string& name, Connection connection) {
   std::lock_guard lock(mutex_);
-  // The same port of the same client, to another of our addresses: under one name only one of the
-  // two could be cut later.
+  // The same port of the same client, connected to another of our addresses: if both had one name,
+  // only one of them could be closed later.
   const auto same = known_.find(name);
   if (same != known_.end() && same->second.connection.fd != connection.fd) Close(same->second);
   std::string& used_by = name_of_[connection.fd];
@@ -88,7 +88,7 @@ uint32_t Peers::CutExpired(int64_t now_ms) {
     const int64_t until_ms = known.certificate.until_ms;
     if (until_ms == 0) return false;
     if (now_ms < until_ms) next_end_ms_ = std::min(next_end_ms_, until_ms);
-    // Once is enough.
+    // Close it only once.
     if (now_ms >= until_ms) known.certificate.until_ms = 0;
     return now_ms >= until_ms;
   });

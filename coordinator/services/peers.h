@@ -1,6 +1,6 @@
-// The connections that were handed to gRPC: who is at the other end as far as the socket tells, and
-// which certificate was seen on it, so that it ends with the certificate. Written before the hand-over;
-// gRPC closes the descriptor when the last call of the connection is gone, so no call ever sees the
+// The connections that were handed to gRPC: who is at the other end as far as the socket shows, and which
+// certificate was seen on it, so that the connection is closed when the certificate ends. Written before the
+// hand-over; gRPC closes the descriptor when the last call of the connection is gone, so no call ever sees the
 // next owner of the number. Any thread.
 #pragma once
 
@@ -29,15 +29,15 @@ class Peers {
     std::string serial;
     int64_t until_ms = 0;
   };
-  // Calls arrive on the connection with this certificate. True: that is new.
+  // Records that calls arrive on the connection with this certificate. True: that is new.
   bool SawCertificate(const std::string& name, const Certificate& certificate);
   bool HasCertificate(const std::string& name) const;
-  // Each closes connections, and tells how many: those that were made with one of these
-  // certificates,
+  // Each of these closes connections and returns how many. Connections that were made with one of
+  // these certificates,
   uint32_t Cut(const std::set<std::string>& serials);
-  // those of a local account ("uid:1000"),
+  // connections of a local account ("uid:1000"),
   uint32_t CutPrincipal(const std::string& principal);
-  // those whose certificate has ended. Costs nothing while none has.
+  // connections whose certificate has ended. Costs nothing while none has.
   uint32_t CutExpired(int64_t now_ms);
 
  private:

@@ -52,7 +52,7 @@ class PushObjectsStream final : public grpc::ServerReadReactor<v1::ObjectChunk>,
   void OnReadDone(bool ok) override {
     {
       std::lock_guard lock(mutex_);
-      // Its status is on the way.
+      // The status is being sent.
       if (state_ == State::kOver) return;
       state_ = State::kBusy;
     }
@@ -83,7 +83,7 @@ class PushObjectsStream final : public grpc::ServerReadReactor<v1::ObjectChunk>,
     });
   }
 
-  // Of the client's side, or because of `why`.
+  // The client has ended the stream, or it ends because of `why`.
   void End(const absl::Status& why) {
     push_->End(
         [self = shared_from_this(), why](const absl::StatusOr<v1::PushObjectsResponse>& totals) {
@@ -123,7 +123,7 @@ class PushObjectsStream final : public grpc::ServerReadReactor<v1::ObjectChunk>,
         absl::StatusCode::kUnavailable,
         {.code = "JC1705",
          .what = "the client sent nothing for 60 s",
-         .fix = "submit again: what has arrived stays for a day, and the rest is sent"}));
+         .fix = "submit again: received data stays for a day, and only the rest is sent"}));
   }
 
   void OnDone() override { const auto self = std::move(self_); }

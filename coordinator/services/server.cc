@@ -74,7 +74,7 @@ void CutExpired(Daemon& daemon, const std::weak_ptr<Peers>& weak) {
 
 }  // namespace
 
-// What a client may take for TLS, until its certificate is known.
+// How long a client's TLS handshake may take until its certificate is known.
 constexpr int kHandshakeWithinMs = 10'000;
 
 struct RpcServer::Parts {

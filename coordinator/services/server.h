@@ -18,7 +18,7 @@ class RpcServer {
   struct Options {
     std::string socket;                // path, prepared; empty: none
     TcpPort port;                      // already listening; without descriptors: none
-    size_t connections = 64;           // at once, over all listeners
+    size_t connections = 64;           // open at once, over all listeners
     const Cluster* cluster = nullptr;  // the port speaks TLS with its certificates; null: plaintext
   };
   // At least one of socket and port is set.

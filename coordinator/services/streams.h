@@ -125,7 +125,7 @@ class ServerStream final : public grpc::ServerWriteReactor<T>,
     stream->self_ = stream;
     return stream;
   }
-  // What the call holds until it is over.
+  // Keeps something alive until the call is over.
   void Keep(std::shared_ptr<void> hold) { hold_ = std::move(hold); }
 
   void Write(T message) override { this->Enqueue(std::move(message)); }
@@ -188,7 +188,7 @@ class DuplexStream : public grpc::ServerBidiReactor<In, Out>,
     self_ = this->shared_from_this();
     ReadNext();
   }
-  // What the call holds until it is over. Before Begin.
+  // Keeps something alive until the call is over. Call it before Begin.
   void Keep(std::shared_ptr<void> hold) { hold_ = std::move(hold); }
 
  protected:

@@ -16,8 +16,8 @@
 namespace muster::coordinator {
 namespace {
 
-// Submits in progress at once, their requests, and answers that the client has not read; reading resumes as they
-// become fewer. With some room this is Cost::kSubmits.
+// Limits on submits in progress, the bytes of their requests, and answers that the client has not read; reading
+// resumes as they decrease. With some room, they make up Cost::kSubmits.
 constexpr size_t kUnderWayMax = 2'048;
 constexpr size_t kRequestBytesMax = 8 << 20;
 constexpr size_t kUnreadBytesMax = 1 << 20;
@@ -51,7 +51,7 @@ class SubmitManyStream final : public DuplexStream<v1::SubmitRequest, v1::Submit
       self->OnAnswer(number, ResponseOf(std::move(answer)));
     });
     {
-      // Not before: the jobs get their numbers in the order of the requests.
+      // Not earlier, because the jobs get their numbers in the order of the requests.
       std::lock_guard lock(mutex_);
       paused_ = true;
     }
@@ -89,7 +89,7 @@ class SubmitManyStream final : public DuplexStream<v1::SubmitRequest, v1::Submit
   // The client has read an answer.
   void OnWritten() override { ReadOn(kUnderWayMax / 2); }
 
-  // Reads the next one, unless that many are under way or too many answers are unread.
+  // Reads the next request, unless `below` or more are in progress or too many answers are unread.
   void ReadOn(size_t below) {
     {
       std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
-// Launches with secrets on their way to a worker, and what was sent after them: they wait in their
-// order while values are read from a disk. Any thread; one at a time calls SendAll.
+// Launches with secrets for a worker, and messages that were sent after them: they wait in order
+// while values are read from a disk. Any thread; only one at a time calls SendAll.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,13 @@ class WaitingLaunches {
   };
   // `message` is moved from unless the answer is kNo.
   Took Take(v1::CoordinatorMessage& message);
-  // Until nothing waits. `fill` waits for a disk. The values are in the message that `send` gets
-  // alone: neither in the journal nor in the state.
+  // Sends until nothing waits. `fill` may wait for a disk. Only the message that `send` gets has
+  // the values, neither the journal nor the state.
   void SendAll(const std::function<void(v1::LaunchAttempt*)>& fill,
                const std::function<void(v1::CoordinatorMessage)>& send);
-  // Of what waits, without the secrets.
+  // The bytes of the waiting messages, without the secrets.
   size_t Bytes() const;
-  // The stream is over: what waits is not sent.
+  // Call it when the stream is over: waiting messages are not sent.
   void Drop();
 
  private:

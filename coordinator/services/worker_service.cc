@@ -99,7 +99,8 @@ class WorkerServiceRpcs final : public v1::WorkerService::CallbackService {
   }
 
  private:
-  // A caller that may, and what the call holds of its share of memory until it is over.
+  // A caller that may make the call, and the part of its share of memory that the call holds until
+  // it is over.
   struct Entered {
     Caller caller;
     CallBudget::Hold hold;

@@ -154,7 +154,7 @@ absl::Status SqliteCodeStore::PutCode(const CodeName& code, const std::vector<st
   RETURN_IF_ERROR(Atomically([&] { return InsertCode(code, now_ms); }));
   ASSIGN_OR_RETURN(const Row row, FindCode(code));
   if (row.is_whole) return absl::OkStatus();
-  // OR REPLACE: an object that is there already counts as a change, too.
+  // OR REPLACE, so that an object that exists already counts as a change, too.
   ASSIGN_OR_RETURN(Statement add,
                    database_->Prepare("INSERT OR REPLACE INTO code_uses SELECT ?1, id FROM "
                                       "code_objects WHERE project = ?2 AND sha256 = ?3"));
@@ -228,7 +228,8 @@ absl::Status SqliteCodeStore::RemoveCode(const CodeName& code, int64_t before_ms
   const auto write = [this](const std::string& sql) {
     return Atomically([&] { return database_->Execute(sql); });
   };
-  // First: if it breaks off below, what is left is not taken for all of its objects.
+  // Marks the placement as incomplete first, so that after an interruption the remaining rows are
+  // not taken for all of its objects.
   RETURN_IF_ERROR(write(StrCat("UPDATE code_placements SET is_whole = 0 WHERE id = ", id)));
   const std::string some =
       StrCat("DELETE FROM code_uses WHERE placement = ", id,

@@ -1,6 +1,6 @@
-// Whose code objects are whose, in the tables code_* of the journal's SQLite file, over a connection
-// of its own. One call at a time; large changes are written in batches, each in its turn
-// (write_turns.h), so that the journal's commits in between wait for milliseconds.
+// Which code objects belong to whom, in the tables code_* of the journal's SQLite file, over a separate
+// connection. One call at a time; large changes are written in batches, each in its turn (write_turns.h), so
+// that the journal's commits in between wait for milliseconds.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ namespace muster::coordinator {
 
 class SqliteCodeStore final : public CodeStore {
  public:
-  // Call after the journal has created the tables, with its turns.
+  // Call it after the journal has created the tables, and pass the journal's turns.
   static absl::StatusOr<std::unique_ptr<CodeStore>> Open(const Paths& paths,
                                                          std::shared_ptr<WriteTurns> turns);
 
@@ -46,7 +46,7 @@ class SqliteCodeStore final : public CodeStore {
  private:
   explicit SqliteCodeStore(std::shared_ptr<WriteTurns> turns) : turns_(std::move(turns)) {}
 
-  // Of the objects whose column has this value.
+  // The bytes of the objects whose column has this value.
   absl::StatusOr<uint64_t> ChargedBytes(std::string_view column, const std::string& value);
 
   // All with the lock held.

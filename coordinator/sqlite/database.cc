@@ -62,7 +62,7 @@ absl::Status StatusOf(sqlite3* connection, int code) {
     case SQLITE_CANTOPEN:
       return is_short ? absl::UnavailableError(text) : absl::InternalError(text);
     case SQLITE_IOERR:
-      // Even if the disk is full: what a sync could not write may be gone from memory, too.
+      // Even if the disk is full: data that a sync could not write may be gone from memory, too.
       if (IsOfSync(sqlite3_extended_errcode(connection))) return absl::InternalError(text);
       if (is_short) return absl::UnavailableError(text);
       // The WAL index could not grow, and SQLite keeps no errno for that.

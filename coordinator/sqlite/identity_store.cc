@@ -17,7 +17,8 @@ using common::StrCat;
 struct Row {
   std::string_view kind;
   std::string key;
-  std::string subject;     // what rows are selected by: of a token or certificate, or the owner
+  // Rows are selected by it: the subject of a token or certificate, or the owner.
+  std::string subject;
   int64_t expires_ms = 0;  // 0: never
   bool revoked = false;
 };
@@ -33,7 +34,7 @@ std::string SecretKey(const std::string& owner_key, const std::string& name) {
   return StrCat(owner_key, "\n", name);
 }
 
-// A used token expires at its last use: nothing but lists wants it from then on.
+// A used-up token expires at its last use, because only lists need it from then on.
 int64_t EndOf(const v1::Token& token) {
   return token.uses_left() == 0 ? token.used_ms() : token.expires_ms();
 }

@@ -1,5 +1,5 @@
-// Who is who, in the table `identities` of the journal's SQLite file, over a separate connection. One
-// call at a time; a write waits for its turn (write_turns.h).
+// Identities in the table `identities` of the journal's SQLite file, over a separate connection. One call at a
+// time; a write waits for its turn (write_turns.h).
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ namespace muster::coordinator {
 
 class SqliteIdentityStore final : public IdentityStore {
  public:
-  // Call after the journal has created the tables, with its turns.
+  // Call it after the journal has created the tables, and pass the journal's turns.
   static absl::StatusOr<std::unique_ptr<IdentityStore>> Open(const Paths& paths,
                                                              std::shared_ptr<WriteTurns> turns);
 
@@ -61,12 +61,12 @@ class SqliteIdentityStore final : public IdentityStore {
   template <typename Message>
   absl::StatusOr<std::vector<Message>> All();
   absl::StatusOr<bool> Remove(std::string_view kind, const std::string& key);
-  // Of a kind, by subject.
+  // Removes the rows of a kind with this subject.
   absl::Status RemoveOf(std::string_view kind, const std::string& subject);
   absl::Status Atomically(const std::function<absl::Status()>& work) {
     return turns_->Write(*database_, work);
   }
-  // Remove, as all of a change.
+  // Remove as a transaction.
   absl::StatusOr<bool> RemoveAtomically(std::string_view kind, const std::string& key);
 
   const std::string path_;

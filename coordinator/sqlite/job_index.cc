@@ -77,7 +77,8 @@ absl::StatusOr<std::optional<uint64_t>> SqliteJobIndex::FindNamed(const std::str
 
 absl::StatusOr<std::vector<uint64_t>> SqliteJobIndex::FindLabeled(const std::string& label) {
   std::lock_guard lock(mutex_);
-  // The range is for the index: a label's names are among those that continue with a digit.
+  // The range lets the query use the index: names with this label are among those that continue
+  // with a digit.
   ASSIGN_OR_RETURN(Statement find,
                    database_->Prepare("SELECT id FROM jobs WHERE name >= ?1 || '-0' AND "
                                       "name < ?1 || '-:' AND name = ?1 || '-' || id LIMIT 2"));
@@ -128,7 +129,8 @@ absl::StatusOr<std::vector<std::pair<uint64_t, std::string>>> SqliteJobIndex::Ow
 
 absl::StatusOr<std::vector<v1::JobSummary>> SqliteJobIndex::List(const Filter& filter) {
   std::string sql = "SELECT summary FROM jobs WHERE id < ?1 AND finished_ms >= ?2";
-  // The column has keys: a name, and what begins with the name and '#'; '$' follows that.
+  // The column has owner keys: the name alone, or the name, '#' and an id. '$' is the character
+  // after '#'.
   if (!filter.owner.empty())
     sql += " AND (owner = ?3 OR (owner > ?3 || '#' AND owner < ?3 || '$'))";
   if (!filter.owner_key.empty()) sql += " AND owner = ?5";
@@ -141,7 +143,7 @@ absl::StatusOr<std::vector<v1::JobSummary>> SqliteJobIndex::List(const Filter& f
   }
   if (!filter.name_has.empty()) sql += " AND instr(name, ?4) > 0";
   sql += " ORDER BY id DESC";
-  // The summaries carry labels and project: which rows count is known when they have been read.
+  // Labels and project are in the summaries, so rows have to be read before they can be filtered.
   if (filter.labels.empty() && filter.project.empty()) sql += StrCat(" LIMIT ", filter.limit);
   std::lock_guard lock(mutex_);
   ASSIGN_OR_RETURN(Statement list, database_->Prepare(sql));
@@ -158,7 +160,7 @@ absl::StatusOr<std::vector<v1::JobSummary>> SqliteJobIndex::List(const Filter& f
     if (!ParseRow(list.Bytes(0), &summary)) {
       return DamagedDatabase(path_, "a job's summary cannot be read");
     }
-    // Jobs of before there were projects carry none.
+    // Jobs from before projects existed have none.
     if (summary.project().empty()) summary.set_project("default");
     if (!filter.project.empty() && summary.project() != filter.project) continue;
     if (job::MeetsLabelTerms(summary.labels(), filter.labels)) found.push_back(std::move(summary));

@@ -23,7 +23,7 @@ absl::Status JobRows::Prepare(Database& database) {
                                     "?7, ?8, ?9)"));
   ASSIGN_OR_RETURN(Statement record,
                    database.Prepare("INSERT OR REPLACE INTO job_records VALUES(?1, ?2)"));
-  // A row that is rewritten keeps its age.
+  // A rewritten row keeps its age.
   ASSIGN_OR_RETURN(Statement life,
                    database.Prepare("INSERT OR IGNORE INTO job_lives VALUES(?1, ?2)"));
   ASSIGN_OR_RETURN(Statement blob_ref,

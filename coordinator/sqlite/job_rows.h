@@ -1,5 +1,5 @@
-// The rows of finished jobs: what is listed of them, their records, which blobs and which code they
-// refer to. Within the caller's transaction; its thread.
+// The rows of finished jobs: their summaries for lists, their records, and the blobs and code that
+// they refer to. Runs within the caller's transaction, on its thread.
 #pragma once
 
 #include <memory>

@@ -34,7 +34,7 @@ using common::MakeProblem;
 using common::StrCat;
 
 constexpr auto kFullDiskRetry = std::chrono::milliseconds(250);
-constexpr int kTriesAtEnds = 12;  // of a start or a stop, for a database that is locked
+constexpr int kTriesAtEnds = 12;  // at a start or a stop, if the database is locked
 
 class SqliteJournal final : public Journal {
  public:
@@ -78,7 +78,7 @@ class SqliteJournal final : public Journal {
   // Commits until it succeeds; waits out a full disk, a lack of descriptors, and another process that
   // has the database. False: failed for good.
   bool CommitGroup(const std::vector<JournalRecord>& group);
-  // DEADLINE_EXCEEDED: another still has the database.
+  // DEADLINE_EXCEEDED: another process still has the database.
   absl::Status CommitInTurn(const std::vector<JournalRecord>& group);
   absl::Status WhyNoTurn() const;
   absl::Status WhyStuck() const;
@@ -132,7 +132,7 @@ absl::Status SqliteJournal::Open(LivedClock* clock, Carried carried) {
   headroom_.Reserve();
   last_headroom_.Reserve();
   absl::Status status = PrepareUnlocked(clock);
-  // The disk filled up while the daemon was down: this is what the reserve is for.
+  // The disk filled up while the daemon was down, which is a reason to use the reserve.
   if (absl::IsResourceExhausted(status) && headroom_.Release()) {
     disk_full_ = true;
     status = PrepareUnlocked(clock);
@@ -325,9 +325,8 @@ absl::Status SqliteJournal::WhyNoTurn() const {
       {.code = "JC1613",
        .what = StrCat("another write of this coordinator into ", paths_.Database(),
                       " has not ended for more than ", turns_->Timeout().count(), " ms"),
-       .fix =
-           "look at the disk: it does not finish what it was given (dmesg, iostat -x); what waits "
-           "is recorded as soon as it does"});
+       .fix = "look at the disk, which does not finish its writes (dmesg, iostat -x); waiting "
+              "events are recorded as soon as it does"});
 }
 
 void SqliteJournal::Stuck(const absl::Status& why) {
@@ -338,7 +337,7 @@ void SqliteJournal::Stuck(const absl::Status& why) {
 void SqliteJournal::LeaveStuck() {
   if (!is_stuck_) return;
   is_stuck_ = false;
-  // Asked for although the disk was not full, perhaps.
+  // The last reserve may have been requested although the disk was not full.
   may_use_last_ = false;
   observer_.stuck(absl::OkStatus());
 }
@@ -354,8 +353,8 @@ absl::Status SqliteJournal::WhyStuck() const {
        .fix = "try again"});
 }
 
-// Not synced: it survives a killed process, and after a power failure an older mark only checks
-// less.
+// Not synced: the file survives a killed process, and after a power failure an older mark only
+// makes the check weaker.
 void SqliteJournal::SayHighWater(const std::vector<JournalRecord>& group) {
   for (auto record = group.rbegin(); record != group.rend(); ++record) {
     if (record->events == nullptr || record->events->empty()) continue;
@@ -365,7 +364,7 @@ void SqliteJournal::SayHighWater(const std::vector<JournalRecord>& group) {
 
 void SqliteJournal::KeepHighWater(uint64_t event) {
   const std::string text = HighWaterText(event);
-  // A file that is not written is found at the next start.
+  // A failed write is detected at the next start.
   (void)!pwrite(high_water_.get(), text.data(), text.size(), 0);
 }
 

@@ -31,7 +31,7 @@ absl::Status JournalWriter::Prepare() {
       Statement remove_events,
       database_.Prepare("DELETE FROM events WHERE seq <= ?1 AND job IN (SELECT job FROM "
                         "removed_jobs) AND job != 0"));
-  // Of the others some events are needed still.
+  // Some events of the other jobs are still needed.
   ASSIGN_OR_RETURN(
       Statement forget_removed,
       database_.Prepare("DELETE FROM removed_jobs WHERE job NOT IN (SELECT job FROM events "

@@ -1,5 +1,5 @@
-// One transaction of the journal: the rows of a group of turns, and of the projection that it carries.
-// The journal's thread.
+// Writes one transaction of the journal: the rows of a group of turns and of the projection. The journal's
+// thread.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,8 @@ class JournalWriter {
   // The statements are prepared once. `epoch` guards each transaction.
   static absl::StatusOr<std::unique_ptr<JournalWriter>> Make(Database& database, uint64_t epoch,
                                                              Carried carried);
-  // In the journal's turn. All records or none. ABORTED: another coordinator has raised the epoch.
+  // Call it in the journal's turn. Commits all records or none. ABORTED: another coordinator has
+  // raised the epoch.
   absl::Status Commit(const std::vector<JournalRecord>& records);
 
  private:
@@ -35,7 +36,7 @@ class JournalWriter {
     Statement guard, event, remove_late, forget_removed, remove_events;
   };
   std::optional<Statements> statements_;
-  std::unique_ptr<JobRows> jobs_;  // null: they follow the log
+  std::unique_ptr<JobRows> jobs_;  // null: the projection is updated from the log instead
 };
 
 }  // namespace muster::coordinator

@@ -10,8 +10,8 @@
 namespace muster::coordinator {
 namespace {
 
-// The first file in one of the folders that hold what jobs left; empty: there is none. A folder may
-// be a link to another disk.
+// The first file in one of the folders with jobs' data; empty: there is none. A folder may be a
+// link to another disk.
 std::string AnyFileOfAJob(const Paths& paths) {
   std::string found;
   for (const char* folder : {"logs", "metrics", "blobs"}) {

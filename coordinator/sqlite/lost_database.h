@@ -1,4 +1,4 @@
-// A data directory that has lost its database is not taken for a new one.
+// Makes sure that a data directory that has lost its database is not taken for a new one.
 #pragma once
 
 #include "absl/status/status.h"

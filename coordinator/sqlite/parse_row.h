@@ -1,4 +1,5 @@
-// A message in a column of a row. Damaged files are foreign bytes: the answer has to be looked at.
+// Parses a message in a column of a row. A damaged file may contain any bytes, so callers must
+// check the result.
 #pragma once
 
 #include <google/protobuf/message_lite.h>

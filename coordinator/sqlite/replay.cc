@@ -30,8 +30,8 @@ absl::Status UnusableHighWater(const Paths& paths, const std::string& why) {
   return MakeProblem(
       absl::StatusCode::kDataLoss,
       {.code = "JC1602",
-       .what = StrCat(paths.HighWater(), " is damaged, so it cannot be told whether ",
-                      paths.Database(), " is whole"),
+       .what = StrCat(paths.HighWater(), " is damaged, so it is unknown whether ", paths.Database(),
+                      " is whole"),
        .why = why,
        .fix = StrCat("muster-coordinator check --data-dir ", paths.Root(),
                      ", then repair, which writes it again from the database; if jobs are missing "
@@ -134,7 +134,7 @@ absl::StatusOr<std::optional<uint64_t>> ReadHighWater(const Paths& paths) {
     return UnusableHighWater(paths, "it does not begin with a number of 20 digits");
   }
   const std::string_view rest = std::string_view(*text).substr(kHighWaterDigits);
-  // Without a checksum, as 0.2.0 wrote it, also over one of ours.
+  // Without a checksum: 0.2.0 wrote it, possibly over a longer text of ours.
   const bool is_older = rest.starts_with('\n') && (rest.size() == 1 || rest.size() == kSumBytes);
   if (!is_older && *text != HighWaterText(mark)) {
     return UnusableHighWater(paths, "its checksum does not match its number");
@@ -147,7 +147,7 @@ std::string HighWaterText(uint64_t event) {
   return absl::StrFormat("%s %08x\n", digits, common::Crc32c(digits));
 }
 
-// A WAL that was cut off looks like a database that ended earlier; only this file can tell.
+// A truncated WAL looks like a database that ended earlier; only this file shows the difference.
 absl::Status CheckHighWater(const Paths& paths, uint64_t last_event) {
   ASSIGN_OR_RETURN(const std::optional<uint64_t> mark, ReadHighWater(paths));
   if (!mark.has_value() || *mark <= last_event) return absl::OkStatus();

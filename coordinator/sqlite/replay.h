@@ -1,5 +1,5 @@
-// Reads what a journal's database holds, in order, and checks on the way that nothing is missing.
-// Shared by the journal and by the commands that look at a data directory without a coordinator.
+// Reads the contents of a journal's database in order, and checks that nothing is missing. Shared
+// by the journal and by the commands that work on a data directory without a coordinator.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,12 @@ namespace muster::coordinator {
 absl::StatusOr<uint64_t> ReplayDatabase(Database& database, const std::string& path,
                                         const ReplayCallbacks& sink);
 
-// What HIGHWATER says; nullopt: it is missing or empty, as a person may make it, and as a coordinator
-// leaves it that was killed at its first event. DATA_LOSS: it cannot be read, or is damaged.
+// The number in HIGHWATER; nullopt: the file is missing or empty, because a person deleted it or the
+// coordinator was killed at its first event. DATA_LOSS: it cannot be read, or is damaged.
 absl::StatusOr<std::optional<uint64_t>> ReadHighWater(const Paths& paths);
 std::string HighWaterText(uint64_t event);
-// DATA_LOSS when the database ends before an event that was acknowledged, or this cannot be told.
+// DATA_LOSS when the database ends before an event that was acknowledged, or when this cannot be
+// determined.
 absl::Status CheckHighWater(const Paths& paths, uint64_t last_event);
 
 }  // namespace muster::coordinator

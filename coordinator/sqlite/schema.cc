@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS job_lives(job INTEGER PRIMARY KEY, lived_ms INTEGER N
 CREATE INDEX IF NOT EXISTS job_lives_by_age ON job_lives(lived_ms, job);
 )sql";
 
-// Who is who (identity_store.h). Created if missing, like the table above.
+// Identities (identity_store.h). Created if missing, like the table above.
 constexpr char kIdentities[] = R"sql(
 CREATE TABLE IF NOT EXISTS identities(
   kind TEXT NOT NULL, key TEXT NOT NULL, subject TEXT NOT NULL, expires_ms INTEGER NOT NULL,
@@ -56,8 +56,8 @@ CREATE INDEX IF NOT EXISTS identities_by_subject ON identities(kind, subject);
 CREATE INDEX IF NOT EXISTS identities_by_end ON identities(kind, expires_ms);
 )sql";
 
-// Whose code objects are whose (code_store.h), and which code a finished job has. Created if missing,
-// like the tables above.
+// Which code objects belong to whom (code_store.h), and which code a finished job has. Created if missing, like
+// the tables above.
 constexpr char kCode[] = R"sql(
 CREATE TABLE IF NOT EXISTS code_objects(
   id INTEGER PRIMARY KEY, project TEXT NOT NULL, sha256 TEXT NOT NULL, size INTEGER NOT NULL,
@@ -78,8 +78,8 @@ CREATE TABLE IF NOT EXISTS job_code(
 CREATE INDEX IF NOT EXISTS job_code_by_placement ON job_code(placement);
 )sql";
 
-// Who brought each code object. A column with a default: older releases read and write the table as
-// before.
+// Who uploaded each code object. The column has a default, so older releases can read and write the
+// table as before.
 absl::Status AddGivers(Database& database) {
   ASSIGN_OR_RETURN(const int64_t has, database.Scalar("SELECT count(*) FROM pragma_table_info("
                                                       "'code_objects') WHERE name = 'giver'"));
@@ -189,7 +189,7 @@ absl::StatusOr<int64_t> NewestLife(Database& database) {
                    database.Prepare("SELECT event FROM events ORDER BY seq DESC LIMIT 1"));
   ASSIGN_OR_RETURN(const bool row, last.Step());
   v1::Event event;
-  // One that cannot be read is told by the replay.
+  // The replay reports an event that cannot be read.
   if (!row || !ParseRow(last.Bytes(0), &event)) return of_jobs;
   return std::max(of_jobs, event.lived_ms());
 }

@@ -12,9 +12,9 @@ namespace muster::coordinator {
 
 inline constexpr int64_t kApplicationId = 0x4d535452;  // "MSTR"
 // 2: the same tables; logs and metrics beside them are segments, which version 1 cannot read.
-// 3: the same tables; people have ids, without which version 2 would take a new person for an earlier
-// one of that name, and projects are closed without members, which it would open to everybody. A file
-// has it from the first of them on (MarkPeople).
+// 3: the same tables; people have ids, which version 2 ignores, so it would take a new person for an earlier
+// one of that name; and projects without members are closed, which it would open to all users. A file gets this
+// version when the first of these is recorded (MarkPeople).
 inline constexpr int64_t kSchemaVersion = 3;
 inline constexpr int64_t kSchemaWithoutPeople = 2;
 // Up to this size the whole file is checked before it is used; above it, what replay reads is

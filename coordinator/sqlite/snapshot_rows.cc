@@ -14,10 +14,10 @@ using common::StrCat;
 
 // Up to this size it is one row, which older coordinators read.
 constexpr size_t kOneRowBytesMax = 32 << 20;
-// 0.2.0, which reads format 1 alone, would find no jobs.
+// 0.2.0, which reads only format 1, would find no jobs.
 constexpr uint32_t kFormatOfRows = 2;
 
-// How many rows of jobs belong to the snapshot is in `meta`: a row that is lost is noticed.
+// `meta` has the number of job rows that belong to the snapshot, so that a lost row is detected.
 absl::Status WriteHead(Database& database, const v1::Snapshot& head, int jobs) {
   ASSIGN_OR_RETURN(Statement put,
                    database.Prepare("INSERT OR REPLACE INTO snapshots VALUES(1, ?1, ?2)"));

@@ -1,6 +1,6 @@
-// The newest snapshot in its rows: one of it all, or, where its jobs are large, of everything else, with a
-// row of `snapshot_jobs` for each job. So no value comes near the 10^9 bytes that SQLite takes, and no
-// string of the whole is made.
+// The newest snapshot as rows: one row with everything, or, if its jobs are large, one row with everything else
+// and a row of `snapshot_jobs` for each job. So no value comes near SQLite's limit of 10^9 bytes, and the whole
+// snapshot is never one string.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace muster::coordinator {
 // Within a transaction.
 absl::Status WriteSnapshotRows(Database& database, const v1::Snapshot& snapshot);
 
-// Nothing: there is none. DATA_LOSS names what cannot be read. Its format may be a newer one.
+// nullopt: there is none. DATA_LOSS names what cannot be read. Its format may be a newer one.
 absl::StatusOr<std::optional<v1::Snapshot>> ReadSnapshotRows(Database& database);
 
 }  // namespace muster::coordinator

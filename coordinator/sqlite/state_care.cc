@@ -61,7 +61,7 @@ bool SqliteStateCare::CheckEnd(uint64_t last_event, const OnDamage& found) const
     found({"HIGHWATER", "is missing or empty; a truncated database would go unnoticed",
            "muster-coordinator repair rewrites it"});
   }
-  // A killed coordinator leaves it a little behind; it then detects less, but is not damaged.
+  // A killed coordinator leaves the mark a little behind; it then detects less, but is not damaged.
   return mark->value_or(0) < last_event;
 }
 
@@ -72,7 +72,7 @@ absl::StatusOr<Damage> SqliteStateCare::Mend(const StateContents& contents) cons
 
 absl::StatusOr<StateContents> SqliteStateCare::Save(const std::string& to) const {
   RETURN_IF_ERROR(CopyDatabase(paths_.Database(), to));
-  // One that a coordinator cannot start on would be useless for a restore.
+  // A copy on which a coordinator cannot start would be useless for a restore.
   absl::StatusOr<StateContents> contents = ReadContents(to);
   if (contents.ok() || common::CodeOf(contents.status()).empty()) return contents;
   const common::Problem problem = common::ProblemOf(contents.status());

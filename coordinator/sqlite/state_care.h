@@ -1,4 +1,4 @@
-// Care for the state in one SQLite file, and for HIGHWATER beside it.
+// Maintains the state in one SQLite file, and HIGHWATER next to it.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Who of this process writes into the database next: its connections are never in each other's way in
-// SQLite itself, which lets those that wait poll, so that a busy writer shuts the others out.
+// Decides which connection of this process writes into the database next, so that they never block each other
+// in SQLite itself: SQLite makes waiting connections poll, so a busy writer would starve the others.
 //
 // The journal goes first; the others in the order in which they came. While some of them wait, the
 // journal goes at most kJournalInARow times before one of them does. Any thread.
@@ -22,7 +22,8 @@ namespace muster::coordinator {
 class WriteTurns {
  public:
   static constexpr int kJournalInARow = 4;
-  // How long the journal waits for the database before that is told; others fail by then.
+  // How long the journal waits for the database before it reports that; others fail after this
+  // time.
   static constexpr std::chrono::milliseconds kTimeout{5'000};
 
   explicit WriteTurns(std::chrono::milliseconds timeout = kTimeout) : timeout_(timeout) {}
@@ -41,8 +42,8 @@ class WriteTurns {
     WriteTurns* turns_;
   };
 
-  // The journal's. Nothing: another still writes after Timeout(); call it again. Until then no other
-  // writer gets ahead of it.
+  // The journal's turn. nullopt: another writer is still busy after Timeout(), so call it again. Until then no
+  // other writer gets ahead of the journal.
   std::optional<Turn> TakeForJournal();
   // The journal will not ask again.
   void WithdrawJournal();
@@ -55,7 +56,7 @@ class WriteTurns {
   };
   Queue Look();
 
-  // In a turn, as one transaction: all of it or, on an error, nothing.
+  // Takes a turn and writes in one transaction: everything or, on an error, nothing.
   absl::Status Write(Database& database, const std::function<absl::Status()>& work);
 
  private:

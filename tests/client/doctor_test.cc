@@ -77,7 +77,7 @@ TEST(DoctorTest, EachThingThatIsBrokenOnPurposeIsNamed) {
       {"nvidia driver", [](auto& f) { f.devices.nvidia_nodes = 0; },
        "warning 550.54.15 is loaded, but /dev has no device"},
       {"cuda toolkit", [](auto& f) { f.devices.cuda_toolkit = "13.0"; },
-       "broken 13.0: what it compiles needs driver 580, and 550.54.15 is loaded"},
+       "broken 13.0: programs that it compiles need driver 580, and 550.54.15 is loaded"},
       {"cuda toolkit", [](auto& f) { f.devices.cuda_toolkit = "11.8"; },
        "warning 11.8, but torch is built for CUDA 12.4: extensions cannot be compiled for it"},
       {"ascend", [](auto& f) { f.devices.ascend_nodes = 8; },

@@ -30,7 +30,7 @@ class Quotas(Case):
         done = cluster.jobctl("logs", job, timeout=60)
         lines = [line.removeprefix("[node1:0] ") for line in done.stdout.split("\n")]
         self.assertRegex(done.stderr, r"rank 0 on node1: [\d.]+ MB \((\d+) bytes\) of older output removed here: "
-                                      r"the job has reached what is kept of its logs \(logs_keep, --job-log-quota\)")
+                                      r"the job has reached its log quota \(logs_keep, --job-log-quota\)")
         self.assertEqual(lines[-2], "2000000")
         whole = [line for line in lines if len(line) == 7]
         self.assertEqual(whole, [str(number) for number in range(2000001 - len(whole), 2000001)], "nothing is missing after it")

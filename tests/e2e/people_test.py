@@ -195,7 +195,7 @@ class People(Case):
         self.assertEqual(record.exit_code, 1, record.reason)
         for words in (["show", job], ["show", job, "-o", "json"], ["events", job, "-o", "json"]):
             self.assertNotIn(VALUE, cluster.jobctl(*words).stdout, words)
-        self.assertIn("its error is in its log alone", str(record))
+        self.assertIn("its error is only in its log", str(record))
         self.assertIn(VALUE, cluster.jobctl("logs", job).stdout)  # what it printed itself
 
 

@@ -82,11 +82,10 @@ TEST_F(OutputsTest, MoreThanTheQuotaIsRefusedBeforeAnythingIsSent) {
   const auto tree = Open();
   ASSERT_TRUE(tree.ok()) << tree.status();
   EXPECT_EQ(Found(*tree, {"out"}, 18), "out/12345 out/6789a ");
-  EXPECT_EQ(
-      Found(*tree, {"out"}, 17),
-      "they have more than 17 B on this node, which is what the coordinator keeps of a job "
-      "(--job-outputs-quota), so nothing of them was taken; fix: name fewer, or pack them into "
-      "an archive");
+  EXPECT_EQ(Found(*tree, {"out"}, 17),
+            "they have more than 17 B on this node, which is what the coordinator keeps of a job "
+            "(--job-outputs-quota), so none of them were taken; fix: name fewer, or pack them into "
+            "an archive");
 }
 
 TEST_F(OutputsTest, AFileThatBecameALinkAfterItWasFoundIsNotOpened) {

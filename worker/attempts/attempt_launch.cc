@@ -36,7 +36,7 @@ std::string FixFor(const absl::Status& status) {
              : "";
 }
 
-// Others on the node use it up: what the attempt needs is there again once they end.
+// Others on the node use up what the attempt needs; it is available again once they end.
 bool IsShort(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) ||
          absl::IsAborted(status);
@@ -336,8 +336,8 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
     fds = offered->second->Descriptors();
   common::ShimLaunch order = MakeShimLaunch(key, launch, std::move(ranks), account, launching.mark);
   order.fence_mono_ms = launching.fence_mono_ms;
-  // Placement has checked this: the failure is for limits that the kernel refuses, and for coordinators
-  // that do not check.
+  // Placement has checked this, so it fails only for limits that the kernel refuses, and with coordinators that
+  // do not check.
   if (absl::Status limited =
           LimitRanks(KernelCgroups(), setup_.limits, launch.spec().shape().limits(), &order);
       !limited.ok()) {
@@ -358,7 +358,7 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
         NeverLaunched(key,
                       common::StrCat("node ", setup_.node, " cannot start the supervisor: ",
                                      common::MessageOf(client.status()), FixFor(client.status())),
-                      // Whatever the errno: another node, or this one later, may do better.
+                      // Regardless of the errno, another node, or this one later, may succeed.
                       IsShort(client.status()), v1::STOP_CAUSE_LAUNCH_INTERRUPTED));
   }
   Shim& shim = shims_[key];

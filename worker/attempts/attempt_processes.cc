@@ -1,5 +1,5 @@
-// attempt_processes: hears from running shims, and proves the end of those that are gone. How they
-// are launched is in attempt_launch.cc.
+// attempt_processes: handles the events of running shims, and proves the end of those that are
+// gone. attempt_launch.cc launches them.
 #include "worker/attempts/attempt_processes.h"
 
 #include <unistd.h>
@@ -54,7 +54,7 @@ AttemptProcesses::AttemptProcesses(Setup setup, IoThread* io, JobThreads* thread
       threads_(threads),
       reports_(setup_.paths, threads,
                {[paths = setup_.paths, input = callbacks.input](Input said) {
-                  // After the attempt's reports, which hide the values.
+                  // Runs after the attempt's reports, which need the values in order to hide them.
                   if (const auto* ended = std::get_if<AttemptEndedInput>(&said)) {
                     RemoveSecrets(paths, ended->key);
                   }
@@ -215,7 +215,7 @@ void AttemptProcesses::OnTime(int64_t now_ms) {
   for (const AttemptKey& key : lost) GiveUp(key);
 }
 
-// Stopped or hung: it would keep its ranks alive past every fence.
+// The shim is stopped or hung, and would keep its ranks alive past every fence.
 void AttemptProcesses::GiveUp(const AttemptKey& key) {
   const auto node = shims_.extract(key);
   const Shim& shim = node.mapped();
@@ -226,7 +226,7 @@ void AttemptProcesses::GiveUp(const AttemptKey& key) {
                                  " reason=\"", reason, "\""));
   AttemptEndedInput end{key, "killed after its shim did not answer", reason,
                         v1::STOP_CAUSE_SUPERVISOR_LOST};
-  // Every rank's exit was reported: the job has lost nothing.
+  // Every rank's exit was reported, so the job has lost nothing.
   if (shim.exited >= shim.launch.part().local_world_size()) {
     end.failure.clear();
     end.failure_cause = v1::STOP_CAUSE_UNSPECIFIED;

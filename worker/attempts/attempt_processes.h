@@ -67,7 +67,7 @@ class AttemptProcesses {
 
   void PrepareAttempt(const PrepareAttemptAction& action);
   void CancelPreparation(const AttemptKey& key) { preparations_.Cancel(key); }
-  // In which lane the attempt's directory may be removed.
+  // The lane in which the attempt's directory may be removed.
   Work RemovalLane(const AttemptKey& key) const {
     return preparations_.IsBusy(key) ? Work::kPrepare : Work::kDelete;
   }
@@ -133,14 +133,14 @@ class AttemptProcesses {
   void OnGone(const AttemptKey& key, Shim shim);
   void GiveUp(const AttemptKey& key);
 
-  // An attempt in the state directory that no living shim belongs to.
+  // An attempt in the state directory without a living shim.
   struct Unsettled {
     v1::LaunchAttempt launch;                         // as far as known
     std::shared_ptr<const common::ShimLaunch> order;  // null: missing or damaged
     bool started = false;                             // a launch file exists, readable or not
     std::string damage;                               // which record is damaged; empty: none
   };
-  // What one scan of the host has to find and to spare.
+  // The marks that one scan of the host has to find, and those that it has to spare.
   struct Sweep;
   bool Adopt(const AttemptKey& key, const v1::LaunchAttempt& launch);
   void RestoreOne(const AttemptKey& key);
@@ -154,9 +154,9 @@ class AttemptProcesses {
                       const common::ExitRecord& record);
   static void RemoveCgroups(const common::ShimLaunch& order);
   AttemptEndedInput ShimWasKilled(const AttemptKey& key) const;
-  // Kills what is left until nothing is, then reports the end. `order`: the launch as it was,
-  // because the file may have been damaged since; null: read the file. `said`: the survivors last
-  // reported.
+  // Kills the remaining processes until none is left, then reports the end. `order`: the launch as
+  // it was, because the file may have been damaged since; null: read the file. `said`: the
+  // survivors last reported.
   void ProveEnd(const AttemptKey& key, const AttemptEndedInput& end,
                 std::shared_ptr<const common::ShimLaunch> order = nullptr,
                 const std::string& said = "");

@@ -2,8 +2,9 @@
 // coordinator has accepted it. Part of AttemptProcesses (attempt_processes.h).
 //
 // Before acceptance nothing is killed and nothing is written: a worker that is refused, because its
-// state is a copy or another worker speaks for the node, leaves no trace. Afterwards only what a
-// living shim holds is spared: the lock on its launch file proves that it belongs here.
+// state is a copy or another worker speaks for the node, leaves no trace. Afterwards only the
+// processes of living shims are spared: the lock on a shim's launch file proves that it belongs
+// here.
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -24,7 +25,8 @@ namespace {
 
 constexpr int kSweepTurnMs = 1'000;  // for each mark; this worker's shutdown waits no longer
 
-// What is known of an attempt whose launch.pb is lost, so that its output can still be delivered.
+// Rebuilds the launch of an attempt whose launch.pb is lost, so that its output can still be
+// delivered.
 v1::LaunchAttempt LaunchFromOrder(const AttemptKey& key, const common::ShimLaunch* order) {
   v1::LaunchAttempt launch;
   launch.set_job(key.job);

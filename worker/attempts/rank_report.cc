@@ -22,8 +22,8 @@ namespace {
 
 constexpr size_t kErrorFileBytesMax = 1 << 20;
 constexpr std::string_view kWithheld =
-    "(its error is in its log alone: no worker was there when it ended, and with the job's secrets "
-    "went what has to be hidden in it; fix: jobctl logs)";
+    "(its error is only in its log: no worker was running when it ended, and the job's secrets, "
+    "which have to be hidden in it, are gone; fix: jobctl logs)";
 constexpr size_t kRecordsRead = 4'096;
 // Allows for the time between the message that explains a failure and the exit: an interpreter
 // shuts down, its threads are joined.

@@ -1,4 +1,4 @@
-// What is reported about a rank that ended: the shim's facts, the error file, the end of its
+// Makes the report about a rank that ended: the shim's facts, the error file, the end of its
 // stderr. Any thread.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace muster::worker {
 
-// What the shim reported. Touches no file.
+// The facts that the shim reported. Accesses no file.
 v1::RankExit ReportFacts(const v1::LaunchAttempt& launch, const common::ShimLaunch& shim_launch,
                          const RankExited& exit);
 // Adds the texts from the rank's files; may block. `secrets`: how many values must be hidden in them. If

@@ -1,7 +1,7 @@
 // Reports of ranks that ended: the error file and the end of stderr are read outside the control
-// loop, because they are the rank's (a FIFO, a network file system that hangs), and for a bounded
-// time. Order is kept: the report of an attempt's end follows all reports of its ranks. Control
-// loop's thread.
+// loop, because they belong to the rank (one may be a FIFO, or on a network file system that
+// hangs), and for a bounded time. Order is kept: the report of an attempt's end follows all reports
+// of its ranks. Control loop's thread.
 #pragma once
 
 #include <cstdint>

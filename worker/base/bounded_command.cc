@@ -24,7 +24,7 @@ using common::Pipe;
 constexpr int64_t kSliceMs = 100;    // how soon a stop is noticed
 constexpr int64_t kDrainMs = 1'000;  // to read its last output after its exit
 
-// The child's pid, or minus an errno.
+// The child's pid, or a negative errno.
 pid_t StartWithPipes(const BoundedCommand& command, const Pipe& out, const Pipe& err) {
   common::ChildSetup start{.program = command.program,
                            .argv = command.argv,
@@ -53,14 +53,14 @@ bool ReadPipe(int fd, const BoundedCommand& command, std::string* text) {
   return count > 0;
 }
 
-// It stays a zombie.
+// Does not reap it: it stays a zombie.
 bool HasEnded(pid_t pid) {
   siginfo_t ended{};
   return waitid(P_PID, pid, &ended, WEXITED | WNOWAIT | WNOHANG) != 0 || ended.si_pid != 0;
 }
 
-// The time in which this process ran, asked for often: a node that stood still did not give the
-// command that time.
+// Measures the time in which this process ran, and is called often: while the node was frozen, the
+// command had no time.
 class RanTime {
  public:
   int64_t Ms() {
@@ -128,8 +128,9 @@ CommandOutput RunBounded(const BoundedCommand& command) {
   out.to.Reset();
   err.to.Reset();
   bool in_time = ReadBoth(command, pid, out, err, &output);
-  // Also when its output has ended: what closes its streams and stays must not hold us up. It is
-  // not reaped before its group is killed, so that the number is still its own.
+  // The time limit also applies after its output has ended, because a process that closes its
+  // streams and stays must not hold us up. It is not reaped before its group is killed, so that the
+  // pid is still its own.
   RanTime ran;
   const int64_t kill_at_ms = in_time ? command.timeout_ms : 0;
   while (!HasEnded(pid)) {

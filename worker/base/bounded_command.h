@@ -31,13 +31,13 @@ struct BoundedCommand {
   std::function<void()> tick = {};  // called at least ten times a second
   // If set, kills it when its time is over, instead of a signal to its process group.
   std::function<void(int pid)> kill_it = {};
-  // Called once nothing of its session is needed any more, before it is reaped: kills what left its
-  // process group.
+  // Called before the command is reaped, once nothing of its session is needed any more: kills
+  // processes that left its process group.
   std::function<void(int pid)> kill_rest = {};
-  // Does not wait for processes that it left behind with its streams.
+  // Does not wait for processes that the command left behind and that hold its streams.
   bool ends_with_leader = false;
 };
-// It runs in its own session; when it ends or its time is over, what is left of its process group is
+// The command runs in its own session; when it ends or its time is over, the rest of its process group is
 // killed.
 CommandOutput RunBounded(const BoundedCommand& command);
 // argv[0] is the program's path. Its environment has only PATH and HOME.

@@ -36,8 +36,8 @@ class JobThreads {
 
   // Any thread. The caller limits what it posts to one lane.
   void Post(const AttemptKey& key, Work work, std::function<void()> task);
-  // Drops what has not started, and waits at most this long for what is running. False: something
-  // hangs and will still access what it was given, so none of that may be freed.
+  // Drops what has not started, and waits at most this long for what is running. False: a task
+  // hangs and will still access its arguments, so none of these may be freed.
   bool Shutdown(std::chrono::milliseconds wait);
 
  private:

@@ -1,4 +1,4 @@
-// json_lines: what trainers say, as JSON.
+// json_lines: messages of trainers, as JSON.
 #include "worker/base/json_lines.h"
 
 #include <cmath>
@@ -71,7 +71,7 @@ absl::Status ReadMetrics(const json& object, TrainerLine* line) {
   line->batch.set_seq(seq);
   auto points = object.find("points");
   if (points == object.end() || !points->is_array()) return Bad("\"points\" must be a list");
-  // One invalid point must not block the batches after it: it is skipped and reported, the rest
+  // One invalid point must not block the batches after it: it is skipped and reported, and the rest
   // counts.
   for (const json& point : *points) {
     if (static_cast<size_t>(line->batch.points_size()) == kPointsPerBatchMax) {

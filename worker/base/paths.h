@@ -1,4 +1,4 @@
-// Every path of the worker, built in one place. Any thread; touches no file.
+// Every path of the worker, built in one place. Any thread; accesses no file.
 //
 //   <state-dir>/
 //     LOCK                       one worker per state directory
@@ -19,24 +19,24 @@
 //       resume/step-N/           MUSTER_RESUME_FROM
 //       tensorboard/             MUSTER_TENSORBOARD_DIR
 //       diagnostics/             MUSTER_DIAGNOSTICS_DIR
-//       credential/token         what ranks show to their worker (MUSTER_RANK_TOKEN_FILE) …
-//       credential.sha256        … and what the worker knows it by
-//       account                  that the ranks run as; missing: the worker's
+//       credential/token the token that ranks show to their worker (MUSTER_RANK_TOKEN_FILE) …
+//       credential.sha256 … and its hash, by which the worker checks it
+//       account the account that the ranks run as; missing: the worker's
 //       tmp/                     the ranks' /tmp, if they have their own
 //       code/                    the job's tree, if it brought one
 //       image                    link to the image that its ranks run in, if it names one
-//       containers/              … and what those are made of (common/kernel/shim_protocol.h, LaunchContainer)
+//       containers/ … and the files of those containers (common/kernel/shim_protocol.h, LaunchContainer)
 //       setup                    link to the result of its setup, if it has one (MUSTER_SETUP_DIR)
-//     code/                      what several attempts share (worker/preparation/code_cache.h)
+//     code/ shared by several attempts (worker/preparation/code_cache.h)
 //       secret                   makes the names of setups unpredictable
 //       trees/<project>-<tree>/  manifest, tree/, size
 //       setups/<key>/            tree/, dir/, log, done, size
 //       images/<manifest>/       root/, config.json, size
-//       image-names/<hash>       which of them a name was found to be
-//       new/  garbage/           half made, and being removed
+//       image-names/<hash> the image that a name was resolved to
+//       new/ garbage/ unfinished entries, and entries being removed
 //   <runtime-dir>/               short: a unix socket's path is limited to 108 bytes
 //     shim-<job>-<attempt>.sock  trainer-<job>-<attempt>.sock
-//     <job>-<attempt>/trainer.sock   … of ranks that see no other attempt's
+//     <job>-<attempt>/trainer.sock … for ranks that cannot see other attempts' sockets
 //
 // Where ranks have another account than the worker, everything belongs to the worker and is closed (0700,
 // files 0600), except the path to the directories that ranks write to (0711), and these directories,

@@ -54,7 +54,7 @@ std::string WhyNot(int error) {
 absl::Status TooMuch(const std::string& what, const std::string& why = "") {
   return absl::InvalidArgumentError(
       common::StrCat("they have more than ", what, " on this node", why,
-                     ", so nothing of them was taken; fix: name fewer, or pack them into an "
+                     ", so none of them were taken; fix: name fewer, or pack them into an "
                      "archive"));
 }
 
@@ -63,7 +63,7 @@ std::string RealPath(const std::string& path) {
   return real == nullptr ? path : std::string(real.get());
 }
 
-// A job may have moved its working directory away and put a link to another attempt's there.
+// A job may have moved its working directory away and replaced it by a link to another attempt's.
 bool IsOfOthers(const common::UniqueFd& directory, const Paths& paths, const AttemptKey& key) {
   const std::string real = RealPath(common::StrCat("/proc/self/fd/", directory.get()));
   return common::IsWithin(real, RealPath(paths.StateDir())) &&

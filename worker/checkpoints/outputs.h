@@ -1,7 +1,7 @@
-// What an attempt brings back: the regular files that JobSpec.outputs names, below the attempt's
-// working directory. All of it belongs to the job, which may replace any part by a link or a FIFO
-// while it is read: everything is opened as the ranks' account, relative to a directory that is open,
-// and no link below the working directory is followed. Blocks.
+// The outputs of an attempt: the regular files that JobSpec.outputs names, below the attempt's working
+// directory. All of it belongs to the job, which may replace any part by a link or a FIFO while it is read:
+// everything is opened as the ranks' account, relative to a directory that is open, and no link below the
+// working directory is followed. Blocks.
 #pragma once
 
 #include <sys/types.h>
@@ -24,7 +24,7 @@ namespace muster::worker {
 inline constexpr int kOutputsDepthMax =
     64;  // directories below one another; each holds a descriptor
 
-// Counts what was left out, for one sentence.
+// Counts the entries that were left out, for one sentence.
 class LeftOut {
  public:
   void Add(std::string_view path, std::string_view why);
@@ -51,7 +51,7 @@ class OutputTree {
   absl::StatusOr<std::vector<std::string>> Find(
       const google::protobuf::RepeatedPtrField<std::string>& outputs, uint64_t quota_bytes,
       LeftOut* left_out) const;
-  // One of them, to read. The message is one for people: "a symbolic link".
+  // Opens one of them for reading. Error messages are for people: "a symbolic link".
   absl::StatusOr<common::UniqueFd> OpenFile(const std::string& path) const;
 
  private:

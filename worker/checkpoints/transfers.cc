@@ -50,7 +50,7 @@ absl::StatusOr<std::string> HashFile(int file, const std::string& path, uint64_t
   return hash.FinishHex();
 }
 
-// A copy of `from`, durable, if the copy has the file's bytes; otherwise there is none.
+// Makes a durable copy of `from` if its bytes are the file's; otherwise leaves no copy.
 bool CopyChecked(int from, const v1::CheckpointFile& file, const std::string& target,
                  const std::function<bool()>& progress) {
   common::UniqueFd to(open(target.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
@@ -90,8 +90,8 @@ v1::CheckpointFile FileOf(const std::string& path, const Blob& blob, uint32_t pa
   return file;
 }
 
-// A regular file below `directory`, on its file system and not through a link: other jobs'
-// directories are searched too, and where links lead may hang.
+// Opens a regular file below `directory`, on the same file system and not through a link: other
+// jobs' directories are searched too, and the target of a link may hang.
 common::UniqueFd OpenBelow(const std::string& directory, const std::string& path) {
   const common::UniqueFd root(open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   open_how how{};
@@ -104,8 +104,8 @@ common::UniqueFd OpenBelow(const std::string& directory, const std::string& path
   return regular ? std::move(file) : common::UniqueFd();
 }
 
-// Not for longer: a call to the coordinator may start threads and connections, which would keep the
-// account.
+// Acts as the account only for this: a call to the coordinator may start threads and connections,
+// which would keep the account.
 absl::StatusOr<std::vector<StepFile>> ListStepFilesAs(const RankAccount& account,
                                                       const std::string& directory) {
   const ActAs acting(account);
@@ -117,7 +117,7 @@ absl::StatusOr<common::UniqueFd> OpenAs(const RankAccount& account, const std::s
   return common::OpenRegular(path, O_RDONLY | O_NOFOLLOW);
 }
 
-// Only this process has touched anything below `directory`, and no other account can reach it.
+// Only this process has written anything below `directory`, and no other account can reach it.
 absl::Status HandOver(const std::string& directory, const common::LaunchAccount& account) {
   const auto give = [&account](const std::string& path) {
     if (lchown(path.c_str(), account.uid, account.gid) == 0) return absl::OkStatus();
@@ -132,8 +132,8 @@ absl::Status HandOver(const std::string& directory, const common::LaunchAccount&
   return give(directory);
 }
 
-// The directory is closed to all other accounts while it is filled: else a rank could lead the
-// writes of a worker that is root anywhere.
+// The directory is closed to all other accounts while it is filled; otherwise a rank could redirect
+// the writes of a worker that runs as root.
 absl::Status TakeBack(const std::string& directory) {
   if (lchown(directory.c_str(), geteuid(), getegid()) == 0 && chmod(directory.c_str(), 0700) == 0)
     return absl::OkStatus();
@@ -279,7 +279,7 @@ absl::StatusOr<v1::CheckpointFile> Transfers::SendOutput(const OutputTree& tree,
   RETURN_IF_ERROR(sha256.status());
   const Blob blob{*sha256, size};
   const absl::Status sent = uploads_client_.Upload(opened.get(), blob, action.key, progress);
-  // Its own refusals are about the attempt, not about this file.
+  // The coordinator's refusals are about the attempt, not about this file.
   if (absl::IsFailedPrecondition(sent)) return absl::AbortedError(MessageOf(sent));
   RETURN_IF_ERROR(sent);
   progress();
@@ -392,11 +392,11 @@ bool Transfers::TakeLocal(const AttemptKey& own, const v1::CheckpointFile& file,
           static_cast<uint64_t>(info.st_size) != file.size()) {
         continue;
       }
-      // Another account's file would stay that account's.
+      // A link to another account's file would still belong to that account.
       if (account.ids.is_other && info.st_uid != account.ids.uid) continue;
       const auto progress = [this] { return !stopping_; };
-      // Nothing of this job's earlier attempts runs. What another job's ranks still write after the
-      // check would be in a link, too.
+      // Nothing of this job's earlier attempts runs. Another job's ranks may still write after the
+      // check, which would also change a hard link.
       if (key->job != own.job) {
         if (CopyChecked(found.get(), file, target, progress)) return true;
         continue;

@@ -1,6 +1,7 @@
-// Checkpoint transfers: hashing and uploading parts, fetching what an attempt resumes from,
-// deleting. Each attempt has separate threads for it, so that a huge or hanging transfer delays no
-// other job's. Results go to the control loop's mailbox. Logs never wait for any of this.
+// Checkpoint transfers: hashing and uploading parts, fetching the checkpoint that an attempt
+// resumes from, deleting. Each attempt has separate threads for this, so that a huge or hanging
+// transfer delays no other job. Results go to the control loop's mailbox. Logs never wait for any
+// of this.
 #pragma once
 
 #include <atomic>
@@ -35,7 +36,7 @@ class Transfers {
   void Upload(const UploadAction& action);
   void Fetch(const AttemptKey& key, const v1::LaunchAttempt& launch);
   void CancelFetch(const AttemptKey& key);
-  // After what is under way in the lane.
+  // Runs after the work in progress in the lane.
   void DeleteTree(const AttemptKey& key, const std::string& path, Work lane = Work::kDelete);
   // Fetches objects of jobs' code, on any thread that may block.
   FetchObject ObjectFetcher();
@@ -44,10 +45,10 @@ class Transfers {
 
  private:
   void UploadNow(const UploadAction& action);
-  // What is already uploaded, if its record is intact and for this very part.
+  // The part that is already uploaded, if its record is intact and for this same part.
   std::optional<v1::CheckpointPartReady> Recorded(const UploadAction& action) const;
   absl::StatusOr<v1::CheckpointPartReady> HashAndSend(const UploadAction& action);
-  // What cannot be taken is not an error: `left_out` names it.
+  // Files that cannot be taken are not an error: `left_out` names them.
   absl::StatusOr<v1::CheckpointPartReady> SendOutputs(const UploadAction& action,
                                                       std::string* left_out);
   // FAILED_PRECONDITION: this file cannot be read as a whole.
@@ -61,8 +62,8 @@ class Transfers {
   absl::Status FetchFile(const AttemptKey& key, const v1::CheckpointFile& file,
                          const std::string& target, const RankAccount& account,
                          const v1::LaunchAttempt& launch, const std::atomic<bool>& cancelled);
-  // Another attempt on this node has the same file: linked instead of fetched, or copied if that one
-  // may still run.
+  // If another attempt on this node has the same file, links it instead of fetching it, or copies it if that
+  // attempt may still run.
   bool TakeLocal(const AttemptKey& key, const v1::CheckpointFile& file, const std::string& target,
                  const RankAccount& account, const v1::LaunchAttempt& launch);
 

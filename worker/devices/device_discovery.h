@@ -40,7 +40,7 @@ FoundDevices DiscoverDevices();
 // nvidia_gpus.cc: from NVML, in its order, which is PCI order. `library`: tests pass their own.
 std::vector<FoundDevice> FindNvidiaGpus(const std::string& library = "libnvidia-ml.so.1");
 DriverVersion FindNvidiaDriver(const std::string& library = "libnvidia-ml.so.1");
-// The numbered files of a directory, "davinci4": the only thing some drivers show without their
+// The numbered files of a directory, "davinci4": some drivers show nothing else without their
 // library.
 std::vector<FoundDevice> FindDeviceFiles(std::string_view prefix,
                                          const std::string& directory = "/dev");

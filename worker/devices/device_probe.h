@@ -1,5 +1,5 @@
-// What this node offers: cpu slots, accelerators (device_discovery.h), cores, memory. Called once
-// at startup.
+// Finds the resources of this node: cpu slots, accelerators (device_discovery.h), cores, memory.
+// Called once at startup.
 #pragma once
 
 #include <cstdint>

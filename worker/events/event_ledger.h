@@ -28,7 +28,7 @@ class EventLedger {
     std::string source;
   };
 
-  // What cannot be read is treated as absent.
+  // Unreadable records are treated as absent.
   explicit EventLedger(std::string path);
 
   // The existing files were recorded completely: an unknown file is new.

@@ -1,5 +1,5 @@
-// Where TensorBoard event files of an attempt may appear, and which exist. Touches the job's paths,
-// so it may block: only on a job's thread.
+// Finds where TensorBoard event files of an attempt may appear, and which exist. Accesses the job's
+// paths, so it may block: call it only on a job's thread.
 #pragma once
 
 #include <compare>
@@ -43,7 +43,7 @@ struct EventFile {
 };
 
 inline constexpr size_t kSourceBytesMax = 500;  // of the coordinator's 512: see event_tailer.cc
-// Whether its names may be sent.
+// Whether the file's names may be sent.
 bool IsSayable(const EventFile& file);
 // Fills in id and size. False: it is not a regular file.
 bool Look(EventFile* file);

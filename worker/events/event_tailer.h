@@ -3,8 +3,8 @@
 // across restarts. One thread at a time; a Scan blocks for directory listings and reading, both
 // bounded; files take turns.
 //
-// In a directory that others may also write to, what existed before the ranks started does not
-// count (event_ledger.h). What grows or appears later is this attempt's:
+// In a directory that others may also write to, content from before the ranks started does not
+// count (event_ledger.h). A file that grows or appears later belongs to this attempt:
 //   if the process in its name is one of the ranks, or is alive and has this attempt's mark
 //   if a living process that has it open for writing has the mark
 //   if a rank has it open for writing, wherever it lies (open_event_files.h)
@@ -81,9 +81,9 @@ class EventTailer {
   using Holders = std::map<FileId, int64_t>;
 
   std::vector<EventFile> FindUndecided(bool final);
-  // Adds what ranks have open elsewhere, now and then.
+  // Adds files that ranks have open elsewhere, now and then.
   void FindOpen(std::vector<EventFile>& undecided);
-  // Adds what ranks created in the working directory since the attempt began.
+  // Adds files that ranks created in the working directory since the attempt began.
   void FindClosed(std::vector<EventFile>& undecided) const;
   // True if the next scan has something to decide.
   bool Decide(const std::vector<EventFile>& files);

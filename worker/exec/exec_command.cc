@@ -50,7 +50,7 @@ std::string ExecMark(const ExecSetup& setup, const std::string& session) {
   return StrCat(session, "-", common::Crc32c(setup.paths.StateDir()));
 }
 
-// The rank's launch with this command in its place.
+// Makes the rank's launch with this command in place of its program.
 bool CommandInRank(const ExecSetup& setup, const common::ShimLaunch& attempt,
                    const v1::ExecOrder& order, common::RankLaunch* command) {
   const auto rank =
@@ -69,7 +69,7 @@ bool CommandInRank(const ExecSetup& setup, const common::ShimLaunch& attempt,
   return true;
 }
 
-// What muster-shim reads to become it.
+// The launch file that muster-shim reads to become the command.
 common::UniqueFd LaunchOfJoined(const common::ShimLaunch& attempt, common::RankLaunch command) {
   common::ShimLaunch launch;
   launch.mark = attempt.mark;
@@ -87,7 +87,7 @@ common::UniqueFd LaunchOfJoined(const common::ShimLaunch& attempt, common::RankL
 // The child's ends.
 struct ChildEnds {
   common::UniqueFd in, out, err;
-  std::string terminal;  // its path, instead of the three
+  std::string terminal;  // its path, instead of the three streams
 };
 
 bool OpenPipe(common::UniqueFd* read_end, common::UniqueFd* write_end) {
@@ -116,7 +116,7 @@ bool OpenTerminal(const v1::ExecOrder& order, const common::LaunchAccount& accou
       unlockpt(process->out.get()) != 0 || ptsname_r(process->out.get(), path, sizeof path) != 0) {
     return false;
   }
-  // Programs reopen it by its name.
+  // Programs reopen the terminal by its name.
   if (account.is_other && chown(path, account.uid, account.gid) != 0) return false;
   process->in = common::UniqueFd(fcntl(process->out.get(), F_DUPFD_CLOEXEC, 0));
   child->terminal = path;
@@ -141,7 +141,7 @@ std::vector<common::ChildFd> StreamsOf(const ChildEnds& child) {
             {.as = STDOUT_FILENO, .ours = child.out.get()},
             {.as = STDERR_FILENO, .ours = child.err.get()}};
   }
-  // The first terminal that a session's leader opens is its own.
+  // The first terminal that a session's leader opens becomes its controlling terminal.
   return {{.as = STDIN_FILENO, .file = child.terminal, .flags = O_RDWR},
           {.as = STDOUT_FILENO, .same_as = STDIN_FILENO},
           {.as = STDERR_FILENO, .same_as = STDIN_FILENO}};

@@ -22,7 +22,8 @@ struct ExecSetup {
 // A running command. It leads its own session and process group.
 struct ExecProcess {
   pid_t pid = -1;
-  common::UniqueFd in;  // not blocking, as the next two; with a terminal `in` and `out` are both it
+  // Non-blocking, like the next two. `in` and `out` are both the terminal, if there is one.
+  common::UniqueFd in;
   common::UniqueFd out;
   common::UniqueFd err;  // not with a terminal
   bool has_terminal = false;
@@ -36,11 +37,11 @@ void SetTerminalSize(int fd, const v1::ExecTerminal& size);
 // Signals the processes of its session and those with its mark in their environment. The command must
 // not have been reaped yet. Returns how many there were, including the command.
 int SignalExec(const ExecSetup& setup, const v1::ExecOrder& order, pid_t leader, int signal);
-// Sends SIGKILL until there are none; gives up after a while on processes that the kernel does not end.
+// Sends SIGKILL until none is left; gives up after a while on processes that the kernel does not end.
 void KillExec(const ExecSetup& setup, const v1::ExecOrder& order, pid_t leader);
 // Kills what is left of the commands of an earlier worker with this state directory that was killed.
 void KillOlderExecs(const ExecSetup& setup);
-// Reaps it.
+// Reaps the command.
 v1::ExecEnded ReapExec(pid_t pid);
 
 }  // namespace muster::worker

@@ -133,7 +133,7 @@ void ExecLink::Renew() {
 }
 
 void ExecLink::Dial() {
-  // A separate connection: output never delays heartbeats.
+  // A separate connection, so that output never delays heartbeats.
   if (Route route = route_(); parts_->channel == nullptr || route != parts_->route) {
     parts_->route = std::move(route);
     parts_->channel = MakeChannel(parts_->route, true);

@@ -28,7 +28,8 @@ class ExecLink {
 
   // Dials if it is due and the worker is registered; hangs up if it is not.
   void Follow(bool is_registered, int64_t now_ms);
-  // Waits for orders on a new connection, as the route is another one. Sessions keep theirs.
+  // Waits for orders on a new connection, because the route has changed. Sessions keep their
+  // connections.
   void Renew();
   // When to call Follow, if the worker is registered.
   std::optional<int64_t> NextDialMs() const;

@@ -130,8 +130,8 @@ void ExecSession::Run() {
   WaitUntilGone();
 }
 
-// Where the node kills the attempt's cgroup, the command dies before the attempt is reported as over. So
-// after a SIGKILL that this session did not send, waits for that report.
+// If the node kills the attempt's cgroup, the command dies before the attempt is reported as over. So after a
+// SIGKILL that this session did not send, it waits for that report.
 bool ExecSession::WentWithAttempt(const v1::ExecEnded& ended) {
   const int64_t until_ms = common::MonotonicMs() + kAttemptsEndMs;
   while (ended.signal() == SIGKILL && why() == Why::kRuns) {
@@ -232,7 +232,7 @@ bool ExecSession::ReadFrom(common::UniqueFd& fd, bool is_err) {
   const ssize_t count = read(fd.get(), bytes.data(), bytes.size());
   if (count <= 0) {
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-    fd.Reset();  // a terminal that all have closed answers with EIO
+    fd.Reset();  // a terminal that all processes have closed returns EIO
     return false;
   }
   bytes.resize(static_cast<size_t>(count));
@@ -266,7 +266,7 @@ void ExecSession::Drain(ExecProcess& process) {
   }
 }
 
-// False: the output does not reach anyone any more.
+// False: the output has no reader any more.
 bool ExecSession::WaitForRoom() {
   while (true) {
     {

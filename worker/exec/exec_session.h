@@ -1,6 +1,6 @@
-// The commands that people run in this node's ranks. Each has a thread that moves its bytes, with
-// bounds both ways; nothing of them passes through the control loop. A command is killed with all of
-// its session when its stream ends, when its attempt ends and when the worker stops.
+// The commands that people run in this node's ranks. Each has a thread that moves its bytes, bounded in both
+// directions; none of them pass through the control loop. A command is killed with all of its session when its
+// stream ends, when its attempt ends and when the worker stops.
 #pragma once
 
 #include <chrono>
@@ -30,7 +30,7 @@ class ExecStream {
   };
   virtual ~ExecStream() = default;
   virtual void Write(v1::ExecOutput message) = 0;
-  virtual size_t Waiting() = 0;  // messages that have not left
+  virtual size_t Waiting() = 0;  // messages that have not been sent
   virtual void Next() = 0;
   virtual void Cancel() = 0;
 };
@@ -68,7 +68,7 @@ class ExecSession {
   Why why();
   std::shared_ptr<ExecStream> stream();
   bool WentWithAttempt(const v1::ExecEnded& ended);
-  // Until the command has exited, or must be killed.
+  // Moves bytes until the command has exited, or must be killed.
   void Pump(ExecProcess& process);
   void PollOnce(ExecProcess& process, int pidfd, bool* exited);
   void TakeInput(ExecProcess& process);
@@ -87,7 +87,7 @@ class ExecSession {
   const v1::ExecOrder order_;
   const common::UniqueFd wake_;
 
-  // Run's.
+  // Used only by Run.
   std::string input_;  // for the command
   bool input_ended_ = false;
   bool owes_next_ = false;
@@ -104,18 +104,19 @@ class ExecSession {
 // The sessions of this node. Control loop's thread.
 class ExecSessions {
  public:
-  // Twice what the coordinator orders: one that ends here may already be replaced there.
+  // Twice as many as the coordinator orders, because a session that is ending here may already be
+  // replaced there.
   static constexpr size_t kAtOnce = 16;
 
   explicit ExecSessions(ExecSetup setup) : setup_(std::move(setup)) {}
   ~ExecSessions() { Shutdown(std::chrono::milliseconds(0)); }
 
-  // Call once at the start: kills what is left of a worker that was killed.
+  // Call once at the start: kills the commands that a killed worker left behind.
   void KillOlder() { KillOlderExecs(setup_); }
   void Start(v1::ExecOrder order, const ExecSession::Connect& connect);
   // The attempt is over, or about to be reported so.
   void EndAttempt(const AttemptKey& key);
-  // Kills what runs. False: a thread still hangs on some file system.
+  // Kills all running commands. False: a thread still hangs on some file system.
   bool Shutdown(std::chrono::milliseconds wait);
 
  private:

@@ -22,7 +22,7 @@ LaunchFacts FactsOfNotify(const NotifyCommands::Setup& setup, const RankAccount&
   return facts;
 }
 
-// Their own /tmp may be gone: they see the node's.
+// The ranks' /tmp may be gone, so the commands see the node's.
 Confinement ConfinementOf(const NotifyCommands::Setup& setup) {
   Confinement confinement{.shim_binary = setup.shim_binary,
                           .no_new_privs = setup.isolation.no_new_privs,
@@ -74,7 +74,8 @@ std::optional<v1::NotifyEnded> NotifyCommands::Run(v1::RunNotify order) {
     return *ended;
   if (running_.contains(order.delivery()) || running_.size() >= kWaitingMax) return std::nullopt;
   running_.insert(order.delivery());
-  // One lane for each delivery would need its number; an attempt's run one after the other.
+  // A lane per delivery would need the delivery's number, so the deliveries of an attempt run one
+  // after the other.
   const AttemptKey lane{order.job(), order.attempt()};
   threads_.Post(lane, Work::kNotify,
                 [order = std::move(order), setup = setup_, stop = stop_, ended = ended_] {

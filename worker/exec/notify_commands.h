@@ -1,7 +1,7 @@
-// Runs the commands of jobs' `notify` on this node like their ranks: same account, sandbox (except for
-// /tmp, as theirs may be gone), environment and working directory. A few at once, each for at most a
-// minute, on their own threads. Remembers how the newest ended, so that a repeated order is answered
-// instead of run again. Control loop's thread.
+// Runs the commands of jobs' `notify` on this node like their ranks: same account, sandbox (except for /tmp,
+// because the ranks' may be gone), environment and working directory. A few at once, each for at most a minute,
+// on their own threads. Remembers how the newest ended, so that a repeated order is answered instead of run
+// again. Control loop's thread.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ class NotifyCommands {
   // limit: notify: commands at once on a node
   static constexpr size_t kAtOnce = 4;
   // limit: notify: commands on a node, with those that run; the coordinator asks again
-  static constexpr size_t kWaitingMax = 32;  // with those that run; the coordinator asks again
+  static constexpr size_t kWaitingMax = 32;  // including running ones; the coordinator asks again
   static constexpr size_t kRememberedMax = 1'024;
   // limit: notify: output kept of one command
   static constexpr size_t kOutputBytesMax = 2'048;
@@ -45,7 +45,7 @@ class NotifyCommands {
   NotifyCommands(Setup setup, std::function<void(v1::NotifyEnded)> ended);
   ~NotifyCommands() { Shutdown(std::chrono::milliseconds(0)); }
 
-  // Starts it, or has the answer from last time.
+  // Starts the command, or returns its earlier result.
   std::optional<v1::NotifyEnded> Run(v1::RunNotify order);
   void Ended(const v1::NotifyEnded& ended);
   // Kills what is running, without an answer. False: a thread still hangs on some file system.

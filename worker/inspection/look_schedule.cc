@@ -7,7 +7,7 @@
 namespace muster::worker {
 namespace {
 
-// What the SDK needs for its answer; jobctl waits 10 s.
+// The time that the SDK needs for its answer; jobctl waits 10 s.
 constexpr int64_t kAnswerTimeoutMs = 2'000;
 constexpr size_t kQuestionsMax = 16;  // of one attempt; older ones are forgotten
 

@@ -28,7 +28,7 @@ class LookSchedule {
            const std::set<uint32_t>& speakers, int64_t now_ms);
   // The rank has answered itself.
   void Answered(const AttemptKey& key, uint32_t rank, uint64_t number);
-  // A look has ended. The questions that it answers.
+  // Call it when a look has ended. Returns the questions that it answers.
   std::vector<uint64_t> Finished(const AttemptKey& key, uint32_t rank);
   std::optional<int64_t> NextMs() const;
   void OnTime(int64_t now_ms);

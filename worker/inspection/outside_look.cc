@@ -49,7 +49,7 @@ struct LookStack {
 struct Stacks {
   std::map<pid_t, LookStack> by_thread;
   std::string how;      // "py-spy", "libdw"; empty: there are none
-  std::string problem;  // why not, and what would help
+  std::string problem;  // why there are none, and what would help
 };
 
 std::string Shortened(const std::string& foreign) {
@@ -110,7 +110,8 @@ Stacks PythonStacks(pid_t process, const RankAccount& account) {
     stacks.problem = StrCat("no Python frames: ", py_spy.problem);
     return stacks;
   }
-  // Without pausing it: a py-spy that is killed in the middle would leave it stopped.
+  // Without pausing the process, because a py-spy that is killed in the middle would leave it
+  // stopped.
   const CommandOutput output =
       RunTool({py_spy.path, "dump", "--json", "--nonblocking", "--pid", std::to_string(process)},
               account, kPySpyMs);
@@ -209,7 +210,7 @@ std::string PlaceName(const LookFrame& frame) {
   return BareName(frame.function);
 }
 
-// Frames below every program, or below every Python function, which say nothing about this one.
+// Frames below every program, or below every Python function, which reveal nothing about this one.
 bool IsMachinery(const std::string& function) {
   for (const char* start : {"_start", "__libc_start", "_Py", "Py", "cfunction_",
                             "method_vectorcall", "slot_tp_", "run_mod", "run_eval", "pybind11::"}) {
@@ -230,7 +231,7 @@ std::string PlaceOf(const LookStack& stack) {
     if (IsMachinery(stack.frames[i].function)) continue;
     place += StrCat(told++ == 0 ? "" : " < ", PlaceName(stack.frames[i]));
   }
-  // Nothing but machinery: its innermost function.
+  // If there is only machinery, use its innermost function.
   return place.empty() && first < stack.frames.size() ? PlaceName(stack.frames[first]) : place;
 }
 
@@ -281,7 +282,7 @@ std::string RecordText(const LookTarget& target, const ProcessFacts& facts, cons
                    {"threads", facts.thread_count},
                    {"frames", stacks.how.empty() ? "none" : stacks.how},
                    {"problem", stacks.problem}}}};
-  // What does not fit is left out from the outer end of the stacks.
+  // If the record is too large, frames are left out from the outer end of the stacks.
   for (size_t frames_max = kFramesTold;; frames_max /= 2) {
     record["threads"] = json::array();
     for (const ThreadFacts& thread : facts.threads) {

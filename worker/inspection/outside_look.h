@@ -14,12 +14,12 @@ namespace muster::worker {
 struct LookTarget {
   uint32_t rank = 0;
   pid_t pid = 0;
-  uint64_t start_time = 0;  // another process may have the number by now
+  uint64_t start_time = 0;  // another process may have the pid by now
   std::string reason;
 };
 
-// A rank's record (docs/profiling.md), at most 64 KiB; empty if the process is gone. What reads its
-// memory and its files runs as the ranks' account, where the node lets that trace its own processes.
+// A rank's record (docs/profiling.md), at most 64 KiB; empty if the process is gone. The tools that read its
+// memory and files run as the ranks' account, if the node lets that account trace its own processes.
 std::string LookFromOutside(const LookTarget& target, const RankAccount& account);
 
 }  // namespace muster::worker

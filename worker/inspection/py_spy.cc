@@ -29,7 +29,7 @@ void AddPath(std::string_view variable, std::vector<path>* directories) {
   }
 }
 
-// A relative directory means another place here than there.
+// A relative directory means a different place for this process than for that one.
 std::string FirstWithPySpy(const std::vector<path>& directories) {
   for (const path& directory : directories) {
     const path candidate = directory / kName;

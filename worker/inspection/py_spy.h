@@ -13,8 +13,9 @@ struct PySpy {
   std::string problem;  // why not, and the fix
 };
 
-// The worker's: on its PATH, or beside it. Otherwise the process's, beside its interpreter or on its
-// PATH, if a user who can write there gains nothing: the process must have every right of the worker.
+// First looks on the worker's PATH and next to the worker. Otherwise next to the process's interpreter or on
+// its PATH, but only if a user who can write there gains nothing by it: the process must have every right of
+// the worker.
 PySpy FindPySpy(pid_t process);
 
 }  // namespace muster::worker

@@ -76,7 +76,7 @@ bool HasFirstLine(const std::string& path) {
   return (bytes[0] == '#' && bytes[1] == '!') || (bytes[0] == 0x7f && bytes[1] == 'E');
 }
 
-// What to write for a file in the working directory; `error`: why it cannot be executed.
+// How to name a file in the working directory so that it runs; `error`: why it cannot be executed.
 std::string HowToRun(const std::string& path, const std::string& name, int error) {
   if (IsPythonFile(name) && (error != 0 || !HasFirstLine(path))) {
     return common::StrCat("python ", name);

@@ -15,7 +15,7 @@ constexpr int64_t kCheckMs = 20'000;
 constexpr int kExitNotExecutable = 126;
 constexpr int kExitMissing = 127;
 
-// Ranks with their own /tmp see of the node's only their working directory.
+// Ranks with their own /tmp see only their working directory of the node's /tmp.
 std::optional<LaunchProblem> CheckVisible(const std::string& node, const std::string& shown,
                                           const std::vector<common::RankLaunch>& ranks) {
   for (const common::RankLaunch& rank : ranks) {

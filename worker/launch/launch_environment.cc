@@ -132,7 +132,7 @@ void AddRankVariables(const common::DeviceKind& kind, const LaunchFacts& facts, 
 }
 
 // The devices that this rank may see: the node's granted list, or with virtual_local_rank this
-// rank's share of it. What was not granted is hidden, even from a job that asked for cpus only.
+// rank's share of it. All other devices are hidden, even from a job that asked only for cpus.
 void AddDevices(const LaunchAttempt& launch, const LaunchFacts& facts, uint32_t local_rank,
                 Environment* env) {
   std::vector<uint32_t> granted(launch.part().device_indexes().begin(),
@@ -193,7 +193,7 @@ std::vector<common::RankLaunch> BuildRanks(const LaunchAttempt& launch, const La
 
 common::RankLaunch BuildNotify(const muster::v1::RunNotify& order, const LaunchFacts& facts) {
   JobSpec spec;
-  // Empty if the job leaves it to its image; the command runs outside of that.
+  // It is empty if the job leaves it to its image, but this command runs outside of the image.
   spec.set_workdir(order.workdir().empty() ? "/" : order.workdir());
   *spec.mutable_env() = order.env();
   Environment env = ClientEnvironment(spec, facts);

@@ -1,11 +1,12 @@
-// What a rank sees: argv, environment, working directory. The complete launch contract, in one
-// place. BuildRanks is pure; CheckLaunch accesses the file system. Any thread.
+// Builds what a rank sees: argv, environment, working directory. The complete launch contract, in
+// one place. BuildRanks is pure; CheckLaunch accesses the file system. Any thread.
 //
 // Decided here, documented in docs/launch-contract.md:
 // - The base is the client's environment as in the spec, never this daemon's. Foreign MUSTER_*
 //   variables in it (a jobctl inside a job) are removed.
 // - A job without gpus on a node that has some gets CUDA_VISIBLE_DEVICES="", and likewise for every
-//   kind (common/device_kinds.cc): what was not granted is not visible. On a node without such
+//   kind (common/device_kinds.cc): devices that were not granted are not visible. On a node without
+//   such
 //   devices the client's value is kept.
 // - PATH, HOME, USER and LOGNAME are filled in if the spec has none (--clean-env).
 #pragma once
@@ -55,8 +56,8 @@ struct LaunchFacts {
 std::vector<common::RankLaunch> BuildRanks(const muster::v1::LaunchAttempt& launch,
                                            const LaunchFacts& facts);
 
-// What a command of the job's `notify` sees: the job's environment, without what only a rank has.
-// No device is visible: others may hold the job's by then.
+// Builds what a command of the job's `notify` sees: the job's environment, without the variables
+// that only a rank has. No device is visible, because others may hold the job's by then.
 common::RankLaunch BuildNotify(const muster::v1::RunNotify& order, const LaunchFacts& facts);
 
 // Why no rank can start here.

@@ -1,5 +1,5 @@
-// What older workers left alive on this host, found by the marks in processes' environments and in
-// cgroup names, regardless of any state directory. Any thread that may block; touches no state.
+// Finds processes that older workers left on this host, by the marks in processes' environments and
+// in cgroup names, regardless of any state directory. Any thread that may block; accesses no state.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct AttemptMark {
 std::optional<AttemptMark> ParseMark(const std::string& text);
 
 // Kills every process with a wanted mark until none is found, for at most `timeout_ms` per mark.
-// Returns the marks that were found. UNAVAILABLE names what survived SIGKILL.
+// Returns the marks that were found. UNAVAILABLE names the processes that survived SIGKILL.
 absl::StatusOr<std::vector<AttemptMark>> EndMarked(
     const common::CgroupHost& cgroups, const std::function<bool(const AttemptMark&)>& wanted,
     int timeout_ms);

@@ -25,7 +25,7 @@ void AwaitStop(pid_t pid) {
   }
 }
 
-// Parents have smaller depth, not smaller numbers: rounds until no more are found.
+// A parent may have a larger pid than its child, so search in rounds until no more are found.
 std::vector<pid_t> LiveBelow(pid_t leader) {
   const std::vector<common::ProcessStat> all = common::ListProcesses();
   std::set<pid_t> family = {leader};
@@ -68,7 +68,8 @@ void KillMarked(const ProcessMark& mark, pid_t leader) {
 void KillBelow(pid_t leader) {
   kill(leader, SIGSTOP);
   AwaitStop(leader);
-  // A list is read one by one while processes start others: twice without any is none.
+  // The list is read entry by entry while processes may start others, so only two empty results in
+  // a row count.
   int empty = 0;
   for (int round = 0; round < kKillRoundsMax && empty < 2; ++round) {
     const std::vector<pid_t> below = LiveBelow(leader);

@@ -1,4 +1,5 @@
-// Where an attempt's processes live, once its node is prepared. Any thread; small local files.
+// Where an attempt's processes run, once its node is prepared. Any thread; accesses small local
+// files.
 #pragma once
 
 #include <string>
@@ -11,14 +12,14 @@ namespace muster::worker {
 
 struct PreparedPlace {
   std::string setup_dir;   // MUSTER_SETUP_DIR; empty: the job has no setup
-  std::string setup_tree;  // what setup ran in, which its results may refer to
+  std::string setup_tree;  // the directory in which setup ran, which its results may refer to
 };
 
 PreparedPlace PlaceOf(const Paths& paths, const AttemptKey& key);
 PreparedPlace PlaceOfSetup(const std::string& entry);
 
-// The one function through which the setup command and all ranks of a job pass: everything that lets
-// them see what was prepared, and that runs them inside of it, belongs here.
+// The one function through which the setup command and all ranks of a job pass: everything that shows them the
+// prepared files, and that runs them there, belongs here.
 void EnterPlace(const PreparedPlace& place, common::RankLaunch* command);
 
 // `<attempt dir>/code/<workdir>`. A workdir that would lead out counts as empty.

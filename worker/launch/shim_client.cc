@@ -54,7 +54,7 @@ absl::StatusOr<UniqueFd> WriteLaunchFile(const ShimLaunch& launch) {
   return file;
 }
 
-// `fds` go to 3, 4, 5, … in the shim. Returns the pid, or minus an errno.
+// `fds` go to 3, 4, 5, … in the shim. Returns the pid, or a negative errno.
 pid_t StartShim(const std::string& binary, const ShimLaunch& launch, const std::vector<int>& fds) {
   common::ChildSetup start{
       .program = binary,
@@ -151,7 +151,7 @@ absl::StatusOr<std::unique_ptr<ShimClient>> ShimClient::Spawn(
   }
   UniqueFd ours(pair[0]), theirs(pair[1]);
   ASSIGN_OR_RETURN(UniqueFd file, WriteLaunchFile(launch));
-  // Moved out of the way first: a source may have another one's target number.
+  // Sources are moved out of the way first, because one may have another one's target number.
   std::vector<UniqueFd> spare;
   std::vector<int> fds;
   for (const int fd : {theirs.get(), file.get()}) fds.push_back(fd);
@@ -168,7 +168,7 @@ absl::StatusOr<std::unique_ptr<ShimClient>> ShimClient::Spawn(
     unlink(LaunchPath(launch.attempt_dir).c_str());  // nothing was started, so it may be retried
     errno = -pid;
     const absl::Status status = ErrnoStatus(common::StrCat("cannot start ", shim_binary));
-    // The node has no more processes: as with descriptors, others use them up.
+    // The node can start no more processes: as with descriptors, others use them up.
     return pid == -EAGAIN ? absl::AbortedError(common::MessageOf(status)) : status;
   }
   return std::unique_ptr<ShimClient>(new ShimClient(std::move(launch), std::move(ours), pid, true));

@@ -63,14 +63,14 @@ class ShimClient {
 
   // Readable when Read has something to return. -1 when gone().
   int fd() const { return connection_.get(); }
-  // What arrived since the last call; may be empty. Reaps the shim when it is gone.
+  // The events that arrived since the last call; may be empty. Reaps the shim when it is gone.
   absl::StatusOr<std::vector<ShimEvent>> Read();
   // The shim closed the connection: it exited (ShimEnded was delivered, or the exit record exists)
   // or was killed.
   bool gone() const { return !connection_.valid(); }
 
-  // Orders. Lost if the shim is gone, which is not an error: its end is what they wanted, or is
-  // being reported.
+  // Orders. They are lost if the shim is gone, which is not an error: its end was their purpose, or
+  // is being reported.
   void Stop(uint32_t grace_ms);
   void Signal(int signal);
   // The shim stops its ranks on its own at this time (CLOCK_BOOTTIME), with the launch's grace; 0:
@@ -121,7 +121,7 @@ bool ShimLives(const std::string& attempt_dir);
 // `timeout_ms`; usually 1-5 ms. Without a launch file nothing was ever started, which is a success.
 // Result: see common/kernel/kill_ladder.h.
 common::KillResult KillAttempt(const std::string& attempt_dir, int timeout_ms = 10000);
-// The same with the launch as it was, whatever the file contains by now.
+// The same with the original launch, whatever the file contains by now.
 common::KillResult KillAttempt(const std::string& attempt_dir, const common::ShimLaunch& launch,
                                bool same_boot, int timeout_ms);
 

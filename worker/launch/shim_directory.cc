@@ -26,8 +26,8 @@ constexpr size_t kExitRecordBytesMax = 64 << 20;
 constexpr int kStartWaitMs = 50;
 constexpr int kStartWaitsMax = 20;
 
-// These files decide whether ranks are alive: a lack of descriptors must not be taken to mean that
-// they are not. Retries for a moment.
+// These files decide whether ranks are alive, so a lack of descriptors must not be taken for their
+// end. Retries for a moment.
 auto Patiently(auto read) {
   auto result = read();
   for (int i = 0; absl::IsUnavailable(result.status()) && i < kStartWaitsMax; ++i) {
@@ -41,7 +41,7 @@ absl::StatusOr<std::string> ReadPatiently(const std::string& path, size_t max_by
   return Patiently([&path, max_bytes] { return common::ReadFile(path, max_bytes); });
 }
 
-// What the shim wrote down: itself, then its ranks. Empty: nothing yet.
+// The processes that the shim has recorded: itself, then its ranks. Empty: none yet.
 std::vector<common::KnownProcess> KnownProcesses(const std::string& attempt_dir) {
   std::string state;
   common::ReadSmallFile(common::StrCat(attempt_dir, "/", common::kShimStateName), &state);
@@ -101,7 +101,7 @@ common::KillResult KillAttempt(const std::string& attempt_dir, int timeout_ms) {
 
 void KillRanks(const std::string& attempt_dir, const ShimLaunch& launch) {
   const std::vector<common::KnownProcess> known = KnownProcesses(attempt_dir);
-  if (known.empty()) return;  // it has not started them, and will not: it looks at the fence first
+  if (known.empty()) return;  // it checks the fence before it starts ranks, so it never will
   common::KillOnce(launch.mark, {launch.cgroup_dir, launch.freezer_dir, launch.limit_dirs},
                    {known.begin() + 1, known.end()}, known.front().pid);
 }

@@ -1,6 +1,7 @@
-// Whether a shim is alive: checked now and then, and immediately when it has to stop its ranks. A
-// stopped or hung shim would keep them alive past every fence, so it is killed in time. Only time
-// during which this worker itself ran counts against it. Control loop's thread; no clock, no I/O.
+// Watches whether a shim is alive: checks now and then, and immediately when the shim has to stop
+// its ranks. A stopped or hung shim would keep them alive past every fence, so it is killed in
+// time. Only time during which this worker itself ran counts against it. Control loop's thread; no
+// clock, no I/O.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ class ShimWatch {
   // The question was sent (false: it is too old to answer, and is never declared lost).
   void Asked(bool answers, int64_t now_ms);
 
-  // It has been silent for too long, and how long.
+  // True if the shim has been silent for too long.
   bool IsLost(int64_t now_ms) const;
   int64_t silent_ms() const { return silent_ms_; }
   // When to call OnTime again.

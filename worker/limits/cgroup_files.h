@@ -1,5 +1,5 @@
-// Access to the kernel's cgroup files; tests replace it. What it reads is foreign, and bounded.
-// Control loop's thread, and the main thread before it runs.
+// Access to the kernel's cgroup files; tests replace it. The files that it reads are untrusted, so
+// reads are bounded. Control loop's thread, and the main thread before it runs.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ class CgroupFiles {
   // At most 1 MiB; empty if it cannot be read.
   virtual std::string Read(const std::string& path) const = 0;
   virtual bool Exists(const std::string& path) const = 0;
-  // Both return 0 or an errno; a directory that exists was made.
+  // Both return 0 or an errno; an existing directory counts as made.
   virtual int Write(const std::string& path, std::string_view text) = 0;
   virtual int MakeDirectory(const std::string& path) = 0;
   virtual void RemoveDirectory(const std::string& path) = 0;

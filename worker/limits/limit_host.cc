@@ -55,7 +55,8 @@ size_t OthersIn(const CgroupFiles& files, const std::string& directory) {
   return others;
 }
 
-// Only the root of the whole hierarchy has no type; it may hold processes beside its children.
+// Only the root of the whole hierarchy has no type; it may hold processes in addition to its
+// children.
 bool IsRoot(const CgroupFiles& files, const std::string& directory) {
   return !files.Exists(StrCat(directory, "/cgroup.type"));
 }
@@ -87,7 +88,8 @@ Ground FindGround(const CgroupFiles& files, const std::string& own) {
   if (!MayDivide(files, own)) {
     return {.why = StrCat("systemd has not delegated its cgroup ", own), .fix = kSystemdFix};
   }
-  // systemd does not restart a scope: it only adopted a process that another one had started.
+  // systemd does not restart a scope, because it only adopted a process that another one had
+  // started.
   if (files.UnderSystemd() && !own.ends_with(".scope")) {
     return {.why = StrCat("it is itself in its delegated cgroup ", own,
                           ", where systemd could not restart it beside limited ranks"),
@@ -111,7 +113,7 @@ std::string EnterLeaf(CgroupFiles& files, const std::string& own) {
   return StrCat("it could not enter ", leaf, ": ", std::strerror(error));
 }
 
-// A cgroup made for the test has the file.
+// True if a cgroup created for this test has the file.
 bool ChildHas(CgroupFiles& files, const std::string& base, const char* file) {
   const std::string probe = StrCat(base, "/muster-probe-", files.ProcessId());
   if (files.MakeDirectory(probe) != 0) return false;

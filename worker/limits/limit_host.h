@@ -4,8 +4,8 @@
 // cgroup v1: a controller's hierarchy in which the worker may create cgroups. cgroup v2: a cgroup
 // that the worker may divide. A cgroup with controllers for its children cannot hold processes
 // itself, so the worker must be in a leaf: systemd's (DelegateSubgroup=), one of an earlier start,
-// or one that it makes and enters, which it does only where no systemd would start it into the
-// divided cgroup again, and no other process is in it.
+// or one that it makes and enters, which it does only if no systemd would restart it in the divided
+// cgroup, and no other process is in it.
 #pragma once
 
 #include <string>
@@ -26,13 +26,13 @@ struct LimitController {
 struct LimitHost {
   LimitController cpu, memory;
   std::string
-      v2_base;  // where attempts' v2 cgroups go instead of the worker's own; empty: no change
+      v2_base;  // where attempts' v2 cgroups are created, instead of below the worker's own; empty: no change
 };
 
 // Enters a leaf and enables controllers if need be.
 LimitHost PrepareLimits(CgroupFiles& files);
-// For the parent of a worker that is to divide its cgroup: enters the leaf first, as other processes
-// in the cgroup would keep it from being divided. Returns why not, or "".
+// For the parent of a worker that has to divide its cgroup: enters the leaf first, because other processes in
+// the cgroup would keep it from being divided. Returns the reason of a failure, or "".
 std::string EnterLeafForLimits(CgroupFiles& files);
 // The cgroups to create and to clear attempts in.
 common::CgroupHost ProbeCgroups(const LimitHost& limits);

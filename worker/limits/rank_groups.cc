@@ -24,10 +24,11 @@ struct Setting {
   bool may_be_missing = false;
 };
 
-// In this order: v1 refuses a limit of memory and swap below that of memory.
+// In this order, because v1 refuses a limit of memory plus swap that is below the limit of memory.
 std::vector<Setting> MemorySettings(bool is_v2, uint64_t bytes) {
   if (is_v2) {
-    // A rank whose processes die one by one hangs or fails with another reason than the limit.
+    // Kills the rank as a whole: if its processes died one by one, it would hang or fail with a
+    // reason other than the limit.
     return {{"memory.max", StrCat(bytes)},
             {"memory.swap.max", "0", true},
             {"memory.oom.group", "1", true}};

@@ -12,8 +12,8 @@
 namespace muster::worker {
 
 // Makes and limits them, and names them in the order. FAILED_PRECONDITION: this node cannot enforce
-// such a limit; UNAVAILABLE: the kernel refused a cgroup or a value. Both name file and fix; what
-// was made until then is named in the order.
+// such a limit; UNAVAILABLE: the kernel refused a cgroup or a value. Both name file and fix; the
+// order names the cgroups that were made until then.
 absl::Status LimitRanks(CgroupFiles& files, const LimitHost& host, const v1::RankLimits& limits,
                         common::ShimLaunch* order);
 

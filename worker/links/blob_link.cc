@@ -74,7 +74,7 @@ struct BlobLink::Parts {
     std::unique_lock<std::mutex> lock(mutex);
     return !changed.wait_for(lock, duration, [this] { return stopped; });
   }
-  // Until it is cancelled, too.
+  // The same, but also ends when it is cancelled.
   void Pause(milliseconds duration, const std::function<bool()>& cancelled) {
     for (; duration > milliseconds(0) && !cancelled(); duration -= kPauseSlice) {
       if (!Pause(std::min(duration, kPauseSlice))) return;
@@ -170,8 +170,8 @@ absl::Status BlobLink::Upload(int fd, const Blob& blob, const AttemptKey& key,
       if (answer.ok() && answer->complete()) return absl::OkStatus();
       status = answer.status();
       if (status.ok()) pause = kPauseFirst;  // part of it was accepted
-      // What had arrived earlier may have been damaged since, by a power failure there; it is thrown
-      // away. If it is this file that changes, sending all of it once more shows that.
+      // A power failure at the coordinator may have damaged bytes that had arrived earlier, which it then
+      // discards. If this file itself has changed, sending all of it once more shows that.
       if (absl::IsDataLoss(status) && begun.offset() > 0 && !std::exchange(is_resent, true))
         continue;
     }

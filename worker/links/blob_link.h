@@ -26,14 +26,15 @@ class BlobLink {
   BlobLink();
   ~BlobLink();
 
-  // Calls block until the first route is known. Those that are running end on theirs.
+  // Calls block until the first route is known. Running calls finish on their old route.
   void SetRoute(const Route& route);
-  // Retries indefinitely what may be retried, until `cancelled` returns true or Stop is called
+  // Retries indefinitely if the error allows it, until `cancelled` returns true or Stop is called
   // (CANCELLED). `progress` is called whenever bytes were accepted.
   absl::Status Upload(int fd, const Blob& blob, const AttemptKey& key,
                       const std::function<void()>& progress);
   // Writes the blob to `fd` from its current offset 0 and checks its SHA-256 (DATA_LOSS if it
-  // differs). `key`: the attempt that needs it. `progress`, if set, gets how many bytes are there.
+  // differs). `key`: the attempt that needs it. `progress`, if set, gets the number of bytes
+  // written so far.
   absl::Status Download(const Blob& blob, const AttemptKey& key, int fd,
                         const std::function<bool()>& cancelled,
                         const std::function<void(uint64_t)>& progress = {});

@@ -23,7 +23,8 @@ void KeepCallbackThreads() {
     v1::BeginUploadRequest request;
     v1::BeginUploadResponse response;
   };
-  // Volatile: the pointer stays, by which checkers for leaks see that it is meant to.
+  // Volatile, so that the pointer is kept, which shows leak checkers that the object is kept on
+  // purpose.
   static Anchor* volatile anchor = [] {
     auto* made = new Anchor;
     made->stub->async()->BeginUpload(&made->context, &made->request, &made->response,
@@ -33,7 +34,8 @@ void KeepCallbackThreads() {
   (void)anchor;
 }
 
-// Whatever address is dialed, a coordinator's certificate has this name, and only theirs do.
+// A coordinator's certificate has this name whatever address is dialed, and no other certificate
+// does.
 std::shared_ptr<grpc::ChannelCredentials> Proof(const Route& route,
                                                 grpc::ChannelArguments& arguments) {
   if (route.credentials == nullptr) return grpc::InsecureChannelCredentials();

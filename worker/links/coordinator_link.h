@@ -1,6 +1,6 @@
 // The control stream: redials indefinitely with full jitter, passes messages to the control loop,
-// sends what it is given. Lives on the control loop's thread; gRPC's threads only post into the
-// loop's mailbox.
+// sends the messages it is given. Lives on the control loop's thread; gRPC's threads only post into
+// the loop's mailbox.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class CoordinatorLink {
   void Send(v1::WorkerMessage message);
   // Closes the stream; redials after a pause.
   void Reset(const std::string& reason);
-  // Closes the stream, and dials again at once: the route is another one.
+  // Closes the stream and redials at once, because the route has changed.
   void Renew();
   // The coordinator answered: reset the backoff.
   void Confirm() { failures_ = 0; }

@@ -1,5 +1,5 @@
-// Why a coordinator that is there does not take this node's connection, where one of the two encrypts and
-// the other does not, or they are of two clusters. Pure.
+// Explains why a running coordinator does not accept this node's connection: only one of the two uses
+// encryption, or they belong to different clusters. Pure.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A file of a rank's output or metrics that cannot be read. A disk may succeed a second later, and only
-// the file has what the coordinator lacks, so reading is retried for a while. Wrong contents, or another
+// A file of a rank's output or metrics that cannot be read. A disk may succeed a second later, and only the
+// file has the bytes that the coordinator lacks, so reading is retried for a while. Wrong contents, or another
 // kind of file in its place, do not improve and are not retried. One thread.
 #pragma once
 
@@ -25,7 +25,7 @@ class DiskTrouble {
     if (is_new_) since_ms_ = now_ms;
     return now_ms - since_ms_ < kGivenUpMs;
   }
-  // The last failure was the first of its disk: worth a line in the log.
+  // True if the last failure was the first one of its disk, which is worth a line in the log.
   bool IsNew() const { return is_new_; }
   void Over() { *this = DiskTrouble(); }
   bool Waits(int64_t now_ms) const { return now_ms < retry_ms_; }

@@ -1,7 +1,7 @@
-// The I/O thread: logs, metrics, the trainers' sockets, and what scans of event files and
-// checkpoint directories find, for all attempts of this node. It alone owns what those need; the
-// control loop and it communicate by posting. It decides nothing about an attempt and opens nothing
-// in a job's directories: the job's own threads do that.
+// The I/O thread: handles logs, metrics, the trainers' sockets, and the results of scans of event
+// files and checkpoint directories, for all attempts of this node. Only this thread uses these
+// objects; it communicates with the control loop by posting. It decides nothing about an attempt
+// and opens nothing in a job's directories: the job's own threads do that.
 #pragma once
 
 #include <atomic>
@@ -57,8 +57,8 @@ class IoThread {
   void RankStarted(const AttemptKey& key, uint32_t rank, pid_t pid, uint64_t start_ticks);
   void SpoolGrew(const AttemptKey& key);
   void StreamClosed(const AttemptKey& key, uint32_t rank, common::Stream stream, uint64_t end);
-  // Nothing of it is alive: final scans, for a bounded time, then FinalScanDone, and OutputDrained
-  // once everything is delivered.
+  // Nothing of the attempt is alive: runs final scans, for a bounded time, then calls
+  // FinalScanDone, and OutputDrained once everything is delivered.
   void Ended(const AttemptKey& key);
   void Remove(const AttemptKey& key);
   void Broadcast(const AttemptKey& key, std::string line);

@@ -2,8 +2,8 @@
 // <log_dir>/<job>/attempt_<N>/<local rank>/stdout.log. Bytes are written at their stream offset, so
 // that resending after a reconnection changes nothing. The directory is the job's: writing happens
 // on the attempt's own thread, behind a bounded queue; an attempt whose copies do not keep up
-// delays its own streams and no other's. A copy that cannot be written, or makes no progress for a
-// while, is abandoned with one note; the coordinator's log has everything. I/O thread.
+// delays only its own streams. A copy that cannot be written, or makes no progress for a while, is
+// abandoned with one note; the coordinator's log has everything. I/O thread.
 #pragma once
 
 #include <cstdint>

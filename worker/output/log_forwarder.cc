@@ -47,14 +47,14 @@ void LogForwarder::Add(const AttemptKey& key, uint32_t first_rank, uint32_t rank
       stream.reader =
           std::make_unique<SpoolReader>(common::SpoolPath(paths_.SpoolDir(key), rank, which));
       if (auto known = acked.find(id); known != acked.end()) {
-        // The rank can write to that file too: trust it no further than the index. Of a stream that
-        // is trimmed to its end, nothing more is known.
+        // The rank can write to that file too, so trust it no further than the index. If a stream
+        // is trimmed to its end, nothing more is known about it.
         const absl::StatusOr<uint64_t> end = stream.reader->End();
         const bool trimmed = end.ok() && *end == 0;
         const uint64_t most = trimmed ? common::kLogStreamBytesMax : end.ok() ? *end : 0;
         stream.acked.offset = std::min(known->second, most);
         stream.reader->Close();
-        stream.kept = stream.acked;  // what was trimmed is not known any more
+        stream.kept = stream.acked;  // the trimmed part is not known any more
       }
       stream.reader->Seek(stream.acked);
       if (streams_.emplace(StreamKey{key, id}, std::move(stream)).second) ++open_[key];
@@ -138,7 +138,7 @@ LogForwarder::Ready LogForwarder::Check(Stream& stream, int64_t now_ms) {
   return now_ms - stream.waiting_since_ms >= kBatchMs ? Ready::kYes : Ready::kLater;
 }
 
-// Everything in the index, up to `end`, was taken.
+// Called when everything in the index, up to `end`, was taken.
 LogForwarder::Ready LogForwarder::AtEnd(Stream& stream, uint64_t end) {
   stream.trouble.Over();
   const uint64_t reached = std::max(end, stream.reader->place().offset);
@@ -249,12 +249,14 @@ void LogForwarder::OnAck(const v1::LogAck& ack) {
   Stream& stream = found->second;
   if (stream.done) return;
   if (ack.refused()) return Fail(stream, "the coordinator refused it (unknown job or old attempt)");
-  stream.is_probing = false;  // whatever it acknowledges: it may need more to fill a damaged range
+  // Regardless of what it acknowledges, because it may need more to fill a damaged range.
+  stream.is_probing = false;
   if (ack.durable_offset() < stream.acked.offset) return GoBack(stream, ack.durable_offset());
   bool finished = false;
   while (!stream.in_flight.empty()) {
     const InFlight& front = stream.in_flight.front();
-    // The end counts as one more byte. Its bytes alone may have been acknowledged before, or twice.
+    // The end counts as one more byte, because the bytes without the end may have been acknowledged
+    // before, or twice.
     if (front.end.offset + (front.last ? 1 : 0) > ack.durable_offset()) break;
     stream.acked = front.end;
     stream.in_flight_bytes -= front.bytes;

@@ -1,6 +1,6 @@
 // Sends every rank's output to the coordinator, in order and exactly once, from the spools of all
-// attempts on this node. I/O thread. Never blocks; knows nothing of gRPC. What is not acknowledged
-// stays in the spools, so memory is bounded by credits, not by what the ranks write. Few files are
+// attempts on this node. I/O thread. Never blocks; knows nothing of gRPC. Unacknowledged output
+// stays in the spools, so memory is bounded by credits, not by the ranks' output. Few files are
 // open at a time. Ranks can access the spools: a damaged one ends only its own stream, as
 // does one that cannot be read for ten minutes.
 //
@@ -80,9 +80,9 @@ class LogForwarder {
     common::Stream stream = common::Stream::kStdout;
     std::unique_ptr<SpoolReader> reader;
     SpoolPlace acked;
-    SpoolPlace kept;  // from here on nothing was trimmed, of the bytes and of their records
+    SpoolPlace kept;  // from here on, neither bytes nor their records were trimmed
     uint64_t trimmed = 0;
-    std::optional<uint64_t> went_back_to;  // when the coordinator last said that bytes are lost
+    std::optional<uint64_t> went_back_to;  // set when the coordinator last reported lost bytes
     std::deque<InFlight> in_flight;
     uint64_t in_flight_bytes = 0;
     // Chunks that were in flight when the last connection ended were not acknowledged. Then the stream
@@ -107,14 +107,14 @@ class LogForwarder {
   void Send(Stream& stream, SpoolPiece piece);
   // After `stream.reader` was used: its files are now the most recently used.
   void Used(Stream& stream);
-  // While the disk may recover: later. Otherwise the stream ends.
+  // While the disk may recover, returns "later". Otherwise ends the stream.
   Ready WaitOrFail(Stream& stream, const absl::Status& status, int64_t now_ms);
   static Ready Later(Stream& stream);
   void Touch(const AttemptKey& key);
   void Fail(Stream& stream, const std::string& reason);
   void Finish(Stream& stream);
   void MaybeTrim(Stream& stream);
-  // Acknowledged bytes were damaged on the coordinator's disk: resends what is still here.
+  // Acknowledged bytes were damaged on the coordinator's disk: resends those that are still here.
   void GoBack(Stream& stream, uint64_t durable_offset);
   void SaveAcked(const AttemptKey& key);
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> LoadAcked(const AttemptKey& key);

@@ -178,7 +178,7 @@ std::optional<int64_t> MetricForwarder::Pump(int64_t now_ms) {
   return later;
 }
 
-// Sends the bytes of the file unchanged. They are not trusted, and may report only for their own rank.
+// Sends the bytes of the file unchanged. They are not trusted, so they may only report for their own rank.
 v1::MetricBatch MetricForwarder::UploadOf(const RankKey& rank, v1::MetricBatch batch) {
   v1::MetricBatch upload;
   if (batch.job() == rank.first.job && batch.attempt() == rank.first.attempt &&
@@ -205,7 +205,7 @@ std::optional<v1::MetricBatch> MetricForwarder::Next(const RankKey& rank, Metric
     batch = std::nullopt;
   }
   Used(rank, spool);
-  if (!batch->has_value()) CheckDrained(rank.first);  // what cannot be read is abandoned
+  if (!batch->has_value()) CheckDrained(rank.first);  // unreadable batches are abandoned
   return *std::move(batch);
 }
 

@@ -55,7 +55,7 @@ class MetricForwarder {
   void OpenMissing();
   std::optional<v1::MetricBatch> Next(const RankKey& rank, MetricSpool& spool);
   static v1::MetricBatch UploadOf(const RankKey& rank, v1::MetricBatch batch);
-  // After a failure to read: tries again later, or gives up what is in the file.
+  // After a failure to read: retries later, or gives up the batches in the file.
   void WaitOrDrop(const RankKey& rank, MetricSpool& spool, const absl::Status& failure);
   // After the spool was used: its file is now the most recently used; reports what it lost.
   void Used(const RankKey& rank, MetricSpool& spool);

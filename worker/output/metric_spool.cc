@@ -1,4 +1,4 @@
-// metric_spool: append, read in order, forget what is acknowledged.
+// metric_spool: append, read in order, forget acknowledged batches.
 #include "worker/output/metric_spool.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ constexpr uint64_t kFileBytesMax = 256 << 20;  // undelivered; at the limit the 
 constexpr size_t kInFlightMax = 1'000;
 constexpr size_t kAckedStepBytes = 512;
 
-// In one call: a process that is killed has written it or has not.
+// Writes in one call, so that a killed process has written either everything or nothing.
 bool Overwrite(const std::string& path, const std::string& text) {
   const absl::StatusOr<common::UniqueFd> file = common::OpenRegular(path, O_WRONLY | O_NOFOLLOW);
   return file.ok() &&
@@ -186,13 +186,13 @@ void MetricSpool::MaybeCompact() {
   size_ = read_at_ = acked_at_ = 0;
 }
 
-// What the file holds is delivered, and others need the space.
+// Everything in the file is delivered, and others need the space.
 void MetricSpool::GiveSpaceBack() {
   if (!Drained() || size_ == 0 || !SaveAcked().ok() || ftruncate(file_.get(), 0) != 0) return;
   size_ = read_at_ = acked_at_ = 0;
 }
 
-// A block of it is there from the first batch on, so that on a full disk it can be written in place.
+// The file has its block from the first batch on, so that it can be written in place on a full disk.
 absl::Status MetricSpool::SaveAcked() {
   if (!acked_changed_ && has_acked_file_) return absl::OkStatus();
   std::string text;

@@ -1,7 +1,7 @@
 // The metric batches of one rank, on disk until the coordinator has them: appended before the
 // trainer's acknowledgement, resent after a reconnection, exactly once by (source, seq). One
 // thread. File: records of size (4 bytes), CRC-32C (4 bytes), serialized MetricBatch; a truncated
-// last record is dropped on open. The rank can access the file: what cannot be read is dropped and
+// last record is dropped on open. The rank can access the file: unreadable data is dropped and
 // reported, and the file may be closed and reopened at any time.
 #pragma once
 
@@ -21,8 +21,8 @@ namespace muster::worker {
 
 class MetricSpool {
  public:
-  // `path`: the batches; `path` + ".acked": what the coordinator has, per source. An error of the disk may be
-  // another one later; the file is as it was.
+  // `path`: the batches; `path` + ".acked": what the coordinator has, per source. A disk error may be
+  // transient; the file is unchanged.
   static absl::StatusOr<MetricSpool> Open(const std::string& path);
 
   // Highest seq of this source that is stored here or at the coordinator; 0: none.
@@ -31,11 +31,11 @@ class MetricSpool {
   std::map<std::string, uint64_t> LastSeqs() const;
   // Afterwards the batch survives a crash of this process. `batch.seq` must be higher than LastSeq.
   // RESOURCE_EXHAUSTED: the disk or the file is full, UNAVAILABLE: no descriptor is free; nothing
-  // was stored, and the same batch may come again.
+  // was stored, and the same batch may be appended again later.
   absl::Status Append(const v1::MetricBatch& batch);
 
-  // The next batch to send, or nullopt; in `encoded` as it is in the file. An error of the disk changes
-  // nothing: it may be another one later.
+  // The next batch to send, or nullopt; `encoded` has it as it is in the file. A disk error changes nothing,
+  // because it may be transient.
   absl::StatusOr<std::optional<v1::MetricBatch>> Next();
   bool HasNext() const { return read_at_ < size_; }
   // Resends whatever is unacknowledged.

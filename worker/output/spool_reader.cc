@@ -25,7 +25,7 @@ bool Trimmed(const SpoolRecord& record) {
   return record.offset == 0 && record.length == 0 && record.time_us == 0 && record.dropped == 0;
 }
 
-// Sums of its fields do not overflow, and some stream could contain it.
+// True if sums of its fields do not overflow and a stream could contain it.
 bool Plausible(const SpoolRecord& record) {
   return record.offset <= common::kLogStreamBytesMax && record.dropped <= record.offset &&
          record.length <= common::kLogStreamBytesMax - record.offset;
@@ -59,7 +59,7 @@ absl::StatusOr<bool> SpoolReader::Open() {
   }
   data_ = *std::move(data);
   index_ = *std::move(index);
-  // What was trimmed is a hole: start after it.
+  // The trimmed part is a hole: start after it.
   const off_t first = lseek(index_.get(), 0, SEEK_DATA);
   if (first > 0) place_.record = std::max<uint64_t>(place_.record, first / sizeof(SpoolRecord));
   return true;

@@ -1,5 +1,5 @@
 // Reads one spool (a rank's stream) in order: bytes with their receive times, gaps where output was
-// dropped. The index lists what is there; a hole in it was trimmed. Any one thread. Format:
+// dropped. The index lists the stored pieces; a hole in it was trimmed. Any one thread. Format:
 // common/kernel/shim_protocol.h.
 //
 // The rank can write to both files, and put a FIFO in their place: every record is validated before
@@ -25,7 +25,7 @@ struct SpoolPiece {
   std::string data;
   std::vector<std::pair<uint32_t, int64_t>>
       marks;          // position in data, receive time (Unix microseconds)
-  bool more = false;  // it stopped early: call again
+  bool more = false;  // reading stopped early: call again
   bool empty() const { return data.empty() && dropped == 0; }
 };
 
@@ -43,8 +43,8 @@ class SpoolReader {
   void Seek(SpoolPlace place);
   // Bytes (and dropped bytes) after place() that the index covers. 0 while the files do not exist.
   absl::StatusOr<uint64_t> Available();
-  // At most `max_bytes`; stops before a gap. Empty if there is nothing. DATA_LOSS, INVALID_ARGUMENT: the
-  // files are not what a shim wrote. After any other error, of the disk, the place is as before.
+  // At most `max_bytes`; stops before a gap. Empty if there is nothing. DATA_LOSS, INVALID_ARGUMENT: the files
+  // are not what a shim wrote. After any other error, which comes from the disk, the place is unchanged.
   absl::StatusOr<SpoolPiece> Next(size_t max_bytes);
   // Offset after the last byte in the index. If the last record is invalid: beyond every stream, so
   // that Next reaches it.
@@ -61,7 +61,7 @@ class SpoolReader {
   absl::StatusOr<SpoolPiece> Take(size_t max_bytes);
   // OK if the record is plausible, follows what was read, and its bytes exist.
   absl::Status Check(const common::SpoolRecord& record);
-  // Moves past the hole that starts at the current record. False: nothing follows.
+  // Moves past the hole that starts at the current record. False: there is nothing after it.
   bool SkipHole();
   absl::Status ReadBytes(SpoolPiece* piece, uint64_t size);
 

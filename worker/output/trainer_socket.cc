@@ -311,7 +311,7 @@ absl::Status TrainerSocket::OnMetrics(Connection& connection, TrainerLine line) 
 }
 
 void TrainerSocket::Refuse(Connection& connection, std::string_view reason) {
-  // A trainer that repeats the same mistake is told only once.
+  // A trainer that repeats the same mistake gets only one error line.
   if (connection.sent_error == reason) return;
   connection.sent_error = std::string(reason);
   connection.output += ErrorLine(common::Printable(reason));

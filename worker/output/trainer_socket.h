@@ -58,7 +58,8 @@ class TrainerSocket {
   // The ranks that have said hello and are still connected.
   std::set<uint32_t> Speakers(const AttemptKey& key) const;
 
-  // Resets budgets; fills in what to poll for. Those that had to wait in the last turn come first.
+  // Resets budgets; fills in what to poll for. Connections that had to wait in the last turn come
+  // first.
   void BeginTurn(int64_t now_ms, std::vector<pollfd>* fds);
   void OnReady(const pollfd& ready, int64_t now_ms);
   // When to poll again even without events: no descriptor was free for a new connection.
@@ -85,8 +86,8 @@ class TrainerSocket {
     int64_t paused_until_ms = 0;
   };
   void Accept(Listener& listener, int64_t now_ms);
-  // Makes room for one more connection of this attempt by closing one of the attempt with the most,
-  // if that has more.
+  // Makes room for one more connection of this attempt: closes a connection of the attempt with the
+  // most, if that attempt has more.
   bool MakeRoom(const Listener& newcomer);
   Listener* Of(const AttemptKey& key);
   void Close(std::map<int, std::unique_ptr<Connection>>::iterator connection);

@@ -1,4 +1,4 @@
-// The kinds of rendezvous, and which one an attempt has.
+// The kinds of rendezvous, and the choice for an attempt.
 #include "worker/rendezvous/rank_zero_store.h"
 #include "worker/rendezvous/rendezvous.h"
 
@@ -9,7 +9,7 @@ constexpr RendezvousKind kRankZeroStore = {.open = &OpenForRankZero, .tell = &Te
 
 }  // namespace
 
-// Whatever a job asks for, there is one.
+// There is only one kind, whatever a job asks for.
 const RendezvousKind& RendezvousOf(const v1::PrepareAttempt&) { return kRankZeroStore; }
 const RendezvousKind& RendezvousOf(const v1::LaunchAttempt&) { return kRankZeroStore; }
 

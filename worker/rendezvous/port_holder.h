@@ -34,10 +34,10 @@ class PortHolder {
   // `count` free ports, contiguous if requested. Never 29400, 29500 (torch's own) or one that a
   // device's runtime listens on. RESOURCE_EXHAUSTED names the range and the fix.
   absl::StatusOr<std::vector<HeldPort>> Hold(uint32_t count, bool contiguous);
-  // A free port that the kernel chooses, where the range is used up. Never one of those above.
+  // A free port that the kernel chooses, for when the range is used up. Never one of those above.
   static absl::StatusOr<std::vector<HeldPort>> HoldOutside();
-  // Holds this very port again, e.g. after a restart of the worker before the launch.
-  // ALREADY_EXISTS if it is in use.
+  // Holds the same port again, e.g. after a restart of the worker before the launch. ALREADY_EXISTS
+  // if it is in use.
   static absl::StatusOr<HeldPort> HoldExactly(uint16_t port);
 
  private:

@@ -9,7 +9,7 @@ namespace muster::worker {
 // Holds a port on the node of rank 0; null elsewhere.
 absl::StatusOr<std::unique_ptr<Rendezvous>> OpenForRankZero(const v1::PrepareAttempt& order,
                                                             PortHolder& ports);
-// MASTER_ADDR, MASTER_PORT, and that no agent has opened a store.
+// Sets MASTER_ADDR and MASTER_PORT, and tells ranks that no agent has opened a store.
 void TellOfRankZero(const v1::LaunchAttempt& launch,
                     std::map<std::string, std::string>* environment);
 

@@ -16,18 +16,20 @@
 
 namespace muster::worker {
 
-// What this node offers to one attempt, from its preparation to its launch. Control loop's thread.
+// The rendezvous that this node offers to one attempt, from its preparation to its launch. Control
+// loop's thread.
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
   // The port on which ranks of all nodes reach it.
   virtual uint16_t Port() const = 0;
-  // The descriptors that the attempt's shim keeps open as long as ranks may connect. It gets copies.
+  // The descriptors of which the attempt's shim gets copies, and that it keeps open as long as ranks may
+  // connect.
   virtual std::vector<int> Descriptors() const = 0;
 };
 
 struct RendezvousKind {
-  // Called before any rank starts anywhere. Null: ranks of other nodes do not need this node.
+  // Called before any rank starts anywhere. Null: the attempt needs no rendezvous on this node.
   // RESOURCE_EXHAUSTED: others on the node have used up what it needs; names the fix.
   absl::StatusOr<std::unique_ptr<Rendezvous>> (*open)(const v1::PrepareAttempt& order,
                                                       PortHolder& ports);

@@ -33,13 +33,13 @@ class DeviceMeters {
   std::map<std::string, std::shared_ptr<DeviceMeter>, std::less<>> meters_;
 };
 
-// What the trainers of a rank last reported about their steps.
+// The last report of a rank's trainers about their steps.
 struct RankStep {
   int64_t step = 0;
   float step_ms = 0;  // 0: not known
 };
 
-// What has become known since the last sample.
+// Facts that have become known since the last sample.
 struct SampleOrder {
   struct Process {
     uint32_t rank = 0;
@@ -52,7 +52,7 @@ struct SampleOrder {
 
 class AttemptSampler {
  public:
-  // The most ranks of one attempt on a node that are measured.
+  // At most this many ranks of one attempt are measured on a node.
   // limit: samples: measured ranks of an attempt on a node; others are not measured
   static constexpr uint32_t kRanksMax = 2'048;
 
@@ -63,11 +63,12 @@ class AttemptSampler {
 
   // Empty if there is nothing to report yet.
   std::optional<v1::SampleBatch> Take(const SampleOrder& order, const common::Now& now);
-  // Once, when a rank was first seen to have loaded a framework.
+  // Returned once, when a rank was first seen to have loaded a framework.
   std::optional<FrameworkVersions> TakeFramework() { return std::exchange(framework_, {}); }
 
  private:
-  // Reading a process' map costs milliseconds: some processes, in ever fewer samples.
+  // Reading a process's map costs milliseconds, so only some processes are probed, in fewer and
+  // fewer samples.
   // limit: samples: processes whose map is read for framework versions; of others they stay unknown
   static constexpr size_t kProbedMax = 16;
   static constexpr uint32_t kLastProbe = 1'024;  // samples after the start

@@ -14,8 +14,8 @@ namespace muster::worker {
 // The target of a link; empty: it cannot be read.
 std::string LinkTarget(const std::string& link);
 
-// Calls each(link, target) for the descriptors of `process` ("/proc/7"), for at most `left` of them,
-// which it lowers. None: there is no such process, or it is not ours to see.
+// Calls each(link, target) for the descriptors of `process` ("/proc/7"), for at most `left` of them, which it
+// lowers. Makes no call if there is no such process, or we may not see it.
 void ForEachDescriptor(
     const std::string& process, size_t& left,
     const std::function<void(const std::string& link, const std::string& target)>& each);

@@ -21,7 +21,7 @@ constexpr size_t kVersionFileBytesMax = 4'096;
 constexpr size_t kVersionBytesMax = 32;
 constexpr size_t kDirectoryBytesMax = 1'024;
 
-// The beginning of a regular file; empty if it is none.
+// The beginning of a regular file; empty for anything else.
 std::string ReadBeginning(const common::UniqueFd& file, size_t bytes_max) {
   std::string text(bytes_max, '\0');
   size_t size = 0;
@@ -36,7 +36,8 @@ std::string ReadBeginning(const common::UniqueFd& file, size_t bytes_max) {
 
 // A small file of the framework, where the process sees it. Never waits for a FIFO's writer.
 std::string ReadInstalled(int root, const std::string& path) {
-  // Looked at before it is opened: the path is the job's, and opening some devices does something.
+  // Inspected before it is opened, because the job chose the path, and opening some devices has
+  // side effects.
   const absl::StatusOr<common::UniqueFd> found = common::OpenInRoot(root, path);
   struct stat info {};
   if (!found.ok() || fstat(found->get(), &info) != 0 || !S_ISREG(info.st_mode)) return "";
@@ -146,7 +147,7 @@ std::optional<FrameworkVersions> ProbeFramework(pid_t pid, const RankAccount& ac
   if (mapped.directory.empty()) return std::nullopt;
   const common::UniqueFd root(open(StrCat(process, "/root").c_str(), O_PATH | O_CLOEXEC));
   if (!root.valid()) return std::nullopt;
-  // The name in the map is the job's: behind it may be a link to what only this process may read.
+  // The job chose the name in the map: it may be a link to a file that only this process may read.
   const ActAs acting(account);
   FrameworkVersions versions =
       ParseVersionPy(ReadInstalled(root.get(), StrCat(mapped.directory, "/version.py")));

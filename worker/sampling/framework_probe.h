@@ -1,6 +1,6 @@
-// Which framework a process has loaded and for which CUDA it was built, seen from outside: the names
-// of its mapped files lead to the framework's own version file. That file belongs to the job, so reading
-// is bounded, and only what looks like a version is kept. Blocks; an attempt's thread.
+// Determines from outside which framework a process has loaded and for which CUDA it was built: the names of
+// its mapped files lead to the framework's own version file. That file belongs to the job, so reading is
+// bounded, and only text that looks like a version is kept. Blocks; an attempt's thread.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +14,7 @@
 namespace muster::worker {
 
 struct FrameworkVersions {
-  std::string framework;  // "torch 2.11.0+cu130"; "torch": which one is not known
+  std::string framework;  // "torch 2.11.0+cu130"; "torch": the version is not known
   std::string toolkit;    // "13.0"; "cpu": built without CUDA; empty: not known
   bool operator==(const FrameworkVersions&) const = default;
 };

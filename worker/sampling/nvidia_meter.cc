@@ -39,7 +39,7 @@ struct ThrottleReason {
   unsigned long long bits;
   const char* name;
 };
-// Left out: 0x1, idleness, and 0x100, a display setting; neither slows down a device that works.
+// Without 0x1 (idle) and 0x100 (a display setting), which do not slow down a working device.
 constexpr ThrottleReason kThrottleReasons[] = {
     {0x4, "power"},        {0x20 | 0x40, "thermal"}, {0x8, "hardware"},
     {0x80, "power brake"}, {0x2, "clock setting"},   {0x10, "sync boost"},

@@ -43,7 +43,7 @@ bool IsSharedAndWritable(absl::string_view permissions) {
   return permissions.size() == 4 && permissions[1] == 'w' && permissions[3] == 's';
 }
 
-// /dev/zero is how the kernel names shared memory that has no name.
+// The kernel shows unnamed shared memory as /dev/zero.
 bool IsOfDevice(absl::string_view path) {
   return absl::StartsWith(path, "/dev/") && !absl::StartsWith(path, "/dev/shm/") &&
          !absl::StartsWith(path, "/dev/zero");
@@ -84,7 +84,7 @@ void RankMeeting::Look(const Processes& processes) {
   if (is_seen_ || processes.empty()) return;
   if (look >= kLooksOften && look % kThenEvery != 0) return;
   std::vector<SocketRow> rows;
-  // The ranks' network may be another than this process's.
+  // The ranks' network namespace may differ from this process's.
   const std::string net = common::StrCat(proc_, "/", processes.front().second, "/net/");
   for (const char* table : {"tcp", "tcp6"}) {
     std::string text;

@@ -1,5 +1,5 @@
-// Whether the ranks of an attempt have met, as far as it shows from outside: a process group listens
-// on MASTER_PORT, and its ranks connect to it or to each other, or, as MPI's do within a node, write
+// Determines whether the ranks of an attempt have met, as far as that is visible from outside: a process group
+// listens on MASTER_PORT, and its ranks connect to it or to each other, or, as MPI's do within a node, write
 // into the same shared memory. Reads /proc; bounded. One thread at a time.
 #pragma once
 
@@ -41,7 +41,7 @@ class RankMeeting {
       : master_port_(master_port), proc_(std::move(proc)) {}
 
   bool IsSeen() const { return is_seen_; }
-  // Once a second at first, and less often when nothing is seen for long.
+  // Called once a second; looks less often when nothing is seen for a long time.
   void Look(const Processes& processes);
 
  private:

@@ -30,7 +30,7 @@ RankProcesses::RankProcesses(ProcessFiles files,
 
 void RankProcesses::AddRank(uint32_t rank, pid_t pid, uint64_t start_ticks) {
   ranks_[rank] = {.pid = pid, .start_ticks = start_ticks};
-  foreign_.clear();  // its children may have been seen before it was known
+  foreign_.clear();  // its children may have been seen before this process was known
 }
 
 std::vector<pid_t> RankProcesses::SomePids(size_t max) const {

@@ -1,7 +1,7 @@
 // The processes of an attempt's ranks and what they used since the previous look. A rank is the
-// process that was launched and its descendants: children of a known process, and whatever is in
-// the rank's session. Processes may vanish at any moment and pids may be reused. The cost of
-// a look is bounded by the limits below, whatever a job does. One thread at a time.
+// process that was launched and its descendants: children of a known process, and every process in
+// the rank's session. Processes may vanish at any moment and pids may be reused. The cost of a look
+// is bounded by the limits below, whatever a job does. One thread at a time.
 //
 // A look lists /proc but reads only the ranks' processes and those that are new since the last
 // look: other processes of the host are remembered by pid.
@@ -61,7 +61,7 @@ class RankProcesses {
     uint64_t memory_limit = 0;
     std::vector<std::string> open_devices;
   };
-  // What a rank used since the last look.
+  // The resources that a rank used since the last look.
   struct Used {
     uint64_t cpu_ticks = 0, major_faults = 0, read_bytes = 0, written_bytes = 0;
     uint64_t resident_pages = 0;

@@ -1,6 +1,6 @@
 // Schedules the sampling of each attempt, and queues samples for sending. An attempt is sampled on
-// its own thread once a second while it runs, less often where that would take more than a fiftieth
-// of a core. Without attempts nothing wakes up. Samples may be lost: only the newest wait for the
+// its own thread once a second while it runs, or less often if that would take more than a fiftieth
+// of a core. Without attempts no thread wakes up. Samples may be lost: only the newest wait for the
 // coordinator, and none is sent twice. I/O thread; never blocks.
 #pragma once
 

@@ -8,7 +8,7 @@ namespace muster::worker {
 class StepClock {
  public:
   void Note(int64_t step, int64_t now_ms) {
-    // Steps only grow within an attempt; a lower number counts something else, such as epochs.
+    // Steps only grow within an attempt, so a lower number counts something else, such as epochs.
     if (has_step_ && step <= step_) return;
     if (!has_step_) *this = StepClock(step, now_ms);
     step_ = step;

@@ -47,7 +47,8 @@ void FillLaunch(const ClusterState& state, const v1::JobRecord& job, const v1::A
   launch->set_resume_step(attempt.resume_step());
   if (attempt.resume_step() < 0) return;
   const v1::Checkpoint* from = ResumedCheckpoint(job, attempt);
-  CHECK(from != nullptr);  // kept while an attempt starts from it; from a disk: replayed.cc
+  // Kept while an attempt starts from it; replayed.cc checks events from a disk.
+  CHECK(from != nullptr);
   launch->set_resume_file_count(from->file_count());
   launch->set_resume_attempt(from->attempt());
   const Node* node = FindNode(state, part.node());
@@ -64,7 +65,7 @@ void FillPrepare(const v1::JobRecord& job, const v1::Attempt& attempt, const v1:
   order->set_owner(job.owner());
   order->set_account(job.account());
   if (job::NeedsPreparation(job.spec())) {
-    // The worker checks what it has prepared.
+    // The worker checks the prepared files itself.
     *order->mutable_spec() = job.spec();
     *order->mutable_part() = part;
     order->mutable_part()->clear_preparation();
@@ -80,7 +81,7 @@ void FillStop(const v1::JobRecord& job, const v1::Attempt& attempt, v1::StopAtte
   Address(stop, job, attempt);
   stop->set_grace_ms(attempt.stop_grace_ms());
   stop->set_cause(attempt.cause());
-  // A journal of an older release may hold a longer one, which no worker takes.
+  // A journal of an older release may contain a longer reason, which workers reject.
   stop->set_reason(common::Printable(attempt.reason().substr(0, common::kReasonBytesMax), true));
 }
 
@@ -107,8 +108,8 @@ void AddPartCommands(const ClusterState& state, const v1::JobRecord& job, const 
   if (job.attempts().empty()) return;
   const v1::Attempt& attempt = *job.attempts().rbegin();
   for (const v1::NodePart& part : attempt.parts()) {
-    // For one node: whatever remains to be done there, including forgetting. For all: only what
-    // their event is about.
+    // For one node: everything that remains to be done there, including forgetting. For all nodes:
+    // only the parts that their event is about.
     if (node.empty() ? part.ended() : part.node() != node) continue;
     if (auto command = CommandForPart(state, job, attempt, part)) {
       commands.push_back(*std::move(command));

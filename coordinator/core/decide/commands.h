@@ -12,8 +12,8 @@ namespace muster::coordinator {
 // Commands that follow from `event`, given the state after it.
 std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& event);
 
-// Stops in progress, for a node that is not cleared yet: what its worker holds has to stop no
-// matter how long clearing takes.
+// Stops in progress, for a node that is not cleared yet: the attempts that its worker holds must
+// stop, no matter how long clearing takes.
 std::vector<Command> StopCommands(const ClusterState& state, const std::string& node);
 
 // The stop of the job's attempt, for each node where it is in progress.

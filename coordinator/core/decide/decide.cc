@@ -68,7 +68,7 @@ Decision DecideOn(const ClusterState& state, const CancelInput& input, Now now) 
     // A second cancel counts if it shortens the grace, as when Ctrl-C is pressed twice.
     const bool again = job->cancel_requested();
     if (again && (attempt == nullptr || grace >= attempt->stop_grace_ms())) {
-      // Again to the nodes: one may not have got it.
+      // Resend it to the nodes: one may not have received it.
       result.set_message("is already being cancelled");
       for (Command& command : StopCommandsOf(state, *job)) {
         decision.commands.push_back(std::move(command));

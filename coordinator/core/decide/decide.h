@@ -12,7 +12,7 @@ namespace muster::coordinator {
 
 struct Decision {
   std::vector<v1::Event> facts;  // seq unset; valid to apply in this order
-  // Those that no event implies: heartbeat replies, dismissals, acknowledgements.
+  // Commands that no event implies: heartbeat replies, dismissals, acknowledgements.
   std::vector<Command> commands;
   Reply reply;
   std::vector<Denial> denials;
@@ -37,8 +37,8 @@ Decision DecideOn(const ClusterState& state, const WorkerSaidInput& input, Now n
 Decision DecideOn(const ClusterState& state, const WorkerGoneInput& input, Now now);
 
 // protocol.cc: whether `program` of this version may talk to us. FAILED_PRECONDITION with the
-// reason and what to upgrade: the coordinator is upgraded first, so nothing newer than it is
-// accepted.
+// reason and what to upgrade: the coordinator is upgraded first, so it accepts nothing newer than
+// itself.
 absl::Status JudgeProtocol(const std::string& program, const std::string& version,
                            uint32_t protocol);
 

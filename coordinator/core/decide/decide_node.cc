@@ -32,7 +32,7 @@ Decision NoSuchNode(const std::string& name) {
                   .fix = "jobctl nodes ls"});
 }
 
-// A suspect node is silent; that its connection still looks open means nothing.
+// A suspect node is silent, even if its connection still looks open.
 bool IsHeard(const Node& node) {
   return node.record.connected() && node.record.state() == v1::NODE_STATE_ALIVE;
 }

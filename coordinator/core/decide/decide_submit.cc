@@ -16,13 +16,14 @@
 namespace muster::coordinator {
 namespace {
 
-// Only of what a key may be asked for again.
+// Computed only if there is an idempotency key to look it up by.
 uint64_t SpecHash(const SubmitInput& input) {
   if (input.request.idempotency_key().empty()) return 0;
   return input.sent.has_value() ? input.sent->keyed : HashSpec(input.request.spec());
 }
 
-// Whether a job with this hash, of whatever release and key, has the spec that was sent.
+// Whether a job with this hash has the spec that was sent, whatever release computed it, with or
+// without the cluster's key.
 bool IsOfThatSpec(uint64_t known, const SubmitInput& input, uint64_t hash) {
   if (known == hash) return true;
   if (!input.sent.has_value()) return known == HashSpecAs020(input.request.spec());

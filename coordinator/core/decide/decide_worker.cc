@@ -42,7 +42,7 @@ std::string Said(const std::string& text, size_t most = common::kReasonBytesMax)
 }
 
 // Bounds the texts of a rank's exit. The first failures of an attempt keep everything, later ones
-// only the beginning: a thousand tracebacks say no more than one.
+// only the beginning: a thousand tracebacks tell a reader no more than one does.
 void BoundTexts(v1::RankExit& exit, bool in_full) {
   exit.set_error_message(Said(
       exit.error_message(), in_full ? common::kErrorMessageBytesMax : common::kFailureShortBytes));
@@ -55,7 +55,7 @@ bool StoppedItself(const v1::AttemptStatus& status) {
   return status.failure_cause() == v1::STOP_CAUSE_NODE_LOST && !status.failure().empty();
 }
 
-// A cause that this version does not know, from a newer worker or a broken one, is none.
+// Ignores a cause that this version does not know, from a newer or broken worker.
 v1::StopCause CauseOf(const v1::AttemptStatus& status) {
   return v1::StopCause_IsValid(status.failure_cause()) ? status.failure_cause()
                                                        : v1::STOP_CAUSE_UNSPECIFIED;
@@ -85,7 +85,8 @@ void AddExits(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::No
     exit.set_signal_sent_by_us(std::find(attempt.signals_sent().begin(),
                                          attempt.signals_sent().end(),
                                          exit.signal()) != attempt.signals_sent().end());
-    // By us, or by its node, which had lost contact and reports this once all of it has ended.
+    // We asked for the stop, or its node did: a node that lost contact reports it once the whole
+    // attempt has ended there.
     const bool asked_for = exit.stopped_by_us() && (attempt.stopping() || StoppedItself(status));
     const bool first = !has_culprit && IsFailure(exit) && !asked_for;
     has_culprit |= first;
@@ -96,14 +97,16 @@ void AddExits(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::No
   }
 }
 
-// A node reports that the ranks have run for longer than is known here: the coordinator was down.
+// A node reports that the ranks have run for longer than is known here, because the coordinator was
+// down.
 bool IsNewAge(const ClusterState& state, const v1::JobRecord& job, const v1::AttemptStatus& status,
               Now now) {
   return job.state() == v1::JOB_STATE_RUNNING && status.ran_ms() <= kAgeMsMax &&
          status.ran_ms() > RunningMs(state, job, now) + kAgeSlackMs;
 }
 
-// A status of an attempt that the node never had. Those that it had may be reported late.
+// Denies the status of an attempt that the node never had. Attempts that it had may be reported
+// late.
 void AddForeignStatus(const v1::JobRecord& job, const std::string& node,
                       const v1::AttemptStatus& status, Decision& decision) {
   bool is_foreign = status.attempt() >= job.next_attempt();
@@ -140,7 +143,7 @@ void AddReadiness(const v1::JobRecord& job, const v1::Attempt& attempt, const v1
   }
 }
 
-// Only what changed is progress: the same words again do not keep an attempt starting.
+// Only a change counts as progress: repeating the same report does not extend the launch timeout.
 void AddProgress(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
                  const v1::AttemptStatus& status, Now now, std::vector<v1::Event>& facts) {
   if (part.ready() || part.launched() || status.ready() || attempt.stopping()) return;
@@ -216,7 +219,7 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
   }
 }
 
-// A part that is not among those that the worker of a cleared node holds.
+// A part that the worker of a cleared node does not hold.
 void AddMissingPart(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
                     const v1::NodeFacts& facts, Now now, Decision& decision) {
   if (part.boot_id() != facts.boot_id()) {
@@ -263,7 +266,7 @@ void AddMissingParts(const ClusterState& state, const v1::NodeFacts& facts,
   });
 }
 
-// Each node's facts are bounded (JudgeFacts), and those of all together, which every snapshot has. A node that
+// JudgeFacts bounds the facts of each node; this bounds their sum, which is part of every snapshot. A node that
 // registers again with facts that have not grown is never refused.
 absl::Status JudgeFactsOfAll(const ClusterState& state, const Node* known,
                              const v1::NodeFacts& facts) {
@@ -332,14 +335,15 @@ void AddDeviceChange(const Node* known, const v1::NodeFacts& facts, Now now, Dec
   decision.facts.push_back(std::move(drained));
 }
 
-// Jobs that were told about a silence are told when it ends.
+// Jobs whose history has the silence also get its end.
 void AddSilenceOver(const ClusterState& state, const Node* node, Now now,
                     std::vector<v1::Event>& facts) {
   if (node == nullptr || node->record.state() == v1::NODE_STATE_ALIVE) return;
   AddSilence(state, node->record.facts().name(), v1::NODE_STATE_ALIVE, "", now, facts);
 }
 
-// Whatever was placed there and is no longer held is over; outstanding commands are resent.
+// Parts that were placed there and that the worker no longer holds are over; outstanding commands
+// are resent.
 void AddCleared(const ClusterState& state, const Node& node, const v1::Cleared& cleared, Now now,
                 Decision& decision) {
   HeldAttempts held;
@@ -359,7 +363,7 @@ Decision DecideOn(const ClusterState& state, const WorkerRegisteredInput& input,
   if (!decision.reply.status.ok()) return decision;
   const Node* known = FindNode(state, facts.name());
   const bool provisional = NeedsClearing(known, input.message);
-  // Ended parts come first: the contact then resends the commands for what is left.
+  // Ended parts come first, so that the contact resends commands only for the remaining parts.
   if (!provisional) {
     HeldAttempts held;
     for (const v1::AttemptStatus& status : input.message.attempts()) {

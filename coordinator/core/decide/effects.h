@@ -1,4 +1,4 @@
-// What a turn asks of the outside: commands to nodes, and replies to inputs. Values; who sends them is the control loop.
+// The effects of a turn: commands to nodes, and replies to inputs. Values; the control loop sends them.
 #pragma once
 
 #include <string>

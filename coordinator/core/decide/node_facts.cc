@@ -14,7 +14,7 @@ namespace muster::coordinator {
 namespace {
 
 // limit: nodes: what one node reports of itself; it is refused (JC1405)
-constexpr size_t kFactsBytesMax = 512 * 1024;  // the event that has them, and each snapshot
+constexpr size_t kFactsBytesMax = 512 * 1024;  // in the event that has them, and in each snapshot
 constexpr size_t kVersionBytesMax = 64;
 constexpr int kMeansMax = 32;  // of isolation
 constexpr int kContainerLacksMax = 32;

@@ -1,5 +1,5 @@
-// What a worker may report about its node: within limits, safe to display and to place jobs on.
-// Pure.
+// Checks what a worker reports about its node: within limits, safe to display and to use in
+// placement. Pure.
 #pragma once
 
 #include "absl/status/status.h"
@@ -10,7 +10,7 @@ namespace muster::coordinator {
 // INVALID_ARGUMENT names the invalid fact.
 absl::Status JudgeFacts(const v1::NodeFacts& facts);
 
-// What a worker saw in files of a job: short and safe to print.
+// Versions that a worker read from a job's files, shortened and made safe to print.
 v1::Versions BoundVersions(const v1::Versions& said);
 
 }  // namespace muster::coordinator

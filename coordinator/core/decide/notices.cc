@@ -22,7 +22,7 @@ std::string Cut(const std::string& text, size_t bytes_max) {
   return common::Printable(text.substr(0, bytes_max));
 }
 
-// It stays in the job's record: what a receiver reads, and no more.
+// The finding stays in the job's record, so it keeps only what a receiver reads.
 v1::Finding InShort(const v1::Finding& finding) {
   v1::Finding kept;
   kept.set_code(finding.code());

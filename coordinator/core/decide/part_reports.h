@@ -16,8 +16,8 @@ void AddCheckpointPart(const ClusterState& state, const PartSender& sender,
                        const v1::CheckpointPartReady& part, const std::string& problem, Now now,
                        Decision& decision);
 
-// Whether what a node says of a checkpoint that it could not take, or that was refused, becomes an
-// event: of a node that says something else each time only the first hundred of an attempt do.
+// Whether a node's report about a checkpoint that it could not take, or that was refused, becomes
+// an event. If the text differs each time, only the first hundred of an attempt do.
 bool IsNewCheckpointError(const v1::NodePart& part, std::string_view why);
 
 }  // namespace muster::coordinator

@@ -68,8 +68,8 @@ std::optional<v1::Event> RemoveBeyondKeep(const ClusterState& state, const v1::J
   return Removal(job, *oldest, absl::StrCat("only the newest ", keep, " are kept"), now);
 }
 
-// The oldest outputs, while all of them take more than the quota. The newest stay: JudgeOutputs let
-// them in, under a quota that may have been larger.
+// Removes the oldest outputs while all of them take more than the quota. The newest stay:
+// JudgeOutputs accepted them, possibly under a larger quota.
 std::optional<v1::Event> RemoveOutputsBeyondQuota(const ClusterState& state,
                                                   const v1::JobRecord& job, Now now) {
   const uint64_t quota = state.settings.job_outputs_bytes_max;
@@ -103,8 +103,8 @@ std::optional<v1::Event> OutputsConsequence(const ClusterState& state, const v1:
   return RemoveOutputsBeyondQuota(state, job, now);
 }
 
-// A part of a step that the attempt has not begun. A job chooses how many steps it leaves unfinished,
-// and each report looks at all of them.
+// Whether the job may begin one more step. Its trainers decide how many steps stay unfinished, and each report
+// has to look at all of them, so their number is limited.
 absl::Status JudgeNewStep(const v1::JobRecord& job, const v1::CheckpointPartReady& part) {
   const auto unfinished = std::count_if(
       job.checkpoints().begin(), job.checkpoints().end(), [](const v1::Checkpoint& checkpoint) {
@@ -152,7 +152,8 @@ absl::Status JudgeFiles(const CheckpointFileList& present, const v1::CheckpointP
         common::HumanBytes(common::kPartListBytesMax), "; fix: use shorter names or fewer files"));
   }
   std::unordered_set<std::string_view> paths;
-  // Each node has its own working directory: only the parts of a checkpoint share one.
+  // Only the parts of a checkpoint share a directory; for outputs each node has its own working
+  // directory.
   if (part.step() != common::kOutputsStep) {
     for (const v1::CheckpointFile& file : present) paths.insert(file.path());
   }
@@ -252,7 +253,7 @@ absl::Status JudgePart(const ClusterState& state, const PartSender& sender,
   if (known == nullptr && part.step() != common::kOutputsStep) {
     if (absl::Status step = JudgeNewStep(job, part); !step.ok()) return step;
   }
-  // Names and sizes first: what follows may use them.
+  // Names and sizes first, because the checks below use them.
   absl::Status files = JudgeFiles(FilesOf(state, part.job(), part.attempt(), part.step()), part);
   if (files.ok()) files = MayHold(state, part);
   if (!files.ok() || part.step() != common::kOutputsStep) return files;

@@ -1,5 +1,5 @@
-// When a checkpoint counts: parts are fenced by the attempt, committed once complete, kept by
-// policy.
+// When a checkpoint counts: parts are fenced by their attempt, the checkpoint is committed once
+// complete, and kept according to the job's policy.
 #pragma once
 
 #include <optional>

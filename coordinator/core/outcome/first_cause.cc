@@ -49,12 +49,12 @@ bool LostItsPeers(const v1::RankExit& exit) {
 }
 
 struct Deaths {
-  std::vector<const v1::RankExit*> causes;  // that did not lose their peers
+  std::vector<const v1::RankExit*> causes;  // failures that are not a lost peer
   uint32_t followers = 0;
   uint32_t wordless = 0;  // of many failures only the first keep their texts
 };
 
-// Neither the kernel nor its texts tell why: most likely one of many that followed.
+// Neither the kernel nor its texts explain it: most likely one of many that followed.
 bool IsWordless(const v1::RankExit& exit) {
   return exit.signal() == 0 && !exit.out_of_memory() && exit.launch_errno() == 0 &&
          exit.error_message().empty() && exit.last_lines().empty();
@@ -77,8 +77,9 @@ Deaths SortDeaths(const v1::Attempt& attempt) {
   return deaths;
 }
 
-// On one node the clock decides. Between nodes: the kernel's kills and signals first, as they come
-// unasked for; then time since the ranks were spawned, which is near enough.
+// On one node the clock decides. Between nodes: the kernel's kills and signals first, because
+// another rank's failure does not cause them; then by the time since the ranks were spawned, which
+// is accurate enough.
 const v1::RankExit* Earliest(const std::vector<const v1::RankExit*>& causes) {
   std::map<std::string_view, const v1::RankExit*> of_node;
   for (const v1::RankExit* exit : causes) {
@@ -120,7 +121,7 @@ void JudgeFirstCause(const v1::Attempt& attempt, v1::AttemptEnded& ended) {
   if (ended.cause() != v1::STOP_CAUSE_RANK_FAILED || !attempt.has_culprit()) return;
   const Deaths deaths = SortDeaths(attempt);
   if (!LostItsPeers(attempt.culprit())) {
-    // Others without words count once one is known to have followed.
+    // Failures without a text count as followers once one is known to have followed.
     const uint32_t wordless = deaths.followers > 0 ? deaths.wordless : 0;
     ended.set_reason(absl::StrCat(ended.reason(), Followers(deaths.followers + wordless)));
     return;

@@ -40,7 +40,8 @@ constexpr LastingFailure kLastingFailures[] = {
     {kAnyCode, "TabError:", true, "the program would be the same"},
 };
 
-// What it said last, even if that alone does not read as an error: dash's "sh: 1: x: not found".
+// The last line that it printed, even if that line does not read as an error, like dash's "sh: 1:
+// x: not found".
 std::string LastLine(const v1::RankExit& exit) {
   if (std::string words = LastWords(exit); !words.empty()) return words;
   const std::vector<std::string> lines =

@@ -1,5 +1,5 @@
-// Events about a node and what an attempt has there: the same whether a worker, a person or time
-// caused them.
+// Makes events about a node and the parts of attempts on it. They are the same whether a worker, a
+// person or a timer caused them.
 #pragma once
 
 #include <string>

@@ -62,8 +62,8 @@ int ExitCodeOf(const v1::Attempt& attempt) {
   return culprit.exit_code() != 0 ? culprit.exit_code() : 1;
 }
 
-// A failure that the program caused itself, so it would recur. Someone's SIGKILL or SIGTERM is not
-// one.
+// A failure that the program caused itself, so it would recur. A SIGKILL or SIGTERM that someone
+// sent does not count.
 bool IsOwnFailure(const v1::RankExit& culprit) {
   if (culprit.out_of_memory()) return true;
   return culprit.signal() != SIGKILL && culprit.signal() != SIGTERM && culprit.signal() != SIGINT;
@@ -88,7 +88,8 @@ bool FailedAtOnce(const ClusterState& state, const v1::JobRecord& job, const v1:
   return lasted <= state.settings.quick_failure_ms && !SavedSomething(job, attempt);
 }
 
-// How many of the newest attempts in a row, of those that the record has: enough for any pause.
+// How many of the newest attempts in a row failed at once. Counts only attempts in the record,
+// which is enough to compute the pause.
 uint32_t FailedAtOnceInARow(const ClusterState& state, const v1::JobRecord& job) {
   const auto& attempts = job.attempts();
   const auto other = std::find_if_not(
@@ -118,8 +119,8 @@ int64_t PauseMs(const Settings& settings, uint32_t before) {
                   settings.backoff_first_ms << std::min<uint32_t>(before, 20));
 }
 
-// After someone's SIGKILL or SIGTERM a job restarts at once; one that is killed again within seconds
-// of each start (or kills itself) must not take the cluster's time with starts.
+// After a SIGKILL or SIGTERM that someone sent, a job restarts at once; but a job that is killed again within
+// seconds of each start (or kills itself) must not keep the cluster busy with starts.
 int64_t PauseAfterFailure(const ClusterState& state, const v1::JobRecord& job, bool is_own) {
   const uint32_t in_a_row = FailedAtOnceInARow(state, job) + (is_own ? 1 : 0);
   return in_a_row < 2 ? 0 : PauseMs(state.settings, in_a_row - 2);
@@ -175,7 +176,8 @@ v1::JobStateChanged AfterNodeLoss(const ClusterState& state, const v1::JobRecord
     held.set_used_node_loss(true);
     return held;
   }
-  // After a lost node, time has passed already; a failing launch would repeat without a pause.
+  // After a lost node there is no need to wait, because time has passed already; a failing launch,
+  // however, would repeat without a pause.
   const int64_t pause =
       lost_a_node || job.node_losses() == 0 ? 0 : PauseMs(state.settings, job.node_losses() - 1);
   v1::JobStateChanged change =
@@ -188,7 +190,7 @@ v1::JobStateChanged AfterNodeLoss(const ClusterState& state, const v1::JobRecord
   return change;
 }
 
-// It could not start because others used up what its node has.
+// The attempt could not start because others had used up a resource of its node.
 bool LackedRoom(const v1::Attempt& attempt) {
   if (attempt.cause() == v1::STOP_CAUSE_RANK_FAILED) {
     return attempt.has_culprit() && common::IsShortage(attempt.culprit().launch_errno());
@@ -199,7 +201,8 @@ bool LackedRoom(const v1::Attempt& attempt) {
          });
 }
 
-// Waits, as for devices: however long others use it up, that takes no restart from this job.
+// The job waits, as it does for devices: no matter how long others use the resource up, this job
+// loses no restart.
 v1::JobStateChanged AfterShortage(const ClusterState& state, const v1::JobRecord& job,
                                   const v1::Attempt& attempt) {
   const auto& attempts = job.attempts();
@@ -256,7 +259,7 @@ v1::JobStateChanged AfterFailure(const ClusterState& state, const v1::JobRecord&
     return Final(job, attempt, v1::JOB_STATE_FAILED, absl::StrCat(attempt.reason(), used, spoke));
   }
   const std::string quick = QuickFailure(state, job, attempt);
-  // Only of the first attempt: where an earlier one came further, the command can work.
+  // Only for the first attempt: if an earlier one came further, the command can work.
   const bool is_first = job.attempts_size() == 1 && job.dropped_attempts() == 0;
   const std::string_view recurs =
       is_first && !quick.empty() ? WhyItWouldRecur(attempt.culprit()) : std::string_view();

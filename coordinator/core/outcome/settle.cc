@@ -40,7 +40,7 @@ v1::Event MoveTo(const v1::JobRecord& job, v1::JobState to, const std::string& r
   return event;
 }
 
-// A silent node whose part must have stopped itself by now.
+// Ends the part of a silent node whose ranks must have stopped themselves by now.
 std::optional<v1::Event> FenceByTime(const ClusterState& state, const v1::JobRecord& job,
                                      const v1::Attempt& attempt, Now now) {
   for (const v1::NodePart& part : attempt.parts()) {

@@ -10,7 +10,7 @@ namespace muster::coordinator {
 namespace {
 
 constexpr size_t kNodesExplained = 3;
-// Older workers would start the ranks without what the job brings along.
+// Older workers would start the ranks without the job's code, setup or container.
 constexpr uint32_t kProtocolPrepares = 3;
 constexpr char kUpgrade[] = "install the coordinator's release of muster-worker there";
 

@@ -1,5 +1,5 @@
-// What a job may ask of nodes besides devices: to enforce limits for its ranks, to prepare what it brings along. Each
-// ability is a row: which jobs ask for it, and why a node does not have it. Pure.
+// What a job may require of nodes besides devices: enforcing limits for its ranks, preparing its code, setup or
+// container. Each ability is a row: which jobs require it, and why a node does not have it. Pure.
 #pragma once
 
 #include <span>
@@ -21,18 +21,18 @@ struct Lack {
 };
 
 struct Ability {
-  Reason reason;  // of a job for which too few nodes have it
+  Reason reason;  // reported for a job if too few nodes have the ability
   bool (*is_asked)(const Demand& demand);
-  // "limit memory": what of it the node lacks; empty: nothing.
+  // The part of it that the node lacks: "limit memory"; empty: none.
   std::string (*lack)(const v1::NodeFacts& facts, const Demand& demand);
   Lack (*explain)(const v1::NodeFacts& facts, std::string what, const Demand& demand);
   Demand (*without)(Demand demand);
-  // What nodes that have it can do: "run containers".
+  // What nodes with the ability can do: "run containers".
   std::string (*describe)(const Demand& demand);
 };
 std::span<const Ability> Abilities();
 
-// What the node lacks of everything that the demand asks for: the first of it. Empty: nothing.
+// The first ability that the demand requires and the node lacks. Empty: none.
 std::string LackOf(const v1::NodeFacts& facts, const Demand& demand);
 // The registered nodes without the ability, by name.
 std::vector<Lack> NodesThatLack(const SchedulingState& state, const Ability& ability,

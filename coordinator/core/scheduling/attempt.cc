@@ -27,7 +27,8 @@ v1::NodePart MakePart(const SchedulingState& state, const Share& share, const st
 }  // namespace
 
 v1::Attempt MakeAttempt(const SchedulingState& state, Candidate& job, Now now) {
-  CHECK(!job.shares.empty());  // of a job that all policies allow, devices.cc among them
+  // All policies have allowed the job, including devices.cc, which sets its shares.
+  CHECK(!job.shares.empty());
   v1::Attempt attempt;
   attempt.set_number(job.job.next_attempt());
   attempt.set_started_ms(now.wall_ms);

@@ -1,4 +1,4 @@
-// The attempt with which a job starts where placement has put its ranks. Pure.
+// Makes the attempt that starts a job where placement has put its ranks. Pure.
 #pragma once
 
 #include "coordinator/core/scheduling/policy.h"

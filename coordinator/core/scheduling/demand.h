@@ -1,4 +1,4 @@
-// What a job asks of the nodes: devices, and what they must be able to do. Pure.
+// What a job requires of the nodes: devices and abilities. Pure.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace muster::coordinator {
 struct Demand {
   v1::Shape shape;
   bool prepares = false;   // code, setup or a container
-  bool container = false;  // also one of its own
+  bool container = false;  // including the job's own
 
   // Equal for jobs that placement treats alike.
   std::string Key() const;

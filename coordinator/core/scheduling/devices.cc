@@ -1,6 +1,6 @@
-// A gang starts on free devices that all its ranks get at once, on nodes that can do what it asks for. If the
-// nodes in service could not hold it even if all were idle, that is what it is told, whatever runs: so the
-// journal has it once and not at every job's end.
+// A gang starts once all its ranks get free devices, on nodes that have the required abilities. If the nodes in
+// service could not hold it even if all were idle, that is its reason, regardless of running jobs: so the
+// journal has the reason once, not again whenever a job ends.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -78,7 +78,7 @@ bool HasRoom(const SchedulingState& state, const Demand& demand, const std::stri
   return Place(demand.shape, Capacities(state, {}, demand, kind, which), {}).has_value();
 }
 
-// The last attempt's, whose places its nodes keep.
+// The nodes of the last attempt, which keep their positions.
 std::vector<std::string> PreviousNodes(const v1::JobRecord& job) {
   std::vector<std::string> nodes;
   if (job.attempts().empty()) return nodes;
@@ -86,7 +86,8 @@ std::vector<std::string> PreviousNodes(const v1::JobRecord& job) {
   return nodes;
 }
 
-// The registered nodes could not hold it even if all were free: with the largest that fits.
+// The reason if the registered nodes could not hold the job even if all were free, with the largest
+// job that fits.
 Blocker ExplainNever(const SchedulingState& state, Candidate& job) {
   const Demand& demand = job.demand();
   const std::string capacities =
@@ -115,7 +116,8 @@ Blocker ExplainNever(const SchedulingState& state, Candidate& job) {
                      job.Needs());
 }
 
-// Why the nodes in service could not hold it even if all were idle; none if they could, or if no node is registered.
+// Why the nodes in service could not hold the job even if all were idle; none if they could, or if no node is
+// registered.
 std::optional<Blocker> WhyAside(const SchedulingState& state, Candidate& job) {
   const Demand& demand = job.demand();
   if (state.nodes.empty() ||
@@ -134,7 +136,7 @@ class Devices : public Policy {
   explicit Devices(Ground& ground) : ground_(ground) {}
 
   bool Allows(Candidate& job) override {
-    // Not tried again for every job that waits for the same dead node.
+    // Saves the search for every further job that waits for the same dead node.
     const std::optional<Blocker>* known = ground_.memo.Find(job.demand_key());
     if (known != nullptr && known->has_value()) return false;
     auto shares = Fit(ground_.state, ground_.usage(), job.demand(), job.kind(), Which::kFreeNow,

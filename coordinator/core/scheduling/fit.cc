@@ -8,8 +8,8 @@
 namespace muster::coordinator {
 namespace {
 
-// Whether all of them share one host, and therefore the loopback device. A container on it has its
-// own host name.
+// Whether all nodes are on one host and therefore share the loopback device. A container there has
+// its own host name.
 bool OnOneHost(const SchedulingState& state, const std::vector<Capacity>& capacities) {
   const v1::NodeFacts& first = state.nodes.at(capacities[0].node).record.facts();
   return !first.hostname().empty() &&

@@ -56,7 +56,7 @@ std::vector<Verdict> Pass::Run() {
 
 void Pass::Visit(const v1::JobRecord& job) {
   if (job.cancel_requested()) return;
-  // It waits whatever runs, and was told so.
+  // The job waits regardless of running jobs, and its reason already states that.
   if (ground_.any_in_service && ground_.memo.Knows(job.id())) return Wait(job, true);
   Candidate candidate(ground_.state, job);
   for (const auto& policy : policies_) {
@@ -70,7 +70,7 @@ void Pass::Visit(const v1::JobRecord& job) {
   Start(candidate);
 }
 
-// What jobs further back were told of free devices may be over.
+// The reasons of jobs further back may name devices that are no longer free.
 void Pass::VisitToldBehind() {
   const std::optional<QueuePlace> end = EndsAt();
   if (!end.has_value()) return;

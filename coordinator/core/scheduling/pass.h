@@ -1,11 +1,11 @@
-// One scheduling pass: each waiting job in turn (order.h) is put before all policies (policies.h). It starts
-// if none objects; the first that does is what the job is told. The pass returns verdicts: schedule.cc makes
-// events of them, why.cc, plan.cc and decide_submit.cc sentences. It decides nothing itself, and changes
-// nothing but the memo that it is given.
+// One scheduling pass: it asks all policies (policies.h) about each waiting job in turn (order.h). The job
+// starts if none objects; the first one that does gives the job's reason. The pass returns verdicts:
+// schedule.cc turns them into events, why.cc, plan.cc and decide_submit.cc into sentences. The pass itself
+// decides nothing, and changes only the memo that it is given.
 //
-// What is to come fits in as files. Quotas, holds and any other ceiling are policies. Backfill replaces
-// strict_order.cc: it lets jobs pass that do not delay the one in front. Borrowing changes the order
-// (order.h). Preemption ends a pass with a third kind of verdict.
+// Future features are new files here. Quotas, holds and any other ceiling are policies. Backfill replaces
+// strict_order.cc: it lets jobs pass if they do not delay the one in front. Borrowing changes the order
+// (order.h). Preemption adds a third kind of verdict.
 #pragma once
 
 #include <memory>
@@ -19,20 +19,21 @@ namespace muster::coordinator {
 
 class Pass {
  public:
-  // `found`: where to keep what is found out about the queue, in addition to state.asides, which may be it.
+  // `found`: where to store what the pass finds out about the queue, in addition to state.asides; may be
+  // state.asides itself.
   Pass(const SchedulingState& state, Asides& found, Now now);
 
-  // Looks at the queue: verdicts on all jobs that start, and on those whose reason may be a new one.
+  // Goes through the queue; returns verdicts on all jobs that start, and on jobs whose reason may have changed.
   std::vector<Verdict> Run();
-  // The job at which Run ended, for which those behind it wait; null: none.
+  // The job at which Run ended and for which the jobs behind it wait; null: none.
   const v1::JobRecord* Head() const;
 
-  // Everything that keeps the job back, after Run at its place in the queue, otherwise as if it were at the head. It
-  // need not be in the state.
+  // Everything that keeps the job back: after Run, at its place in the queue; otherwise as if it were at the head.
+  // The job need not be in the state.
   Verdict Judge(const v1::JobRecord& job);
   // The same answer without its reasons.
   bool MayStart(const v1::JobRecord& job);
-  // Why the job could not start whatever runs and waits; none: it could.
+  // Why the job could not start, regardless of running and waiting jobs; none: it could.
   std::optional<Blocker> WhyLasting(const v1::JobRecord& job);
 
  private:
@@ -48,7 +49,7 @@ class Pass {
   std::vector<Verdict> verdicts_;
 };
 
-// Why no node that is registered could ever let the job start: a submit is refused for it. None: it can.
+// Why the registered nodes could never run the job, which is a reason to refuse a submit. None: they could.
 std::optional<Blocker> WhyNever(const SchedulingState& state, const v1::JobRecord& job, Now now);
 
 }  // namespace muster::coordinator

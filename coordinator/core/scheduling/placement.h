@@ -40,7 +40,7 @@ enum class Which {
 };
 // Neither lost nor drained. A silent node counts: it will come back or become lost.
 bool IsInService(const Node& node);
-// A node that cannot enforce the shape's limits, or not prepare what the job brings along, has none.
+// A node that cannot enforce the shape's limits, or cannot prepare what the job brings along, has no capacity.
 std::vector<Capacity> Capacities(const SchedulingState& state, const Usage& usage,
                                  const Demand& demand, const std::string& kind, Which which);
 

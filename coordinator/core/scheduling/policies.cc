@@ -2,14 +2,14 @@
 
 namespace muster::coordinator {
 
-// Each in the file of its name.
+// Each is defined in the file of its name.
 std::unique_ptr<Policy> MakeStrictOrder(Ground& ground);
 std::unique_ptr<Policy> MakeDevices(Ground& ground);
 
 std::span<const MakePolicy> Policies() {
   static constexpr MakePolicy kPolicies[] = {
       MakeStrictOrder,
-      MakeDevices,  // last: it finds the place of a job that nothing else keeps back
+      MakeDevices,  // last, because it places jobs, which only makes sense if no other policy keeps them back
   };
   return kPolicies;
 }

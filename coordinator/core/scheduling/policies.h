@@ -1,4 +1,5 @@
-// The policies, in the order in which a job meets them: the first that objects is what the job is told.
+// The policies, in the order in which they are asked about a job: the first one that objects gives the job's
+// reason.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,7 @@
 // A policy is one rule of scheduling: it may keep a job from starting, and then gives the reason. Each is one
 // file and one row in policies.cc; a job starts when no policy objects. Every pass (pass.h) makes its own
-// policies, so what they count is of that pass, and nothing they know outlives it except through the state.
+// policies, so their counts start over with each pass, and nothing they know outlives it except through the
+// state.
 #pragma once
 
 #include <optional>
@@ -16,7 +17,7 @@
 
 namespace muster::coordinator {
 
-// What policies look at: the state, and what this pass has given away.
+// What policies look at: the state, and the devices that this pass has assigned.
 class Ground {
  public:
   Ground(const SchedulingState& state, Asides& found);
@@ -31,7 +32,7 @@ class Ground {
   std::optional<Usage> usage_;
 };
 
-// A job at its turn. What is costly is found when it is asked for.
+// The job whose turn it is. Costly properties are computed when they are first used.
 class Candidate {
  public:
   Candidate(const SchedulingState& state, const v1::JobRecord& job) : job(job), state_(state) {}
@@ -54,16 +55,17 @@ class Candidate {
 class Policy {
  public:
   virtual ~Policy() = default;
-  // Whether it may start now.
+  // Whether the job may start now.
   virtual bool Allows(Candidate& job) = 0;
-  // What keeps back a job that is not allowed: of several reasons the one that lasts longest.
+  // What keeps back a job that is not allowed; if there are several reasons, the one that lasts
+  // longest.
   virtual Blocker Why(Candidate& job) = 0;
-  // Why it could not start whatever runs and waits. None: it could.
+  // Why the job could not start, regardless of running and waiting jobs. None: it could.
   virtual std::optional<Blocker> WhyLasting(Candidate&) { return std::nullopt; }
   // A job starts in this pass, or waits.
   virtual void OnStart(const v1::JobRecord&, const v1::Attempt&) {}
   virtual void OnWait(const v1::JobRecord&, bool /*others_pass*/) {}
-  // The place behind which nothing starts any more in this pass, whatever else: the pass ends there.
+  // The place in the queue behind which no job starts in this pass, so the pass ends there.
   virtual std::optional<QueuePlace> EndsAt() const { return std::nullopt; }
 };
 

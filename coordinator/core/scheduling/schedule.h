@@ -1,6 +1,6 @@
-// Scheduling as the turn sees it: a pass over the queue, in events. Gangs, in strict order of (priority, number). The
-// head of the queue blocks, unless only nodes that are out of service could hold it: then jobs behind it go first, and
-// it keeps its place.
+// Scheduling for a turn: runs a pass over the queue and returns events. Gangs start in strict order of (priority,
+// number). The head of the queue blocks, unless only nodes that are out of service could hold it: then jobs behind it
+// go first, and it keeps its place.
 #pragma once
 
 #include <vector>

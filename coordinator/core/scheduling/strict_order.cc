@@ -1,6 +1,6 @@
-// The first job that waits for running ones holds all behind it back, so that a large gang does not wait
-// forever while small ones pass it. A job that could not start whatever runs lets them pass, and keeps its
-// place.
+// The first job that waits for running ones holds back all jobs behind it, so that a large gang does not wait
+// forever while small ones pass it. A job that could not start regardless of running jobs lets others pass, and
+// keeps its place.
 #include <memory>
 #include <optional>
 
@@ -9,7 +9,7 @@
 namespace muster::coordinator {
 namespace {
 
-// Bounds the cost per turn of thousands of jobs that wait for a dead node. Jobs further back wait for them.
+// Bounds the cost per turn when thousands of jobs wait for a dead node. Jobs further back wait for them.
 // limit: jobs: queued jobs skipped per scheduling pass; jobs behind them wait
 constexpr size_t kPassedMax = 1'000;
 

@@ -1,4 +1,4 @@
-// What a scheduling pass says of one job: it starts, or what keeps it back.
+// The result of a scheduling pass for one job: it starts, or the reasons that keep it back.
 #pragma once
 
 #include <cstdint>

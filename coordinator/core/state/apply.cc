@@ -28,7 +28,7 @@ v1::NodePart& PartOf(v1::JobRecord& job, const v1::Event& event) {
   for (v1::NodePart& part : *NewestAttempt(job).mutable_parts()) {
     if (part.node() == event.node()) return part;
   }
-  // Decisions name parts that they looked up; from a disk: ReplayEvent refuses it.
+  // Decisions name parts that they looked up; ReplayEvent refuses such an event from a disk.
   CHECK(false && "an event names a node that has no part in the attempt");
 }
 
@@ -55,7 +55,8 @@ void Index(ClusterState& state, const v1::JobRecord& job) {
 
 void ApplySubmitted(ClusterState& state, const v1::Event& event, Now now) {
   const v1::JobRecord& record = event.job_submitted().record();
-  CHECK(!state.jobs.contains(record.id()));  // numbers are given once; from a disk: ReplayEvent
+  // Each number is given out once; ReplayEvent checks events from a disk.
+  CHECK(!state.jobs.contains(record.id()));
   v1::JobRecord& job = state.jobs.Add(record.id());
   job = record;
   job.set_state_lived_ms(event.lived_ms());
@@ -72,7 +73,8 @@ void ApplySubmitted(ClusterState& state, const v1::Event& event, Now now) {
 
 void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
   v1::JobRecord& job = JobOf(state, event);
-  // Two gangs would run as one job. A pass starts jobs of the queue; from a disk: ReplayEvent refuses it.
+  // Otherwise two gangs would run as one job. A pass starts only queued jobs; ReplayEvent refuses such an event
+  // from a disk.
   CHECK(LiveAttempt(job) == nullptr && !event.attempt_started().attempt().parts().empty());
   *job.add_attempts() = event.attempt_started().attempt();
   NewestAttempt(job).set_started_lived_ms(event.lived_ms());
@@ -112,7 +114,7 @@ void ApplyPartPreparing(ClusterState& state, const v1::Event& event, Now now) {
   state.timers[event.job()].prepared_mono_ms = now.mono_ms;
 }
 
-// It is not journaled what a node is doing.
+// What a node is doing is not journaled.
 void ForgetDoing(v1::NodePart& part) {
   if (!part.preparation().doing().empty()) part.clear_preparation();
 }
@@ -135,7 +137,7 @@ void ApplyCheckpointFailed(v1::NodePart& part, const v1::CheckpointFailed& faile
 // A later exit may be caused by this signal.
 void ApplySignalSent(ClusterState& state, const v1::Event& event) {
   v1::JobRecord& job = JobOf(state, event);
-  // Older journals may name any number: only what a rank can die of is remembered.
+  // Older journals may name any number: keep only signals that a rank can die of.
   if (LiveAttempt(job) == nullptr || !IsSignal(event.signal_sent().signal())) return;
   auto& sent = *NewestAttempt(job).mutable_signals_sent();
   const int32_t signal = event.signal_sent().signal();
@@ -192,7 +194,7 @@ void ApplyAttemptEnded(ClusterState& state, const v1::Event& event) {
 void ApplyJobStateChanged(ClusterState& state, const v1::Event& event, Now now) {
   v1::JobRecord& job = JobOf(state, event);
   const v1::JobStateChanged& change = event.job_state_changed();
-  // Rules take `from` from the job, and each edge from the table; from a disk: ReplayEvent refuses it.
+  // Rules take `from` from the job and each edge from the table; ReplayEvent refuses others from a disk.
   CHECK(change.from() == job.state() && IsLegalEdge(change.from(), change.to()));
   job.set_state(change.to());
   job.set_state_ms(event.at_ms());
@@ -305,7 +307,7 @@ void SetNodeState(ClusterState& state, Node& node, v1::NodeState to, int64_t at_
   count(1);
 }
 
-// The facts of all nodes are counted here, as each registration asks for their sum (decide_worker.cc).
+// Keeps the sum of all nodes' facts, which each registration checks (decide_worker.cc).
 void SetFacts(ClusterState& state, Node& node, const v1::NodeFacts& facts) {
   state.node_facts_bytes -= node.record.facts().ByteSizeLong();
   *node.record.mutable_facts() = facts;
@@ -347,7 +349,8 @@ void ApplyNodeStateChanged(ClusterState& state, const v1::Event& event) {
     SetNodeState(state, found->second, change.state(), event.at_ms());
     record.set_reason(change.reason());
   }
-  // What keeps a healthy node from getting jobs; for any other, why it is unhealthy matters more.
+  // Shows what keeps a healthy node from getting jobs; for an unhealthy one the cause of that
+  // matters more.
   if (record.state() == v1::NODE_STATE_ALIVE &&
       (change.set_drain() || !record.drain_reason().empty())) {
     record.set_reason(record.drain_reason());
@@ -498,7 +501,7 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
     case v1::Event::kStreamFailed:
       break;  // facts for the history; nothing in the state depends on them
     case v1::Event::WHAT_NOT_SET:
-      break;  // of a newer version; the replay refuses those that may not be skipped
+      break;  // from a newer version; the replay refuses events that may not be skipped
   }
   if (IsJournaled(event) && state.jobs.contains(event.job())) {
     v1::JobRecord& job = state.jobs.Edit(event.job());

@@ -5,12 +5,12 @@
 
 namespace muster::coordinator {
 
-// Of snapshots: the newest that this version reads. 2: the environment of a live job is sealed, of which
-// 0.2.0, which reads format 1 alone, would start the ranks without it; or the jobs are in rows of their own
-// (sqlite/snapshot_rows.h). Otherwise 1 is written.
+// The newest snapshot format that this version reads. Format 2 is written if the environment of a live job is
+// sealed, because 0.2.0, which reads only format 1, would start the ranks without it; or if the jobs are in
+// separate rows (sqlite/snapshot_rows.h). Otherwise format 1 is written.
 inline constexpr uint32_t kSnapshotFormat = 2;
 
-// `now` arms the timers that the event starts; on replay it is the time of the restart.
+// `now` is the start of the timers that the event arms; on replay it is the time of the restart.
 void Apply(ClusterState& state, const v1::Event& event, Now now);
 
 // Moves the jobs that reached a final state out of the state. Called after each turn and after

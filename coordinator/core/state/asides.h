@@ -1,5 +1,6 @@
-// What the scheduler has found out about the queue and keeps until the nodes change: many jobs wait for the same dead
-// node, and every end of a job is a reason to look at the queue again. Apply forgets it when a node changes.
+// What the scheduler has found out about the queue and remembers until the nodes change: many jobs may wait for the
+// same dead node, and whenever a job ends, the scheduler looks at the queue again. Apply clears it when a node
+// changes.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +15,13 @@
 namespace muster::coordinator {
 
 struct Asides {
-  // Why jobs of a demand (Demand::Key) wait whatever runs; none: they do not.
+  // Why jobs of a demand (Demand::Key) wait regardless of running jobs; none: they do not.
   std::unordered_map<std::string, std::optional<Blocker>> by_demand;
-  std::unordered_set<uint64_t> jobs;  // in the queue, known to wait whatever runs
+  std::unordered_set<uint64_t> jobs;  // in the queue, known to wait regardless of running jobs
 };
 
-// Reads what is known, and keeps what is found out where its owner says: in the state, or beside it.
+// Reads what is known, and stores what is found out in the place that its owner chose: the state or a separate
+// map.
 class AsideMemo {
  public:
   // Both may be the same.

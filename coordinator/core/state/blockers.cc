@@ -22,13 +22,13 @@ static_assert(IsInOrder(), "one row per reason, in the order of the reasons");
 
 const BlockerRow& RowOf(Reason reason) {
   const auto index = static_cast<size_t>(reason);
-  CHECK(index < kBlockers.size());  // reasons are of policies alone, and have rows
+  CHECK(index < kBlockers.size());  // only policies give reasons, and each reason has a row
   return kBlockers[index];
 }
 
 Blocker MakeBlocker(Reason reason, const std::string& rest, const std::string& needs) {
   const BlockerRow& row = RowOf(reason);
-  CHECK(row.of_demand == needs.starts_with(kNeeds));  // the policy's own text
+  CHECK(row.of_demand == needs.starts_with(kNeeds));  // the policy wrote both
   return {.reason = reason, .text = absl::StrCat(needs, row.of_demand ? "; " : "", row.text, rest)};
 }
 

@@ -1,8 +1,8 @@
 // What can keep a job from starting: one row per reason. Policies (policy.h) find reasons; events, `why`,
 // `plan` and the refusal of a submit print them, and none of these knows a particular one.
 //
-// The journal keeps the reason of a queued job as text. So each text begins as its row says, and is
-// recognized by that after a restart.
+// The journal keeps the reason of a queued job as text. After a restart it is recognized by its beginning,
+// which the row fixes.
 #pragma once
 
 #include <array>
@@ -31,7 +31,8 @@ enum class Lasts {
 
 struct BlockerRow {
   Reason reason;
-  const char* text;  // how it begins, a verb of the job; of_demand: after "needs 8 gpu; "
+  // How the text begins, with the job as the subject; of_demand: after "needs 8 gpu; ".
+  const char* text;
   bool of_demand = true;
   Lasts lasts = Lasts::kUntilOthersMove;
   bool others_pass = false;  // jobs behind it may start meanwhile
@@ -78,16 +79,15 @@ const BlockerRow& RowOf(Reason reason);
 // One reason of one job, in words.
 struct Blocker {
   Reason reason = Reason::kBehindOthers;
-  std::string text;  // "needs 8 gpu; free now: 5 (node-b 3, node-a 2)"
-  std::string
-      first_fix;  // what to do before what its row says: "on node1: Delegate=yes in its unit"
+  std::string text;       // "needs 8 gpu; free now: 5 (node-b 3, node-a 2)"
+  std::string first_fix;  // a fix to try before the row's: "on node1: Delegate=yes in its unit"
 };
-// `rest`: of the text, after what the row says. `needs`: "needs 8 gpu", for a row that is of_demand.
+// `rest` follows the row's text. `needs`: "needs 8 gpu", for a row that is of_demand.
 Blocker MakeBlocker(Reason reason, const std::string& rest = {}, const std::string& needs = {});
 std::string FixOf(const Blocker& blocker);
 
-// Whether a journaled reason is one that a scheduling pass found at the job itself, and may find changed: any but
-// kBehindOthers, and what was not a pass's.
+// Whether a scheduling pass found this journaled reason in the job itself, so that a later pass may find it
+// changed: true for every reason of a pass except kBehindOthers.
 bool IsFoundByPass(std::string_view reason);
 
 }  // namespace muster::coordinator

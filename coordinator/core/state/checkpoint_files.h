@@ -13,7 +13,7 @@ void DetachFiles(ClusterState& state, v1::JobRecord& job);
 void AttachFiles(ClusterState& state, v1::JobRecord& job);
 // A copy of a live job's record, files included.
 v1::JobRecord WithFiles(const ClusterState& state, const v1::JobRecord& job);
-// Calls use(checkpoint) for whatever of the job has files: each checkpoint, and each attempt's outputs.
+// Calls use(checkpoint) for each checkpoint of the job and for each attempt's outputs.
 template <typename Use>
 void ForEachSaved(const v1::JobRecord& job, Use use) {
   for (const v1::Checkpoint& checkpoint : job.checkpoints()) use(checkpoint);

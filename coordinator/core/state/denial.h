@@ -1,5 +1,5 @@
-// What a worker sent or asked for that does not belong to its node. It is refused and counted, and
-// changes nothing for the node that it belongs to. Pure.
+// A message or request of a worker about something that does not belong to its node. It is refused
+// and counted, and changes nothing for the node that is concerned. Pure.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@ namespace {
 
 using common::HumanBytes;
 
-// Of a file in a list, and of a checkpoint in its record, in addition to its texts.
+// The overhead of a file in a list and of a checkpoint in its record, in addition to their texts.
 constexpr uint64_t kFileOverhead = 32;
 
 uint64_t BytesOf(const v1::CheckpointFile& file) { return file.ByteSizeLong() + kFileOverhead; }
@@ -114,7 +114,7 @@ absl::Status MayHold(const ClusterState& state, const v1::CheckpointPartReady& p
   const auto job = state.holdings.jobs.find(part.job());
   const uint64_t own = job == state.holdings.jobs.end() ? 0 : job->second.bytes;
   const bool job_is_full = own + bytes > settings.job_live_bytes_max;
-  // What jobs that run need comes out of a reserve that no submit may touch.
+  // Running jobs take what they need from a reserve that no submit may use.
   const uint64_t most = settings.live_bytes_max + settings.live_bytes_max / 4;
   if (!job_is_full && state.holdings.bytes + bytes <= most) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(

@@ -1,5 +1,5 @@
-// How many bytes the live jobs take, in memory and in each snapshot: of each job, of each owner, and in all. A person
-// who submits large jobs reaches their own share, and cannot fill what others need.
+// Counts the bytes that live jobs take, in memory and in each snapshot: per job, per owner, and in total. A person
+// who submits large jobs reaches the limit of their own share, and cannot use up the space that others need.
 //
 // Kept by Apply. A record is weighed when its job is submitted and when an attempt ends, its checkpoints' file lists
 // as they come and go, so that no event costs more than what it brings. Pure: see state.h.
@@ -11,15 +11,15 @@
 
 namespace muster::coordinator {
 
-// The job's record is new, or has grown.
+// Call it when the job's record is new or has grown.
 void Weigh(ClusterState& state, const v1::JobRecord& job);
-// A file of one of its checkpoints is kept; `forget`: no longer.
+// Call it when a file of one of its checkpoints is recorded; with `forget`, when it is removed.
 void WeighFile(ClusterState& state, const v1::JobRecord& job, const v1::CheckpointFile& file,
                bool forget = false);
-// It has left the live jobs.
+// Call it when the job has left the live jobs.
 void Unweigh(ClusterState& state, const v1::JobRecord& job);
-// Drops ranks' exits from attempts before the newest, oldest first, while the record is larger than Settings say; what
-// was told of them stays in the events.
+// Drops ranks' exits from attempts before the newest, oldest first, while the record is larger than the limit in
+// Settings; the events still have them.
 void Slim(const Settings& settings, v1::JobRecord& job);
 
 // The caller's newest live job; 0: there is none.

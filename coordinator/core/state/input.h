@@ -25,11 +25,11 @@ struct Caller {
   std::string from;          // "unix", "10.0.0.7:41180"
   std::string serial;        // of the certificate; empty: none
   int64_t until_ms = 0;      // when the certificate ends; 0: there is none
-  std::string user_id = {};  // User.id: tells the person from an earlier one of the same name
+  std::string user_id = {};  // User.id: differs from that of an earlier person of this name
 };
 
-// What tells specs with one idempotency key apart (spec_hash.h): with the cluster's key, and as jobs
-// have it that were submitted before there was one, or to 0.2.0.
+// Hashes that distinguish specs with one idempotency key (spec_hash.h): with the cluster's key; without it, as
+// for jobs that were submitted before the cluster had one; and as 0.2.0 computed it.
 struct SentSpec {
   uint64_t keyed = 0;
   uint64_t plain = 0;
@@ -44,8 +44,8 @@ struct SubmitInput {
   // rerun: the checkpoint of another job that the first attempt resumes from. Its blobs then belong
   // to this job too.
   std::optional<v1::Checkpoint> resume_from;
-  // The hashes of what the client sent, whose environment was sealed since; nothing: it was not, or
-  // there is no idempotency key.
+  // The hashes of the spec as the client sent it, if its environment was sealed since and there is
+  // an idempotency key.
   std::optional<SentSpec> sent = {};
 };
 
@@ -125,8 +125,8 @@ struct RemoveNodeInput {
 struct WorkerRegisteredInput {
   uint64_t session = 0;
   v1::Register message;
-  // Why a checkpoint part of the message cannot count, in their order; empty texts and a shorter
-  // list: it may.
+  // For each checkpoint part of the message, in order, why it cannot count; an empty or missing
+  // text: it may.
   std::vector<std::string> part_problems = {};
 };
 
@@ -155,7 +155,7 @@ struct NotifiedInput {
   v1::Notified notified;
 };
 
-// The disk of the data directory has become almost full, or is so no longer.
+// The disk of the data directory has become almost full, or has space again.
 struct DiskSpaceInput {
   v1::DiskSpace space;
 };

@@ -21,7 +21,7 @@ std::string OfJob(const v1::JobRecord& job, const std::string& what) {
 // ---------------------------------------------------------------- one job
 
 bool MayHaveRanks(v1::JobState state) {
-  return state == v1::JOB_STATE_QUEUED ||  // its attempt has started, and its state follows
+  return state == v1::JOB_STATE_QUEUED ||  // its attempt has started, and its state will follow
          state == v1::JOB_STATE_STARTING || state == v1::JOB_STATE_RUNNING ||
          state == v1::JOB_STATE_STOPPING;
 }

@@ -1,5 +1,5 @@
 // The records of live jobs, by number. Copies share the records, whose environments are large and may be
-// secret, until one of them edits a record: so a plan gets all of a job and copies none of it.
+// secret, until one of them edits a record: so a plan sees whole jobs without copying them.
 #pragma once
 
 #include <cstddef>
@@ -62,14 +62,15 @@ class JobRecords {
   bool empty() const { return records_.empty(); }
   const v1::JobRecord& at(uint64_t id) const { return Found(id)->second.Get(); }
 
-  // References to the record that were given out before may be of a copy's record from here on.
+  // After this call, references to the record that were returned earlier may refer to the record of
+  // a copy.
   v1::JobRecord& Edit(uint64_t id) {
     const auto found = records_.find(id);
     CHECK(found != records_.end());  // as in Found
     return found->second.Edit();
   }
   v1::JobRecord& Add(uint64_t id) { return records_[id].Edit(); }
-  // The record is shared with `from`, which has it.
+  // Shares the record of `from`, which must contain it.
   void Share(uint64_t id, const JobRecords& from) {
     records_.insert_or_assign(id, from.Found(id)->second);
   }

@@ -1,4 +1,4 @@
-// The order of the queue: higher priority first, then lower number. Places are made here alone.
+// The order of the queue: higher priority first, then lower number. Places are made only here.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The owner of a record as one text, to compare and look up by: the owner's name where there is no
-// more, otherwise the name with the person's id (User.id), which another person who gets the name
-// later does not have. It is never shown. Pure.
+// The owner of a record as one text, for comparisons and look-ups: the owner's name, followed by
+// the person's id (User.id) if there is one, which another person who gets the name later does not
+// have. It is never shown. Pure.
 #pragma once
 
 #include <string>

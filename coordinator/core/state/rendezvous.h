@@ -1,5 +1,5 @@
-// The coordinator's part in how ranks find each other: which node hosts the rendezvous, and what each
-// node is told of it. What is hosted there is the workers' affair (worker/rendezvous/). Pure.
+// The coordinator's part in how ranks find each other: which node hosts the rendezvous, and what each node
+// learns about it. The workers implement the rendezvous itself (worker/rendezvous/). Pure.
 #pragma once
 
 #include "muster/v1/job.pb.h"
@@ -7,10 +7,11 @@
 
 namespace muster::coordinator {
 
-// The one node whose address and port all ranks are told: that of rank 0.
+// True for the one node whose address and port all ranks get: the node of rank 0.
 bool HostsRendezvous(const v1::NodePart& part);
 
-// Of a new attempt with all its parts: where ranks will meet. The port comes with its host's preparation.
+// Sets where the ranks of a new attempt will meet; the attempt has all its parts. The port follows when its
+// host has prepared.
 void PlaceRendezvous(v1::Attempt* attempt);
 
 void FillRendezvous(const v1::Attempt& attempt, const v1::NodePart& part,

@@ -9,7 +9,7 @@
 namespace muster::coordinator {
 namespace {
 
-// What an event needs to be there.
+// What must exist for an event to apply.
 enum class Premise { kNothing, kJob, kAttempt, kPart, kNode };
 
 Premise PremiseOf(const v1::Event& event) {

@@ -26,7 +26,7 @@ void AppendText(std::string_view text, std::string* out) {
   out->append(text);
 }
 
-// The value of a field that is not repeated, or with `at` one of those of a repeated one.
+// Appends the value of a singular field, or value number `at` of a repeated one.
 void AppendValue(const Message& message, const FieldDescriptor* field, int at, std::string* out) {
   const Reflection& get = *message.GetReflection();
   const bool repeated = field->is_repeated();
@@ -70,7 +70,7 @@ void AppendValue(const Message& message, const FieldDescriptor* field, int at, s
   }
 }
 
-// An environment is most of a spec: not through messages made for the purpose.
+// An environment is most of a spec, so its entries are not copied into messages first.
 void AppendTexts(const google::protobuf::Map<std::string, std::string>& map, std::string* out) {
   std::vector<std::pair<std::string_view, std::string_view>> entries(map.begin(), map.end());
   std::sort(entries.begin(), entries.end());
@@ -88,7 +88,7 @@ void AppendMap(const Message& message, const FieldDescriptor* field, int size, s
     const Message& entry = message.GetReflection()->GetRepeatedMessage(message, field, i);
     auto& [order, bytes] = entries.emplace_back();
     AppendValue(entry, key, 0, &bytes);
-    // Texts by what is behind their length.
+    // Texts are ordered by the bytes behind their length.
     order = key->cpp_type() == FieldDescriptor::CPPTYPE_STRING ? bytes.substr(8) : bytes;
     AppendValue(entry, value, 0, &bytes);
   }

@@ -1,6 +1,7 @@
-// Tells specs apart that come with one idempotency key. Hashes are journaled and compared after
-// upgrades, so what is hashed is ours: protobuf promises no bytes that stay the same between its
-// versions. A field that a spec does not set adds nothing, so that a new one changes no hash. Pure.
+// Distinguishes specs that come with the same idempotency key. Hashes are journaled and compared
+// after upgrades, so they cover our own encoding: protobuf does not promise the same bytes in all
+// its versions. A field that a spec does not set adds nothing, so that a new field changes no hash.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +13,16 @@
 
 namespace muster::coordinator {
 
-// All set fields in the order of their numbers. A field is its number (4 bytes), how many values
-// follow (8), and the values: numbers as 8 bytes, little-endian and sign-extended; texts and messages
-// behind their length (8). Of a map, the entries in the order of their keys, each its key and value.
+// All set fields in the order of their numbers. A field is its number (4 bytes), how many values follow (8),
+// and the values: numbers as 8 bytes, little-endian and sign-extended; texts and messages behind their length
+// (8). A map is written as its entries in the order of their keys, each as key and value.
 std::string CanonicalBytes(const google::protobuf::Message& message);
 
 // FNV-1a, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv/
 uint64_t HashBytes(std::string_view bytes);
-// Of the canonical bytes.
+// The hash of the canonical bytes.
 uint64_t HashSpec(const v1::JobSpec& spec);
-// As 0.2.0 journaled it: of protobuf's own bytes, maps in order.
+// The hash that 0.2.0 journaled: over protobuf's own bytes, maps in order.
 uint64_t HashSpecAs020(const v1::JobSpec& spec);
 
 }  // namespace muster::coordinator

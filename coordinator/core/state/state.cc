@@ -10,7 +10,7 @@
 namespace muster::coordinator {
 namespace {
 
-// Workers and disks may name values that this version does not know: those have no name.
+// Workers and disks may contain values that this version does not know; these have no name.
 std::string Behind(std::string_view prefix, std::string_view name) {
   return name.size() > prefix.size() ? std::string(name.substr(prefix.size())) : "UNKNOWN";
 }

@@ -48,8 +48,9 @@ struct Settings {
   uint32_t default_node_loss_restarts = job::kDefaultNodeLossRestarts;
   uint32_t default_stop_after_ms = job::kDefaultStopAfterMs;
   uint64_t live_jobs_max = common::kLiveJobsMax;
-  // Of live jobs (holdings.h): all of them, which memory holds twice while a snapshot is taken; one owner's; one job's
-  // with its checkpoints' file lists, which are one value in the database; one record without those.
+  // Limits for live jobs (holdings.h): of all jobs, which are in memory twice while a snapshot is taken; of one owner;
+  // of one job including its checkpoints' file lists, which is one value in the database; of one record without these
+  // lists.
   // limit: jobs: specs and file lists of all live jobs; refused (JC1209)
   uint64_t live_bytes_max = 640ull << 20;
   // limit: jobs: the same of one owner; refused (JC1209)
@@ -70,7 +71,8 @@ struct Settings {
 struct Node {
   v1::NodeRecord record;
   uint64_t session = 0;  // of the control stream; 0: none
-  // For this session: nothing of older attempts is alive there except what the worker holds.
+  // Proven in this session: no process of an older attempt is alive there except those that the
+  // worker holds.
   bool cleared = false;
   // The worker process that cleared it last and has been its only one since; 0: none known.
   uint64_t cleared_by = 0;
@@ -106,7 +108,7 @@ struct JobTimers {
 // What live jobs take, in bytes: holdings.h.
 struct HeldByJob {
   uint64_t bytes = 0;         // with its checkpoints' file lists
-  uint64_t record_bytes = 0;  // of these, its record
+  uint64_t record_bytes = 0;  // the part of it that is the record
 };
 struct HeldByOwner {
   uint64_t bytes = 0;
@@ -118,8 +120,8 @@ struct Holdings {
   std::map<std::string, HeldByOwner> owners;
 };
 
-// What the scheduler decides from. Its policies see nothing else, and a plan copies all of it (plan.h): so what a policy
-// reads, a plan has.
+// What the scheduler decides from. Its policies see nothing else, and a plan copies all of it (plan.h), so a plan has
+// everything that a policy reads.
 struct SchedulingState {
   Settings settings;
   uint64_t next_job_id = 1;
@@ -129,24 +131,24 @@ struct SchedulingState {
   int64_t silent_nodes = 0;    // SUSPECT ones
   int64_t lost_nodes = 0;      // LOST ones
   std::set<QueuePlace> queue;  // QUEUED jobs in queue order; held ones are not in it
-  std::set<uint64_t> told;     // those in the queue whose reason a pass has found (IsFoundByPass)
-  Asides asides;               // of the queue, not journaled
-  std::set<uint64_t> active;   // live ones that are not QUEUED
+  std::set<uint64_t> told;     // queued jobs whose reason a pass has found (IsFoundByPass)
+  Asides asides;               // about the queue, not journaled
+  std::set<uint64_t> active;   // live jobs that are not QUEUED
 };
 
 struct ClusterState : SchedulingState {
   uint64_t next_seq = 1;                                        // of the next journaled event
   std::map<CheckpointId, CheckpointFileList> checkpoint_files;  // of live jobs: checkpoint_files.h
   Holdings holdings;
-  uint64_t node_facts_bytes = 0;                   // of all of them
+  uint64_t node_facts_bytes = 0;                   // of all nodes
   std::unordered_map<std::string, KeyEntry> keys;  // by KeyOf(owner, key)
   std::vector<uint64_t> finished;                  // final since TakeFinished
   std::set<uint64_t> unsettled;  // jobs with more consequences than one turn takes: turn.cc
-  v1::DiskSpace disk;            // of the data directory, when it last crossed the border
-  bool schedule_needed = true;   // something that placement depends on has changed
+  v1::DiskSpace disk;  // of the data directory, when it last became almost full or had space again
+  bool schedule_needed = true;  // something that placement depends on has changed
 };
 
-// The culprit is kept.
+// Drops the exits of an attempt's ranks, but keeps the culprit.
 void LeaveOutExits(v1::Attempt& attempt);
 inline constexpr int32_t kSignalsMax = 64;  // Linux's, with the real-time ones
 inline bool IsSignal(int32_t signal) { return signal >= 1 && signal <= kSignalsMax; }
@@ -161,11 +163,11 @@ bool MostNodesSilent(const SchedulingState& state);
 const v1::Attempt* LiveAttempt(const v1::JobRecord& job);
 const v1::NodePart* FindPart(const v1::Attempt& attempt, const std::string& node);
 bool AllPartsEnded(const v1::Attempt& attempt);
-// Every worker has checked what the launch needs, and the port is held.
+// True if every worker has checked what the launch needs, and the port is held.
 bool AllPartsReady(const v1::Attempt& attempt);
 bool AllPartsLaunched(const v1::Attempt& attempt);
-// The job's outputs for common::kOutputsStep, else its checkpoints. They are separate lists, so that
-// no job resumes from outputs and no policy for checkpoints removes them.
+// The job's outputs if `step` is common::kOutputsStep, otherwise its checkpoints. They are separate lists, so
+// that no job resumes from outputs and no policy for checkpoints removes them.
 const CheckpointList& ListFor(const v1::JobRecord& job, int64_t step);
 CheckpointList& ListFor(v1::JobRecord& job, int64_t step);
 // "checkpoint 10", or "its outputs".

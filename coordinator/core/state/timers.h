@@ -1,6 +1,6 @@
-// What happens by the passing of time alone. Each timer is stated once, for the rule that waits for
-// it (settle.cc) and for the loop that has to wake up for it (NextDeadlineMonoMs). Monotonic
-// milliseconds; nullopt: never, as things stand. Pure.
+// Everything that happens only because time passes. Each timer is defined once, both for the rule
+// that waits for it (settle.cc) and for the loop that has to wake up for it (NextDeadlineMonoMs).
+// Monotonic milliseconds; nullopt: never, as things stand. Pure.
 #pragma once
 
 #include <optional>
@@ -25,8 +25,8 @@ std::optional<int64_t> TimeLimitAtMonoMs(const ClusterState& state, const v1::Jo
                                          const v1::Attempt& attempt);
 std::optional<int64_t> LaunchLateAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
                                           const v1::Attempt& attempt);
-// The first part that has neither launched its ranks nor ended, or null; one that the others wait for
-// (it is not ready) comes before them.
+// The first part that has neither launched its ranks nor ended, or null. A part that is not ready comes first,
+// because the others wait for it.
 const v1::NodePart* UnlaunchedPart(const v1::Attempt& attempt);
 
 // When the node's silence proves that its part of the job's attempt has stopped itself.

@@ -1,4 +1,4 @@
-// What nodes report of what they prepare for a job: code, setup, container. Pure.
+// Reports of nodes about what they prepare for a job: code, setup, container. Pure.
 #pragma once
 
 #include <string>
@@ -7,10 +7,11 @@
 
 namespace muster::coordinator {
 
-// A worker's report, within limits and safe to print. `doing` only of a preparation that lasts. The
-// output of setup only if few nodes of the attempt have told theirs: they all print the same.
+// A worker's report, cut to the limits and safe to print. `doing` is kept only while the
+// preparation lasts, the output of setup only if few nodes of the attempt have reported theirs,
+// because it is the same on all nodes.
 v1::Preparation BoundPreparation(const v1::Attempt& attempt, const v1::Preparation& said);
-// What a worker is doing, in the same way.
+// What a worker is doing, cut and made safe in the same way.
 std::string BoundDoing(const v1::Preparation& said);
 
 // "node1: fetching code: 120 MB of 2.1 GB (2 more nodes are preparing)"; empty: none is preparing.

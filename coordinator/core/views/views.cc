@@ -68,7 +68,7 @@ std::string DescribePartEnded(const v1::Event& event) {
   const v1::PartEnded& ended = event.part_ended();
   std::string text =
       absl::StrCat(AttemptPrefix(event), "nothing of it runs on ", event.node(), " anymore");
-  // "empty": proven. Anything else a reader should see: declared dead, fenced by time, survivors.
+  // "empty": proven. Readers should see anything else: declared dead, fenced by time, survivors.
   if (!ended.how().empty() && ended.how() != "empty")
     absl::StrAppend(&text, " (", ended.how(), ")");
   if (!ended.failure().empty()) absl::StrAppend(&text, ": ", ended.failure());
@@ -155,7 +155,8 @@ std::string DescribeSilence(const v1::Event& event) {
                       ": ", silence.reason());
 }
 
-// The kernel may have killed only one of the rank's processes, of which the rank then failed.
+// The kernel may have killed only one of the rank's processes, and the rank then failed because of
+// that.
 std::string DescribeMemoryLimit(const v1::RankExit& exit) {
   const std::string limit =
       absl::StrCat("it reached its memory limit of ", common::ExactBytes(exit.memory_limit_bytes()),

@@ -20,8 +20,8 @@ v1::NodeView ViewNode(const ClusterState& state, const Node& node, const Usage& 
 std::string ClusterAlarm(const ClusterState& state);
 // "the coordinator's disk is almost full: 4 GB of 50 GB are free"; empty: it is not.
 std::string DiskWarning(const ClusterState& state);
-// The record as clients get it: without checkpoints' files, and within kAnswerBytesMax. What does
-// not fit is counted (Attempt.exits_left_out, parts_left_out), oldest first.
+// The record as clients get it: without checkpoints' files, and within kAnswerBytesMax. Entries
+// that do not fit are left out, oldest first, and counted (Attempt.exits_left_out, parts_left_out).
 v1::JobRecord RecordForPeople(v1::JobRecord job);
 // Why the job is in its state, in one sentence, with details below it (which jobs are ahead, what
 // is free where).

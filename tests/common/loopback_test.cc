@@ -13,6 +13,7 @@ TEST(Loopback, IsAHostThatIsThisMachine) {
   for (const char* host : {"", "127", "127.0.0.1.evil.example", "127.evil.example", "10.0.0.127",
                            "localhost.evil.example", "::", "127.0.0.300"})
     EXPECT_FALSE(IsLoopbackHost(host)) << host;
+  EXPECT_FALSE(IsLoopbackHost(std::string_view("127.0.0.1\0.evil.example", 23)));
 }
 
 bool IsLoopback4(const char* text) {

@@ -47,9 +47,9 @@ TEST_F(TreePlacement, OfAnotherTreeIsRefused) {
 
 TEST_F(TreePlacement, BeyondTheEndOfAnObjectIsRefused) {
   placement_.places[0].offset = 6;
-  ExpectRefused("behind the end");
+  ExpectRefused("after the end");
   placement_.places[0].offset = UINT64_MAX;
-  ExpectRefused("behind the end");
+  ExpectRefused("after the end");
   placement_.places[0] = {7, 0};
   ExpectRefused("in no object");
 }

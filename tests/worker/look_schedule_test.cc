@@ -17,9 +17,9 @@ namespace {
 
 constexpr AttemptKey kKey{7, 0};
 
-class OutsideLooksTest : public testing::Test {
+class LookScheduleTest : public testing::Test {
  protected:
-  OutsideLooksTest() {
+  LookScheduleTest() {
     for (uint32_t rank = 0; rank < 3; ++rank) looks_.RankStarted(kKey, rank, 100 + rank, 5);
   }
   std::vector<uint32_t> started_;
@@ -27,7 +27,7 @@ class OutsideLooksTest : public testing::Test {
       [this](const AttemptKey&, const LookTarget& target) { started_.push_back(target.rank); }};
 };
 
-TEST_F(OutsideLooksTest, LooksAtSilentRanksAtOnceAndAtSpeakersThatDoNotAnswerLater) {
+TEST_F(LookScheduleTest, LooksAtSilentRanksAtOnceAndAtSpeakersThatDoNotAnswerLater) {
   looks_.Ask(kKey, 9, "asked", {0, 1}, 1'000);
   EXPECT_EQ(started_, std::vector<uint32_t>{2});
   looks_.Answered(kKey, 0, 9);
@@ -38,7 +38,7 @@ TEST_F(OutsideLooksTest, LooksAtSilentRanksAtOnceAndAtSpeakersThatDoNotAnswerLat
   EXPECT_FALSE(looks_.NextMs().has_value());
 }
 
-TEST_F(OutsideLooksTest, OneLookAnswersAllQuestionsThatCameMeanwhile) {
+TEST_F(LookScheduleTest, OneLookAnswersAllQuestionsThatCameMeanwhile) {
   looks_.Ask(kKey, 9, "asked", {0, 1}, 1'000);
   looks_.Ask(kKey, 10, "asked", {0, 1}, 1'001);
   EXPECT_EQ(started_.size(), 1u);
@@ -46,7 +46,7 @@ TEST_F(OutsideLooksTest, OneLookAnswersAllQuestionsThatCameMeanwhile) {
   EXPECT_TRUE(looks_.Finished(kKey, 2).empty());
 }
 
-TEST_F(OutsideLooksTest, NeitherTheWorkersOwnQuestionsNorUnknownProcessesStartALook) {
+TEST_F(LookScheduleTest, NeitherTheWorkersOwnQuestionsNorUnknownProcessesStartALook) {
   looks_.Ask(kKey, 0, "stopping", {}, 1'000);
   looks_.RankStarted({8, 0}, 0, 100, 0);  // it has ended: its number may be another's
   looks_.Ask({8, 0}, 9, "asked", {}, 1'000);

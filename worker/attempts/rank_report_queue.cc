@@ -1,4 +1,4 @@
-// rank_reports: a queue per attempt; its head is released when ready.
+// rank_report_queue: a queue per attempt; its head is released when ready.
 #include "worker/attempts/rank_report_queue.h"
 
 #include <algorithm>

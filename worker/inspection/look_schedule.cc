@@ -1,4 +1,4 @@
-// outside_looks: questions by attempt.
+// look_schedule: questions by attempt.
 #include "worker/inspection/look_schedule.h"
 
 #include <algorithm>

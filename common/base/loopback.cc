@@ -13,7 +13,8 @@ bool IsLoopback4(in_addr address) { return ntohl(address.s_addr) >> 24 == IN_LOO
 }  // namespace
 
 bool IsLoopbackHost(std::string_view host) {
-  if (host.find('\0') != std::string_view::npos) return false;  // where inet_pton would stop reading
+  if (host.find('\0') != std::string_view::npos)
+    return false;  // where inet_pton would stop reading
   in_addr address{};
   if (inet_pton(AF_INET, std::string(host).c_str(), &address) == 1) return IsLoopback4(address);
   return host == "localhost" || host == "::1";

@@ -53,13 +53,17 @@ def row(areas):
     yield " ".join("└" + "─" * (width - 2) + "┘" for _, width in boxes)
 
 
+def short(name):
+    """A room without its area: "care"; the area's own folder: "coordinator/"; all rooms below one: "http/*"."""
+    area, _, room = name.partition("/")
+    return (f"{room}*" if room.endswith("/") else room) or f"{area}/"
+
+
 def picture():
     lines = [line for areas in ROWS for line in row(areas)]
     lines.append("* pure: no thread, clock, file, random number or log")
-    for room, users in rooms.KNOWN_TO.items():
-        below = "each room below " if room.endswith("/") else ""
-        names = ", ".join(f"rooms below {name.rstrip('/')}" if name.endswith("/") else name for name in users)
-        lines += textwrap.wrap(f"{below}{room.rstrip('/')}: known only to {names}", WIDTH, subsequent_indent="  ")
+    known = "; ".join(f"{short(room)} to {', '.join(map(short, users))}" for room, users in rooms.KNOWN_TO.items())
+    lines += textwrap.wrap(f"known only to some rooms: {known}", WIDTH, subsequent_indent="  ")
     return "\n".join(["```", *lines, "```"])
 
 

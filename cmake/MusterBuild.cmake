@@ -17,10 +17,12 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
 # ccache serves every clone: paths below the source tree count as relative to it, whichever it is (the line
 # numbers of sanitizers' reports may name another clone's folder). It compares precompiled headers by content
-# when it is told to. No compile option may hold a path of the tree, except for includes.
+# when it is told to. No compile option may hold a path of the tree, except for includes and the one above, which
+# makes __FILE__ the same in every tree.
 find_program(MUSTER_CCACHE ccache)
 if(MUSTER_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    CCACHE_IGNOREOPTIONS=-fmacro-prefix-map=*
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${MUSTER_CCACHE})
 endif()
 # For a target that uses a precompiled header, not for the one that makes it: there the preprocessor would

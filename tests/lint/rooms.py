@@ -6,7 +6,8 @@ other, so no two rooms can include each other, and no chain of rooms leads back.
 import os
 import re
 
-# An area is a program or a library: which other areas it may include. "proto" stands for muster/v1/*.pb.h.
+# An area is a program or a library: which other areas it may include. "proto" stands for muster/v1/*.pb.h;
+# common/job is only for those that name it.
 AREAS = {
     "common": ("proto",),
     "identity": ("common", "proto"),
@@ -14,9 +15,9 @@ AREAS = {
     "compare": ("common",),
     "shim": ("common",),
     "unwind": ("common",),
-    "coordinator": ("common", "compare", "identity", "page", "proto", "tree"),
-    "worker": ("common", "identity", "proto", "tree"),
-    "client": ("common", "compare", "identity", "proto", "tree"),
+    "coordinator": ("common", "common/job", "compare", "identity", "page", "proto", "tree"),
+    "worker": ("common", "common/job", "identity", "proto", "tree"),
+    "client": ("common", "common/job", "compare", "identity", "proto", "tree"),
     "trainer": (),
     "examples": ("trainer",),
     "bench": ("common", "identity", "proto", "tree", "trainer"),
@@ -86,18 +87,33 @@ FLOORS = {
     ],
 }
 
-# Rooms that not every room above them may know: who alone includes them, besides the room itself. A name with a slash
-# at its end stands for all rooms below it.
+# Rooms that see less than their area: what of other areas, or which headers of a lower room. A name with a slash at its
+# end stands for all rooms below it.
+CORE_SEES = ("common", "common/job", "proto")
+SEES_AREAS = {
+    "coordinator/core": CORE_SEES,
+    "coordinator/core/": CORE_SEES,
+    "coordinator/findings": CORE_SEES,
+    "coordinator/segments": ("common",),
+    "worker/core": CORE_SEES,
+}
+# Verdicts are made of the state alone: nothing there may know what prints them, or decides anything else.
+SEES_HEADERS = {
+    "coordinator/core/scheduling": ("coordinator/core/state", ("asides.h", "blockers.h", "job_records.h", "order.h", "owner.h",
+                                                               "rendezvous.h", "state.h")),
+}
+
+# Rooms that not every room above them may know: who alone includes them, besides the room itself: rooms or files.
+HTTP_USERS = ("coordinator/coordinator.cc", "coordinator/flags.cc", "coordinator/main.cc")
 KNOWN_TO = {
     # An engine behind coordinator/stores/ is known to the one place that opens it. The commands that care for a data
     # directory know local/ besides, whose files are below it.
-    "coordinator/local": ("coordinator/config", "coordinator/care"),
-    "coordinator/sqlite": ("coordinator/config",),
+    "coordinator/local": ("coordinator/config/open_stores.cc", "coordinator/care"),
+    "coordinator/sqlite": ("coordinator/config/open_stores.cc",),
     # The transports.
-    "coordinator/services": ("coordinator",),
-    "coordinator/http": ("coordinator",),
-    "coordinator/http/": ("coordinator", "coordinator/http/", "coordinator/http"),
-    # Verdicts are made of the state alone: nothing there may know what prints them, or decides anything else.
+    "coordinator/services": ("coordinator/coordinator.cc",),
+    "coordinator/http": HTTP_USERS,
+    "coordinator/http/": (*HTTP_USERS, "coordinator/http/", "coordinator/http"),
     "coordinator/core/outcome": ("coordinator/core", "coordinator/core/"),
     "coordinator/core/decide": ("coordinator/core", "coordinator/core/", "coordinator/calls", "coordinator/contexts"),
 }
@@ -146,31 +162,36 @@ def area_of_header(header):
         return "proto"
     if header.startswith("muster/"):
         return "trainer"
+    if header.startswith("common/job/"):
+        return "common/job"
     area = header.split("/", 1)[0]
     return area if "/" in header and area in (*AREAS, "page") else None
 
 
 def include_finding(path, header):
     """What is wrong with `path` including `header` (as it is written there), or None."""
-    room = room_of(path)
+    area, room = path.split("/", 1)[0], room_of(path)
     target_area = area_of_header(header)
-    if room is None or target_area is None:
+    if area not in AREAS or target_area is None:
         return None
-    area = path.split("/", 1)[0]
-    if target_area != area:
-        if target_area in AREAS[area]:
+    if target_area.split("/")[0] != area:
+        seen = next((areas for name, areas in SEES_AREAS.items() if room and in_list(room, (name,))), AREAS[area])
+        if target_area in seen:
             return None
-        return f"{area} may not include {header}: it sees only {', '.join((area, *AREAS[area]))}"
+        return f"{room or area} may not include {header}: it sees only {', '.join((area, *seen))}"
     target = room_of(header)
-    if room == target:
+    if room is None or room == target:
         return None
     if target not in FLOOR_OF:
         return f"{header} is in no room: name {target} in tests/lint/rooms.py"
     if room in FLOOR_OF and FLOOR_OF[target][1] >= FLOOR_OF[room][1]:
         return (f"{room} (floor {FLOOR_OF[room][1]}) may not include {header} (floor {FLOOR_OF[target][1]}): a room "
                 "includes only lower floors; move what both need below both")
+    lower, names = SEES_HEADERS.get(room, (None, ()))
+    if target == lower and os.path.basename(header) not in names:
+        return f"{room} may not include {header}: of {lower} it sees only {', '.join(names)}"
     for known, users in KNOWN_TO.items():
-        if in_list(target, (known,)) and not in_list(room, users):
+        if in_list(target, (known,)) and not in_list(room, users) and path not in users:
             return f"{room} may not include {header}: {known} is known to {', '.join(users)} alone"
     return None
 

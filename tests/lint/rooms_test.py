@@ -36,12 +36,29 @@ class Rooms(unittest.TestCase):
         self.assertTrue(wrong("shim/a.cc", "muster/v1/job.pb.h"))
         self.assertFalse(wrong("tests/client/a.cc", "coordinator/base/work_pool.h"))
 
+    def test_rooms_that_see_less_than_their_area(self):
+        self.assertTrue(wrong("worker/core/a.cc", "identity/keys.h"))
+        self.assertTrue(wrong("coordinator/core/state/a.cc", "tree/manifest.h"))
+        self.assertFalse(wrong("coordinator/core/state/a.cc", "common/job/labels.h"))
+        self.assertTrue(wrong("coordinator/segments/a.cc", "muster/v1/job.pb.h"))
+        self.assertTrue(wrong("tree/a.cc", "common/job/labels.h"))
+        self.assertTrue(wrong("common/base/a.cc", "common/job/labels.h"))
+        self.assertTrue(wrong("coordinator/core/scheduling/a.cc", "coordinator/core/state/apply.h"))
+        self.assertFalse(wrong("coordinator/core/scheduling/a.cc", "coordinator/core/state/owner.h"))
+
+    def test_the_sdk_stands_alone(self):
+        self.assertTrue(wrong("trainer/src/base/files.cc", "common/files/files.h"))
+        self.assertTrue(wrong("trainer/src/base/files.cc", "muster/v1/job.pb.h"))
+        self.assertFalse(wrong("trainer/src/base/files.cc", "muster/base/errors.h"))
+
     def test_engines_and_transports_are_known_to_few(self):
         self.assertFalse(wrong("coordinator/config/open_stores.cc", "coordinator/sqlite/journal.h"))
         self.assertTrue(wrong("coordinator/calls/a.cc", "coordinator/sqlite/journal.h"))
         self.assertFalse(wrong("coordinator/care/check.cc", "coordinator/local/blob_check.h"))
         self.assertTrue(wrong("coordinator/care/check.cc", "coordinator/sqlite/journal.h"))
         self.assertTrue(wrong("coordinator/http/a.cc", "coordinator/services/server.h"))
+        self.assertFalse(wrong("coordinator/coordinator.cc", "coordinator/services/server.h"))
+        self.assertTrue(wrong("coordinator/init_command.cc", "coordinator/http/site.h"))
 
     def test_pure_rooms(self):
         for path in ("coordinator/core/decide/a.cc", "coordinator/core/a.h", "worker/core/a.cc", "common/job/a.cc"):

@@ -15,6 +15,7 @@ AREAS = {
     "compare": ("common",),
     "shim": ("common",),
     "unwind": ("common",),
+    "rendezvous": ("common",),
     "coordinator": ("common", "common/job", "compare", "identity", "page", "proto", "tree"),
     "worker": ("common", "common/job", "identity", "proto", "tree"),
     "client": ("common", "common/job", "compare", "identity", "proto", "tree"),

@@ -1,0 +1,322 @@
+#include "rendezvous/clients.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "common/kernel/process.h"
+#include "rendezvous/notes.h"
+#include "rendezvous/peer_account.h"
+
+namespace muster::rendezvous {
+namespace {
+
+constexpr int kAcceptsPerTurn = 64;
+// limit: rendezvous: connections of a rank; further ones are closed
+constexpr uint32_t kConnectionsPerRankMax = 4'096;
+// A rank is stuck if it has waited for this long and done nothing that could end another's wait.
+constexpr int64_t kStuckAfterMs = 10'000;
+
+bool MayEndAWait(Op op) {
+  return op != Op::kGet && op != Op::kCheck && op != Op::kCount && op != Op::kMultiGet &&
+         op != Op::kLength && op != Op::kList && op != Op::kWait && op != Op::kBarrier;
+}
+
+}  // namespace
+
+class Clients::Client final : public Stream::Reader {
+ public:
+  Client(Clients& all, ClientId id, uint32_t index, common::UniqueFd fd)
+      : all_(all), id_(id), index_(index) {
+    stream_ = std::make_unique<Stream>(all.loop_, std::move(fd), kRequestBytesMax, *this);
+  }
+
+  size_t OnBytes(std::string_view bytes) override;
+  void OnClosed(std::string_view why) override { all_.Closed(*this, why); }
+
+  void Answer(std::string_view answer) {
+    stream_->Write(answer);
+    is_asking_ = false;
+    if (std::exchange(is_waiting_, false)) --all_.ranks_[index_].waiting;
+    if (!is_reading_) stream_->Resume();
+  }
+  void Close() { stream_->Close(); }
+  std::unique_ptr<Stream> TakeStream() { return std::move(stream_); }
+  ClientId id() const { return id_; }
+  uint32_t index() const { return index_; }
+  bool is_waiting() const { return is_waiting_; }
+  int64_t since_ms() const { return since_ms_; }
+  const std::string& key() const { return key_; }
+  uint64_t keys() const { return keys_; }
+  bool at_barrier() const { return at_barrier_; }
+
+ private:
+  bool Take(const Request& request, std::string_view raw);
+  void NoteWait(const Request& request);
+
+  Clients& all_;
+  const ClientId id_;
+  const uint32_t index_;
+  std::unique_ptr<Stream> stream_;
+  RequestReader reader_;
+  Request request_;
+  bool is_valid_ = false;
+  bool is_asking_ = false;   // an answer is due
+  bool is_waiting_ = false;  // … to a wait or a barrier
+  bool is_reading_ = false;
+  // Of the wait.
+  int64_t since_ms_ = 0;
+  std::string key_;
+  uint64_t keys_ = 0;
+  bool at_barrier_ = false;
+};
+
+size_t Clients::Client::OnBytes(std::string_view bytes) {
+  size_t taken = 0;
+  is_reading_ = true;
+  while (!stream_->IsClosed() && taken < bytes.size()) {
+    const bool may_cancel =
+        is_waiting_ && bytes[taken] == static_cast<char>(Op::kCancelWait);
+    if (is_asking_ && !may_cancel) break;
+    const std::string_view rest = bytes.substr(taken);
+    const RequestReader::Outcome outcome = reader_.Read(rest, &request_);
+    if (outcome == RequestReader::Outcome::kPartial) break;
+    if (outcome == RequestReader::Outcome::kBad) {
+      all_.Refuse(id_, reader_.Why());
+      break;
+    }
+    taken += reader_.Used();
+    if (!Take(request_, rest.substr(0, reader_.Used()))) break;
+  }
+  is_reading_ = false;
+  return taken;
+}
+
+bool Clients::Client::Take(const Request& request, std::string_view raw) {
+  if (!is_valid_) {
+    is_valid_ = request.op == Op::kValidate && static_cast<uint32_t>(request.number) == kMagic;
+    if (!is_valid_) {
+      all_.Refuse(id_, "it is not a client of torch's TCPStore");
+      return false;
+    }
+    all_.Joined(index_);
+    return true;
+  }
+  switch (request.op) {
+    case Op::kValidate:
+      return true;
+    case Op::kPing:
+      stream_->Write(raw.substr(1));
+      return true;
+    case Op::kCancelWait:
+      if (is_waiting_) {
+        all_.backend_.Abandon(id_);
+        Answer(std::string_view(&kCanceled, 1));
+      } else {
+        stream_->Write(std::string_view(&kCanceled, 1));
+      }
+      return true;
+    default:
+      break;
+  }
+  if (MayEndAWait(request.op)) all_.ranks_[index_].wrote_ms = all_.now_ms_;
+  is_asking_ = request.IsAnswered();
+  if (request.op == Op::kWait || request.op == Op::kBarrier) NoteWait(request);
+  all_.backend_.Ask(id_, request, raw);
+  return !stream_->IsClosed();
+}
+
+void Clients::Client::NoteWait(const Request& request) {
+  is_waiting_ = true;
+  ++all_.ranks_[index_].waiting;
+  at_barrier_ = request.op == Op::kBarrier;
+  since_ms_ = all_.now_ms_;
+  keys_ = at_barrier_ ? 1 : request.keys.size();
+  const std::string_view key =
+      at_barrier_ ? request.key : request.keys.empty() ? std::string_view() : request.keys.back();
+  key_.assign(key.substr(0, sizeof(common::RankMeeting::key)));
+}
+
+class Clients::Listener final : public Loop::Source {
+ public:
+  Listener(Clients& all, common::UniqueFd socket, uint32_t index, uint32_t account)
+      : all_(all), socket_(std::move(socket)), index_(index), account_(account) {
+    if (!ListenOn(socket_.get()) ||
+        !all_.loop_.Watch(socket_.get(), EPOLLIN, this)) {
+      Note("cannot listen for rank", strerror(errno));
+    }
+  }
+  ~Listener() override { all_.loop_.Forget(socket_.get(), this); }
+
+  void OnEvents(uint32_t) override {
+    for (int i = 0; i < kAcceptsPerTurn; ++i) {
+      common::UniqueFd fd(
+          accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!fd.valid()) return;
+      const std::optional<uid_t> account = AccountOfPeer(fd.get());
+      if (!account || (*account != account_ && *account != 0)) {
+        Note("a process that is not of the job was refused: its account is",
+             account ? std::to_string(*account) : "not known");
+        continue;
+      }
+      if (all_.ranks_[index_].connections >= kConnectionsPerRankMax) {
+        Note("a connection was refused", "the rank has too many of them");
+        continue;
+      }
+      const ClientId id = ++all_.last_id_;
+      all_.clients_[id] = new Client(all_, id, index_, std::move(fd));
+      ++all_.ranks_[index_].connections;
+    }
+  }
+
+ private:
+  Clients& all_;
+  const common::UniqueFd socket_;
+  const uint32_t index_;
+  const uint32_t account_;
+};
+
+Clients::Clients(Loop& loop, Backend& backend, common::RankMeeting* status)
+    : loop_(loop), backend_(backend), status_(status) {}
+
+Clients::~Clients() {
+  for (const auto& [id, client] : clients_) delete client;
+}
+
+void Clients::Listen(common::UniqueFd socket, uint32_t index, uint32_t account) {
+  if (ranks_.size() <= index) ranks_.resize(index + 1);
+  listeners_.push_back(std::make_unique<Listener>(*this, std::move(socket), index, account));
+}
+
+void Clients::Answer(ClientId client, std::string_view answer) {
+  const auto found = clients_.find(client);
+  if (found != clients_.end()) found->second->Answer(answer);
+}
+
+void Clients::Refuse(ClientId client, std::string_view why) {
+  const auto found = clients_.find(client);
+  if (found == clients_.end()) return;
+  Client& refused = *found->second;
+  refused.Close();
+  Closed(refused, why);
+}
+
+namespace {
+
+// Destroys a client whose stream was retired: it may be the caller.
+template <typename Client>
+class Grave final : public Loop::Source {
+ public:
+  explicit Grave(Client* client) : client_(client) {}
+  void OnEvents(uint32_t) override {}
+
+ private:
+  std::unique_ptr<Client> client_;
+};
+
+}  // namespace
+
+void Clients::Closed(Client& client, std::string_view why) {
+  if (clients_.erase(client.id()) == 0) return;
+  Rank& rank = ranks_[client.index()];
+  --rank.connections;
+  if (client.is_waiting()) --rank.waiting;
+  if (why != kPeerClosed) {
+    Note("a connection of a rank was closed", std::string(why));
+  }
+  backend_.Abandon(client.id());
+  loop_.Retire(client.TakeStream());
+  loop_.Retire(std::make_unique<Grave<Client>>(&client));
+}
+
+void Clients::Joined(uint32_t index) {
+  if (std::exchange(ranks_[index].has_joined, true)) return;
+  Publish(index);
+}
+
+void Clients::RankExited(uint32_t index) {
+  if (index < ranks_.size()) ranks_[index].has_exited = true;
+}
+
+void Clients::EndWaits() {
+  std::vector<Client*> waiting;
+  for (const auto& [id, client] : clients_) {
+    if (client->is_waiting()) waiting.push_back(client);
+  }
+  for (Client* client : waiting) {
+    if (status_ != nullptr) {
+      Publish(client->index());
+      status_[client->index()].flags |= common::RankMeeting::kEnded;
+    }
+    Refuse(client->id(),
+           "no rank is left that could set the key it waits for: '" + client->key() + "'");
+  }
+}
+
+void Clients::CloseAll() {
+  std::vector<ClientId> all;
+  for (const auto& [id, client] : clients_) all.push_back(id);
+  for (const ClientId id : all) Refuse(id, kPeerClosed);
+}
+
+bool Clients::IsStuck(const Rank& rank) const {
+  return rank.has_joined && !rank.has_exited && rank.waiting > 0 &&
+         now_ms_ - rank.wrote_ms >= kStuckAfterMs;
+}
+
+Clients::Counts Clients::Count() const {
+  Counts counts;
+  std::vector<int64_t> since(ranks_.size(), now_ms_);
+  for (const auto& [id, client] : clients_) {
+    if (client->is_waiting()) since[client->index()] = std::min(since[client->index()], client->since_ms());
+  }
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const Rank& rank = ranks_[i];
+    if (rank.has_joined) ++counts.joined;
+    if (rank.has_exited) ++counts.exited;
+    if (IsStuck(rank) && now_ms_ - since[i] >= kStuckAfterMs) ++counts.stuck;
+  }
+  return counts;
+}
+
+void Clients::Publish(uint32_t index) {
+  if (status_ == nullptr) return;
+  const Rank& rank = ranks_[index];
+  common::RankMeeting& status = status_[index];
+  status.connections = rank.connections;
+  if (rank.has_joined) status.flags |= common::RankMeeting::kHasJoined;
+}
+
+void Clients::Tick(int64_t now_ms) {
+  now_ms_ = now_ms;
+  if (status_ == nullptr) return;
+  std::vector<const Client*> longest(ranks_.size(), nullptr);
+  for (const auto& [id, client] : clients_) {
+    const Client*& known = longest[client->index()];
+    if (client->is_waiting() && (known == nullptr || client->since_ms() < known->since_ms())) {
+      known = client;
+    }
+  }
+  for (uint32_t i = 0; i < ranks_.size(); ++i) {
+    Publish(i);
+    common::RankMeeting& status = status_[i];
+    const Client* client = longest[i];
+    const uint32_t kept = status.flags & (common::RankMeeting::kHasJoined | common::RankMeeting::kEnded);
+    if (client == nullptr) {
+      status.flags = kept;
+      continue;
+    }
+    std::memset(status.key, 0, sizeof status.key);
+    std::memcpy(status.key, client->key().data(), client->key().size());  // cut to fit
+    status.keys = static_cast<uint32_t>(client->keys());
+    status.waits_ms = static_cast<uint32_t>(now_ms - client->since_ms());
+    status.flags = kept | common::RankMeeting::kWaits |
+                   (client->at_barrier() ? common::RankMeeting::kAtBarrier : 0);
+  }
+}
+
+}  // namespace muster::rendezvous

@@ -1,0 +1,89 @@
+// The ranks of this node: their connections, which come to a port of each rank on the loopback interface. Only the
+// attempt's account gets in. The loop's thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/kernel/rendezvous_status.h"
+#include "rendezvous/loop.h"
+#include "rendezvous/requests.h"
+#include "rendezvous/stream.h"
+
+namespace muster::rendezvous {
+
+using ClientId = uint64_t;
+
+// What answers the ranks' requests: the values themselves, or the way to them.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  // Every kind of request but kValidate, kPing and kCancelWait. `raw` is the whole request. To be answered by
+  // Clients::Answer, at once or later, if request.IsAnswered(); the client sends no other meanwhile.
+  virtual void Ask(ClientId client, const Request& request, std::string_view raw) = 0;
+  // The client gave up its wait or barrier, or is gone.
+  virtual void Abandon(ClientId client) = 0;
+};
+
+class Clients {
+ public:
+  // `status` has an entry for each local rank; null: nobody reads it.
+  Clients(Loop& loop, Backend& backend, common::RankMeeting* status);
+  ~Clients();
+  Clients(const Clients&) = delete;
+
+  // Listens on a socket that is bound. `index`: of the rank on this node. `account`: the only one, besides root, whose
+  // processes get in.
+  void Listen(common::UniqueFd socket, uint32_t index, uint32_t account);
+  // Ignored if the client is gone.
+  void Answer(ClientId client, std::string_view answer);
+  // Closes its connection, and logs why.
+  void Refuse(ClientId client, std::string_view why);
+  // Ends every wait, because no rank is left that could end it.
+  void EndWaits();
+  void CloseAll();
+  // Updates what the status says of waits.
+  void Tick(int64_t now_ms);
+  // The rank's process has exited.
+  void RankExited(uint32_t index);
+
+  // How many ranks of this node have exited, how many only wait, and how many have been here.
+  struct Counts {
+    uint32_t joined = 0;
+    uint32_t exited = 0;
+    uint32_t stuck = 0;
+  };
+  Counts Count() const;
+
+ private:
+  class Client;
+  class Listener;
+  struct Rank {
+    uint32_t connections = 0;
+    uint32_t waiting = 0;
+    int64_t wrote_ms = 0;  // its last request that may end somebody's wait
+    bool has_joined = false;
+    bool has_exited = false;
+  };
+
+  void Joined(uint32_t index);
+  void Closed(Client& client, std::string_view why);
+  bool IsStuck(const Rank& rank) const;
+  void Publish(uint32_t index);
+
+  Loop& loop_;
+  Backend& backend_;
+  common::RankMeeting* const status_;
+  std::vector<std::unique_ptr<Listener>> listeners_;
+  std::vector<Rank> ranks_;
+  absl::flat_hash_map<ClientId, Client*> clients_;
+  ClientId last_id_ = 0;
+  int64_t now_ms_ = 0;
+};
+
+}  // namespace muster::rendezvous

@@ -138,7 +138,7 @@ void Clients::Client::NoteWait(const Request& request) {
   keys_ = at_barrier_ ? 1 : request.keys.size();
   const std::string_view key =
       at_barrier_ ? request.key : request.keys.empty() ? std::string_view() : request.keys.back();
-  key_.assign(key.substr(0, sizeof(common::RankMeeting::key)));
+  key_.assign(key.substr(0, sizeof(common::RankAtStore::key)));
 }
 
 class Clients::Listener final : public Loop::Source {
@@ -180,7 +180,7 @@ class Clients::Listener final : public Loop::Source {
   const uint32_t account_;
 };
 
-Clients::Clients(Loop& loop, Backend& backend, common::RankMeeting* status)
+Clients::Clients(Loop& loop, Backend& backend, common::RankAtStore* status)
     : loop_(loop), backend_(backend), status_(status) {}
 
 Clients::~Clients() {
@@ -250,7 +250,7 @@ void Clients::EndWaits() {
   for (Client* client : waiting) {
     if (status_ != nullptr) {
       Publish(client->index());
-      status_[client->index()].flags |= common::RankMeeting::kEnded;
+      status_[client->index()].flags |= common::RankAtStore::kEnded;
     }
     Refuse(client->id(),
            "no rank is left that could set the key it waits for: '" + client->key() + "'");
@@ -286,9 +286,9 @@ Clients::Counts Clients::Count() const {
 void Clients::Publish(uint32_t index) {
   if (status_ == nullptr) return;
   const Rank& rank = ranks_[index];
-  common::RankMeeting& status = status_[index];
+  common::RankAtStore& status = status_[index];
   status.connections = rank.connections;
-  if (rank.has_joined) status.flags |= common::RankMeeting::kHasJoined;
+  if (rank.has_joined) status.flags |= common::RankAtStore::kHasJoined;
 }
 
 void Clients::Tick(int64_t now_ms) {
@@ -303,9 +303,9 @@ void Clients::Tick(int64_t now_ms) {
   }
   for (uint32_t i = 0; i < ranks_.size(); ++i) {
     Publish(i);
-    common::RankMeeting& status = status_[i];
+    common::RankAtStore& status = status_[i];
     const Client* client = longest[i];
-    const uint32_t kept = status.flags & (common::RankMeeting::kHasJoined | common::RankMeeting::kEnded);
+    const uint32_t kept = status.flags & (common::RankAtStore::kHasJoined | common::RankAtStore::kEnded);
     if (client == nullptr) {
       status.flags = kept;
       continue;
@@ -314,8 +314,8 @@ void Clients::Tick(int64_t now_ms) {
     std::memcpy(status.key, client->key().data(), client->key().size());  // cut to fit
     status.keys = static_cast<uint32_t>(client->keys());
     status.waits_ms = static_cast<uint32_t>(now_ms - client->since_ms());
-    status.flags = kept | common::RankMeeting::kWaits |
-                   (client->at_barrier() ? common::RankMeeting::kAtBarrier : 0);
+    status.flags = kept | common::RankAtStore::kWaits |
+                   (client->at_barrier() ? common::RankAtStore::kAtBarrier : 0);
   }
 }
 

@@ -33,7 +33,7 @@ class Backend {
 class Clients {
  public:
   // `status` has an entry for each local rank; null: nobody reads it.
-  Clients(Loop& loop, Backend& backend, common::RankMeeting* status);
+  Clients(Loop& loop, Backend& backend, common::RankAtStore* status);
   ~Clients();
   Clients(const Clients&) = delete;
 
@@ -78,7 +78,7 @@ class Clients {
 
   Loop& loop_;
   Backend& backend_;
-  common::RankMeeting* const status_;
+  common::RankAtStore* const status_;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<Rank> ranks_;
   absl::flat_hash_map<ClientId, Client*> clients_;

@@ -16,9 +16,6 @@ typedef struct ssl_ctx_st SSL_CTX;
 
 namespace muster::rendezvous {
 
-// limit: rendezvous: bytes of an attempt's secret
-inline constexpr size_t kSecretBytes = 32;
-
 class Link final : public Stream::Reader {
  public:
   struct Handler {
@@ -26,7 +23,7 @@ class Link final : public Stream::Reader {
     std::function<void(Frame kind, std::string_view fields)> frame;
     std::function<void(std::string_view why)> closed;  // not after Close
   };
-  // `secret`: kSecretBytes, the attempt's.
+  // `secret`: the attempt's, common::kRendezvousSecretBytes.
   Link(Loop& loop, common::UniqueFd fd, bool is_server, std::string_view secret, Handler handler);
   ~Link() override;
   Link(const Link&) = delete;

@@ -46,12 +46,12 @@ class Exits final : public Loop::Source {
   Clients& clients_;
 };
 
-common::RankMeeting* MapStatus(const Settings& settings) {
+common::RankAtStore* MapStatus(const Settings& settings) {
   if (settings.status < 0) return nullptr;
-  const size_t bytes = settings.locals.size() * sizeof(common::RankMeeting);
+  const size_t bytes = settings.locals.size() * sizeof(common::RankAtStore);
   if (ftruncate(settings.status, static_cast<off_t>(bytes)) != 0) return nullptr;
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, settings.status, 0);
-  return mapped == MAP_FAILED ? nullptr : static_cast<common::RankMeeting*>(mapped);
+  return mapped == MAP_FAILED ? nullptr : static_cast<common::RankAtStore*>(mapped);
 }
 
 template <typename Store>
@@ -66,7 +66,7 @@ void Serve(const Settings& settings, Loop& loop, Store& store) {
 
 int Run(const Settings& settings) {
   Loop loop;
-  common::RankMeeting* status = MapStatus(settings);
+  common::RankAtStore* status = MapStatus(settings);
   if (settings.upstream.empty()) {
     Root root(loop,
               {.network = common::UniqueFd(settings.listen),

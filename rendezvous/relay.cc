@@ -86,7 +86,7 @@ class Relay::Dial final : public Loop::Source {
   common::UniqueFd socket_;
 };
 
-Relay::Relay(Loop& loop, Setup setup, common::RankMeeting* status, std::function<void()> lost)
+Relay::Relay(Loop& loop, Setup setup, common::RankAtStore* status, std::function<void()> lost)
     : loop_(loop),
       setup_(std::move(setup)),
       clients_(loop, *this, status),

@@ -34,7 +34,7 @@ class Relay final : public Backend {
   // limit: rendezvous: bytes of values that a node keeps; others are fetched again
   static constexpr size_t kKeptBytesMax = 128 << 20;
 
-  Relay(Loop& loop, Setup setup, common::RankMeeting* status, std::function<void()> lost);
+  Relay(Loop& loop, Setup setup, common::RankAtStore* status, std::function<void()> lost);
   ~Relay() override;
 
   Clients& clients() { return clients_; }

@@ -42,7 +42,7 @@ class Root::Acceptor final : public Loop::Source {
   Root& root_;
 };
 
-Root::Root(Loop& loop, Setup setup, common::RankMeeting* status)
+Root::Root(Loop& loop, Setup setup, common::RankAtStore* status)
     : loop_(loop), setup_(std::move(setup)), clients_(loop, *this, status) {
   if (setup_.network.valid()) acceptor_ = std::make_unique<Acceptor>(*this);
 }

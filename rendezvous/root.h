@@ -24,7 +24,7 @@ class Root final : public Backend {
     uint32_t nodes = 1;
     uint32_t world = 1;
   };
-  Root(Loop& loop, Setup setup, common::RankMeeting* status);
+  Root(Loop& loop, Setup setup, common::RankAtStore* status);
   ~Root() override;
 
   Clients& clients() { return clients_; }

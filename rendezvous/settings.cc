@@ -2,9 +2,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "common/base/limits.h"
 #include "common/hash/hex.h"
 #include "common/text/strings.h"
-#include "rendezvous/link.h"
 
 namespace muster::rendezvous {
 namespace {
@@ -14,7 +14,7 @@ bool Take(const std::vector<std::string>& words, Settings* settings) {
   uint32_t number = 0;
   if (name == "secret") {
     const auto secret = common::FromHex(words[1]);
-    if (!secret || secret->size() != kSecretBytes) return false;
+    if (!secret || secret->size() != common::kRendezvousSecretBytes) return false;
     settings->secret = *secret;
     return true;
   }

@@ -8,7 +8,7 @@
 //   upstream ADDRESS PORT another node has it
 //   account UID           whose processes get in on this node
 //   local FD              a bound socket on the loopback interface, for the next rank of this node
-//   status FD             a file of a common::RankMeeting for each of these
+//   status FD             a file of a common::RankAtStore for each of these
 //   exits FD              a pipe: u32 index of each rank of this node that has exited
 #pragma once
 

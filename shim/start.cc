@@ -79,6 +79,7 @@ Supervisor::Supervisor(common::ShimLaunch launch, int worker_fd)
 
 Supervisor::~Supervisor() {
   if (signal_fd_ >= 0) close(signal_fd_);
+  if (store_.exits >= 0) close(store_.exits);
 }
 
 std::string Supervisor::Prepare() {
@@ -96,6 +97,7 @@ std::string Supervisor::Prepare() {
   std::vector<int> write_ends;
   std::string failure = OpenSpools(&write_ends);
   RankMounts mounts;
+  if (failure.empty()) failure = StartStore();
   if (failure.empty()) failure = MakeSpace();
   if (failure.empty()) failure = MakeMounts(&mounts);
   if (failure.empty() && launch_.sandbox.has_own_domain) {
@@ -109,6 +111,13 @@ std::string Supervisor::Prepare() {
   SaveState();
   ReplayFacts();
   return failure;
+}
+
+// Before the ranks' sandbox is made, which it is not in.
+std::string Supervisor::StartStore() {
+  if (launch_.rendezvous_program.empty()) return {};
+  store_ = StartRendezvous(launch_);
+  return store_.pid > 0 ? "" : "cannot start " + launch_.rendezvous_program + ": " + std::strerror(errno);
 }
 
 // A runtime itself stays outside the namespace, and makes its container inside.

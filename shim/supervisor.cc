@@ -231,6 +231,11 @@ void Supervisor::NoteExit(Rank& rank, int status_code, int status) {
     rank.exit.signal = status;
   }
   JudgeMemory(rank);
+  if (store_.exits >= 0) {
+    const auto index = static_cast<uint32_t>(&rank - ranks_.data());
+    // A store that is gone, or does not read, is not waited for.
+    static_cast<void>(!write(store_.exits, &index, sizeof index));
+  }
   DrainRank(rank);
   TellExited(rank);
 }

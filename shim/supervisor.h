@@ -22,6 +22,7 @@
 #include "shim/process_space.h"
 #include "shim/rank_mounts.h"
 #include "shim/rank_process.h"
+#include "shim/rendezvous_process.h"
 #include "shim/spool.h"
 
 namespace muster::shim {
@@ -62,6 +63,7 @@ class Supervisor {
   std::string MakeMounts(RankMounts* mounts);
   void StartRanks(const std::vector<int>& write_ends, const RankMounts& mounts);
   void SaveState();
+  std::string StartStore();
 
   // One iteration of the loop.
   void Turn();
@@ -106,6 +108,7 @@ class Supervisor {
   common::ShimLaunch launch_;
   Connection connection_;
   ProcessSpace space_;
+  RendezvousProcess store_;
   SpoolQuota quota_;
   std::vector<Rank> ranks_;
   Phase phase_ = Phase::kRunning;

@@ -29,6 +29,7 @@ struct Config {
   std::string log_file;
   uint64_t code_cache_bytes = kCodeCacheBytes;
   std::string shim_binary;
+  std::string rendezvous_binary;
   std::string run_as_flag;  // empty: DefaultRunAs
   bool allows_root = false;
   std::string sandbox_flag;  // "none", "on"; empty: on if ranks have another account

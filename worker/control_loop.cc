@@ -61,6 +61,7 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
                   .node = setup_.config.name,
                   .advertise = setup_.config.advertise,
                   .shim_binary = setup_.config.shim_binary,
+                  .rendezvous_binary = setup_.config.rendezvous_binary,
                   .cores = setup_.facts.cores(),
                   .device_kinds = DeviceKindsOf(setup_.facts),
                   .cgroups = setup_.cgroups,

@@ -138,6 +138,9 @@ int Run(Config config) {
   absl::StatusOr<std::string> shim = FindHelper("muster-shim");
   if (!shim.ok()) return Fail(kExitFailed, shim.status());
   config.shim_binary = *shim;
+  absl::StatusOr<std::string> rendezvous = FindHelper("muster-rendezvous");
+  if (!rendezvous.ok()) return Fail(kExitFailed, rendezvous.status());
+  config.rendezvous_binary = *rendezvous;
 
   ControlLoop::Setup setup;
   setup.config = config;

@@ -317,6 +317,14 @@ constexpr JobKey kKeys[] = {
      0,
      {},
      [](const KeyValue& value, JobSpec* spec) { spec->set_run_id(value.text); }},
+    {"rendezvous", KeyType::kChoice,
+     "what ranks meet at: `rank0`, torch's TCPStore in rank 0, or `muster`, a store that no other job reaches. "
+     "Default: rank0 up to 256 ranks, muster above",
+     0, 0, "rank0|muster",
+     [](const KeyValue& value, JobSpec* spec) {
+       spec->set_rendezvous(value.number == 0 ? v1::RENDEZVOUS_KIND_RANK0
+                                              : v1::RENDEZVOUS_KIND_MUSTER);
+     }},
     {"virtual_local_rank",
      KeyType::kBoolean,
      "true: each rank sees one device and LOCAL_RANK=0. Default: false",

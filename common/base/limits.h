@@ -65,6 +65,7 @@ inline constexpr size_t kFactBytesMax = 256;
 inline constexpr uint32_t kNodeDevicesMax = 4'096;
 // limit: jobs: a job's label, a node's name
 inline constexpr size_t kNameBytesMax = 100;
+inline constexpr size_t kRendezvousSecretBytes = 32;
 // limit: jobs: attempts in a job's record; older ones stay in its events
 inline constexpr int kAttemptsKept = 20;
 // limit: checkpoints and outputs: attempts of a job whose outputs are kept; those of older ones are removed

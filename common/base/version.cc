@@ -3,6 +3,6 @@
 namespace muster::common {
 
 const char* const kVersion = MUSTER_VERSION;
-const uint32_t kProtocol = 3;
+const uint32_t kProtocol = 4;
 
 }  // namespace muster::common

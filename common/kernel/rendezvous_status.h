@@ -9,7 +9,7 @@ namespace muster::common {
 
 inline constexpr char kRendezvousStatusName[] = "rendezvous.status";  // in the attempt's directory
 
-struct RankMeeting {
+struct RankAtStore {
   static constexpr uint32_t kHasJoined = 1;  // it has connected, now or before
   static constexpr uint32_t kWaits = 2;      // it waits for a key, or at a barrier
   static constexpr uint32_t kAtBarrier = 4;  // … of these, the latter
@@ -20,6 +20,6 @@ struct RankMeeting {
   uint32_t waits_ms = 0;   // for how long
   char key[112] = {};      // one of them; ends with a zero byte unless it is longer
 };
-static_assert(sizeof(RankMeeting) == 128);
+static_assert(sizeof(RankAtStore) == 128);
 
 }  // namespace muster::common

@@ -226,6 +226,8 @@ std::string EncodeShimLaunch(const ShimLaunch& launch) {
   out.Number(launch.sandbox.has_own_processes ? 1 : 0);
   out.Text(launch.secrets_dir);
   out.Texts(launch.container.places);
+  out.Text(launch.rendezvous_program);
+  out.Text(launch.rendezvous_settings);
   std::string bytes = out.Take();
   Writer sum;
   sum.Number(Crc32c(bytes));
@@ -276,6 +278,10 @@ bool DecodeShimLaunch(std::string_view bytes, ShimLaunch* launch) {
     launch->sandbox.has_own_processes = in.Number() != 0;
     launch->secrets_dir = in.Text();
     launch->container.places = in.Texts();
+  }
+  if (version >= 9) {
+    launch->rendezvous_program = in.Text();
+    launch->rendezvous_settings = in.Text();
   }
   return in.ok() && in.at_end();
 }

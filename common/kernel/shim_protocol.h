@@ -15,8 +15,8 @@ namespace muster::common {
 
 // 3: the launch file ends with a checksum; the shim answers kPing. 4: spool_patience_ms. 5:
 // limit_dirs. 6: account, sandbox. 7: container. 8: has_own_ipc, has_own_processes, secrets_dir,
-// places.
-inline constexpr uint32_t kShimVersion = 8;
+// places. 9: rendezvous.
+inline constexpr uint32_t kShimVersion = 9;
 inline constexpr uint32_t kShimVersionMin =
     2;  // the oldest launch files and exit records that are read
 inline constexpr uint32_t kShimAnswersSince = 3;
@@ -154,6 +154,11 @@ struct ShimLaunch {
   // The directory with the ranks' secrets; empty: they have none. The worker removes it after it has read the
   // exit record; the shim removes it if no worker is connected when the attempt ends.
   std::string secrets_dir = {};
+  // The program of the store that the ranks meet at, which runs beside them as their account; empty: they have none.
+  // Its settings (rendezvous/settings.h), to which the shim adds what it knows itself; descriptors in it are those of
+  // held ports.
+  std::string rendezvous_program = {};
+  std::string rendezvous_settings = {};
 };
 
 // Below the directory: a list of the node's files that the runtime needs besides its own. Each entry is

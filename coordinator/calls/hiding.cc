@@ -17,12 +17,14 @@ void HideFromCaller(const Access& access, const Caller& caller, v1::JobRecord& j
   if (!job.spec().sealed_env().empty())
     OpenEnvironment(access.cluster, job.mutable_spec()).IgnoreError();
   HideFromOthers(caller, job);
+  for (v1::Attempt& attempt : *job.mutable_attempts()) attempt.clear_rendezvous_secret();
   if (job.spec().has_code() && !MaySeeCode(access, caller, job)) HideCode(job);
 }
 
 void HideFromCaller(const Access& access, const Caller& caller, v1::Event& event) {
   if (event.has_job_submitted())
     HideFromCaller(access, caller, *event.mutable_job_submitted()->mutable_record());
+  if (event.has_master_port_held()) event.mutable_master_port_held()->clear_rendezvous_secret();
 }
 
 }  // namespace muster::coordinator

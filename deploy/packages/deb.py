@@ -50,7 +50,8 @@ PACKAGES = (
     Package("muster-worker", "worker of distributed training jobs, one per node",
             "The worker launches the ranks of jobs on its node and streams back their output. Ranks survive when it is "
             "restarted or upgraded. It is not started until it is enabled: systemctl enable --now muster-worker",
-            ("bin/muster-worker", "libexec/muster/muster-shim", "libexec/muster/muster-unwind"),
+            ("bin/muster-worker", "libexec/muster/muster-shim", "libexec/muster/muster-rendezvous",
+             "libexec/muster/muster-unwind"),
             commands=("muster-worker",), unit="muster-worker.service", settings="worker.env"),
 )
 SDK = Package("libmuster-dev", "C++ SDK of trainers that run under Muster",

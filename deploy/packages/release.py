@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMANDS = ("jobctl", "muster-coordinator", "muster-worker")
-HELPERS = ("muster-shim", "muster-unwind")
+HELPERS = ("muster-shim", "muster-rendezvous", "muster-unwind")
 
 
 class Problem(Exception):

@@ -10,7 +10,7 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("MUSTER_BUILD", "build")
-BINARIES = ("jobctl", "muster-coordinator", "muster-worker", "muster-shim", "muster-unwind")
+BINARIES = ("jobctl", "muster-coordinator", "muster-worker", "muster-shim", "muster-rendezvous", "muster-unwind")
 STATIC = ("muster-shim",)
 ET_DYN = 3
 PT_DYNAMIC, PT_INTERP, PT_GNU_STACK, PT_GNU_RELRO = 2, 3, 0x6474E551, 0x6474E552

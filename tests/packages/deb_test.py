@@ -141,7 +141,8 @@ class Verified(unittest.TestCase):
         self.assertIn("as listed; unsigned\n", self.verify("--key", self.key, exits=1))
         listed.unlink()
         said = self.verify(exits=1).replace(f"{self.root}/", "")
-        for name in ("bin/muster-worker", "libexec/muster/muster-shim", "libexec/muster/muster-unwind"):
+        for name in ("bin/muster-worker", "libexec/muster/muster-shim", "libexec/muster/muster-rendezvous",
+                     "libexec/muster/muster-unwind"):
             self.assertIn(f"extra    usr/{name}\n", said)
 
     def test_other_tools_check_the_same(self):

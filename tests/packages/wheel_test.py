@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "tests" / "page"))
 import typed  # noqa: E402
 
 TRAIN = str(HERE / "train.py")
-PROGRAMS = {"jobctl", "muster-coordinator", "muster-worker", "muster-shim", "muster-unwind"}
+PROGRAMS = {"jobctl", "muster-coordinator", "muster-worker", "muster-shim", "muster-rendezvous", "muster-unwind"}
 
 
 def the_wheel():

@@ -116,9 +116,11 @@ void AttemptProcesses::OpenRendezvous(const PrepareAttemptAction& action,
   }
   if (*opened == nullptr)
     return callbacks_.input(AttemptPreparedInput{.key = action.key, .preparation = preparation});
-  const uint32_t port = (*opened)->Port();
+  AttemptPreparedInput prepared{.key = action.key, .preparation = preparation};
+  prepared.port = (*opened)->Port();
+  prepared.secret = (*opened)->Secret();
   rendezvous_[action.key] = *std::move(opened);
-  callbacks_.input(AttemptPreparedInput{action.key, port, "", false, preparation});
+  callbacks_.input(std::move(prepared));
 }
 
 // The exit of a rank that never started: the job's exit code is derived from it.
@@ -273,7 +275,15 @@ common::ShimLaunch AttemptProcesses::MakeShimLaunch(const AttemptKey& key,
 void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& launch,
                              int64_t fence_mono_ms) {
   const std::string mark = NewAttemptMark(key.job, key.attempt, tags_.front());
-  launching_[key] = {launch, fence_mono_ms, mark};
+  absl::StatusOr<RankSockets> sockets = RendezvousOf(launch).listen(launch);
+  if (!sockets.ok()) {
+    rendezvous_.erase(key);
+    return callbacks_.input(
+        NeverLaunched(key, common::StrCat("node ", setup_.node, ": ", common::MessageOf(sockets.status())),
+                      IsShort(sockets.status()), v1::STOP_CAUSE_LAUNCH_INTERRUPTED));
+  }
+  const std::vector<uint16_t> rank_ports = sockets->ports;
+  launching_[key] = {launch, fence_mono_ms, mark, *std::move(sockets)};
   // Event files that are recorded before this check answers existed before the first rank.
   const auto note_event_files = [this, key, mark, path = setup_.paths.EventLedger(key),
                                  roots = EventRoots(setup_.paths, key, launch)] {
@@ -286,7 +296,9 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
     });
   };
   const RankAccount account = ReadAccount(setup_.paths.Account(key));
-  std::vector<common::RankLaunch> ranks = BuildRanks(launch, FactsFor(key, launch, account, mark));
+  LaunchFacts facts = FactsFor(key, launch, account, mark);
+  facts.rank_ports = rank_ports;
+  std::vector<common::RankLaunch> ranks = BuildRanks(launch, facts);
   const PreparedPlace place = PlaceOf(setup_.paths, key);
   LaunchChecks::Check wrap;
   if (launch.spec().container().image().empty()) {
@@ -335,6 +347,10 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
   if (const auto offered = rendezvous_.find(key); offered != rendezvous_.end())
     fds = offered->second->Descriptors();
   common::ShimLaunch order = MakeShimLaunch(key, launch, std::move(ranks), account, launching.mark);
+  order.rendezvous_settings =
+      RendezvousOf(launch).settings(launch, fds.size(), launching.sockets.sockets.size());
+  if (!order.rendezvous_settings.empty()) order.rendezvous_program = setup_.rendezvous_binary;
+  for (const common::UniqueFd& socket : launching.sockets.sockets) fds.push_back(socket.get());
   order.fence_mono_ms = launching.fence_mono_ms;
   // Placement has checked this, so it fails only for limits that the kernel refuses, and with coordinators that
   // do not check.

@@ -43,6 +43,7 @@ class AttemptProcesses {
     std::string node;
     std::string advertise;
     std::string shim_binary;
+    std::string rendezvous_binary;
     uint32_t cores = 1;
     std::set<std::string> device_kinds;  // of this node's devices
     common::CgroupHost cgroups;
@@ -105,6 +106,7 @@ class AttemptProcesses {
     v1::LaunchAttempt launch;
     int64_t fence_mono_ms = 0;
     std::string mark;
+    RankSockets sockets;
   };
   void RecordLaunchNow(const RecordLaunchAction& action,
                        const absl::StatusOr<RankAccount>& account);

@@ -47,6 +47,7 @@ struct AttemptPreparedInput {
   bool would_fail_again = false;     // caused by the job: a missing command or directory
   v1::Preparation preparation = {};  // of an order with a spec; of a failed one: if its setup ran
   bool is_short = false;             // others use up what the node has: common/node_shortage.h
+  std::string secret = {};           // with `port`: what other nodes show it
 };
 // Answers RecordLaunchAction.
 struct LaunchRecordedInput {

@@ -227,6 +227,7 @@ void OnAttemptPrepared(Step& step, const AttemptPreparedInput& input) {
         {HowNeverLaunched(input.is_short), input.failure, CauseOf(input.would_fail_again)});
   }
   attempt->status.set_master_port(input.port);
+  attempt->status.set_rendezvous_secret(input.secret);
   attempt->status.set_ready(true);
   Report(step, *attempt);
 }

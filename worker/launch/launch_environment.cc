@@ -75,7 +75,6 @@ void AddTorchrun(const LaunchAttempt& launch, const LaunchFacts& facts, Environm
   (*env)["TORCHELASTIC_MAX_RESTARTS"] = common::StrCat(launch.max_restarts());
   (*env)["TORCHELASTIC_RUN_ID"] =
       spec.run_id().empty() ? common::StrCat(launch.job()) : spec.run_id();
-  RendezvousOf(launch).tell(launch, env);
   SetIfUnset(env, "TORCHELASTIC_SIGNALS_TO_HANDLE", kSignalsToHandle);
   SetIfUnset(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   SetIfUnset(env, "OMP_NUM_THREADS", common::StrCat(ThreadsOf(launch, facts)));
@@ -161,6 +160,7 @@ void AddRank(const LaunchAttempt& launch, const LaunchFacts& facts, uint32_t loc
   const std::string rank = common::StrCat(launch.part().first_rank() + local_rank);
   (*env)["RANK"] = rank;
   (*env)["ROLE_RANK"] = rank;  // one role per job
+  RendezvousOf(launch).tell(launch, facts.rank_ports, local_rank, env);
   (*env)["LOCAL_RANK"] = launch.spec().virtual_local_rank() ? "0" : common::StrCat(local_rank);
   (*env)["TORCHELASTIC_ERROR_FILE"] = common::StrCat(facts.errors_dir, "/rank-", rank, ".json");
 }

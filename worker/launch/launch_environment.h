@@ -35,6 +35,7 @@ std::vector<InterfaceAddress> ListInterfaceAddresses();
 
 // What the worker adds to a LaunchAttempt.
 struct LaunchFacts {
+  std::vector<uint16_t> rank_ports = {};  // of RankSockets
   std::string node;  // its name, for messages
   std::string advertise;
   std::vector<InterfaceAddress> interfaces;

@@ -12,6 +12,7 @@
 #include "worker/base/json_lines.h"
 #include "worker/confinement/rank_account.h"
 #include "worker/containers/rank_containers.h"
+#include "worker/sampling/store_watch.h"
 
 namespace muster::worker {
 namespace {
@@ -323,6 +324,19 @@ void IoThread::CrowdRivals(const Watched& watched) {
   }
 }
 
+void IoThread::OpenSamples(const AttemptKey& key, const v1::LaunchAttempt& launch) {
+  const bool has_store = launch.rendezvous() == v1::RENDEZVOUS_KIND_MUSTER;
+  std::function<void(v1::RankSample*)> look;
+  if (has_store) {
+    look = [watch = std::make_shared<StoreWatch>(paths_, key, launch.part())](
+               v1::RankSample* sample) { watch->Look(sample); };
+  }
+  // The store knows who has come to it; there is no need to search for connections.
+  const bool looks = !has_store && launch.world_size() > 1;
+  samples_.Open(key, launch.part(), looks ? launch.master_port() : 0, paths_.Account(key),
+                std::move(look));
+}
+
 void IoThread::OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
                        common::UniqueFd listener, RankPass pass) {
   if (attempts_.count(key) > 0) return;
@@ -333,8 +347,7 @@ void IoThread::OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
   copies_.Open(key, launch);
   logs_.Add(key, first, ranks);
   metrics_.Add(key, first, ranks);
-  samples_.Open(key, launch.part(), launch.world_size() > 1 ? launch.master_port() : 0,
-                paths_.Account(key));
+  OpenSamples(key, launch);
   watched.scanner = MakeScanner(key, launch);
   watched.roots = EventRoots(paths_, key, launch);
   FindRivals(key, watched);

@@ -91,6 +91,7 @@ class IoThread {
 
   void Run();
   void Turn();
+  void OpenSamples(const AttemptKey& key, const v1::LaunchAttempt& launch);
   void OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch, common::UniqueFd listener,
                RankPass pass);
   void EndNow(const AttemptKey& key);

@@ -115,6 +115,26 @@ absl::StatusOr<std::vector<HeldPort>> PortHolder::HoldOutside() {
   return absl::ResourceExhaustedError("no port is free; fix: end what binds them on this node");
 }
 
+absl::StatusOr<HeldPort> PortHolder::HoldOnLoopback() {
+  std::vector<UniqueFd> refused;  // held until another one is found
+  for (int tries = 0; tries < kReservedPortsMax; ++tries) {
+    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!fd.valid()) return ErrnoStatus("cannot make a socket");
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+      if (errno == EADDRINUSE) break;
+      return ErrnoStatus("cannot bind a port on 127.0.0.1");
+    }
+    ASSIGN_OR_RETURN(const uint16_t port, PortOf(fd.get()));
+    if (!Reserved(port)) return HeldPort{port, std::move(fd)};
+    refused.push_back(std::move(fd));
+  }
+  return absl::ResourceExhaustedError(
+      "no port is free on 127.0.0.1; fix: end what binds them on this node");
+}
+
 absl::StatusOr<std::vector<HeldPort>> PortHolder::Hold(uint32_t count, bool contiguous) {
   const uint32_t size = range_.last - range_.first + 1u;
   std::vector<HeldPort> held;

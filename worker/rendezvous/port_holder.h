@@ -36,6 +36,8 @@ class PortHolder {
   absl::StatusOr<std::vector<HeldPort>> Hold(uint32_t count, bool contiguous);
   // A free port that the kernel chooses, for when the range is used up. Never one of those above.
   static absl::StatusOr<std::vector<HeldPort>> HoldOutside();
+  // One on 127.0.0.1 alone, that the kernel chooses.
+  static absl::StatusOr<HeldPort> HoldOnLoopback();
   // Holds the same port again, e.g. after a restart of the worker before the launch. ALREADY_EXISTS
   // if it is in use.
   static absl::StatusOr<HeldPort> HoldExactly(uint16_t port);

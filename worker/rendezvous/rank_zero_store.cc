@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> OpenForRankZero(const v1::PrepareAtt
   return std::make_unique<HeldForRankZero>(*std::move(held));
 }
 
-void TellOfRankZero(const v1::LaunchAttempt& launch,
+void TellOfRankZero(const v1::LaunchAttempt& launch, const std::vector<uint16_t>&, uint32_t,
                     std::map<std::string, std::string>* environment) {
   (*environment)["MASTER_ADDR"] = launch.master_addr();
   (*environment)["MASTER_PORT"] = common::StrCat(launch.master_port());

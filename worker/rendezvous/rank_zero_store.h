@@ -10,7 +10,7 @@ namespace muster::worker {
 absl::StatusOr<std::unique_ptr<Rendezvous>> OpenForRankZero(const v1::PrepareAttempt& order,
                                                             PortHolder& ports);
 // Sets MASTER_ADDR and MASTER_PORT, and tells ranks that no agent has opened a store.
-void TellOfRankZero(const v1::LaunchAttempt& launch,
-                    std::map<std::string, std::string>* environment);
+void TellOfRankZero(const v1::LaunchAttempt& launch, const std::vector<uint16_t>& rank_ports,
+                    uint32_t local_rank, std::map<std::string, std::string>* environment);
 
 }  // namespace muster::worker

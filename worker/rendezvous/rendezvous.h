@@ -1,6 +1,5 @@
-// Where the ranks of an attempt find each other. There can be several kinds; today the only one is the
-// store that torch's rank 0 opens on a port that its node keeps free. Each kind is one file here and one
-// row in kinds.cc. Code outside this folder knows only that a node offers a rendezvous before any rank
+// Where the ranks of an attempt find each other. There are two kinds: the store that torch's rank 0 opens on a
+// port that its node keeps free, and Muster's. Each kind is one file here and one row in kinds.cc. Code outside this folder knows only that a node offers a rendezvous before any rank
 // starts anywhere, that it has a port, and that ranks learn of it from environment variables.
 #pragma once
 
@@ -26,6 +25,14 @@ class Rendezvous {
   // The descriptors of which the attempt's shim gets copies, and that it keeps open as long as ranks may
   // connect.
   virtual std::vector<int> Descriptors() const = 0;
+  // What other nodes must show; empty: nothing.
+  virtual std::string Secret() const { return {}; }
+};
+
+// Sockets of this node on which its ranks reach the rendezvous, one for each. Empty: ranks need none.
+struct RankSockets {
+  std::vector<uint16_t> ports;
+  std::vector<common::UniqueFd> sockets;
 };
 
 struct RendezvousKind {
@@ -33,8 +40,14 @@ struct RendezvousKind {
   // RESOURCE_EXHAUSTED: others on the node have used up what it needs; names the fix.
   absl::StatusOr<std::unique_ptr<Rendezvous>> (*open)(const v1::PrepareAttempt& order,
                                                       PortHolder& ports);
-  // Tells the ranks of this node: sets variables of their environment.
-  void (*tell)(const v1::LaunchAttempt& launch, std::map<std::string, std::string>* environment);
+  // Called at the launch. RESOURCE_EXHAUSTED as above.
+  absl::StatusOr<RankSockets> (*listen)(const v1::LaunchAttempt& launch);
+  // Tells a rank of this node: sets variables of its environment.
+  void (*tell)(const v1::LaunchAttempt& launch, const std::vector<uint16_t>& rank_ports,
+               uint32_t local_rank, std::map<std::string, std::string>* environment);
+  // Settings of muster-rendezvous, which the shim starts beside the ranks: the shim gets `offered` descriptors of
+  // open(), then `sockets` of listen(). Empty: it starts none.
+  std::string (*settings)(const v1::LaunchAttempt& launch, size_t offered, size_t sockets);
 };
 
 // kinds.cc

@@ -52,6 +52,7 @@ std::optional<v1::SampleBatch> AttemptSampler::Take(const SampleOrder& order,
       sample.set_step(step->second.step);
       if (step->second.step_ms > 0) sample.set_step_ms(step->second.step_ms);
     }
+    if (store_) store_(&sample);
     *batch.add_ranks() = std::move(sample);
   }
   MaybeProbe();

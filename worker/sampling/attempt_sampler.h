@@ -3,6 +3,7 @@
 // attempt's samples wait. One call at a time.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -61,6 +62,9 @@ class AttemptSampler {
                  uint32_t master_port, std::string account_path,
                  std::shared_ptr<DeviceMeters> meters, ProcessFiles files = ProcessFiles());
 
+  // Adds to each rank's sample what it does at the attempt's store; not called for attempts without one.
+  void LookAtStore(std::function<void(v1::RankSample*)> look) { store_ = std::move(look); }
+
   // Empty if there is nothing to report yet.
   std::optional<v1::SampleBatch> Take(const SampleOrder& order, const common::Now& now);
   // Returned once, when a rank was first seen to have loaded a framework.
@@ -82,6 +86,7 @@ class AttemptSampler {
   std::shared_ptr<DeviceMeter> meter_;
   RankProcesses processes_;
   std::optional<RankMeeting> meeting_;
+  std::function<void(v1::RankSample*)> store_;
   std::optional<FrameworkVersions> framework_;
   uint32_t samples_ = 0;
   uint32_t next_probe_ = 2;  // by number of the sample: doubles; 0: no more

@@ -22,10 +22,12 @@ SampleForwarder::SampleForwarder(std::string node, JobThreads* threads, Callback
     : node_(std::move(node)), threads_(threads), callbacks_(std::move(callbacks)) {}
 
 void SampleForwarder::Open(const AttemptKey& key, const v1::NodePart& part, uint32_t master_port,
-                           const std::string& account_path) {
+                           const std::string& account_path,
+                           std::function<void(v1::RankSample*)> look_at_store) {
   Watched& watched = attempts_[key];
   watched.sampler =
       std::make_shared<AttemptSampler>(key, node_, part, master_port, account_path, meters_);
+  if (look_at_store) watched.sampler->LookAtStore(std::move(look_at_store));
 }
 
 void SampleForwarder::RankStarted(const AttemptKey& key, const SampleOrder::Process& process) {

@@ -38,7 +38,8 @@ class SampleForwarder {
 
   // `master_port`: as for AttemptSampler.
   void Open(const AttemptKey& key, const v1::NodePart& part, uint32_t master_port,
-            const std::string& account_path = {});
+            const std::string& account_path = {},
+            std::function<void(v1::RankSample*)> look_at_store = nullptr);
   void RankStarted(const AttemptKey& key, const SampleOrder::Process& process);
   // A rank's trainer has reached this step.
   void NoteStep(const AttemptKey& key, uint32_t rank, int64_t step, int64_t now_ms);

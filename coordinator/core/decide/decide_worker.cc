@@ -126,6 +126,10 @@ void AddReadiness(const v1::JobRecord& job, const v1::Attempt& attempt, const v1
   if (status.master_port() != 0 && HostsRendezvous(part) && attempt.master_port() == 0) {
     v1::Event event = PartEvent(job, attempt, part.node(), now);
     event.mutable_master_port_held()->set_port(status.master_port());
+    if (attempt.rendezvous() == v1::RENDEZVOUS_KIND_MUSTER &&
+        status.rendezvous_secret().size() == common::kRendezvousSecretBytes) {
+      event.mutable_master_port_held()->set_rendezvous_secret(status.rendezvous_secret());
+    }
     if (status.has_preparation()) {
       *event.mutable_master_port_held()->mutable_preparation() =
           BoundPreparation(attempt, status.preparation());

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/shape.h"
+#include "coordinator/core/state/rendezvous.h"
 
 namespace muster::coordinator {
 namespace {
@@ -64,6 +65,20 @@ Lack ExplainPreparation(const v1::NodeFacts& facts, std::string what, const Dema
       "install runc or crun there and restart its worker"};
 }
 
+std::string CannotHost(const v1::NodeFacts& facts, const Demand& demand) {
+  return demand.has_store && facts.protocol() < kProtocolHasStore ? "run the ranks' store" : "";
+}
+
+Lack ExplainStore(const v1::NodeFacts& facts, std::string what, const Demand&) {
+  return {facts.name(), std::move(what), "its worker is of an older version, which has none",
+          kUpgrade};
+}
+
+Demand WithoutStore(Demand demand) {
+  demand.has_store = false;
+  return demand;
+}
+
 Demand WithoutPreparation(Demand demand) {
   demand.prepares = demand.container = false;
   return demand;
@@ -85,6 +100,12 @@ constexpr Ability kAbilities[] = {
          [](const Demand& demand) {
            return std::string(demand.container ? "run containers" : "prepare code");
          }},
+    {.reason = Reason::kRendezvous,
+     .is_asked = [](const Demand& demand) { return demand.has_store; },
+     .lack = CannotHost,
+     .explain = ExplainStore,
+     .without = WithoutStore,
+     .describe = [](const Demand&) { return std::string("run the ranks' store"); }},
 };
 
 }  // namespace

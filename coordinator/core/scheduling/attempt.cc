@@ -42,7 +42,7 @@ v1::Attempt MakeAttempt(const SchedulingState& state, Candidate& job, Now now) {
     first_rank += share.ranks;
   }
   attempt.set_world_size(first_rank);
-  PlaceRendezvous(&attempt);
+  PlaceRendezvous(state, job.job.spec(), &attempt);
   return attempt;
 }
 

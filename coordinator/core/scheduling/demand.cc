@@ -8,11 +8,12 @@ namespace muster::coordinator {
 Demand DemandOf(const v1::JobSpec& spec) {
   return {.shape = spec.shape(),
           .prepares = job::NeedsPreparation(spec),
-          .container = !spec.container().image().empty()};
+          .container = !spec.container().image().empty(),
+          .has_store = spec.rendezvous() == v1::RENDEZVOUS_KIND_MUSTER};
 }
 
 std::string Demand::Key() const {
-  return absl::StrCat(shape.SerializeAsString(), "\n", prepares, container);
+  return absl::StrCat(shape.SerializeAsString(), "\n", prepares, container, has_store);
 }
 
 }  // namespace muster::coordinator

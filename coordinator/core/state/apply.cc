@@ -93,6 +93,7 @@ void ApplyMasterPortHeld(ClusterState& state, const v1::Event& event) {
   const v1::MasterPortHeld& held = event.master_port_held();
   v1::Attempt& attempt = NewestAttempt(JobOf(state, event));
   attempt.set_master_port(held.port());
+  attempt.set_rendezvous_secret(held.rendezvous_secret());
   CHECK(!attempt.parts().empty());  // our own decision; from a disk: ReplayEvent refuses it
   v1::NodePart& part = *attempt.mutable_parts(0);
   part.set_ready(held.port() != 0);
@@ -180,6 +181,7 @@ void ApplyAttemptEnded(ClusterState& state, const v1::Event& event) {
   v1::JobRecord& job = JobOf(state, event);
   v1::Attempt& attempt = NewestAttempt(job);
   attempt.set_ended_ms(event.at_ms());
+  attempt.clear_rendezvous_secret();
   attempt.set_cause(event.attempt_ended().cause());
   attempt.set_reason(event.attempt_ended().reason());
   attempt.set_ran_ms(event.attempt_ended().ran_ms());

@@ -20,6 +20,7 @@ enum class Reason {
   kTooLarge,
   kLimits,
   kPreparation,
+  kRendezvous,
 };
 
 // Whether and when it can change.
@@ -73,6 +74,12 @@ inline constexpr auto kBlockers = std::to_array<BlockerRow>({
      .others_pass = true,
      .code = "JC1402",
      .fix = "use --queue-anyway to wait for other nodes"},
+    {.reason = Reason::kRendezvous,
+     .text = "the nodes that can ",
+     .lasts = Lasts::kForGood,
+     .others_pass = true,
+     .code = "JC1402",
+     .fix = "ask for rendezvous: rank0, or use --queue-anyway to wait for other nodes"},
 });
 const BlockerRow& RowOf(Reason reason);
 

@@ -11,6 +11,7 @@ struct Demand {
   v1::Shape shape;
   bool prepares = false;   // code, setup or a container
   bool container = false;  // including the job's own
+  std::string precision;   // common/job/precision.h
 
   // Equal for jobs that placement treats alike.
   std::string Key() const;

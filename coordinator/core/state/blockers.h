@@ -20,6 +20,7 @@ enum class Reason {
   kTooLarge,
   kLimits,
   kPreparation,
+  kPrecision,
 };
 
 // Whether and when it can change.
@@ -72,6 +73,12 @@ inline constexpr auto kBlockers = std::to_array<BlockerRow>({
      .lasts = Lasts::kForGood,
      .others_pass = true,
      .code = "JC1402",
+     .fix = "use --queue-anyway to wait for other nodes"},
+    {.reason = Reason::kPrecision,
+     .text = "the nodes that can ",
+     .lasts = Lasts::kForGood,
+     .others_pass = true,
+     .code = "JC1416",
      .fix = "use --queue-anyway to wait for other nodes"},
 });
 const BlockerRow& RowOf(Reason reason);

@@ -123,7 +123,8 @@ absl::StatusOr<LaunchPlan> ReadTorchrun(std::string_view launcher,
                                         const Environment& environment) {
   LaunchPlan plan;
   plan.launcher = launcher;
-  ASSIGN_OR_RETURN(LaunchFlags flags, ParseLaunchFlags(launcher, words, FlagsOf(launcher), {}, &plan));
+  ASSIGN_OR_RETURN(LaunchFlags flags,
+                   ParseLaunchFlags(launcher, words, FlagsOf(launcher), {}, &plan));
   AddFromEnvironment(environment, &flags);
   if (flags.Has("module") && flags.Has("no-python")) {
     return Usage("JC1011", StrCat("-m and --no-python of ", launcher, " are mutually exclusive"),

@@ -5,7 +5,7 @@ import os
 import socket
 
 import harness
-from harness import RUNNING, Case
+from harness import RUNNING, SUCCEEDED, Case, need
 
 FAKE_NPU_SMI = """#!/bin/sh
 # A fake: prints what npu-smi 25.2 prints for two devices of one model.
@@ -55,9 +55,9 @@ class FakeNpus(Case):
         self.cluster.add_worker(name, "npu:2", args=["--device-root", root, "--advertise", f"127.0.0.{number}"])
         self.cluster.case.env["PATH"] = os.environ["PATH"]
 
-    def said(self, job, ranks):
+    def said(self, job, ranks, attempt=0):
         logs, _ = self.cluster.api.logs(job)
-        return [json.loads(logs[(0, rank, 1)]) for rank in range(ranks)]
+        return [json.loads(logs[(attempt, rank, 1)]) for rank in range(ranks)]
 
     def test_a_torch_npu_run_line_on_two_nodes_gets_ports_addresses_and_a_rank_table(self):
         self.add_node(1, "910B2")
@@ -89,6 +89,17 @@ class FakeNpus(Case):
         for block in blocks:
             self.assertTrue(60000 <= block <= 65504 and (block - 60000) % 32 == 0, block)
 
+    def test_a_worker_warns_of_ports_that_the_kernel_may_give_away(self):
+        def setting(name):
+            with open(f"/proc/sys/net/ipv4/{name}") as file:
+                return file.read().split()
+        last = int(setting("ip_local_port_range")[1])
+        need(last >= 60000 and not setting("ip_local_reserved_ports"), "needs the kernel's default range")
+        self.add_node(1, "910B2")
+        self.assertIn(f'the kernel may give ports of npu ranks to outgoing connections ports=60000-{last} '
+                      'fix="sysctl -w net.ipv4.ip_local_reserved_ports=60000-65535"',
+                      self.cluster.workers["node1"].output())
+
     def test_two_jobs_on_one_host_never_share_a_block_and_free_it_when_they_end(self):
         self.add_node(1, "910B2", has_addresses=False)
         with open(self.script, "a") as file:
@@ -114,6 +125,25 @@ class FakeNpus(Case):
             self.cluster.jobctl("cancel", job)
             self.cluster.wait_over(job)
             harness.wait_until(lambda: self.may_claim(block), "its block is free")
+
+    def test_a_job_waits_while_no_block_is_free_and_is_told_why(self):
+        self.add_node(1, "910B2")
+        claims = []
+        for block in range(60000, 65505, 32):
+            claims.append(socket.socket(socket.AF_UNIX))
+            self.addCleanup(claims[-1].close)
+            claims[-1].bind(f"\0muster/npu/{block}")
+        job = self.cluster.submit("--", "torch_npu_run", "--nproc_per_node", "2", self.script)
+        told = harness.wait_until(lambda: next((line for line in self.cluster.jobctl("events", job).stdout.splitlines()
+                                                if "no block of" in line), None), "it is told why it waits")
+        self.assertIn("node node1: no block of 32 ports for npu ranks is free in 60000-65535: other attempts on this host "
+                      "lease 173, other programs have bound ports in 0; fix: end what binds them (ss -tanp), or wait until "
+                      "other npu jobs on this host end", told)
+        claims[7].close()
+        record = self.cluster.wait_for(job, SUCCEEDED)
+        self.assertGreater(len(record.attempts), 1)
+        rank, _ = self.said(job, 2, record.attempts[-1].number)
+        self.assertEqual(rank["env"]["HCCL_IF_BASE_PORT"], str(60000 + 7 * 32))
 
     @staticmethod
     def may_claim(block):

@@ -1,7 +1,10 @@
 #include "worker/launch/rank_table.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 
+#include "common/files/files.h"
 #include "muster/v1/worker_service.pb.h"
 
 namespace muster::worker {
@@ -40,6 +43,22 @@ TEST(RankTable, ABadOneIsNone) {
   launch = TwoNodes();
   launch.mutable_rank_table(0)->set_device_addresses(0, "\"");
   EXPECT_EQ(RankTableText(launch), "");
+}
+
+TEST(RankTable, IsAReadOnlyFileAndNotALink) {
+  char name[] = "/tmp/rank_table.XXXXXX";
+  const std::string directory = mkdtemp(name);
+  const Paths paths(directory, directory);
+  const AttemptKey key{7, 0};
+  ASSERT_TRUE(common::MakeDirectories(paths.CredentialDir(key)).ok());
+  EXPECT_TRUE(WriteRankTable(paths, key, v1::LaunchAttempt(), {}).ok());
+  EXPECT_FALSE(common::ReadFile(paths.RankTable(key)).ok()) << "the launch has no table";
+  ASSERT_TRUE(WriteRankTable(paths, key, TwoNodes(), {}).ok());
+  struct stat info {};
+  ASSERT_EQ(lstat(paths.RankTable(key).c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode, static_cast<mode_t>(S_IFREG | 0400)) << "HCCL refuses a link";
+  EXPECT_EQ(*common::ReadFile(paths.RankTable(key)), RankTableText(TwoNodes()));
+  EXPECT_TRUE(common::RemoveTree(directory).ok());
 }
 
 }  // namespace

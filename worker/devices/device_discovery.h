@@ -1,5 +1,5 @@
 // The accelerators of this node, discovered kind by kind. Blocks for the milliseconds that drivers
-// need; called once at startup. Never links a vendor's library: it is loaded if present.
+// need, and for vendors' tools that are asked (ascend_npus.h); called once at startup. Never links a vendor's library: it is loaded if present.
 #pragma once
 
 #include <cstdint>

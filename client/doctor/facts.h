@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/kernel/reserved_ports.h"
+#include "common/reserved_ports.h"
 
 namespace muster::client::doctor {
 

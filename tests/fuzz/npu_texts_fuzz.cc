@@ -2,7 +2,7 @@
 // and the rest, one for each.
 #include "common/base/limits.h"
 #include "common/base/loopback.h"
-#include "common/kernel/reserved_ports.h"
+#include "common/reserved_ports.h"
 #include "fuzz/harness.h"
 #include "worker/devices/ascend_npus.h"
 

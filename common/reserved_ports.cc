@@ -1,4 +1,4 @@
-#include "common/kernel/reserved_ports.h"
+#include "common/reserved_ports.h"
 
 #include <algorithm>
 

@@ -12,6 +12,10 @@ namespace {
 constexpr RankVariable kNpuVariables[] = {
     {"HCCL_IF_BASE_PORT", "${port}"},
     {"HCCL_IF_IP", "${address}"},
+    // Ranks reach their first collective minutes apart when each loads its model; HCCL's own 120 s
+    // would fail them, and torch_npu wants at least 300 s with a rank table. A dead rank is reported
+    // by its worker, not by this timeout. CANN takes 120 to 7200.
+    {"HCCL_CONNECT_TIMEOUT", "600"},
     {"HCCL_WHITELIST_DISABLE", "1"},
 };
 
@@ -32,8 +36,13 @@ constexpr DeviceKind kKinds[] = {
      .visible_variable = "ASCEND_RT_VISIBLE_DEVICES",  // rejects a list that is not ascending
      .interface_variable = "HCCL_SOCKET_IFNAME",
      .rank_variables = kNpuVariables,
+     // CANN 8.3 and later listen on 32 ports from HCCL_IF_BASE_PORT on, earlier ones on 16. The base
+     // may be 1024 to 65520. Source: CANN 9.0, HCCL environment variables, HCCL_IF_BASE_PORT.
      .first_port = 60000,
+     .last_port = 65535,
      .ports = 32,
+     .table_variable = "RANK_TABLE_FILE",
+     .series = kAscendSeries,
      .accelerate_type = "MULTI_NPU"},
 };
 static_assert(kKinds[0].is_host && !kKinds[1].is_host);
@@ -88,6 +97,12 @@ bool IsCudaKind(std::string_view name) {
 bool IsDevicePort(uint32_t port) {
   return FindIf([port](const DeviceKind& kind) {
            return port >= kind.first_port && port < uint32_t{kind.first_port} + kind.ports;
+         }) != nullptr;
+}
+
+bool IsInDeviceBlocks(uint32_t port) {
+  return FindIf([port](const DeviceKind& kind) {
+           return kind.ports > 0 && port >= kind.first_port && port <= kind.last_port;
          }) != nullptr;
 }
 

@@ -7,10 +7,13 @@
 #include <string>
 #include <string_view>
 
+#include "common/device_series.h"
+
 namespace muster::common {
 
-// A variable in a rank's environment. In the value, ${address} is the node's address and ${port}
-// the first of the kind's ports.
+// A variable in a rank's environment. In the value, ${address} is the node's address and ${port} the
+// first port of the block that the attempt has leased on the node. A variable with ${address} is set
+// only if that is an IP address.
 struct RankVariable {
   std::string_view name;
   std::string_view value;
@@ -37,9 +40,15 @@ struct DeviceKind {
   std::string_view interface_variable = {};
   // Defaults for its ranks' environment.
   std::span<const RankVariable> rank_variables = {};
-  // Ports that its runtime listens on, on every node. Never used for anything else.
+  // Ports that its runtime listens on, on every node: each attempt leases a block of `ports` in
+  // first_port to last_port (worker/rendezvous/port_block.h). 0 ports: it needs none.
   uint16_t first_port = 0;
+  uint16_t last_port = 0;
   uint16_t ports = 0;
+  // Names the file with the addresses of all ranks' devices, if these are known.
+  std::string_view table_variable = {};
+  // What tells its models apart before a rank starts.
+  std::span<const DeviceSeries> series = {};
   // distributed_type of accelerate's configuration.
   std::string_view accelerate_type = {};
 };
@@ -65,8 +74,10 @@ const DeviceKind& HostKind();
 const DeviceKind& FirstAccelerator();
 bool IsHostKind(std::string_view name);
 bool IsCudaKind(std::string_view name);
-// True if a device runtime listens on this port.
+// True if a device runtime that Muster did not start listens on this port: the first block of a kind.
 bool IsDevicePort(uint32_t port);
+// True if the port is in a block that an attempt may lease.
+bool IsInDeviceBlocks(uint32_t port);
 
 // "cpu, gpu or npu": each name surrounded by `quote`.
 std::string DeviceKindNames(std::string_view last_separator, std::string_view quote = {});

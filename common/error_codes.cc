@@ -372,6 +372,12 @@ constexpr ErrorCode kCodes[] = {
      "in /etc/login.defs, like the accounts of services.",
      "Give the job's owner another account: `jobctl user set USER --account NAME`; or, for root, "
      "start that worker with --allow-root."},
+    {"JC1416", "devices do not compute in this type",
+     "The job declares a type to compute in (--mixed_precision, ACCELERATE_MIXED_PRECISION), and "
+     "no "
+     "node with room for it has devices that do.",
+     "Declare one of the types that the message names, or use --queue-anyway to wait for other "
+     "nodes (docs/npu.md)."},
     {"JC1501", "no such checkpoint", "The job has no committed checkpoint of this step.",
      "`jobctl ckpt ls JOB`."},
     {"JC1502", "checkpoint is damaged",

@@ -89,7 +89,7 @@ absl::StatusOr<v1::NodeFacts> MakeFacts(const Config& config, const Identity& id
   facts.set_machine_id(identity.machine_id);
   facts.set_hostname(HostName());
   facts.set_advertise(config.advertise);
-  const ProbedHost host = ProbeHost();
+  const ProbedHost host = ProbeHost(config.device_root);
   ASSIGN_OR_RETURN(const std::vector<v1::Device> devices, ResolveDevices(config.devices, host));
   for (const v1::Device& device : devices) {
     *facts.add_devices() = device;

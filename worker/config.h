@@ -20,7 +20,8 @@ namespace muster::worker {
 struct Config {
   std::string coordinator;  // "unix:/path" or "HOST:PORT"
   std::string name;
-  std::string devices;  // "cpu:2,gpu"; empty: all
+  std::string devices;      // "cpu:2,gpu"; empty: all
+  std::string device_root;  // precedes /dev/davinciN and /etc/hccn.conf; empty: nothing does
   std::string state_dir;
   std::string runtime_dir;
   std::string advertise;

@@ -26,6 +26,8 @@ void AddFlags(CLI::App& app, Config& config, std::string& ports, std::string& ca
   app.add_option("--devices", config.devices,
                  StrCat(common::DeviceKindNames(" or "),
                         ", each alone or with :N, comma separated (default: all)"));
+  app.add_option("--device-root", config.device_root,
+                 "where NPUs' /dev and /etc/hccn.conf are, if not at / (a mounted host, a test)");
   app.add_option("--state-dir", config.state_dir, "directory for what must survive a restart");
   app.add_option("--runtime-dir", config.runtime_dir, "short directory for sockets");
   app.add_option("--advertise", config.advertise, "address at which other nodes reach this one");

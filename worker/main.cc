@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -16,8 +17,10 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
+#include "common/device_kinds.h"
 #include "common/files/files.h"
 #include "common/log.h"
+#include "common/reserved_ports.h"
 #include "common/text/strings.h"
 #include "worker/base/helper_program.h"
 #include "worker/base/paths.h"
@@ -44,6 +47,24 @@ int Fail(int code, const absl::Status& status) {
   std::fprintf(stderr, "%s\n", line.c_str());
   common::LogError(line);
   return code;
+}
+
+// A connection that goes out from such a port makes an attempt skip its block, or HCCL fail to bind it.
+void WarnOfOpenPorts(const v1::NodeFacts& facts) {
+  for (const common::DeviceKind& kind : common::DeviceKinds()) {
+    const bool has_any =
+        std::any_of(facts.devices().begin(), facts.devices().end(),
+                    [&kind](const v1::Device& device) { return device.kind() == kind.name; });
+    if (kind.ports == 0 || !has_any) continue;
+    const common::PortSettings settings = common::ReadPortSettings();
+    const common::PortSpan blocks = {kind.first_port, kind.last_port};
+    const common::PortSpan open = common::OpenToConnections(settings, blocks);
+    if (open.first == 0) continue;
+    common::LogWarning(common::StrCat("the kernel may give ports of ", kind.name,
+                                      " ranks to outgoing connections ports=", open.first, "-",
+                                      open.last, " fix=\"",
+                                      common::ReserveCommand(settings, blocks), "\""));
+  }
 }
 
 // The directory of the sockets must be accessible only to us: another user must not be able to
@@ -170,6 +191,7 @@ int Run(Config config) {
     common::LogWarning(
         common::StrCat("ranks are less isolated than asked for lacks=\"", lack, "\""));
   }
+  WarnOfOpenPorts(*facts);
   if (!identity->kept) {
     common::LogInfo(
         common::StrCat("a new incarnation: ", identity->why_new, " path=", paths.Identity()));

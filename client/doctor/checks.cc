@@ -7,6 +7,7 @@ constexpr Check kChecks[] = {
     {"nvidia driver", JudgeNvidiaDriver},
     {"cuda toolkit", JudgeCudaToolkit},
     {"ascend", JudgeAscend},
+    {"npu ports", JudgeNpuPorts},
     {"torch", JudgeTorch},
     {"py-spy", JudgePySpy},
     {"host name", JudgeHostname},

@@ -36,6 +36,7 @@ std::span<const Check> Checks();
 // judge_devices.cc
 Verdict JudgeNvidiaDriver(const MachineFacts& facts);
 Verdict JudgeCudaToolkit(const MachineFacts& facts);
+Verdict JudgeNpuPorts(const MachineFacts& facts);
 Verdict JudgeAscend(const MachineFacts& facts);
 Verdict JudgeTorch(const MachineFacts& facts);
 Verdict JudgePySpy(const MachineFacts& facts);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "common/reserved_ports.h"
+
 namespace muster::client::doctor {
 
 // A file that cannot be read leaves its fact empty, as if nothing were installed.
@@ -61,6 +63,7 @@ struct NetworkFacts {
   int ports_free = 0;
   uint16_t ephemeral_first = 0;  // what the kernel gives to outgoing connections
   uint16_t ephemeral_last = 0;
+  std::vector<common::PortSpan> reserved;  // … except for these
 };
 
 struct ClockFacts {

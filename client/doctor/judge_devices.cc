@@ -2,6 +2,7 @@
 #include <charconv>
 
 #include "client/doctor/checks.h"
+#include "common/device_kinds.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
 
@@ -134,6 +135,23 @@ Verdict JudgeAscend(const MachineFacts& facts) {
   }
   return {Grade::kGood, StrCat("driver ", devices.ascend_driver, ", CANN ", devices.ascend_toolkit,
                                ", ", Counted(nodes, "device"))};
+}
+
+Verdict JudgeNpuPorts(const MachineFacts& facts) {
+  if (facts.devices.ascend_nodes == 0) return {Grade::kGood, "no Ascend device"};
+  const common::DeviceKind& npu = *common::FindDeviceKind("npu");
+  const common::PortSpan blocks = {npu.first_port, npu.last_port};
+  const common::PortSettings settings = {
+      .ephemeral = {facts.network.ephemeral_first, facts.network.ephemeral_last},
+      .reserved = facts.network.reserved};
+  const common::PortSpan open = common::OpenToConnections(settings, blocks);
+  const std::string range = StrCat(blocks.first, "-", blocks.last);
+  if (open.first == 0) return {Grade::kGood, StrCat(range, ": kept for HCCL")};
+  return {Grade::kWarning,
+          StrCat(range, ": the kernel may give ", open.first, "-", open.last,
+                 " to outgoing connections before HCCL binds them"),
+          StrCat("sudo ", common::ReserveCommand(settings, blocks),
+                 "; and the same in /etc/sysctl.d/90-muster-npu.conf, to survive a reboot")};
 }
 
 Verdict JudgeTorch(const MachineFacts& facts) {

@@ -103,13 +103,10 @@ NetworkFacts ReadNetwork() {
     ++facts.ports_tried;
     facts.ports_free += TryPort(static_cast<uint16_t>(port)) == 0 ? 1 : 0;
   }
-  unsigned first = 0, last = 0;
-  const std::string range =
-      common::ReadFile("/proc/sys/net/ipv4/ip_local_port_range", 256).value_or("");
-  if (sscanf(range.c_str(), "%u %u", &first, &last) == 2) {
-    facts.ephemeral_first = static_cast<uint16_t>(first);
-    facts.ephemeral_last = static_cast<uint16_t>(last);
-  }
+  common::PortSettings settings = common::ReadPortSettings();
+  facts.ephemeral_first = settings.ephemeral.first;
+  facts.ephemeral_last = settings.ephemeral.last;
+  facts.reserved = std::move(settings.reserved);
   return facts;
 }
 

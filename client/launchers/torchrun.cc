@@ -1,5 +1,5 @@
 // torchrun, python -m torch.distributed.run and .launch, torch_npu_run: flags of
-// torch/distributed/run.py (2.13).
+// torch/distributed/run.py and torch_npu/distributed/run.py (2.13).
 #include <algorithm>
 
 #include "client/command_line/errors.h"
@@ -44,12 +44,24 @@ constexpr LaunchFlag kTorchrunFlags[] = {
     {"monitor-interval", 0, true, kOurs},
     {"start-method", 0, true, kOurs},
     {"event-log-handler", 0, true, kOurs},
-    {"enable-tiered-parallel-tcpstore", 0, true, kOurs},
     {"numa-binding", 0, true, kNo,
      "omit it, or bind in the command: numactl --cpunodebind=… python SCRIPT"},
     {"logs-specs", 0, true, kNo, "omit it: it names a Python class in torchrun's own process"},
     {"run-path", 0, false, kNo, "give the script's path without --run-path"},
+    {"help", 'h', false, kNo, "ask the launcher itself, without jobctl"},
+    {"enable-tiered-parallel-tcpstore", 0, true, kOurs},  // torch_npu_run's alone; the last row
 };
+
+// torch_npu's own launcher: torchrun's parser and one flag more (torch_npu/distributed/run.py, 2.13). It
+// always chooses the rendezvous backend "parallel", which the coordinator's port stands in for.
+bool IsOfTorchNpu(std::string_view launcher) {
+  return launcher == "torch_npu_run" || launcher == "torch_npu.distributed.run";
+}
+
+std::span<const LaunchFlag> FlagsOf(std::string_view launcher) {
+  const std::span<const LaunchFlag> all = kTorchrunFlags;
+  return IsOfTorchNpu(launcher) ? all : all.first(all.size() - 1);
+}
 
 // PET_<FLAG> is torchrun's environment variable for each flag; the command line takes precedence.
 void AddFromEnvironment(const Environment& environment, LaunchFlags* flags) {
@@ -111,7 +123,8 @@ absl::StatusOr<LaunchPlan> ReadTorchrun(std::string_view launcher,
                                         const Environment& environment) {
   LaunchPlan plan;
   plan.launcher = launcher;
-  ASSIGN_OR_RETURN(LaunchFlags flags, ParseLaunchFlags(launcher, words, kTorchrunFlags, {}, &plan));
+  ASSIGN_OR_RETURN(LaunchFlags flags,
+                   ParseLaunchFlags(launcher, words, FlagsOf(launcher), {}, &plan));
   AddFromEnvironment(environment, &flags);
   if (flags.Has("module") && flags.Has("no-python")) {
     return Usage("JC1011", StrCat("-m and --no-python of ", launcher, " are mutually exclusive"),
@@ -123,6 +136,8 @@ absl::StatusOr<LaunchPlan> ReadTorchrun(std::string_view launcher,
   }
   RETURN_IF_ERROR(ReadNodes(launcher, flags, &plan));
   RETURN_IF_ERROR(ReadProcesses(launcher, flags, &plan));
+  // Its ranks import torch_npu; in a cluster that also has GPUs they would get those.
+  if (IsOfTorchNpu(launcher) && plan.device_kind.empty()) plan.device_kind = "npu";
   if (flags.Has("max-restarts")) {
     ASSIGN_OR_RETURN(plan.restarts, LaunchNumber(launcher, flags, "max-restarts", 0, 0));
   }

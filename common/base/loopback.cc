@@ -20,6 +20,14 @@ bool IsLoopbackHost(std::string_view host) {
   return host == "localhost" || host == "::1";
 }
 
+bool IsIpAddress(std::string_view host) {
+  if (host.find('\0') != std::string_view::npos) return false;
+  in6_addr address{};
+  const std::string text(host);
+  return inet_pton(AF_INET, text.c_str(), &address) == 1 ||
+         inet_pton(AF_INET6, text.c_str(), &address) == 1;
+}
+
 bool IsLoopback(const sockaddr& address) {
   if (address.sa_family == AF_INET)
     return IsLoopback4(reinterpret_cast<const sockaddr_in&>(address).sin_addr);

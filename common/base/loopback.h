@@ -1,4 +1,4 @@
-// Whether a host or an address is this machine itself. Pure.
+// Whether a host or an address is this machine itself, or an address at all. Pure.
 #pragma once
 
 #include <sys/socket.h>
@@ -11,5 +11,7 @@ namespace muster::common {
 // nothing.
 bool IsLoopbackHost(std::string_view host);
 bool IsLoopback(const sockaddr& address);
+// An IPv4 or IPv6 address in numbers, without a scope.
+bool IsIpAddress(std::string_view host);
 
 }  // namespace muster::common

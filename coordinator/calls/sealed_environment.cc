@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/job/precision.h"
 #include "common/job/validate.h"
 #include "common/problem.h"
 #include "coordinator/core/state/spec_hash.h"
@@ -13,7 +14,13 @@ namespace muster::coordinator {
 namespace {
 
 constexpr char kPurpose[] = "environment of a job";
-constexpr char kInClear[] = "PATH";
+constexpr char kPath[] = "PATH";
+
+// A node looks for the program with the one, and the core places by the other, whose few values tell
+// nothing else.
+bool StaysInClear(const std::string& name, const std::string& value) {
+  return name == kPath || (name == job::kPrecisionVariable && job::IsPrecision(value));
+}
 
 absl::Status Unreadable(const std::string& why) {
   return common::MakeProblem(
@@ -42,9 +49,11 @@ absl::Status SealEnvironment(const Cluster* cluster, SubmitInput* input) {
   }
   v1::JobSpec sealed;
   sealed.mutable_env()->swap(*spec.mutable_env());
-  if (const auto path = sealed.env().find(kInClear); path != sealed.env().end()) {
-    (*spec.mutable_env())[kInClear] = path->second;
-    sealed.mutable_env()->erase(kInClear);
+  for (const std::string name : {kPath, job::kPrecisionVariable}) {
+    const auto found = sealed.env().find(name);
+    if (found == sealed.env().end() || !StaysInClear(name, found->second)) continue;
+    (*spec.mutable_env())[name] = found->second;
+    sealed.mutable_env()->erase(name);
   }
   if (!sealed.env().empty())
     spec.set_sealed_env(cluster->Seal(kPurpose, sealed.SerializeAsString()));

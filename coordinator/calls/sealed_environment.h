@@ -1,6 +1,6 @@
 // The environment of jobs in a cluster that has keys: it is encrypted in the journal, the index and backups
-// (JobSpec.sealed_env), except for PATH, with which a node looks for the program. It is decrypted where it
-// leaves: for its owner, for the nodes that start the ranks, and for `notify`.
+// (JobSpec.sealed_env), except for PATH, with which a node looks for the program, and the precision
+// that it declares (common/job/precision.h). It is decrypted where it leaves: for its owner, for the nodes that start the ranks, and for `notify`.
 #pragma once
 
 #include "absl/status/status.h"

@@ -84,6 +84,20 @@ TEST(DoctorTest, EachThingThatIsBrokenOnPurposeIsNamed) {
        "broken no driver in /usr/local/Ascend/driver, but /dev has 8 devices"},
       {"ascend", [](auto& f) { f.devices.ascend_nodes = 8, f.devices.ascend_driver = "24.1"; },
        "warning driver 24.1, but no CANN toolkit"},
+      {"npu ports", [](auto& f) { f.devices.ascend_nodes = 8; },
+       "warning 60000-65535: the kernel may give 60000-60999 to outgoing connections before HCCL "
+       "binds them"},
+      {"npu ports",
+       [](auto& f) {
+         f.devices.ascend_nodes = 8, f.network.reserved = {{60000, 60031}};
+       },
+       "warning 60000-65535: the kernel may give 60032-60999 to outgoing connections before HCCL "
+       "binds them"},
+      {"npu ports",
+       [](auto& f) {
+         f.devices.ascend_nodes = 8, f.network.reserved = {{60000, 65535}};
+       },
+       "good 60000-65535: kept for HCCL"},
       {"torch", [](auto& f) { f.python.torch = "2.6.0+cpu", f.python.torch_cuda = ""; },
        "broken 2.6.0+cpu has no CUDA: it ignores 8 NVIDIA devices"},
       {"torch", [](auto& f) { f.devices.nvidia_driver = "520.61.05"; },

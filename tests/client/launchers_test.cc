@@ -206,6 +206,77 @@ TEST(LaunchersTest, TorchrunFlagsReachTheSpec) {
   EXPECT_TRUE(plan.virtual_local_rank);
 }
 
+// Every flag of the parser of torch_npu_run: torch 2.13's get_args_parser, and one of torch_npu 2.13.0.
+TEST(LaunchersTest, EveryFlagOfTorchNpuRunIsHonoredOrNoticedOrRefused) {
+  struct NpuFlag {
+    const char* words;
+    const char* fate;  // "honored"; "notice": one names it; otherwise: what refuses it says
+  };
+  const NpuFlag kFlags[] = {
+      {"--nnodes=1:2", "honored"},
+      {"--nproc-per-node=8", "honored"},
+      {"--nproc_per_node 8", "honored"},
+      {"--nproc_per_node=npu", "honored"},
+      {"--nproc_per_node=auto", "honored"},
+      {"--rdzv-backend=c10d", "notice"},
+      {"--rdzv_endpoint=h:29500", "notice"},
+      {"--rdzv-id=7", "honored"},
+      {"--rdzv-conf=timeout=900", "notice"},
+      {"--standalone", "honored"},
+      {"--max-restarts=3", "honored"},
+      {"--monitor-interval=5", "notice"},
+      {"--start-method=spawn", "notice"},
+      {"--event-log-handler=null", "notice"},
+      {"--role=trainer", "honored"},
+      {"-m", "honored"},
+      {"--module", "honored"},
+      {"--no-python", "honored"},
+      {"--run-path", "is not supported"},
+      {"--log-dir=/logs", "honored"},
+      {"-r 3", "notice"},
+      {"--redirects=3", "notice"},
+      {"-t 3", "notice"},
+      {"--tee=3", "notice"},
+      {"--local-ranks-filter=0", "notice"},
+      {"--duplicate-stdout-filters=x", "notice"},
+      {"--duplicate-stderr-filters=x", "notice"},
+      {"--log-line-prefix-template=x", "notice"},
+      {"--node-rank=1", "notice"},
+      {"--node_rank 1", "notice"},
+      {"--master-addr=10.0.0.1", "notice"},
+      {"--master_port=29501", "notice"},
+      {"--local-addr=10.0.0.2", "notice"},
+      {"--logs-specs=x", "is not supported"},
+      {"--numa-binding=node", "is not supported"},
+      {"--signals-to-handle=SIGTERM", "honored"},
+      {"--shutdown-timeout=30", "honored"},
+      {"--virtual-local-rank", "honored"},
+      {"--enable_tiered_parallel_tcpstore=true", "notice"},
+      {"--enable_tiered_parallel_tcpstore true", "notice"},
+      {"-h", "is not supported"},
+      {"--help", "is not supported"},
+  };
+  for (const char* launcher : {"torch_npu_run", "python3 -m torch_npu.distributed.run"}) {
+    for (const NpuFlag& flag : kFlags) {
+      const std::string line = std::string(launcher) + " " + flag.words + " t.py";
+      const auto plan = Read(line);
+      const std::string fate = flag.fate;
+      if (fate == "honored" || fate == "notice") {
+        ASSERT_TRUE(plan.ok() && plan->has_value()) << line << ": " << plan.status();
+        EXPECT_EQ(DescribePlan(**plan).empty(), fate == "honored") << line;
+        EXPECT_EQ((*plan)->device_kind, "npu") << line;
+        EXPECT_EQ((*plan)->command.back(), "t.py") << line;
+        continue;
+      }
+      ASSERT_FALSE(plan.ok()) << line;
+      EXPECT_NE(common::ProblemOf(plan.status()).what.find(fate), std::string::npos) << line;
+      EXPECT_FALSE(common::ProblemOf(plan.status()).fix.empty()) << line;
+    }
+  }
+  EXPECT_FALSE(Read("torchrun --enable_tiered_parallel_tcpstore=true t.py").ok());
+  EXPECT_EQ(Plan("torch_npu_run --nproc_per_node cpu t.py").device_kind, "cpu");
+}
+
 TEST(LaunchersTest, PetVariablesCountUnlessTheLineSaysOtherwise) {
   const Environment pet = [](std::string_view name) {
     return std::string(name == "PET_NPROC_PER_NODE" ? "4" : name == "PET_NNODES" ? "2" : "");

@@ -50,6 +50,28 @@ TEST(DeviceKindsTest, TheirPortsAreKnown) {
   for (const uint32_t port : {0u, 59999u, 60032u, 65536u + 60000u}) {
     EXPECT_FALSE(IsDevicePort(port)) << port;
   }
+  for (const uint32_t port : {60000u, 60032u, 65535u}) EXPECT_TRUE(IsInDeviceBlocks(port)) << port;
+  for (const uint32_t port : {0u, 59999u, 65536u}) EXPECT_FALSE(IsInDeviceBlocks(port)) << port;
+}
+
+TEST(DeviceKindsTest, ASeriesIsFoundByTheModelThatANodeReports) {
+  const std::pair<const char*, const char*> models[] = {{"910A", "Atlas training (910A)"},
+                                                        {"Ascend910ProB", "Atlas training (910A)"},
+                                                        {"910B", "Atlas training (910A)"},
+                                                        {"910B2", "Atlas A2"},
+                                                        {"910B4-1", "Atlas A2"},
+                                                        {"Ascend910_9391", "Atlas A3"},
+                                                        {"310P3", "Atlas 300I Duo"},
+                                                        {"Ascend950PR", "Ascend 950"},
+                                                        {"Ascend910_9599", "Ascend 950"},
+                                                        {"Ascend910", ""},
+                                                        {"310B1", ""},
+                                                        {"", ""}};
+  for (const auto& [model, name] : models) {
+    const DeviceSeries* series = FindDeviceSeries(FindDeviceKind("npu")->series, model);
+    EXPECT_EQ(series == nullptr ? "" : series->name, name) << model;
+  }
+  EXPECT_EQ(FindDeviceSeries(FindDeviceKind("gpu")->series, "910A"), nullptr);
 }
 
 }  // namespace

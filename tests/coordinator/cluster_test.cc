@@ -8,6 +8,7 @@
 
 #include "common/files/files.h"
 #include "common/problem.h"
+#include "coordinator/calls/sealed_environment.h"
 #include "coordinator/identity/seal.h"
 #include "temp_dir.h"
 
@@ -169,6 +170,29 @@ TEST_F(ClusterTest, WhatIsSealedIsOpenedWithTheSameKeyAndPurposeAlone) {
     EXPECT_FALSE((*made)->Unseal("secret alice/token", broken).ok()) << i;
     EXPECT_FALSE((*made)->Unseal("secret alice/token", sealed.substr(0, i)).ok()) << i;
   }
+}
+
+TEST_F(ClusterTest, OfAnEnvironmentThePathAndTheDeclaredPrecisionStayInClear) {
+  const auto made = Cluster::Found(Founding(), kFoundedMs);
+  ASSERT_TRUE(made.ok());
+  const auto sealed = [&](const std::string& precision) {
+    SubmitInput input;
+    v1::JobSpec& spec = *input.request.mutable_spec();
+    spec.add_command("train");
+    spec.set_workdir("/w");
+    spec.mutable_shape()->set_processes(1);
+    spec.mutable_env()->insert(
+        {{"PATH", "/bin"}, {"TOKEN", "t"}, {"ACCELERATE_MIXED_PRECISION", precision}});
+    EXPECT_TRUE(SealEnvironment(made->get(), &input).ok());
+    return spec;
+  };
+  v1::JobSpec spec = sealed("bf16");
+  EXPECT_EQ(spec.env().size(), 2u);
+  EXPECT_EQ(spec.env().at("ACCELERATE_MIXED_PRECISION"), "bf16");
+  EXPECT_TRUE(OpenEnvironment(made->get(), &spec).ok());
+  EXPECT_EQ(spec.env().size(), 3u);
+  // Anything else may be a secret.
+  EXPECT_EQ(sealed("hf_12345").env().size(), 1u);
 }
 
 }  // namespace

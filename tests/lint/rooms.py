@@ -52,9 +52,9 @@ FLOORS = {
         ["."],
     ],
     "worker": [
-        ["core", "devices", "limits", "rendezvous"],
+        ["core", "limits", "rendezvous"],
         ["base"],
-        ["confinement", "links", "membership"],
+        ["confinement", "devices", "links", "membership"],
         ["launch", "sampling"],
         ["containers", "inspection"],
         ["exec", "preparation"],

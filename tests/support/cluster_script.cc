@@ -38,6 +38,19 @@ std::string Option(std::map<std::string, std::string>& options, const std::strin
   return value;
 }
 
+// "; table: 10.0.0.a rank 0 on 2 at 192.168.0.2 rank 1 on …".
+std::string DescribeRankTable(const v1::LaunchAttempt& launch) {
+  std::string text;
+  for (const v1::RankTableNode& node : launch.rank_table()) {
+    absl::StrAppend(&text, text.empty() ? "; table: " : ", ", node.address());
+    for (int i = 0; i < node.devices_size(); ++i) {
+      absl::StrAppend(&text, " rank ", node.first_rank() + static_cast<uint32_t>(i), " on ",
+                      node.devices(i), " at ", node.device_addresses(i));
+    }
+  }
+  return text;
+}
+
 std::string DescribeCommand(const v1::CoordinatorMessage& message) {
   using Message = v1::CoordinatorMessage;
   const auto of = [](const auto& m) { return absl::StrCat(m.job(), ".", m.attempt()); };
@@ -53,11 +66,12 @@ std::string DescribeCommand(const v1::CoordinatorMessage& message) {
     case Message::kLaunch: {
       const v1::LaunchAttempt& launch = message.launch();
       const v1::NodePart& part = launch.part();
-      return absl::StrCat(
-          "launch ", of(launch), " ranks ", part.first_rank(), "..",
-          part.first_rank() + part.local_world_size() - 1, " of ", launch.world_size(), " at ",
-          launch.master_addr(), ":", launch.master_port(), " resume ", launch.resume_step(), " (",
-          std::max<int>(launch.resume_file_count(), launch.resume_files_size()), " files)");
+      return absl::StrCat("launch ", of(launch), " ranks ", part.first_rank(), "..",
+                          part.first_rank() + part.local_world_size() - 1, " of ",
+                          launch.world_size(), " at ", launch.master_addr(), ":",
+                          launch.master_port(), " resume ", launch.resume_step(), " (",
+                          std::max<int>(launch.resume_file_count(), launch.resume_files_size()),
+                          " files)", DescribeRankTable(launch));
     }
     case Message::kStop:
       return absl::StrCat("stop ", of(message.stop()), " grace ", message.stop().grace_ms());
@@ -174,6 +188,12 @@ void ClusterScript::Node(const Words& words, Options& options) {
       }
     }
   }
+  const bool has_model = options.contains("model");
+  const std::string model = Option(options, "model", ""), net = Option(options, "net", "");
+  for (v1::Device& device : *facts.mutable_devices()) {
+    if (has_model) device.set_model(model);
+    if (!net.empty()) device.set_address(absl::StrCat(net, ".", device.index()));
+  }
   facts.set_name(name);
   facts.set_incarnation(Number(
       Option(options, "incarnation", absl::StrCat(std::max<uint64_t>(facts.incarnation(), 1)))));
@@ -232,6 +252,8 @@ v1::JobSpec ClusterScript::SpecOf(Options& options) {
   if (const std::string setup = Option(options, "setup", ""); !setup.empty()) spec.add_setup(setup);
   if (const std::string image = Option(options, "image", ""); !image.empty())
     spec.mutable_container()->set_image(image);
+  if (const std::string type = Option(options, "precision", ""); !type.empty())
+    (*spec.mutable_env())["ACCELERATE_MIXED_PRECISION"] = type;
   spec.set_priority(Number(Option(options, "priority", "0")));
   spec.set_restarts(Number(Option(options, "restarts", "0")));
   spec.set_max_duration_ms(Number(Option(options, "limit_ms", "0")));

@@ -90,6 +90,16 @@ TEST_F(DaemonTest, AnAttemptThatItsWorkerDidNotGetToStartMayBeTriedAgain) {
   EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_LAUNCH_INTERRUPTED) << status.failure();
 }
 
+TEST_F(DaemonTest, PortsThatAnOlderCoordinatorDidNotAskForAreLeasedAtTheLaunch) {
+  StartWorker();
+  auto launch = ShellLaunch(7, 0, "echo $HCCL_IF_BASE_PORT", 1);
+  launch.mutable_part()->set_device_kind("npu");
+  Launch(launch);
+  ASSERT_TRUE(WaitDrained(7, 0)) << WorkerLog();
+  const int port = std::atoi(Stdout(7, 0, 0).c_str());
+  EXPECT_TRUE(port >= 60'000 && port <= 65'504 && port % 32 == 0) << Stdout(7, 0, 0);
+}
+
 TEST_F(DaemonTest, MissingCommandIsExitCode127WithASentence) {
   StartWorker();
   auto launch = ShellLaunch(7, 0, "", 2);

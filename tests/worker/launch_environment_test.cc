@@ -236,12 +236,40 @@ TEST(LaunchEnvironment, GpusThatWereNotGrantedAreHiddenAndAbsentOnesAreNoBusines
   EXPECT_EQ(got.at("ASCEND_RT_VISIBLE_DEVICES"), "");
 }
 
-TEST(LaunchEnvironment, NpuRanksGetTheirListAndThePortsOfHccl) {
+TEST(LaunchEnvironment, NpuRanksGetTheirListTheirLeasedPortsAndWhatHcclNeeds) {
   LaunchFacts facts = Facts();
-  const Env got = EnvOf(BuildRanks(WithDevices("npu", {9, 8}), facts)[0]);
-  EXPECT_EQ(got.at("ASCEND_RT_VISIBLE_DEVICES"), "8,9");
-  EXPECT_EQ(got.at("HCCL_IF_BASE_PORT"), "60000");
+  facts.first_port = 60064;
+  const Env got = EnvOf(BuildRanks(WithDevices("npu", {10, 9}), facts)[0]);
+  EXPECT_EQ(got.at("ASCEND_RT_VISIBLE_DEVICES"), "9,10");
+  EXPECT_EQ(got.at("HCCL_IF_BASE_PORT"), "60064");
   EXPECT_EQ(got.at("HCCL_IF_IP"), "10.0.0.2");
+  EXPECT_EQ(got.at("HCCL_CONNECT_TIMEOUT"), "600");
+  EXPECT_EQ(got.at("HCCL_WHITELIST_DISABLE"), "1");
+  EXPECT_EQ(got.count("RANK_TABLE_FILE"), 0u);
+  facts.rank_table = "/a/credential/rank_table.json";
+  EXPECT_EQ(EnvOf(BuildRanks(WithDevices("npu", {10, 9}), facts)[0]).at("RANK_TABLE_FILE"),
+            facts.rank_table);
+}
+
+TEST(LaunchEnvironment, WhatTheUserSetsForHcclStays) {
+  LaunchFacts facts = Facts();
+  facts.first_port = 60064;
+  facts.rank_table = "/a/credential/rank_table.json";
+  LaunchAttempt launch = WithDevices("npu", {9, 8});
+  const Env chosen = {{"HCCL_IF_BASE_PORT", "50000"},
+                      {"HCCL_IF_IP", "10.9.0.2"},
+                      {"HCCL_CONNECT_TIMEOUT", "7200"},
+                      {"HCCL_WHITELIST_DISABLE", "0"},
+                      {"RANK_TABLE_FILE", ""}};
+  for (const auto& [name, value] : chosen) (*launch.mutable_spec()->mutable_env())[name] = value;
+  const Env got = EnvOf(BuildRanks(launch, facts)[0]);
+  for (const auto& [name, value] : chosen) EXPECT_EQ(got.at(name), value) << name;
+}
+
+TEST(LaunchEnvironment, AnAdvertisedNameIsNotTheAddressOfHccl) {
+  LaunchFacts facts = Facts();
+  facts.advertise = "node-b.example";
+  EXPECT_EQ(EnvOf(BuildRanks(WithDevices("npu", {8, 9}), facts)[0]).count("HCCL_IF_IP"), 0u);
 }
 
 TEST(LaunchEnvironment, ThisHostHasALoopbackInterface) {

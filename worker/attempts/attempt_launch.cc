@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/base/status.h"
+#include "common/device_kinds.h"
 #include "common/files/files.h"
 #include "common/node_shortage.h"
 #include "common/text/strings.h"
@@ -18,6 +19,7 @@
 #include "worker/events/event_ledger.h"
 #include "worker/launch/launch_record.h"
 #include "worker/launch/prepared_place.h"
+#include "worker/launch/rank_table.h"
 #include "worker/limits/rank_groups.h"
 #include "worker/rendezvous/rendezvous.h"
 
@@ -107,10 +109,11 @@ void AttemptProcesses::OpenRendezvous(const PrepareAttemptAction& action,
     return callbacks_.input(AttemptPreparedInput{action.key, 0, problem->text, true});
   }
   absl::StatusOr<std::unique_ptr<Rendezvous>> opened = RendezvousOf(order).open(order, ports_);
-  if (!opened.ok()) {
+  const absl::Status leased =
+      opened.ok() ? LeasePorts(action.key, order.device_kind()) : opened.status();
+  if (!leased.ok()) {
     AttemptPreparedInput none{
-        action.key, 0,
-        common::StrCat("node ", setup_.node, ": ", common::MessageOf(opened.status()))};
+        action.key, 0, common::StrCat("node ", setup_.node, ": ", common::MessageOf(leased))};
     none.is_short = true;
     return callbacks_.input(none);
   }
@@ -121,6 +124,13 @@ void AttemptProcesses::OpenRendezvous(const PrepareAttemptAction& action,
   prepared.secret = (*opened)->Secret();
   rendezvous_[action.key] = *std::move(opened);
   callbacks_.input(std::move(prepared));
+}
+
+absl::Status AttemptProcesses::LeasePorts(const AttemptKey& key, const std::string& device_kind) {
+  const common::DeviceKind* kind = common::FindDeviceKind(device_kind);
+  if (kind == nullptr || kind->ports == 0 || port_blocks_.contains(key)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(port_blocks_[key], LeasePortBlock(*kind, key.job - 1 + key.attempt));
+  return absl::OkStatus();
 }
 
 // The exit of a rank that never started: the job's exit code is derived from it.
@@ -154,6 +164,7 @@ void AttemptProcesses::RecordLaunchNow(const RecordLaunchAction& action,
   if (status.ok())
     status = MakeAttemptDirs(paths, action.key, *account, setup_.isolation.sandbox.has_own_mounts);
   if (status.ok()) status = IssueRankToken(paths, action.key, account->ids);
+  if (status.ok()) status = WriteRankTable(paths, action.key, action.launch, account->ids);
   if (status.ok()) status = WriteSecrets(paths, action.key, action.launch, account->ids);
   if (status.ok()) status = WriteLaunch(paths.Launch(action.key), WithoutSecrets(action.launch));
   if (absl::IsUnavailable(status)) {  // no descriptor is free right now
@@ -213,6 +224,9 @@ LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAt
   facts.interfaces = ListInterfaceAddresses();
   facts.usable_cores = setup_.cores;
   facts.device_kinds = setup_.device_kinds;
+  if (const auto block = port_blocks_.find(key); block != port_blocks_.end())
+    facts.first_port = block->second.first;
+  if (!RankTableText(launch).empty()) facts.rank_table = setup_.paths.RankTable(key);
   facts.mark = mark;
   facts.trainer_socket = TrainerSocketOf(key, HasOwnView(launch));
   facts.rank_token_file = setup_.paths.RankToken(key);
@@ -274,6 +288,13 @@ common::ShimLaunch AttemptProcesses::MakeShimLaunch(const AttemptKey& key,
 
 void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& launch,
                              int64_t fence_mono_ms) {
+  // A worker that was restarted since it prepared the attempt has lost the lease.
+  if (const absl::Status leased = LeasePorts(key, launch.part().device_kind()); !leased.ok()) {
+    ReleaseRendezvous(key);
+    return callbacks_.input(
+        NeverLaunched(key, common::StrCat("node ", setup_.node, ": ", common::MessageOf(leased)),
+                      IsShort(leased), v1::STOP_CAUSE_LAUNCH_INTERRUPTED));
+  }
   const std::string mark = NewAttemptMark(key.job, key.attempt, tags_.front());
   absl::StatusOr<RankSockets> sockets = RendezvousOf(launch).listen(launch);
   if (!sockets.ok()) {
@@ -324,7 +345,7 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
         if (!problem) return SpawnNow(key, order, std::move(ranks));
         const bool hangs = problem->launch_errno == ETIMEDOUT;
         if (!hangs) SayUnlaunchable(key, order.launch.part().first_rank(), *problem);
-        rendezvous_.erase(key);
+        ReleaseRendezvous(key);
         callbacks_.input(AttemptEndedInput{
             key, "never launched", problem->text,
             hangs ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED : v1::STOP_CAUSE_LAUNCH_FAILED});
@@ -346,6 +367,8 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
   std::vector<int> fds;
   if (const auto offered = rendezvous_.find(key); offered != rendezvous_.end())
     fds = offered->second->Descriptors();
+  if (const auto block = port_blocks_.find(key); block != port_blocks_.end())
+    fds.push_back(block->second.claim.get());
   common::ShimLaunch order = MakeShimLaunch(key, launch, std::move(ranks), account, launching.mark);
   order.rendezvous_settings =
       RendezvousOf(launch).settings(launch, fds.size(), launching.sockets.sockets.size());
@@ -357,7 +380,7 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
   if (absl::Status limited =
           LimitRanks(KernelCgroups(), setup_.limits, launch.spec().shape().limits(), &order);
       !limited.ok()) {
-    rendezvous_.erase(key);
+    ReleaseRendezvous(key);
     RemoveCgroups(order);
     return callbacks_.input(
         NeverLaunched(key,
@@ -367,7 +390,7 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
   }
   absl::StatusOr<std::unique_ptr<ShimClient>> client =
       ShimClient::Spawn(setup_.shim_binary, order, fds);
-  rendezvous_.erase(key);  // the shim has its own copies
+  ReleaseRendezvous(key);  // the shim has its own copies
   if (!client.ok()) {
     RemoveCgroups(order);
     return callbacks_.input(

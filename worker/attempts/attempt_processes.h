@@ -32,6 +32,7 @@
 #include "worker/membership/identity.h"
 #include "worker/output/io_thread.h"
 #include "worker/preparation/preparations.h"
+#include "worker/rendezvous/port_block.h"
 #include "worker/rendezvous/rendezvous.h"
 
 namespace muster::worker {
@@ -74,7 +75,10 @@ class AttemptProcesses {
   }
   // Makes preparations end soon.
   void StopPreparations() { preparations_.Stop(); }
-  void ReleaseRendezvous(const AttemptKey& key) { rendezvous_.erase(key); }
+  void ReleaseRendezvous(const AttemptKey& key) {
+    rendezvous_.erase(key);
+    port_blocks_.erase(key);
+  }
   void RecordLaunch(const RecordLaunchAction& action);
   void Spawn(const AttemptKey& key, const v1::LaunchAttempt& launch, int64_t fence_mono_ms);
   void Stop(const AttemptKey& key, uint32_t grace_ms);
@@ -115,6 +119,8 @@ class AttemptProcesses {
   void OpenRendezvous(const PrepareAttemptAction& action,
                       const std::optional<LaunchProblem>& problem,
                       const v1::Preparation& preparation);
+  // Leases the ports of the kind, unless the attempt has them already.
+  absl::Status LeasePorts(const AttemptKey& key, const std::string& device_kind);
   void SpawnNow(const AttemptKey& key, const Launching& order,
                 std::vector<common::RankLaunch> ranks);
   void SayUnlaunchable(const AttemptKey& key, uint32_t rank, const LaunchProblem& problem);
@@ -184,6 +190,7 @@ class AttemptProcesses {
   std::map<AttemptKey, Launching> launching_;
   PortHolder ports_;
   std::map<AttemptKey, std::unique_ptr<Rendezvous>> rendezvous_;
+  std::map<AttemptKey, PortBlock> port_blocks_;  // until the shim has its copy
   std::map<AttemptKey, Shim> shims_;
   std::map<AttemptKey, Unsettled> unsettled_;
   std::vector<std::string> disowned_;  // directories of attempts that must not be adopted

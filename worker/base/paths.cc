@@ -65,6 +65,9 @@ std::string Paths::CredentialDir(const AttemptKey& key) const {
   return AttemptDir(key) + "/credential";
 }
 std::string Paths::RankToken(const AttemptKey& key) const { return CredentialDir(key) + "/token"; }
+std::string Paths::RankTable(const AttemptKey& key) const {
+  return CredentialDir(key) + "/rank_table.json";
+}
 std::string Paths::RankTokenHash(const AttemptKey& key) const {
   return AttemptDir(key) + "/credential.sha256";
 }

@@ -20,6 +20,7 @@
 //       tensorboard/             MUSTER_TENSORBOARD_DIR
 //       diagnostics/             MUSTER_DIAGNOSTICS_DIR
 //       credential/token the token that ranks show to their worker (MUSTER_RANK_TOKEN_FILE) …
+//       credential/rank_table.json addresses of all ranks' devices (RANK_TABLE_FILE)
 //       credential.sha256 … and its hash, by which the worker checks it
 //       account the account that the ranks run as; missing: the worker's
 //       tmp/                     the ranks' /tmp, if they have their own
@@ -91,6 +92,7 @@ class Paths {
   std::string CredentialDir(const AttemptKey& key) const;
   std::string RankToken(const AttemptKey& key) const;
   std::string RankTokenHash(const AttemptKey& key) const;
+  std::string RankTable(const AttemptKey& key) const;
   std::string Account(const AttemptKey& key) const;
   std::string TemporaryDir(const AttemptKey& key) const;
   std::string AttemptCode(const AttemptKey& key) const;

@@ -4,23 +4,24 @@
 
 #include "absl/strings/numbers.h"
 #include "common/files/files.h"
+#include "worker/devices/ascend_npus.h"
 
 namespace muster::worker {
 namespace {
 
 constexpr DeviceDiscovery kDiscoveries[] = {
-    {"gpu", [] { return FindNvidiaGpus(); }, [] { return FindNvidiaDriver(); }},
-    {"npu", [] { return FindDeviceFiles("davinci"); }},
+    {"gpu", [](const std::string&) { return FindNvidiaGpus(); }, [] { return FindNvidiaDriver(); }},
+    {"npu", FindAscendNpus},
 };
 
 }  // namespace
 
 std::span<const DeviceDiscovery> DeviceDiscoveries() { return kDiscoveries; }
 
-FoundDevices DiscoverDevices() {
+FoundDevices DiscoverDevices(const std::string& root) {
   FoundDevices devices;
   for (const DeviceDiscovery& discovery : kDiscoveries) {
-    std::vector<FoundDevice> found = discovery.find();
+    std::vector<FoundDevice> found = discovery.find(root);
     if (!found.empty()) devices.emplace(discovery.kind, std::move(found));
   }
   return devices;

@@ -1,5 +1,5 @@
 // The accelerators of this node, discovered kind by kind. Blocks for the milliseconds that drivers
-// need; called once at startup. Never links a vendor's library: it is loaded if present.
+// need, and for vendors' tools that are asked (ascend_npus.h); called once at startup. Never links a vendor's library: it is loaded if present.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@ struct FoundDevice {
   std::string model;   // empty: not known
   uint64_t memory_bytes = 0;
   std::string uuid;
+  std::string address = {};  // of its own network interface; empty: not known
 };
 
 // The driver of the node's accelerators; empty: it has none, or the driver does not report it.
@@ -25,17 +26,17 @@ struct DriverVersion {
 };
 
 // One row per kind of accelerator. `find` returns an empty list if the driver or library is
-// missing.
+// missing. `root` precedes the paths that it reads: "" for this machine.
 struct DeviceDiscovery {
   std::string_view kind;  // common/device_kinds.h
-  std::vector<FoundDevice> (*find)();
+  std::vector<FoundDevice> (*find)(const std::string& root);
   DriverVersion (*find_driver)() = nullptr;  // null: it is not told
 };
 std::span<const DeviceDiscovery> DeviceDiscoveries();
 
 // By kind; kinds without devices are not included.
 using FoundDevices = std::map<std::string, std::vector<FoundDevice>, std::less<>>;
-FoundDevices DiscoverDevices();
+FoundDevices DiscoverDevices(const std::string& root);
 
 // nvidia_gpus.cc: from NVML, in its order, which is PCI order. `library`: tests pass their own.
 std::vector<FoundDevice> FindNvidiaGpus(const std::string& library = "libnvidia-ml.so.1");

@@ -113,6 +113,7 @@ muster::v1::Device MakeDevice(std::string_view kind, const FoundDevice& found) {
   device.set_model(found.model);
   device.set_memory_bytes(found.memory_bytes);
   device.set_uuid(found.uuid);
+  device.set_address(found.address);
   return device;
 }
 
@@ -178,8 +179,8 @@ uint64_t MemoryLimitBytes(const std::string& cgroups) {
   return bytes;
 }
 
-ProbedHost ProbeHost() {
-  ProbedHost host{UsableCores(), DiscoverDevices(), {}};
+ProbedHost ProbeHost(const std::string& root) {
+  ProbedHost host{UsableCores(), DiscoverDevices(root), {}};
   for (const DeviceDiscovery& discovery : DeviceDiscoveries()) {
     if (discovery.find_driver != nullptr && host.devices.contains(discovery.kind))
       host.driver = discovery.find_driver();

@@ -32,7 +32,8 @@ struct ProbedHost {
   FoundDevices devices;
   DriverVersion driver;  // of the devices
 };
-ProbedHost ProbeHost();
+// `root` precedes the paths of device files: "" for this machine.
+ProbedHost ProbeHost(const std::string& root = "");
 
 // The devices that `--devices` asks for: "" = cpu slots for every core plus every accelerator
 // present, otherwise a comma-separated list of kinds, each with an optional count: "cpu:4,gpu".

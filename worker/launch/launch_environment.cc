@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/loopback.h"
 #include "common/device_kinds.h"
 #include "common/text/strings.h"
 #include "muster/v1/job.pb.h"
@@ -123,11 +124,15 @@ std::string VisibleList(std::vector<uint32_t> indexes, size_t first, size_t coun
 
 void AddRankVariables(const common::DeviceKind& kind, const LaunchFacts& facts, Environment* env) {
   for (const auto& [name, value] : kind.rank_variables) {
-    SetIfUnset(
-        env, std::string(name),
-        absl::StrReplaceAll(common::ToAbsl(value), {{"${address}", facts.advertise},
-                                                    {"${port}", common::StrCat(kind.first_port)}}));
+    const bool is_address = value.find("${address}") != std::string_view::npos;
+    if (is_address && !common::IsIpAddress(facts.advertise)) continue;
+    SetIfUnset(env, std::string(name),
+               absl::StrReplaceAll(common::ToAbsl(value),
+                                   {{"${address}", facts.advertise},
+                                    {"${port}", common::StrCat(facts.first_port)}}));
   }
+  if (!facts.rank_table.empty())
+    SetIfUnset(env, std::string(kind.table_variable), facts.rank_table);
 }
 
 // The devices that this rank may see: the node's granted list, or with virtual_local_rank this

@@ -41,6 +41,8 @@ struct LaunchFacts {
   std::vector<InterfaceAddress> interfaces;
   uint32_t usable_cores = 1;           // physical
   std::set<std::string> device_kinds;  // of this node's devices, granted or not
+  uint16_t first_port = 0;             // of the block that the attempt has leased; 0: none
+  std::string rank_table;              // RANK_TABLE_FILE; empty: there is none
   std::string mark;                    // NewAttemptMark
   std::string trainer_socket;          // MUSTER_SOCKET
   std::string rank_token_file;         // MUSTER_RANK_TOKEN_FILE

@@ -21,7 +21,8 @@ using common::ErrnoStatus;
 using common::UniqueFd;
 
 constexpr uint16_t kLowestPort = 1024;
-constexpr int kReservedPortsMax = 64;  // more than Reserved knows
+// The kernel's default range overlaps one in 28 ports with those of devices.
+constexpr int kTriesOutside = 64;
 
 bool Reserved(uint32_t port) {
   return port == 29400 || port == 29500 || common::IsDevicePort(port);
@@ -105,10 +106,11 @@ absl::StatusOr<HeldPort> PortHolder::HoldExactly(uint16_t port) {
 
 absl::StatusOr<std::vector<HeldPort>> PortHolder::HoldOutside() {
   std::vector<HeldPort> refused;  // held until another one is found
-  for (int tries = 0; tries < kReservedPortsMax; ++tries) {
+  for (int tries = 0; tries < kTriesOutside; ++tries) {
     ASSIGN_OR_RETURN(HeldPort any, HoldExactly(0));
     refused.push_back(std::move(any));
-    if (Reserved(refused.back().port)) continue;
+    const uint16_t port = refused.back().port;
+    if (Reserved(port) || common::IsInDeviceBlocks(port)) continue;
     refused.erase(refused.begin(), refused.end() - 1);
     return refused;
   }

@@ -7,6 +7,7 @@
 #include "common/base/version.h"
 #include "common/job/code.h"
 #include "common/text/text.h"
+#include "coordinator/core/decide/rank_table.h"
 #include "coordinator/core/state/checkpoint_files.h"
 #include "coordinator/core/state/rendezvous.h"
 
@@ -38,6 +39,7 @@ void FillLaunch(const ClusterState& state, const v1::JobRecord& job, const v1::A
   *launch->mutable_part() = part;
   launch->set_group_world_size(attempt.parts_size());
   FillRendezvous(attempt, part, launch);
+  FillRankTable(state, attempt, launch);
   launch->set_restart_count(attempt.number());
   launch->set_max_restarts(job.spec().restarts());
   launch->set_gang_spans_nodes(attempt.parts_size() > 1);
@@ -62,6 +64,7 @@ void FillPrepare(const v1::JobRecord& job, const v1::Attempt& attempt, const v1:
   Address(order, job, attempt);
   FillRendezvous(attempt, part, order);
   order->set_first_rank(part.first_rank());
+  order->set_device_kind(part.device_kind());
   order->set_owner(job.owner());
   order->set_account(job.account());
   if (job::NeedsPreparation(job.spec())) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "common/base/loopback.h"
 #include "common/base/status.h"
 #include "common/problem.h"
 #include "common/text/text.h"
@@ -89,6 +90,10 @@ absl::Status JudgeFacts(const v1::NodeFacts& facts) {
     if (!IsFact(device.kind()) || !IsFact(device.model()) || !IsFact(device.uuid())) {
       return Bad(facts, absl::StrCat("texts of its device ", device.index(),
                                      " that are not printable or too long"));
+    }
+    if (!device.address().empty() && !common::IsIpAddress(device.address())) {
+      return Bad(facts, absl::StrCat("an address of its device ", device.index(),
+                                     " that is not an IP address"));
     }
     if (!known.insert({device.kind(), device.index()}).second) {
       return Bad(facts, absl::StrCat("that it has ", device.kind(), " ", device.index(), " twice"));

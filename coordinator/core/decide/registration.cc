@@ -39,6 +39,14 @@ std::vector<DeviceName> NameDevices(const v1::NodeFacts& facts) {
   return names;
 }
 
+// A model that is not known says nothing: an older worker reported none, and a vendor's tool may not answer.
+bool IsSameDevice(const DeviceName& one, const DeviceName& other) {
+  const auto& [kind, index, model, uuid] = one;
+  const auto& [other_kind, other_index, other_model, other_uuid] = other;
+  return kind == other_kind && index == other_index && uuid == other_uuid &&
+         (model == other_model || model.empty() || other_model.empty());
+}
+
 std::string DescribeDevice(const DeviceName& device) {
   const auto& [kind, index, model, uuid] = device;
   return absl::StrCat(kind, " ", index, model.empty() ? "" : absl::StrCat(" ", model),
@@ -89,10 +97,14 @@ std::string DescribeDeviceChange(const v1::NodeFacts& before, const v1::NodeFact
   if (now.oversubscribe_cpu() || before.oversubscribe_cpu()) return "";
   const std::vector<DeviceName> old_names = NameDevices(before);
   const std::vector<DeviceName> new_names = NameDevices(now);
-  if (old_names == new_names) return "";
+  if (std::equal(old_names.begin(), old_names.end(), new_names.begin(), new_names.end(),
+                 IsSameDevice)) {
+    return "";
+  }
   const std::string was = CountKinds(before), is = CountKinds(now);
   if (was != is) return absl::StrCat("its devices changed: ", was, " → ", is);
-  const auto other = std::mismatch(old_names.begin(), old_names.end(), new_names.begin());
+  const auto other =
+      std::mismatch(old_names.begin(), old_names.end(), new_names.begin(), IsSameDevice);
   return absl::StrCat("its devices changed: ", DescribeDevice(*other.first), " → ",
                       DescribeDevice(*other.second));
 }

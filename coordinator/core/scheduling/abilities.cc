@@ -4,7 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/device_kinds.h"
+#include "common/job/precision.h"
 #include "common/job/shape.h"
+#include "common/text/word_list.h"
 #include "coordinator/core/state/rendezvous.h"
 
 namespace muster::coordinator {
@@ -84,6 +87,54 @@ Demand WithoutPreparation(Demand demand) {
   return demand;
 }
 
+// The node's first device that the job may get and that does not compute in what the job declares; null: none.
+// A job that names no kind gets gpus if the cluster has any, so a node with gpus never lacks the type.
+struct Unfit {
+  const v1::Device* device = nullptr;
+  const common::DeviceSeries* series = nullptr;
+};
+Unfit UnfitDevice(const v1::NodeFacts& facts, const Demand& demand) {
+  const std::string& kind_name = demand.shape.device().kind();
+  Unfit unfit;
+  if (demand.precision.empty()) return unfit;
+  for (const v1::Device& device : facts.devices()) {
+    const common::DeviceKind* kind = common::FindDeviceKind(device.kind());
+    if (kind == nullptr || kind->is_host) continue;
+    if (kind_name.empty() && kind == &common::FirstAccelerator()) return {};
+    if (!kind_name.empty() && kind_name != kind->name) continue;
+    const common::DeviceSeries* series = common::FindDeviceSeries(kind->series, device.model());
+    if (unfit.device == nullptr && series != nullptr &&
+        common::HasWord(series->lacks_types, demand.precision)) {
+      unfit = {&device, series};
+    }
+  }
+  return unfit;
+}
+
+std::string CannotCompute(const v1::NodeFacts& facts, const Demand& demand) {
+  if (UnfitDevice(facts, demand).device == nullptr) return "";
+  return absl::StrCat("compute in ", demand.precision);
+}
+
+Lack ExplainPrecision(const v1::NodeFacts& facts, std::string what, const Demand& demand) {
+  const Unfit unfit = UnfitDevice(facts, demand);
+  std::string others;
+  for (const char* type : {"bf16", "fp16"}) {
+    if (!common::HasWord(unfit.series->lacks_types, type)) absl::StrAppend(&others, type, " or ");
+  }
+  return {facts.name(), std::move(what),
+          absl::StrCat("its ", unfit.device->kind(), " ", unfit.device->index(), " is a ",
+                       unfit.device->model(), " (", std::string(unfit.series->name), ")"),
+          absl::StrCat("declare ", others, "no (float32) instead of ", demand.precision, " in ",
+                       job::kPrecisionVariable, " or --mixed_precision"),
+          /*is_of_job=*/true};
+}
+
+Demand WithoutPrecision(Demand demand) {
+  demand.precision.clear();
+  return demand;
+}
+
 constexpr Ability kAbilities[] = {
     {.reason = Reason::kLimits,
      .is_asked = [](const Demand& demand) { return demand.shape.has_limits(); },
@@ -106,6 +157,12 @@ constexpr Ability kAbilities[] = {
      .explain = ExplainStore,
      .without = WithoutStore,
      .describe = [](const Demand&) { return std::string("run the ranks' store"); }},
+    {.reason = Reason::kPrecision,
+     .is_asked = [](const Demand& demand) { return !demand.precision.empty(); },
+     .lack = CannotCompute,
+     .explain = ExplainPrecision,
+     .without = WithoutPrecision,
+     .describe = [](const Demand& demand) { return "compute in " + demand.precision; }},
 };
 
 }  // namespace

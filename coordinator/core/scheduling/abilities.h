@@ -18,6 +18,7 @@ struct Lack {
   std::string what;  // "limit memory", "prepare code", "run containers"
   std::string why;
   std::string fix;
+  bool is_of_job = false;  // the fix changes the job, not the node
 };
 
 struct Ability {

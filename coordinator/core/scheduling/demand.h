@@ -12,6 +12,7 @@ struct Demand {
   bool prepares = false;   // code, setup or a container
   bool container = false;  // including the job's own
   bool has_store = false;  // it asked for MUSTER's rendezvous
+  std::string precision;   // common/job/precision.h
 
   // Equal for jobs that placement treats alike.
   std::string Key() const;

@@ -103,7 +103,9 @@ Blocker ExplainNever(const SchedulingState& state, Candidate& job) {
                                                "; ", DescribeLacks(lacks)),
                                   job.Needs());
     if (!lacks.empty()) {
-      blocker.first_fix = absl::StrCat("on ", lacks.front().node, ": ", lacks.front().fix);
+      const Lack& first = lacks.front();
+      blocker.first_fix =
+          first.is_of_job ? first.fix : absl::StrCat("on ", first.node, ": ", first.fix);
     }
     return blocker;
   }

@@ -21,6 +21,7 @@ enum class Reason {
   kLimits,
   kPreparation,
   kRendezvous,
+  kPrecision,
 };
 
 // Whether and when it can change.
@@ -80,6 +81,12 @@ inline constexpr auto kBlockers = std::to_array<BlockerRow>({
      .others_pass = true,
      .code = "JC1402",
      .fix = "ask for rendezvous: rank0, or use --queue-anyway to wait for other nodes"},
+    {.reason = Reason::kPrecision,
+     .text = "the nodes that can ",
+     .lasts = Lasts::kForGood,
+     .others_pass = true,
+     .code = "JC1416",
+     .fix = "use --queue-anyway to wait for other nodes"},
 });
 const BlockerRow& RowOf(Reason reason);
 

@@ -87,6 +87,11 @@ TEST(RankAccounts, FactsAboutIsolationAreBounded) {
   facts = good;
   for (int i = 0; i < 40; ++i) facts.mutable_isolation()->add_means("x");
   EXPECT_EQ(common::CodeOf(JudgeFacts(facts)), "JC1408");
+  facts = good;
+  facts.add_devices()->set_address("192.168.1.10");
+  EXPECT_TRUE(JudgeFacts(facts).ok());
+  facts.mutable_devices(0)->set_address("node1\n");
+  EXPECT_EQ(common::CodeOf(JudgeFacts(facts)), "JC1408");
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // The dtypes of Ascend's collectives by series, and alternatives to unsupported ones.
 #include <gtest/gtest.h>
 
+#include "common/device_series.h"
+#include "common/text/word_list.h"
 #include "device/dtype_names.h"
 #include "series.h"
 
@@ -35,6 +37,29 @@ TEST(AscendSeries, AreReadOffTheNameOfTheChip) {
       {"Ascend950PR", Series::ascend_950},       {"Ascend910_9599", Series::ascend_950},
       {"Ascend310B1", Series::unknown},          {"", Series::unknown}};
   for (const auto& [name, series] : chips) EXPECT_EQ(ascend::series_of(name), series) << name;
+}
+
+// The coordinator refuses jobs by its own table, which must not refuse what the SDK accepts.
+TEST(AscendSeries, TheServicesTableAgrees) {
+  for (const char* chip : {"Ascend910A", "Ascend910PremiumA", "Ascend910ProB", "Ascend910B",
+                           "Ascend910B1", "Ascend910B4-1", "Ascend910_9391", "Ascend310P3",
+                           "Ascend950PR", "Ascend910_9599", "Ascend310B1", ""}) {
+    const Series series = ascend::series_of(chip);
+    const auto* row = common::FindDeviceSeries(common::kAscendSeries, chip);
+    ASSERT_EQ(row == nullptr, series == Series::unknown) << chip;
+    if (row == nullptr) continue;
+    EXPECT_EQ(std::string(row->name).substr(0, 9),
+              std::string(ascend::series_name(series)).substr(0, 9))
+        << chip;
+    const uint32_t reduced = ascend::collective_dtypes(series, MUSTER_ALL_REDUCE);
+    const uint32_t moved = ascend::collective_dtypes(series, MUSTER_ALL_GATHER);
+    EXPECT_EQ(common::HasWord(row->lacks_types, "bf16"),
+              (reduced & dtype_bit(MUSTER_BFLOAT16)) == 0)
+        << chip;
+    EXPECT_EQ(common::HasWord(row->lacks_types, "fp8"),
+              (moved & dtype_bit(MUSTER_FLOAT8_E4M3)) == 0)
+        << chip;
+  }
 }
 
 TEST(AscendSeries, AddUpWhatHcclAddsUp) {

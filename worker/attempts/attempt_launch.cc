@@ -298,7 +298,7 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
   const std::string mark = NewAttemptMark(key.job, key.attempt, tags_.front());
   absl::StatusOr<RankSockets> sockets = RendezvousOf(launch).listen(launch);
   if (!sockets.ok()) {
-    rendezvous_.erase(key);
+    ReleaseRendezvous(key);
     return callbacks_.input(
         NeverLaunched(key, common::StrCat("node ", setup_.node, ": ", common::MessageOf(sockets.status())),
                       IsShort(sockets.status()), v1::STOP_CAUSE_LAUNCH_INTERRUPTED));

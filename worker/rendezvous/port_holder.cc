@@ -119,7 +119,7 @@ absl::StatusOr<std::vector<HeldPort>> PortHolder::HoldOutside() {
 
 absl::StatusOr<HeldPort> PortHolder::HoldOnLoopback() {
   std::vector<UniqueFd> refused;  // held until another one is found
-  for (int tries = 0; tries < kReservedPortsMax; ++tries) {
+  for (int tries = 0; tries < kTriesOutside; ++tries) {
     UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!fd.valid()) return ErrnoStatus("cannot make a socket");
     sockaddr_in address{};
@@ -130,7 +130,7 @@ absl::StatusOr<HeldPort> PortHolder::HoldOnLoopback() {
       return ErrnoStatus("cannot bind a port on 127.0.0.1");
     }
     ASSIGN_OR_RETURN(const uint16_t port, PortOf(fd.get()));
-    if (!Reserved(port)) return HeldPort{port, std::move(fd)};
+    if (!Reserved(port) && !common::IsInDeviceBlocks(port)) return HeldPort{port, std::move(fd)};
     refused.push_back(std::move(fd));
   }
   return absl::ResourceExhaustedError(

@@ -20,6 +20,8 @@ constexpr int kAcceptsPerTurn = 64;
 constexpr uint32_t kConnectionsPerRankMax = 4'096;
 // A rank is stuck if it has waited for this long and done nothing that could end another's wait.
 constexpr int64_t kStuckAfterMs = 10'000;
+// How long a wait that is ended stays marked in the status before its connection is closed.
+constexpr int64_t kMarkedMs = 3'000;
 
 bool MayEndAWait(Op op) {
   return op != Op::kGet && op != Op::kCheck && op != Op::kCount && op != Op::kMultiGet &&
@@ -243,15 +245,21 @@ void Clients::RankExited(uint32_t index) {
 }
 
 void Clients::EndWaits() {
+  if (end_waits_ms_ != 0) return;
+  end_waits_ms_ = now_ms_ + kMarkedMs;
+  if (status_ == nullptr) return;
+  for (const auto& [id, client] : clients_) {
+    if (client->is_waiting()) status_[client->index()].flags |= common::RankAtStore::kEnded;
+  }
+}
+
+void Clients::CloseWaits() {
+  end_waits_ms_ = 0;
   std::vector<Client*> waiting;
   for (const auto& [id, client] : clients_) {
     if (client->is_waiting()) waiting.push_back(client);
   }
   for (Client* client : waiting) {
-    if (status_ != nullptr) {
-      Publish(client->index());
-      status_[client->index()].flags |= common::RankAtStore::kEnded;
-    }
     Refuse(client->id(),
            "no rank is left that could set the key it waits for: '" + client->key() + "'");
   }
@@ -293,6 +301,7 @@ void Clients::Publish(uint32_t index) {
 
 void Clients::Tick(int64_t now_ms) {
   now_ms_ = now_ms;
+  if (end_waits_ms_ != 0 && now_ms >= end_waits_ms_) CloseWaits();
   if (status_ == nullptr) return;
   std::vector<const Client*> longest(ranks_.size(), nullptr);
   for (const auto& [id, client] : clients_) {

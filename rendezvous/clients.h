@@ -44,7 +44,8 @@ class Clients {
   void Answer(ClientId client, std::string_view answer);
   // Closes its connection, and logs why.
   void Refuse(ClientId client, std::string_view why);
-  // Ends every wait, because no rank is left that could end it.
+  // Ends the waits of now, because no rank is left that could end them: marks them in the status, and closes their
+  // connections some seconds later, since a rank that exits at once is not looked at any more.
   void EndWaits();
   void CloseAll();
   // Updates what the status says of waits.
@@ -75,6 +76,7 @@ class Clients {
   void Closed(Client& client, std::string_view why);
   bool IsStuck(const Rank& rank) const;
   void Publish(uint32_t index);
+  void CloseWaits();
 
   Loop& loop_;
   Backend& backend_;
@@ -84,6 +86,7 @@ class Clients {
   absl::flat_hash_map<ClientId, Client*> clients_;
   ClientId last_id_ = 0;
   int64_t now_ms_ = 0;
+  int64_t end_waits_ms_ = 0;  // when to close them; 0: nothing is to be ended
 };
 
 }  // namespace muster::rendezvous

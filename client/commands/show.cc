@@ -73,6 +73,11 @@ absl::StatusOr<int> Why(Session& session, const Arguments& arguments) {
   for (const std::string& detail : response.details()) {
     session.Print(StrCat("  ", common::Printable(detail), "\n"));
   }
+  // What keeps a running job from its next step, e.g. a rank that has not joined the others.
+  if (response.state() != v1::JOB_STATE_RUNNING) return kExitOk;
+  if (const auto assessment = connection->AssessJob(arguments.words()[0]); assessment.ok()) {
+    session.Print(FindingLines(*assessment, session.terminal()));
+  }
   return kExitOk;
 }
 

@@ -29,6 +29,9 @@ std::span<const Rule> Rules();
 std::optional<v1::Finding> IdleDevices(const Evidence& evidence, const v1::Ledger& ledger);
 std::optional<v1::Finding> SharedDevice(const Evidence& evidence, const v1::Ledger& ledger);
 // rank_rules.cc
+std::optional<v1::Finding> RankMissing(const Evidence& evidence, const v1::Ledger& ledger);
+std::optional<v1::Finding> RanksWait(const Evidence& evidence, const v1::Ledger& ledger);
+std::optional<v1::Finding> WaitEnded(const Evidence& evidence, const v1::Ledger& ledger);
 std::optional<v1::Finding> NeverMet(const Evidence& evidence, const v1::Ledger& ledger);
 std::optional<v1::Finding> IdleRank(const Evidence& evidence, const v1::Ledger& ledger);
 // health_rules.cc

@@ -51,6 +51,12 @@ void SetWaste(v1::Finding& finding, double device_seconds) {
   finding.set_wasted_device_us(static_cast<int64_t>(std::clamp(device_seconds, 0.0, 9e12) * 1e6));
 }
 
+std::string WithCommas(uint64_t number) {
+  std::string text = std::to_string(number);
+  for (size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, ",");
+  return text;
+}
+
 std::string Percent(double share) { return absl::StrFormat("%.0f %%", share * 100); }
 
 std::string ShortTime(double seconds) {

@@ -21,6 +21,8 @@ void AddNumber(v1::Finding& finding, std::string_view name, double value,
                std::string_view unit = "");
 void SetWaste(v1::Finding& finding, double device_seconds);
 
+// "4,095".
+std::string WithCommas(uint64_t number);
 // "37 %".
 std::string Percent(double share);
 // "12 ms", "1.3 s", "4m 10s".

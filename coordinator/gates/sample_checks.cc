@@ -28,6 +28,8 @@ constexpr float kCelsiusMax = 1e4f;
 constexpr uint32_t kMhzMax = 1'000'000;
 constexpr int kReasonsMax = 16;
 constexpr size_t kThrottleReasonBytesMax = 64;
+constexpr size_t kStoreKeyBytesMax = 112;
+constexpr size_t kLastLineBytesMax = 200;
 
 bool IsWithin(float value, float least, float most) {
   return std::isfinite(value) && value >= least && value <= most;
@@ -42,6 +44,15 @@ std::optional<uint32_t> DeviceOf(const std::string& text, const SampledPart& par
     return std::nullopt;
   }
   return index;
+}
+
+std::string FaultOf(const v1::RankAtStore& store) {
+  if (store.waits_for().size() > kStoreKeyBytesMax ||
+      store.last_line().size() > kLastLineBytesMax || !common::IsCleanUtf8(store.waits_for()) ||
+      !common::IsCleanUtf8(store.last_line())) {
+    return "names a key or a line that is not a short text";
+  }
+  return "";
 }
 
 // Why the sample cannot be true; empty if it can.
@@ -67,6 +78,7 @@ std::string FaultOf(const v1::RankSample& sample, const SampledPart& part) {
   if (sample.open_devices_size() > static_cast<int>(common::kNodeDevicesMax)) {
     return "claims too many open devices";
   }
+  if (const std::string fault = FaultOf(sample.store()); !fault.empty()) return fault;
   // A rank may also have opened devices that it does not hold.
   for (const std::string& device : sample.open_devices()) {
     if (!DeviceOf(device, part).has_value()) return "names a device of another kind";

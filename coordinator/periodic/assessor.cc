@@ -120,6 +120,21 @@ void Assessor::Forget(uint64_t job) {
   entries_.Erase(job);
 }
 
+namespace {
+
+// Without their texts.
+void CopyExits(const v1::NodePart& from, v1::NodePart* to) {
+  for (const v1::RankExit& exit : from.exits()) {
+    v1::RankExit& kept = *to->add_exits();
+    kept.set_rank(exit.rank());
+    kept.set_exit_code(exit.exit_code());
+    kept.set_signal(exit.signal());
+    kept.set_stopped_by_us(exit.stopped_by_us());
+  }
+}
+
+}  // namespace
+
 v1::JobRecord FactsOf(const v1::JobRecord& job) {
   v1::JobRecord facts;
   facts.set_id(job.id());
@@ -159,6 +174,8 @@ v1::JobRecord FactsOf(const v1::JobRecord& job) {
       place.set_device_kind(part.device_kind());
       *place.mutable_device_indexes() = part.device_indexes();
       place.set_failure(part.failure());
+      // The rules about its store ask which ranks are gone.
+      if (attempt.rendezvous() == v1::RENDEZVOUS_KIND_MUSTER) CopyExits(part, &place);
       if (part.has_versions()) *place.mutable_versions() = part.versions();
     }
   }

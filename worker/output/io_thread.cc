@@ -327,7 +327,7 @@ void IoThread::CrowdRivals(const Watched& watched) {
 void IoThread::OpenSamples(const AttemptKey& key, const v1::LaunchAttempt& launch) {
   const bool has_store = launch.rendezvous() == v1::RENDEZVOUS_KIND_MUSTER;
   std::function<void(v1::RankSample*)> look;
-  if (has_store) {
+  if (has_store && launch.world_size() > 1) {
     look = [watch = std::make_shared<StoreWatch>(paths_, key, launch.part())](
                v1::RankSample* sample) { watch->Look(sample); };
   }

@@ -1,5 +1,7 @@
 #include "worker/sampling/attempt_sampler.h"
 
+#include <algorithm>
+
 #include "common/text/strings.h"
 #include "worker/devices/device_probe.h"
 
@@ -58,6 +60,11 @@ std::optional<v1::SampleBatch> AttemptSampler::Take(const SampleOrder& order,
   MaybeProbe();
   const int64_t before_ms = std::exchange(taken_ms_, now.mono_ms);
   if (batch.ranks().empty()) return std::nullopt;
+  if (store_) {
+    const bool any = std::any_of(batch.ranks().begin(), batch.ranks().end(),
+                                 [](const auto& rank) { return rank.store().joined(); });
+    batch.set_meeting(any ? v1::MEETING_SEEN : v1::MEETING_NOT_SEEN);
+  }
   if (meeting_.has_value()) {
     if (!meeting_->IsSeen()) meeting_->Look(processes_.Members());
     batch.set_meeting(meeting_->IsSeen() ? v1::MEETING_SEEN : v1::MEETING_NOT_SEEN);

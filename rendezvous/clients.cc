@@ -81,8 +81,7 @@ size_t Clients::Client::OnBytes(std::string_view bytes) {
   size_t taken = 0;
   is_reading_ = true;
   while (!stream_->IsClosed() && taken < bytes.size()) {
-    const bool may_cancel =
-        is_waiting_ && bytes[taken] == static_cast<char>(Op::kCancelWait);
+    const bool may_cancel = is_waiting_ && bytes[taken] == static_cast<char>(Op::kCancelWait);
     if (is_asking_ && !may_cancel) break;
     const std::string_view rest = bytes.substr(taken);
     const RequestReader::Outcome outcome = reader_.Read(rest, &request_);
@@ -138,8 +137,9 @@ void Clients::Client::NoteWait(const Request& request) {
   at_barrier_ = request.op == Op::kBarrier;
   since_ms_ = all_.now_ms_;
   keys_ = at_barrier_ ? 1 : request.keys.size();
-  const std::string_view key =
-      at_barrier_ ? request.key : request.keys.empty() ? std::string_view() : request.keys.back();
+  const std::string_view key = at_barrier_            ? request.key
+                               : request.keys.empty() ? std::string_view()
+                                                      : request.keys.back();
   key_.assign(key.substr(0, sizeof(common::RankAtStore::key)));
 }
 
@@ -147,8 +147,7 @@ class Clients::Listener final : public Loop::Source {
  public:
   Listener(Clients& all, common::UniqueFd socket, uint32_t index, uint32_t account)
       : all_(all), socket_(std::move(socket)), index_(index), account_(account) {
-    if (!ListenOn(socket_.get()) ||
-        !all_.loop_.Watch(socket_.get(), EPOLLIN, this)) {
+    if (!ListenOn(socket_.get()) || !all_.loop_.Watch(socket_.get(), EPOLLIN, this)) {
       Note("cannot listen for rank", strerror(errno));
     }
   }
@@ -156,8 +155,7 @@ class Clients::Listener final : public Loop::Source {
 
   void OnEvents(uint32_t) override {
     for (int i = 0; i < kAcceptsPerTurn; ++i) {
-      common::UniqueFd fd(
-          accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      common::UniqueFd fd(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!fd.valid()) return;
       const std::optional<uid_t> account = AccountOfPeer(fd.get());
       if (!account || (*account != account_ && *account != 0)) {
@@ -280,7 +278,8 @@ Clients::Counts Clients::Count() const {
   Counts counts;
   std::vector<int64_t> since(ranks_.size(), now_ms_);
   for (const auto& [id, client] : clients_) {
-    if (client->is_waiting()) since[client->index()] = std::min(since[client->index()], client->since_ms());
+    if (client->is_waiting())
+      since[client->index()] = std::min(since[client->index()], client->since_ms());
   }
   for (size_t i = 0; i < ranks_.size(); ++i) {
     const Rank& rank = ranks_[i];
@@ -314,7 +313,8 @@ void Clients::Tick(int64_t now_ms) {
     Publish(i);
     common::RankAtStore& status = status_[i];
     const Client* client = longest[i];
-    const uint32_t kept = status.flags & (common::RankAtStore::kHasJoined | common::RankAtStore::kEnded);
+    const uint32_t kept =
+        status.flags & (common::RankAtStore::kHasJoined | common::RankAtStore::kEnded);
     if (client == nullptr) {
       status.flags = kept;
       continue;

@@ -32,7 +32,7 @@ class Backend {
 
 class Clients {
  public:
-  // `status` has an entry for each local rank; null: nobody reads it.
+  // `status` has an entry for each local rank; null: it is not published.
   Clients(Loop& loop, Backend& backend, common::RankAtStore* status);
   ~Clients();
   Clients(const Clients&) = delete;
@@ -67,7 +67,7 @@ class Clients {
   struct Rank {
     uint32_t connections = 0;
     uint32_t waiting = 0;
-    int64_t wrote_ms = 0;  // its last request that may end somebody's wait
+    int64_t wrote_ms = 0;  // its last request that may end another rank's wait
     bool has_joined = false;
     bool has_exited = false;
   };

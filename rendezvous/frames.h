@@ -11,19 +11,21 @@ namespace muster::rendezvous {
 
 enum class Frame : uint8_t {
   // relay to root
-  kAsk = 1,         // u64 number, then a request as a client sends it; answered by kAnswer, also if a client is not
-  kWatch = 2,       // key: to be told when it is there
-  kUnwatch = 3,     // key
-  kArrive = 4,      // u64 number, key, i64 ranks needed, i64 ranks that arrived here; answered by kAnswer: kGoOn, or
-                    // kCanceled if others are missing, and kPassed follows
-  kCounts = 5,      // u64 joined, exited, stuck: of the node's ranks
+  kAsk =
+      1,  // u64 number, then a request as a client sends it; answered by kAnswer, also if a client is not
+  kWatch = 2,    // key: to be told when it is there
+  kUnwatch = 3,  // key
+  kArrive =
+      4,  // u64 number, key, i64 ranks needed, i64 ranks that arrived here; answered by kAnswer: kGoOn, or
+          // kCanceled if others are missing, and kPassed follows
+  kCounts = 5,  // u64 joined, exited, stuck: of the node's ranks
   // root to relay
-  kAnswer = 16,     // u64 number, u8: kMayKeep or 0, the answer
-  kThere = 17,      // key, u8: kMayKeep or kIsQueue or neither, the value if it may be kept
-  kOutdated = 18,   // key: its value has changed
-  kPassed = 19,     // key: of the barrier
-  kRefused = 20,    // u64 number, the reason: the request breaks a rule or a limit
-  kEnd = 21,        // no rank is left that could end the waits
+  kAnswer = 16,    // u64 number, u8: kMayKeep or 0, the answer
+  kThere = 17,     // key, u8: kMayKeep or kIsQueue or neither, the value if it may be kept
+  kOutdated = 18,  // key: its value has changed
+  kPassed = 19,    // key: of the barrier
+  kRefused = 20,   // u64 number, the reason: the request breaks a rule or a limit
+  kEnd = 21,       // no rank is left that could end the waits
 };
 
 inline constexpr uint8_t kMayKeep = 1;  // the value, until kOutdated

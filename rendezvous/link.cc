@@ -3,6 +3,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -19,8 +20,7 @@ SSL_SESSION* SessionOf(SSL* tls) {
   const SSL_CIPHER* cipher = SSL_CIPHER_find(tls, kCipher);
   SSL_SESSION* session = SSL_SESSION_new();
   if (session == nullptr || cipher == nullptr ||
-      SSL_SESSION_set1_master_key(session,
-                                  reinterpret_cast<const unsigned char*>(secret->data()),
+      SSL_SESSION_set1_master_key(session, reinterpret_cast<const unsigned char*>(secret->data()),
                                   secret->size()) != 1 ||
       SSL_SESSION_set_cipher(session, cipher) != 1 ||
       SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) != 1) {
@@ -172,8 +172,7 @@ void Link::Split_() {
     Frame kind;
     std::string_view fields;
     size_t used = 0;
-    const Split split =
-        NextFrame(std::string_view(plain_in_).substr(taken), &kind, &fields, &used);
+    const Split split = NextFrame(std::string_view(plain_in_).substr(taken), &kind, &fields, &used);
     if (split == Split::kBad) return Fail("it sent a message that is too long");
     if (split == Split::kPartial) break;
     handler_.frame(kind, fields);

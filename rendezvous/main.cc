@@ -76,8 +76,7 @@ int Run(const Settings& settings) {
               status);
     Serve(settings, loop, root);
   } else {
-    Relay relay(loop,
-                {.host = settings.upstream, .port = settings.port, .secret = settings.secret},
+    Relay relay(loop, {.host = settings.upstream, .port = settings.port, .secret = settings.secret},
                 status, [&loop] { loop.Stop(); });
     Serve(settings, loop, relay);
   }

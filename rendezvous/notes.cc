@@ -16,7 +16,8 @@ constexpr size_t kLineBytesMax = 400;
 void Note(std::string_view what, std::string_view why) {
   static int lines = 0;
   if (++lines > kLinesMax) return;
-  const std::string line = common::PrintableStart(std::string(what) + ": " + std::string(why), kLineBytesMax);
+  const std::string line =
+      common::PrintableStart(std::string(what) + ": " + std::string(why), kLineBytesMax);
   std::fprintf(stderr, "muster-rendezvous: %s\n", line.c_str());
 }
 

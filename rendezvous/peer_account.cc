@@ -83,8 +83,8 @@ std::optional<uid_t> SearchTable(const char* path, const Ends& ends) {
   for (size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1)) {
     char local[64] = {}, remote[64] = {};
     unsigned local_port = 0, remote_port = 0, uid = 0;
-    if (std::sscanf(text.c_str() + at, " %*d: %63[0-9A-F]:%x %63[0-9A-F]:%x %*x %*s %*s %*x %u", local,
-                    &local_port, remote, &remote_port, &uid) != 5) {
+    if (std::sscanf(text.c_str() + at, " %*d: %63[0-9A-F]:%x %63[0-9A-F]:%x %*x %*s %*s %*x %u",
+                    local, &local_port, remote, &remote_port, &uid) != 5) {
       continue;
     }
     char address[16];

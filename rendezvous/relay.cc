@@ -52,8 +52,8 @@ class Relay::Dial final : public Loop::Source {
     if (!ParseAddress(relay_.setup_.host, relay_.setup_.port, &address, &size)) {
       return Note("the store's address is not an IP address", relay_.setup_.host);
     }
-    socket_ = common::UniqueFd(
-        socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    socket_ =
+        common::UniqueFd(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket_.valid()) return;
     const int done = connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), size);
     if (done != 0 && errno != EINPROGRESS) return socket_.Reset();
@@ -69,10 +69,10 @@ class Relay::Dial final : public Loop::Source {
     Relay& relay = relay_;
     relay.link_ = std::make_unique<Link>(
         relay.loop_, std::move(connected), false, relay.setup_.secret,
-        Link::Handler{.opened = [&relay] { relay.Out(); },
-                      .frame = [&relay](Frame kind,
-                                        std::string_view fields) { relay.OnFrame(kind, fields); },
-                      .closed = [&relay](std::string_view why) { relay.OnLost(why); }});
+        Link::Handler{
+            .opened = [&relay] { relay.Out(); },
+            .frame = [&relay](Frame kind, std::string_view fields) { relay.OnFrame(kind, fields); },
+            .closed = [&relay](std::string_view why) { relay.OnLost(why); }});
     relay.link_->Out().append(std::exchange(relay.before_, {}));
   }
 

@@ -12,18 +12,18 @@
 namespace muster::rendezvous {
 
 enum class Op : uint8_t {
-  kValidate = 0,    // u32 kMagic; the first request of every connection, and not answered
-  kSet = 1,         // key, value; not answered
-  kCompareSet = 2,  // key, expected, value; answer: a text, the value after the call
-  kGet = 3,         // key; answer: a text
-  kAdd = 4,         // key, i64; answer: i64, the sum, which is stored as decimal text
-  kCheck = 5,       // keys; answer: u8, kAllThere or kNotAllThere
-  kWait = 6,        // keys; answer: u8 kGoOn, once all are there
-  kCount = 7,       // answer: i64, the number of keys
-  kDelete = 8,      // key; answer: i64, how many were deleted
-  kAppend = 9,      // key, value; not answered
-  kMultiGet = 10,   // keys; answer: a text for each
-  kMultiSet = 11,   // u64, then key and value of each; not answered
+  kValidate = 0,     // u32 kMagic; the first request of every connection, and not answered
+  kSet = 1,          // key, value; not answered
+  kCompareSet = 2,   // key, expected, value; answer: a text, the value after the call
+  kGet = 3,          // key; answer: a text
+  kAdd = 4,          // key, i64; answer: i64, the sum, which is stored as decimal text
+  kCheck = 5,        // keys; answer: u8, kAllThere or kNotAllThere
+  kWait = 6,         // keys; answer: u8 kGoOn, once all are there
+  kCount = 7,        // answer: i64, the number of keys
+  kDelete = 8,       // key; answer: i64, how many were deleted
+  kAppend = 9,       // key, value; not answered
+  kMultiGet = 10,    // keys; answer: a text for each
+  kMultiSet = 11,    // u64, then key and value of each; not answered
   kCancelWait = 12,  // answer: u8 kCanceled; the only request that may come while another one waits
   kPing = 13,        // u32; answer: the same
   kPush = 14,        // key, value; not answered

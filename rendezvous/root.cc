@@ -31,8 +31,8 @@ class Root::Acceptor final : public Loop::Source {
   ~Acceptor() override { root_.loop_.Forget(root_.setup_.network.get(), this); }
   void OnEvents(uint32_t) override {
     for (int i = 0; i < kLinksPerTurn; ++i) {
-      common::UniqueFd fd(accept4(root_.setup_.network.get(), nullptr, nullptr,
-                                  SOCK_CLOEXEC | SOCK_NONBLOCK));
+      common::UniqueFd fd(
+          accept4(root_.setup_.network.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!fd.valid()) return;
       root_.Accept(std::move(fd));
     }
@@ -124,7 +124,9 @@ void Root::TellThere(LinkId id, std::string_view key) {
   if (may_hold) values_.Hold(id, key);
   FrameWriter(&link->Out(), Frame::kThere)
       .Text(key)
-      .Byte(may_hold ? kMayKeep : values_.IsQueue(key) ? kIsQueue : uint8_t{0})
+      .Byte(may_hold               ? kMayKeep
+            : values_.IsQueue(key) ? kIsQueue
+                                   : uint8_t{0})
       .Rest(may_hold ? values_.Get(key) : std::string_view());
 }
 
@@ -175,7 +177,10 @@ void Root::OnAsk(LinkId id, FrameReader fields) {
   Deliver();
   const bool may_hold = request_.op == Op::kGet && values_.MayBeHeld(request_.key);
   if (may_hold) values_.Hold(id, request_.key);
-  FrameWriter(&link->Out(), Frame::kAnswer).Number(number).Byte(may_hold ? kMayKeep : uint8_t{0}).Rest(answer);
+  FrameWriter(&link->Out(), Frame::kAnswer)
+      .Number(number)
+      .Byte(may_hold ? kMayKeep : uint8_t{0})
+      .Rest(answer);
 }
 
 void Root::OnArrive(LinkId id, FrameReader fields) {

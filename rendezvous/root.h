@@ -57,7 +57,8 @@ class Root final : public Backend {
   Clients clients_;
   std::unique_ptr<Acceptor> acceptor_;
   absl::flat_hash_map<LinkId, Peer> peers_;
-  std::vector<std::unique_ptr<Link>> closed_;  // destroyed at the next tick: their callbacks may be running
+  std::vector<std::unique_ptr<Link>>
+      closed_;  // destroyed at the next tick: their callbacks may be running
   LinkId last_link_ = 0;
   int64_t now_ms_ = 0;
   Request request_;

@@ -27,10 +27,10 @@ class Values {
 
   // What operations have set off. The caller takes it after each one.
   struct Effects {
-    std::vector<Waiter> ready;                                    // their wait or barrier is over
-    std::vector<std::pair<LinkId, std::string>> there;            // watched keys that are there now
-    std::vector<std::pair<LinkId, std::string>> outdated;         // held keys that have changed
-    std::vector<std::pair<LinkId, std::string>> passed;           // barriers that are complete
+    std::vector<Waiter> ready;                             // their wait or barrier is over
+    std::vector<std::pair<LinkId, std::string>> there;     // watched keys that are there now
+    std::vector<std::pair<LinkId, std::string>> outdated;  // held keys that have changed
+    std::vector<std::pair<LinkId, std::string>> passed;    // barriers that are complete
     bool empty() const {
       return ready.empty() && there.empty() && outdated.empty() && passed.empty();
     }
@@ -44,7 +44,9 @@ class Values {
   const std::string& Why() const { return why_; }
 
   bool IsThere(std::string_view key) const;
-  bool IsQueue(std::string_view key) const { return queues_.contains(key) && !entries_.contains(key); }
+  bool IsQueue(std::string_view key) const {
+    return queues_.contains(key) && !entries_.contains(key);
+  }
   // True if a copy of the key's value stays right until it is reported as outdated: it was set once.
   bool MayBeHeld(std::string_view key) const;
   std::string_view Get(std::string_view key) const;
@@ -110,7 +112,7 @@ class Values {
   uint64_t bytes_ = 0;
   KeyMap<Entry> entries_;
   KeyMap<std::deque<std::string>> queues_;
-  AwaitedByKey awaited_;   // keys that are not there
+  AwaitedByKey awaited_;  // keys that are not there
   AwaitedByKey barriers_;
   absl::flat_hash_map<Ticket, Pending> pending_;
   absl::flat_hash_map<Waiter, Ticket> tickets_;

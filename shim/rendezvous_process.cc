@@ -61,10 +61,9 @@ RendezvousProcess StartRendezvous(const common::ShimLaunch& launch) {
     return process;
   }
   const uint32_t account = launch.account.is_other ? launch.account.uid : geteuid();
-  const int settings = SettingsFile(launch.rendezvous_settings + "account " +
-                                    std::to_string(account) + "\nstatus " +
-                                    std::to_string(status) + "\nexits " +
-                                    std::to_string(exits[0]) + "\n");
+  const int settings =
+      SettingsFile(launch.rendezvous_settings + "account " + std::to_string(account) + "\nstatus " +
+                   std::to_string(status) + "\nexits " + std::to_string(exits[0]) + "\n");
   std::string program = launch.rendezvous_program;
   std::string name = std::to_string(launch.job) + "." + std::to_string(launch.attempt);
   std::string mark = std::string(common::kMarkVariable) + "=" + launch.mark;

@@ -117,7 +117,9 @@ std::string Supervisor::Prepare() {
 std::string Supervisor::StartStore() {
   if (launch_.rendezvous_program.empty()) return {};
   store_ = StartRendezvous(launch_);
-  return store_.pid > 0 ? "" : "cannot start " + launch_.rendezvous_program + ": " + std::strerror(errno);
+  return store_.pid > 0
+             ? ""
+             : "cannot start " + launch_.rendezvous_program + ": " + std::strerror(errno);
 }
 
 // A runtime itself stays outside the namespace, and makes its container inside.

@@ -318,7 +318,8 @@ constexpr JobKey kKeys[] = {
      {},
      [](const KeyValue& value, JobSpec* spec) { spec->set_run_id(value.text); }},
     {"rendezvous", KeyType::kChoice,
-     "what ranks meet at: `rank0`, torch's TCPStore in rank 0, or `muster`, a store that no other job reaches. "
+     "what ranks meet at: `rank0`, torch's TCPStore in rank 0, or `muster`, a store that no other "
+     "job reaches. "
      "Default: rank0 up to 256 ranks, muster above",
      0, 0, "rank0|muster",
      [](const KeyValue& value, JobSpec* spec) {

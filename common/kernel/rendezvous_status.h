@@ -13,12 +13,13 @@ struct RankAtStore {
   static constexpr uint32_t kHasJoined = 1;  // it has connected, now or before
   static constexpr uint32_t kWaits = 2;      // it waits for a key, or at a barrier
   static constexpr uint32_t kAtBarrier = 4;  // … of these, the latter
-  static constexpr uint32_t kEnded = 8;      // its wait was ended: no rank was left that could have set the key
+  static constexpr uint32_t kEnded =
+      8;  // its wait was ended: no rank was left that could have set the key
   uint32_t flags = 0;
   uint32_t connections = 0;
-  uint32_t keys = 0;       // how many it waits for
-  uint32_t waits_ms = 0;   // for how long
-  char key[112] = {};      // one of them; ends with a zero byte unless it is longer
+  uint32_t keys = 0;      // how many it waits for
+  uint32_t waits_ms = 0;  // for how long
+  char key[112] = {};     // one of them; ends with a zero byte unless it is longer
 };
 static_assert(sizeof(RankAtStore) == 128);
 

@@ -109,10 +109,10 @@ std::optional<v1::Finding> RankMissing(const Evidence& evidence, const v1::Ledge
                     ShortSeconds(static_cast<double>(evidence.RanMs())));
   }
   const std::string& line = NewestOf(evidence, first)->last_line();
-  absl::StrAppend(&sentence,
-                  line.empty() ? "; it has printed nothing" : absl::StrCat("; its last line: ", line),
-                  "; ", WithCommas(at.known - at.missing.size()), " of ",
-                  WithCommas(at.known), " are there");
+  absl::StrAppend(
+      &sentence,
+      line.empty() ? "; it has printed nothing" : absl::StrCat("; its last line: ", line), "; ",
+      WithCommas(at.known - at.missing.size()), " of ", WithCommas(at.known), " are there");
   v1::Finding finding = MakeFinding(
       v1::FINDING_SEVERITY_WARNING,
       {std::move(sentence),
@@ -133,10 +133,10 @@ std::optional<v1::Finding> RanksWait(const Evidence& evidence, const v1::Ledger&
     return std::nullopt;
   }
   const v1::RankAtStore& store = *NewestOf(evidence, at.waiting.front());
-  std::string sentence = absl::StrCat(
-      WithCommas(at.waiting.size()), " of ", WithCommas(at.known),
-      at.waiting.size() == 1 ? " ranks has" : " ranks have", " waited ",
-      ShortSeconds(store.waits_ms()), " ", WhatFor(store));
+  std::string sentence =
+      absl::StrCat(WithCommas(at.waiting.size()), " of ", WithCommas(at.known),
+                   at.waiting.size() == 1 ? " ranks has" : " ranks have", " waited ",
+                   ShortSeconds(store.waits_ms()), " ", WhatFor(store));
   if (at.others.empty()) {
     absl::StrAppend(&sentence, ", and no rank is left that does not wait");
   } else {
@@ -165,7 +165,8 @@ std::optional<v1::Finding> WaitEnded(const Evidence& evidence, const v1::Ledger&
   std::vector<uint32_t> gone;
   for (const v1::NodePart& part : at.attempt->parts()) {
     for (const v1::RankExit& exit : part.exits()) {
-      const bool waited = std::find(at.ended.begin(), at.ended.end(), exit.rank()) != at.ended.end();
+      const bool waited =
+          std::find(at.ended.begin(), at.ended.end(), exit.rank()) != at.ended.end();
       if (!waited && !exit.stopped_by_us()) gone.push_back(exit.rank());
     }
   }
@@ -173,8 +174,8 @@ std::optional<v1::Finding> WaitEnded(const Evidence& evidence, const v1::Ledger&
   if (gone.empty()) {
     absl::StrAppend(&sentence, ", which no rank was left to set");
   } else {
-    absl::StrAppend(&sentence, ", which only ", Names(*at.attempt, gone), " could still have set: ",
-                    gone.size() == 1 ? "it " : "they ",
+    absl::StrAppend(&sentence, ", which only ", Names(*at.attempt, gone),
+                    " could still have set: ", gone.size() == 1 ? "it " : "they ",
                     gone.size() == 1 ? HowExited(*ExitOf(*at.attempt, gone.front()))
                                      : std::string("have exited"));
   }

@@ -169,7 +169,7 @@ except (SystemExit, ConnectionError) as gone: print("refused:", gone)
                                   stderr=subprocess.STDOUT, text=True, timeout=30).stdout
         self.assertIn("refused", attempt(65534, ranks_port))
         self.assertIn("refused", attempt(65534, network_port))
-        self.assertIn("refused", attempt(0, network_port))  # whoever it is: it does not have the attempt's secret
+        self.assertIn("refused", attempt(0, network_port))  # even root does not have the attempt's secret
         self.assertIn("got weights", attempt(0, ranks_port))  # the job's own account
         cluster.jobctl("cancel", job)
 

@@ -299,9 +299,9 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
   absl::StatusOr<RankSockets> sockets = RendezvousOf(launch).listen(launch);
   if (!sockets.ok()) {
     ReleaseRendezvous(key);
-    return callbacks_.input(
-        NeverLaunched(key, common::StrCat("node ", setup_.node, ": ", common::MessageOf(sockets.status())),
-                      IsShort(sockets.status()), v1::STOP_CAUSE_LAUNCH_INTERRUPTED));
+    return callbacks_.input(NeverLaunched(
+        key, common::StrCat("node ", setup_.node, ": ", common::MessageOf(sockets.status())),
+        IsShort(sockets.status()), v1::STOP_CAUSE_LAUNCH_INTERRUPTED));
   }
   const std::vector<uint16_t> rank_ports = sockets->ports;
   launching_[key] = {launch, fence_mono_ms, mark, *std::move(sockets)};

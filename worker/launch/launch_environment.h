@@ -36,7 +36,7 @@ std::vector<InterfaceAddress> ListInterfaceAddresses();
 // What the worker adds to a LaunchAttempt.
 struct LaunchFacts {
   std::vector<uint16_t> rank_ports = {};  // of RankSockets
-  std::string node;  // its name, for messages
+  std::string node;                       // its name, for messages
   std::string advertise;
   std::vector<InterfaceAddress> interfaces;
   uint32_t usable_cores = 1;           // physical

@@ -64,8 +64,8 @@ void TellOfAttemptStore(const v1::LaunchAttempt& launch, const std::vector<uint1
 }
 
 std::string AttemptStoreSettings(const v1::LaunchAttempt& launch, size_t offered, size_t sockets) {
-  std::string text = common::StrCat("nodes ", launch.group_world_size(), "\nworld ",
-                                    launch.world_size(), "\n");
+  std::string text =
+      common::StrCat("nodes ", launch.group_world_size(), "\nworld ", launch.world_size(), "\n");
   if (launch.group_world_size() > 1) {
     common::StrAppend(&text, "secret ", common::ToHex(launch.rendezvous_secret()), "\n");
   }

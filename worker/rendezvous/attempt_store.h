@@ -1,6 +1,6 @@
 // Muster's rendezvous: a store of the attempt on the node of rank 0, and a relay to it on each other node, which the
-// attempt's shims start (rendezvous/). Ranks reach the one on their own node, at a port of their own on the loopback
-// interface, so that the store knows which rank it talks to, and other accounts do not get in. Nodes show each other a
+// attempt's shims start (rendezvous/). Ranks reach the one on their own node, at a separate port of the loopback
+// interface each, so that the store knows which rank it talks to, and other accounts do not get in. Nodes show each other a
 // secret of the attempt, which the node of rank 0 makes and the coordinator passes on.
 #pragma once
 

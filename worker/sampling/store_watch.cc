@@ -35,7 +35,7 @@ Tail TailOf(const std::string& path) {
   const ssize_t count = pread(file->get(), text.data(), text.size(), info.st_size - size);
   text.resize(count > 0 ? static_cast<size_t>(count) : 0);
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  text.erase(0, text.find_last_of("\n\r") + 1);  // npos + 1 is 0
+  text.erase(0, text.find_last_of("\n\r") + 1);                       // npos + 1 is 0
   text.erase(0, std::min(text.find_last_of('\0') + 1, text.size()));  // a hole: dropped or trimmed
   return {std::move(text), info.st_mtim.tv_sec};
 }
@@ -51,7 +51,8 @@ StoreWatch::StoreWatch(Paths paths, AttemptKey key, const v1::NodePart& part)
 std::string StoreWatch::LastLine(uint32_t rank) const {
   Tail out = TailOf(paths_.Spool(key_, rank, "stdout"));
   Tail err = TailOf(paths_.Spool(key_, rank, "stderr"));
-  std::string line = std::move((err.written_s >= out.written_s && !err.line.empty() ? err : out).line);
+  std::string line =
+      std::move((err.written_s >= out.written_s && !err.line.empty() ? err : out).line);
   line = HideValues(std::move(line), SecretValues(paths_, key_));
   return common::PrintableStart(line, kLastLineBytesMax);
 }
@@ -60,8 +61,8 @@ void StoreWatch::Look(v1::RankSample* sample) {
   const uint32_t index = sample->rank() - first_rank_;
   if (index >= ranks_) return;
   if (!status_.valid()) {
-    auto file = common::OpenRegular(
-        paths_.AttemptDir(key_) + "/" + common::kRendezvousStatusName, O_RDONLY | O_NOFOLLOW);
+    auto file = common::OpenRegular(paths_.AttemptDir(key_) + "/" + common::kRendezvousStatusName,
+                                    O_RDONLY | O_NOFOLLOW);
     if (!file.ok()) return;
     status_ = *std::move(file);
   }

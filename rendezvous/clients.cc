@@ -47,7 +47,6 @@ class Clients::Client final : public Stream::Reader {
     if (!is_reading_) stream_->Resume();
   }
   void Close() { stream_->Close(); }
-  std::unique_ptr<Stream> TakeStream() { return std::move(stream_); }
   ClientId id() const { return id_; }
   uint32_t index() const { return index_; }
   bool is_waiting() const { return is_waiting_; }
@@ -207,7 +206,7 @@ void Clients::Refuse(ClientId client, std::string_view why) {
 
 namespace {
 
-// Destroys a client whose stream was retired: it may be the caller.
+// Destroys a client at the end of the turn: it may be the caller, and events may name its stream.
 template <typename Client>
 class Grave final : public Loop::Source {
  public:
@@ -229,7 +228,6 @@ void Clients::Closed(Client& client, std::string_view why) {
     Note("a connection of a rank was closed", std::string(why));
   }
   backend_.Abandon(client.id());
-  loop_.Retire(client.TakeStream());
   loop_.Retire(std::make_unique<Grave<Client>>(&client));
 }
 

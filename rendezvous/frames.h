@@ -17,6 +17,8 @@ enum class Frame : uint8_t {
   kArrive = 4,      // u64 number, key, i64 ranks needed, i64 ranks that arrived here; answered by kAnswer: kGoOn, or
                     // kCanceled if others are missing, and kPassed follows
   kCounts = 5,      // u64 joined, exited, stuck: of the node's ranks
+  kWatchOn = 6,     // key: as kWatch, for those who waited when the relay was last told of an item of this queue
+  kDecline = 7,     // key: of a queue: the relay was told of an item, and nobody is left who wants it
   // root to relay
   kAnswer = 16,     // u64 number, u8: kMayKeep or 0, the answer
   kThere = 17,      // key, u8: kMayKeep or kIsQueue or neither, the value if it may be kept

@@ -11,14 +11,15 @@ namespace muster::rendezvous {
 
 enum class Frame : uint8_t {
   // relay to root
-  kAsk =
-      1,  // u64 number, then a request as a client sends it; answered by kAnswer, also if a client is not
+  kAsk = 1,      // u64 number, then a request as a client sends it; answered by kAnswer in any case
   kWatch = 2,    // key: to be told when it is there
   kUnwatch = 3,  // key
-  kArrive =
-      4,  // u64 number, key, i64 ranks needed, i64 ranks that arrived here; answered by kAnswer: kGoOn, or
-          // kCanceled if others are missing, and kPassed follows
-  kCounts = 5,  // u64 joined, exited, stuck: of the node's ranks
+  // u64 number, key, i64 ranks needed, i64 ranks that arrived here; answered by kAnswer: kGoOn, or kCanceled if
+  // others are missing, and kPassed follows
+  kArrive = 4,
+  kCounts = 5,   // u64 joined, exited, stuck: of the node's ranks
+  kWatchOn = 6,  // key: as kWatch, for those who waited when the relay was last told of this queue
+  kDecline = 7,  // key of a queue: the relay was told of an item, and no rank is left that wants it
   // root to relay
   kAnswer = 16,    // u64 number, u8: kMayKeep or 0, the answer
   kThere = 17,     // key, u8: kMayKeep or kIsQueue or neither, the value if it may be kept

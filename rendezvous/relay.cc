@@ -153,7 +153,7 @@ void Relay::Ask(ClientId client, const Request& request, std::string_view raw) {
     default:
       Forward(client, request, raw);
   }
-  PassTurn(client);
+  PassTurn(client, false);
 }
 
 void Relay::Forward(ClientId client, const Request& request, std::string_view raw) {
@@ -320,7 +320,7 @@ void Relay::OnPassed(std::string_view key) {
 
 // What the client sent meanwhile is carried out all the same; only its wait is over.
 void Relay::Abandon(ClientId client) {
-  PassTurn(client);
+  PassTurn(client, true);
   for (auto each = barriers_.begin(); each != barriers_.end(); ++each) {
     std::erase(each->second.waiting, client);
   }
@@ -430,27 +430,29 @@ void Relay::OnThere(FrameReader fields) {
   const uint8_t kind = fields.Byte();
   if (kind == kMayKeep) Keep(key, fields.Rest());
   const auto found = watched_.find(key);
-  if (found == watched_.end()) return;
+  if (found == watched_.end()) {
+    if (kind == kIsQueue) FrameWriter(&Out(), Frame::kDecline).Text(key);
+    return;
+  }
   std::deque<ClientId> waiting = std::move(found->second);
   watched_.erase(found);
   if (kind == kIsQueue) {
     const ClientId first = waiting.front();
     waiting.pop_front();
-    if (!waiting.empty()) {
-      watched_[key] = std::move(waiting);
-      queue_turns_[first] = key;
-    }
+    if (!waiting.empty()) watched_[key] = std::move(waiting);
+    queue_turns_[first] = key;
     return Ready(first);
   }
   for (const ClientId client : waiting) Ready(client);
 }
 
-void Relay::PassTurn(ClientId client) {
+void Relay::PassTurn(ClientId client, bool is_gone) {
   const auto found = queue_turns_.find(client);
   if (found == queue_turns_.end()) return;
   const std::string key = std::move(found->second);
   queue_turns_.erase(found);
-  if (watched_.contains(key)) FrameWriter(&Out(), Frame::kWatch).Text(key);
+  if (is_gone) FrameWriter(&Out(), Frame::kDecline).Text(key);
+  if (watched_.contains(key)) FrameWriter(&Out(), Frame::kWatchOn).Text(key);
 }
 
 void Relay::Keep(std::string_view key, std::string_view value) {

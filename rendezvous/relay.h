@@ -101,7 +101,7 @@ class Relay final : public Backend {
   void OnPassed(std::string_view key);
   void OnThere(FrameReader fields);
   void Ready(ClientId client);
-  void PassTurn(ClientId client);
+  void PassTurn(ClientId client, bool is_gone);
   void OnRefused(FrameReader fields);
   void OnValue(const Sent& sent, bool may_keep, std::string_view answer);
   void OnLost(std::string_view why);
@@ -129,7 +129,8 @@ class Relay final : public Backend {
   KeyMap<Barrier> barriers_;
   KeyMap<std::deque<ClientId>> watched_;  // who waits for the key
   absl::flat_hash_map<ClientId, Waits> waits_;
-  // Clients that were told of an item in the queue: the next one that waits for it gets its turn after their request.
+  // Clients that were told of an item in the queue: the next one that waits for it gets its turn after their request,
+  // which takes the item.
   absl::flat_hash_map<ClientId, std::string> queue_turns_;
   uint64_t last_number_ = 0;
   int64_t dial_pause_ms_ = 5;

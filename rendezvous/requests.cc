@@ -42,6 +42,7 @@ const Shape& ShapeOf(Op op) { return kShapes[static_cast<uint8_t>(op)]; }
 }  // namespace
 
 bool Request::IsAnswered() const {
+  if (op == Op::kMultiGet && keys.empty()) return false;  // its answer is empty
   return op != Op::kValidate && op != Op::kSet && op != Op::kAppend && op != Op::kMultiSet &&
          op != Op::kPush;
 }

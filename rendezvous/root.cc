@@ -141,6 +141,14 @@ void Root::OnFrame(LinkId id, Frame kind, std::string_view bytes) {
       if (values_.Watch(id, key)) TellThere(id, key);
       break;
     }
+    case Frame::kWatchOn: {
+      const std::string_view key = fields.Text();
+      if (values_.WatchOn(id, key)) TellThere(id, key);
+      break;
+    }
+    case Frame::kDecline:
+      values_.Decline(fields.Text());
+      break;
     case Frame::kUnwatch:
       values_.StopWatching(id, fields.Text());
       break;

@@ -112,19 +112,22 @@ int64_t Values::Delete(std::string_view key) {
 
 bool Values::Push(std::string_view key, std::string_view value) {
   if (!Count(kEntryBytes + key.size() + value.size(), 0)) return false;
-  queues_[std::string(key)].emplace_back(value);
-  WakeOne(key);
+  Queue& queue = queues_[std::string(key)];
+  queue.items.emplace_back(value);
+  if (WakeOne(key)) ++queue.told;
   return true;
 }
 
 void Values::Pop(std::string_view key, std::string* answer) {
   const auto found = queues_.find(key);
   if (found == queues_.end()) return AppendNumber(answer, 0);
-  AppendNumber(answer, found->second.size());
-  AppendText(answer, found->second.front());
-  bytes_ -= kEntryBytes + key.size() + found->second.front().size();
-  found->second.pop_front();
-  if (found->second.empty()) queues_.erase(found);
+  Queue& queue = found->second;
+  AppendNumber(answer, queue.items.size());
+  AppendText(answer, queue.items.front());
+  bytes_ -= kEntryBytes + key.size() + queue.items.front().size();
+  queue.items.pop_front();
+  if (queue.told > 0) --queue.told;
+  if (queue.items.empty()) queues_.erase(found);
 }
 
 bool Values::Execute(const Request& request, std::string* answer) {
@@ -171,7 +174,7 @@ bool Values::Execute(const Request& request, std::string* answer) {
       return true;
     case Op::kLength: {
       const auto found = queues_.find(request.key);
-      AppendNumber(answer, found == queues_.end() ? 0 : found->second.size());
+      AppendNumber(answer, found == queues_.end() ? 0 : found->second.items.size());
       return true;
     }
     case Op::kList:
@@ -297,6 +300,23 @@ bool Values::Watch(LinkId link, std::string_view key) {
   return false;
 }
 
+bool Values::WatchOn(LinkId link, std::string_view key) {
+  const auto queue = queues_.find(key);
+  if (queue == queues_.end() || entries_.contains(key)) return Watch(link, key);
+  if (queue->second.items.size() > queue->second.told) {
+    ++queue->second.told;
+    return true;
+  }
+  AddLink(&awaited_, key, link);
+  return false;
+}
+
+void Values::Decline(std::string_view key) {
+  const auto queue = queues_.find(key);
+  if (queue == queues_.end() || queue->second.told == 0) return;
+  if (!WakeOne(key)) --queue->second.told;
+}
+
 void Values::StopWatching(LinkId link, std::string_view key) {
   const auto found = awaited_.find(key);
   if (found == awaited_.end()) return;
@@ -324,11 +344,11 @@ void Values::Wake(std::string_view key) {
   for (const LinkId link : awaited.links) effects_.there.emplace_back(link, key);
 }
 
-// An item of a queue is for one of those that wait: a local client, else one on another node. All nodes are told, and
-// those that find the queue empty wait again.
-void Values::WakeOne(std::string_view key) {
+// An item of a queue is for one of those that wait: a local client, else the first that waits on the node that has
+// waited longest. False: nobody waits.
+bool Values::WakeOne(std::string_view key) {
   const auto found = awaited_.find(key);
-  if (found == awaited_.end()) return;
+  if (found == awaited_.end()) return false;
   std::vector<Ticket>& tickets = found->second.tickets;
   while (!tickets.empty()) {
     const Ticket ticket = tickets.front();
@@ -338,9 +358,16 @@ void Values::WakeOne(std::string_view key) {
     Progress(ticket);
     if (effects_.ready.size() == ready) continue;
     if (found->second.empty()) Unlist(&awaited_, key);
-    return;
+    return true;
   }
-  Wake(key);
+  std::vector<LinkId>& links = found->second.links;
+  const bool is_told = !links.empty();
+  if (is_told) {
+    effects_.there.emplace_back(links.front(), key);
+    links.erase(links.begin());
+  }
+  if (links.empty()) Unlist(&awaited_, key);
+  return is_told;
 }
 
 }  // namespace muster::rendezvous

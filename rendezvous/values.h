@@ -62,6 +62,11 @@ class Values {
 
   // True if the key is there; else the link is told once it is.
   bool Watch(LinkId link, std::string_view key);
+  // The same for those of a link who waited when it was told of an item of a queue: items that others were told of do
+  // not count.
+  bool WatchOn(LinkId link, std::string_view key);
+  // Another one is told of an item of the queue instead.
+  void Decline(std::string_view key);
   void StopWatching(LinkId link, std::string_view key);
   // The link keeps a copy of the key's value.
   void Hold(LinkId link, std::string_view key);
@@ -75,6 +80,10 @@ class Values {
     std::string value;
     bool is_fixed = false;  // it was set once, and never changed
     std::vector<LinkId> holders;
+  };
+  struct Queue {
+    std::deque<std::string> items;
+    size_t told = 0;  // of the items: somebody who waited was told to fetch one
   };
   // Waits are listed by ticket, which is never reused: one that is over stays in the lists of its keys until these are
   // there or the lists are swept, so that ending it costs nothing.
@@ -103,7 +112,7 @@ class Values {
   void Progress(Ticket ticket);
   void SweepIfStale();
   void Wake(std::string_view key);
-  void WakeOne(std::string_view key);
+  bool WakeOne(std::string_view key);
   void Outdate(std::string_view key, Entry* entry);
   bool Count(size_t more, size_t less);
   bool Refuse(std::string why);
@@ -111,7 +120,7 @@ class Values {
   const uint64_t bytes_max_;
   uint64_t bytes_ = 0;
   KeyMap<Entry> entries_;
-  KeyMap<std::deque<std::string>> queues_;
+  KeyMap<Queue> queues_;
   AwaitedByKey awaited_;  // keys that are not there
   AwaitedByKey barriers_;
   absl::flat_hash_map<Ticket, Pending> pending_;

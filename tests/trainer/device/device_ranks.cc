@@ -41,7 +41,7 @@ std::string fingerprint(torch::nn::Module& module) {
   std::vector<at::Tensor> tensors = module.parameters();
   for (const at::Tensor& buffer : module.buffers()) tensors.push_back(buffer);
   for (const at::Tensor& tensor : tensors) {
-    const at::Tensor bytes = tensor.detach().contiguous();
+    const at::Tensor bytes = tensor.detach().cpu().contiguous();
     const auto* data = static_cast<const unsigned char*>(bytes.const_data_ptr());
     for (size_t i = 0; i < bytes.nbytes(); ++i) hash = (hash ^ data[i]) * 0x100000001b3ULL;
   }
@@ -65,7 +65,8 @@ void train(const Arguments& arguments) {
       throw std::runtime_error("rank 0 has left");
     }
     optimizer.zero_grad();
-    accelerator.backward(model(torch::randn({8, 16})).pow(2).mean());
+    const at::Tensor input = torch::randn({8, 16}).to(accelerator.device());
+    accelerator.backward(model(input).pow(2).mean());
     optimizer.step();
   }
   say("place", accelerator.device().str());

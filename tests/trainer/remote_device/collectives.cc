@@ -1,0 +1,169 @@
+// See collectives.h. As with NCCL, waiting for a work orders the streams: the host goes on.
+#include "collectives.h"
+
+#include <c10/core/StreamGuard.h>
+#include <muster/device/device_plugin_torch.h>
+
+#include <sstream>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "alias.h"
+#include "memory.h"
+
+// 2.14 renamed these two.
+#if TORCH_VERSION_MINOR >= 14
+#define GATHER_ONE all_gather_single
+#define REDUCE_SCATTER_ONE reduce_scatter_single
+#else
+#define GATHER_ONE _allgather_base
+#define REDUCE_SCATTER_ONE _reduce_scatter_base
+#endif
+
+namespace remote {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+Tensors aliases_of(const Tensors& tensors) {
+  Tensors aliases;
+  for (const at::Tensor& tensor : tensors) aliases.push_back(alias_of(tensor));
+  return aliases;
+}
+
+class RemoteWork final : public c10d::Work {
+ public:
+  RemoteWork(int rank, c10d::OpType type, MomentPtr done, c10::Device device, bool host_waits,
+             c10::intrusive_ptr<c10::ivalue::Future> future, Tensors outputs)
+      : Work(rank, type),
+        done_(std::move(done)),
+        device_(device),
+        host_waits_(host_waits),
+        future_(std::move(future)),
+        outputs_(std::move(outputs)) {}
+
+  bool isCompleted() override { return done_->reached(); }
+  bool isSuccess() const override { return done_->reached(); }
+  bool wait(std::chrono::milliseconds /*timeout*/) override {
+    synchronize();
+    return true;
+  }
+  void synchronize() override {
+    wait_on_stream(current_stream(device_.index()), done_);
+    if (!host_waits_) return;
+    done_->wait();
+    require_no_failure();
+  }
+  Tensors result() override { return outputs_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+
+ private:
+  const MomentPtr done_;
+  const c10::Device device_;
+  const bool host_waits_;
+  const c10::intrusive_ptr<c10::ivalue::Future> future_;
+  const Tensors outputs_;
+};
+
+class Collectives final : public c10d::Backend {
+ public:
+  explicit Collectives(const MusterBackendRequest& request)
+      : Backend(request.rank, request.world_size),
+        device_(kType, static_cast<c10::DeviceIndex>(request.device_index)),
+        stream_(new_stream(device_.index())) {
+    auto options = c10d::ProcessGroupGloo::Options::create();
+    options->timeout = std::chrono::milliseconds(request.timeout_ms);
+    std::istringstream network(request.network);
+    for (std::string name; std::getline(network, name, ',');) {
+      options->devices.push_back(request.network_is_interfaces != 0
+                                     ? c10d::ProcessGroupGloo::createDeviceForInterface(name)
+                                     : c10d::ProcessGroupGloo::createDeviceForHostname(name));
+    }
+    gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
+        muster::store_of(request), request.rank, request.world_size, options);
+  }
+
+  const std::string getBackendName() const override { return "remote"; }
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
+    return start(c10d::OpType::BROADCAST, tensors, {}, [options](auto& gloo, Tensors& own, Tensors&) {
+      return gloo.broadcast(own, options);
+    });
+  }
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+    return start(c10d::OpType::ALLREDUCE, tensors, {}, [options](auto& gloo, Tensors& own, Tensors&) {
+      return gloo.allreduce(own, options);
+    });
+  }
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options) override {
+    return start(c10d::OpType::ALLGATHER, outputs.at(0), inputs,
+                 [options](auto& gloo, Tensors& to, Tensors& from) {
+                   std::vector<Tensors> lists = {to};
+                   return gloo.allgather(lists, from, options);
+                 });
+  }
+  WorkPtr GATHER_ONE(at::Tensor& output, at::Tensor& input,
+                     const c10d::AllgatherOptions& options) override {
+    return start(c10d::OpType::_ALLGATHER_BASE, {output}, {input},
+                 [options](auto& gloo, Tensors& to, Tensors& from) {
+                   return gloo.GATHER_ONE(to[0], from[0], options);
+                 });
+  }
+  WorkPtr REDUCE_SCATTER_ONE(at::Tensor& output, at::Tensor& input,
+                             const c10d::ReduceScatterOptions& options) override {
+    return start(c10d::OpType::_REDUCE_SCATTER_BASE, {output}, {input},
+                 [options](auto& gloo, Tensors& to, Tensors& from) {
+                   return gloo.REDUCE_SCATTER_ONE(to[0], from[0], options);
+                 });
+  }
+  WorkPtr send(Tensors& tensors, int to, int tag) override {
+    return start(c10d::OpType::SEND, tensors, {}, [to, tag](auto& gloo, Tensors& own, Tensors&) {
+      return gloo.send(own, to, tag);
+    });
+  }
+  WorkPtr recv(Tensors& tensors, int from, int tag) override {
+    return start(c10d::OpType::RECV, tensors, {}, [from, tag](auto& gloo, Tensors& own, Tensors&) {
+      return gloo.recv(own, from, tag);
+    });
+  }
+  WorkPtr barrier(const c10d::BarrierOptions& /*options*/) override {
+    return start(c10d::OpType::BARRIER, {}, {},
+                 [](auto& gloo, Tensors&, Tensors&) { return gloo.barrier(); });
+  }
+
+ private:
+  // Queues a collective behind the work of the caller's stream.
+  template <typename Collective>
+  WorkPtr start(c10d::OpType type, const Tensors& outputs, const Tensors& inputs,
+                Collective collective) {
+    const c10::DeviceGuard guard(device_);
+    wait_on_stream(stream_, record(current_stream(device_.index())));
+    for (const Tensors* tensors : {&outputs, &inputs}) {
+      for (const at::Tensor& tensor : *tensors) {
+        device_allocator().recordStream(tensor.storage().data_ptr(), stream_);
+      }
+    }
+    enqueue(stream_, [gloo = gloo_, collective, to = aliases_of(outputs),
+                      from = aliases_of(inputs)]() mutable { collective(*gloo, to, from)->wait(); });
+    auto future = c10::make_intrusive<c10::ivalue::Future>(
+        c10::ListType::create(c10::TensorType::get()), std::vector<c10::Device>{device_});
+    const c10::StreamGuard on_own(stream_);
+    future->markCompleted(c10::IValue(outputs));
+    return c10::make_intrusive<RemoteWork>(getRank(), type, record(stream_), device_,
+                                           type == c10d::OpType::BARRIER, std::move(future),
+                                           outputs);
+  }
+
+  const c10::Device device_;
+  const c10::Stream stream_;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
+};
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Backend> make_collectives(const MusterBackendRequest& request) {
+  return c10::make_intrusive<Collectives>(request);
+}
+
+}  // namespace remote

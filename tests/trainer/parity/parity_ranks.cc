@@ -45,7 +45,7 @@ json find_case(const std::string& path, const std::string& name) {
 std::string fingerprint(const std::vector<at::Tensor>& tensors) {
   uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
   for (const at::Tensor& tensor : tensors) {
-    const at::Tensor bytes = tensor.detach().contiguous();
+    const at::Tensor bytes = tensor.detach().cpu().contiguous();
     const auto* data = static_cast<const unsigned char*>(bytes.const_data_ptr());
     for (size_t i = 0; i < bytes.nbytes(); ++i) hash = (hash ^ data[i]) * 0x100000001b3ULL;
   }
@@ -69,7 +69,8 @@ class Run {
                            {.batch_size = one.at("batch"),
                             .shuffle = one.value("shuffle", false),
                             .seed = 7,
-                            .drop_last = one.value("drop_last", false)})));
+                            .drop_last = one.value("drop_last", false),
+                            .num_workers = one.value("num_workers", 0)})));
     accelerator_.register_for_checkpointing(
         "done",
         {[this] {

@@ -16,6 +16,7 @@ int init(MusterDeviceError* error) {
     remote::register_guard();
     remote::register_hooks();
     remote::register_operators();
+    remote::register_recurrent();
     remote::register_fallback();
   });
 }

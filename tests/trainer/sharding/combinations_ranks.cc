@@ -14,6 +14,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <set>
@@ -172,7 +173,7 @@ struct Outcome {
 };
 
 AcceleratorOptions options_of(const Cell& cell, int world, bool as_accelerate) {
-  AcceleratorOptions options{.cpu = true};
+  AcceleratorOptions options{.cpu = std::getenv("MUSTER_DEVICE") == nullptr};
   options.mixed_precision = cell[kPrecision] == kFp16   ? Precision::fp16
                             : cell[kPrecision] == kBf16 ? Precision::bf16
                                                         : Precision::fp32;
@@ -229,7 +230,9 @@ class Run {
  private:
   static at::Tensor weights_of(const TensorMap& state) {
     std::vector<at::Tensor> flat;
-    for (const auto& [name, tensor] : state) flat.push_back(tensor.to(torch::kDouble).flatten());
+    for (const auto& [name, tensor] : state) {
+      flat.push_back(tensor.cpu().to(torch::kDouble).flatten());
+    }
     return torch::cat(flat);
   }
   // In the order in which two models have them.
@@ -238,7 +241,8 @@ class Run {
     std::vector<at::Tensor> flat;
     for (const std::string& part : {first, second}) {
       for (const auto& [name, tensor] : state) {
-        if (name.starts_with(part)) flat.push_back(tensor.to(torch::kDouble).flatten());
+        if (!name.starts_with(part)) continue;
+        flat.push_back(tensor.cpu().to(torch::kDouble).flatten());
       }
     }
     return torch::cat(flat);
@@ -282,9 +286,11 @@ class Run {
     for (int step = 0; step < kSteps; ++step) {
       for (int micro = 0; micro < accelerator_.options().gradient_accumulation.num_steps; ++micro) {
         const auto scope = accumulate();
-        const at::Tensor output = forward(data_of(rank, step, micro, kIn));
-        at::Tensor loss =
-            torch::mse_loss(output.to(torch::kFloat), data_of(rank, step, micro, kOut));
+        const auto data = [&](int64_t columns) {
+          return data_of(rank, step, micro, columns).to(accelerator_.device());
+        };
+        const at::Tensor output = forward(data(kIn));
+        at::Tensor loss = torch::mse_loss(output.to(torch::kFloat), data(kOut));
         if (cell_[kOverflow] == 1 && step == kStepThatOverflows && rank == 0) loss = loss * 1e38;
         accelerator_.backward(loss);
         if (accelerator_.sync_gradients()) clip(whole, outcome);

@@ -12,6 +12,7 @@
 #include "base/environment.h"
 #include "base/stop_signal.h"
 #include "device/device_driver.h"
+#include "memory/module_device.h"
 #include "muster/base/errors.h"
 #include "parallel/data_parallel_factory.h"
 #include "parallel/data_parallel_state.h"
@@ -185,7 +186,7 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
   if (materialize && !by_parts) {
     materialize(place_on(target));
   }
-  if (!build && !by_parts && state_->options.device_placement) module.to(state_->device);
+  if (!build && !by_parts && state_->options.device_placement) move_module(module, state_->device);
   const bool by_buckets = stage == ZeroStage::none || stage == ZeroStage::zero1;
   state_->models.push_back(
       make_data_parallel(module, state_->group, state_->options.data_parallel,

@@ -290,8 +290,30 @@ class GanRun : public Run {
   std::optional<muster::PreparedOptimizer> rival_;
 };
 
-int train(int, char** argv) {
+// Data and weights of no meaning, for comparisons in which Accelerate has no part.
+void write_inputs(const std::string& directory) {
+  torch::manual_seed(1);
+  constexpr int64_t kSamples = 200;
+  muster::save_safetensors(directory + "/data.safetensors",
+                           {{"digits.inputs", torch::rand({kSamples, 1, 8, 8})},
+                            {"digits.labels", torch::randint(10, {kSamples}, at::kLong)},
+                            {"characters.inputs", torch::randint(64, {kSamples, 32}, at::kLong)},
+                            {"characters.labels", torch::randint(64, {kSamples, 32}, at::kLong)}});
+  for (const std::string name : {"digits", "digits_plain", "norm", "transformer"}) {
+    const parity::Net net = parity::make_model(name);
+    muster::TensorMap weights;
+    for (const auto& item : net->named_parameters()) weights[item.key()] = item.value().detach();
+    for (const auto& item : net->named_buffers()) weights[item.key()] = item.value();
+    muster::save_safetensors(directory + "/" + name + ".safetensors", weights);
+  }
+}
+
+int train(int argc, char** argv) {
   torch::set_num_threads(1);
+  if (argc == 3 && std::string(argv[1]) == "inputs") {
+    write_inputs(argv[2]);
+    return 0;
+  }
   const std::string cases = argv[1], inputs = argv[2], outputs = argv[3];
   const json one = find_case(cases, argv[4]);
   std::unique_ptr<Run> run;

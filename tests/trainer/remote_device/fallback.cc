@@ -343,7 +343,7 @@ void run_elsewhere(const c10::OperatorHandle& op, Stack* stack) {
 // registered.
 std::vector<std::string> preferred_on_cpu() {
   const std::set<std::string> own = {"empty.memory_format", "empty_strided", "native_dropout"};
-  std::vector<std::string> names;
+  std::vector<std::string> names = {"convolution_overrideable", "convolution_backward_overrideable"};
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     const auto op = c10::Dispatcher::singleton().findOp(name);
     if (!op || !op->hasSchema() || !name.name.starts_with("aten::")) continue;

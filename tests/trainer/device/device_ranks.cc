@@ -133,10 +133,12 @@ void open(const Arguments& arguments) {
 }
 
 // Whether the backend supports it for tensors of that dtype.
-bool does(c10d::Backend& backend, MusterCollective collective, at::ScalarType dtype) {
+bool does(c10d::Backend& backend, MusterCollective collective, at::ScalarType dtype,
+          at::Device device) {
   const auto ranks = static_cast<int64_t>(backend.getSize());
-  std::vector<at::Tensor> tensors = {at::zeros({ranks}, dtype)};
-  const std::vector<at::Tensor> parts(static_cast<size_t>(ranks), at::zeros({ranks}, dtype));
+  std::vector<at::Tensor> tensors = {at::zeros({ranks}, dtype).to(device)};
+  const std::vector<at::Tensor> parts(static_cast<size_t>(ranks),
+                                      at::zeros({ranks}, dtype).to(device));
   std::vector<std::vector<at::Tensor>> lists = {parts};
   const std::string error = error_of([&] {
     switch (collective) {
@@ -176,7 +178,7 @@ void rules(const Arguments&) {
       const auto known = device_dtype(dtype);
       if (!known || c10::isComplexType(dtype)) continue;
       const bool allowed = (ruled & dtype_bit(*known)) != 0;
-      if (does(*backend, collective, dtype) != allowed) differences += dtype_name(*known) + " ";
+      if (does(*backend, collective, dtype, device) != allowed) differences += dtype_name(*known) + " ";
     }
     say(collective_name(collective), differences.empty() ? "agrees" : differences);
   }

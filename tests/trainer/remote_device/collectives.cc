@@ -4,7 +4,9 @@
 #include <c10/core/StreamGuard.h>
 #include <muster/device/device_plugin_torch.h>
 
+#include <cstdlib>
 #include <sstream>
+#include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "alias.h"
@@ -24,6 +26,14 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+constexpr uint32_t bit(MusterDtype dtype) { return 1U << static_cast<uint32_t>(dtype); }
+
+void require(MusterCollective collective, const at::Tensor& tensor) {
+  const auto dtype = muster::device_dtype(tensor.scalar_type());
+  TORCH_CHECK(dtype && (collective_dtypes(0, collective) & bit(*dtype)) != 0,
+              "this collective does not support ", tensor.scalar_type());
+}
 
 Tensors aliases_of(const Tensors& tensors) {
   Tensors aliases;
@@ -86,17 +96,20 @@ class Collectives final : public c10d::Backend {
   const std::string getBackendName() const override { return "remote"; }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
+    require(MUSTER_BROADCAST, tensors.at(0));
     return start(c10d::OpType::BROADCAST, tensors, {}, [options](auto& gloo, Tensors& own, Tensors&) {
       return gloo.broadcast(own, options);
     });
   }
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+    require(MUSTER_ALL_REDUCE, tensors.at(0));
     return start(c10d::OpType::ALLREDUCE, tensors, {}, [options](auto& gloo, Tensors& own, Tensors&) {
       return gloo.allreduce(own, options);
     });
   }
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& options) override {
+    require(MUSTER_ALL_GATHER, inputs.at(0));
     return start(c10d::OpType::ALLGATHER, outputs.at(0), inputs,
                  [options](auto& gloo, Tensors& to, Tensors& from) {
                    std::vector<Tensors> lists = {to};
@@ -105,6 +118,7 @@ class Collectives final : public c10d::Backend {
   }
   WorkPtr GATHER_ONE(at::Tensor& output, at::Tensor& input,
                      const c10d::AllgatherOptions& options) override {
+    require(MUSTER_ALL_GATHER, input);
     return start(c10d::OpType::_ALLGATHER_BASE, {output}, {input},
                  [options](auto& gloo, Tensors& to, Tensors& from) {
                    return gloo.GATHER_ONE(to[0], from[0], options);
@@ -112,6 +126,7 @@ class Collectives final : public c10d::Backend {
   }
   WorkPtr REDUCE_SCATTER_ONE(at::Tensor& output, at::Tensor& input,
                              const c10d::ReduceScatterOptions& options) override {
+    require(MUSTER_REDUCE_SCATTER, input);
     return start(c10d::OpType::_REDUCE_SCATTER_BASE, {output}, {input},
                  [options](auto& gloo, Tensors& to, Tensors& from) {
                    return gloo.REDUCE_SCATTER_ONE(to[0], from[0], options);
@@ -161,6 +176,23 @@ class Collectives final : public c10d::Backend {
 };
 
 }  // namespace
+
+bool is_small() {
+  static const bool small = [] {
+    const char* const series = std::getenv("MUSTER_REMOTE_SERIES");
+    return series != nullptr && std::string(series) == "small";
+  }();
+  return small;
+}
+
+uint32_t collective_dtypes(int32_t /*index*/, int32_t collective) {
+  constexpr uint32_t kSmall = bit(MUSTER_INT8) | bit(MUSTER_INT32) | bit(MUSTER_INT64) |
+                              bit(MUSTER_FLOAT16) | bit(MUSTER_FLOAT32);
+  constexpr uint32_t kMore = bit(MUSTER_UINT8) | bit(MUSTER_BFLOAT16) | bit(MUSTER_FLOAT64);
+  const bool moves = collective == MUSTER_BROADCAST || collective == MUSTER_ALL_GATHER;
+  if (moves) return kSmall | kMore | bit(MUSTER_BOOL);
+  return is_small() ? kSmall : kSmall | kMore;
+}
 
 c10::intrusive_ptr<c10d::Backend> make_collectives(const MusterBackendRequest& request) {
   return c10::make_intrusive<Collectives>(request);

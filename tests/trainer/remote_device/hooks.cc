@@ -2,6 +2,8 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/DeviceType.h>
 
+#include <cstdlib>
+
 #include "generator.h"
 #include "memory.h"
 #include "registration.h"
@@ -24,7 +26,12 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
 
   bool isPinnedPtr(const void* address) const override { return is_pinned(address); }
-  c10::Allocator* getPinnedMemoryAllocator() const override { return &pinned_allocator(); }
+  c10::Allocator* getPinnedMemoryAllocator() const override {
+    // As a library that does not implement it.
+    TORCH_CHECK(std::getenv("MUSTER_REMOTE_WITHOUT_PINNED_MEMORY") == nullptr,
+                "this device has no pinned memory");
+    return &pinned_allocator();
+  }
   c10::Device getDeviceFromPtr(void* address) const override { return device_of(address); }
 
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {

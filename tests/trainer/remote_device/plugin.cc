@@ -26,23 +26,12 @@ int make_backend(const MusterBackendRequest* request, void* backend, MusterDevic
       error, [&] { muster::give_backend(backend, remote::make_collectives(*request)); });
 }
 
-uint32_t collective_dtypes(int32_t /*index*/, int32_t collective) {
-  uint32_t set = 0;
-  for (const MusterDtype dtype : {MUSTER_UINT8, MUSTER_INT8, MUSTER_INT32, MUSTER_INT64,
-                                  MUSTER_FLOAT16, MUSTER_BFLOAT16, MUSTER_FLOAT32,
-                                  MUSTER_FLOAT64}) {
-    set |= 1U << static_cast<uint32_t>(dtype);
-  }
-  const bool moves = collective == MUSTER_BROADCAST || collective == MUSTER_ALL_GATHER;
-  return moves ? set | 1U << static_cast<uint32_t>(MUSTER_BOOL) : set;
-}
-
 const MusterDeviceTable table = [] {
   auto made = muster::TorchAccelerator<remote::kType>::table(kName);
   made.init = &init;
   made.finalize = &remote::stop_streams;
-  made.series = [](int32_t) { return "first series"; };
-  made.collective_dtypes = &collective_dtypes;
+  made.series = [](int32_t) { return remote::is_small() ? "small series" : "large series"; };
+  made.collective_dtypes = &remote::collective_dtypes;
   made.make_backend = &make_backend;
   return made;
 }();

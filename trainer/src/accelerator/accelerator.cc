@@ -102,14 +102,14 @@ Accelerator::Accelerator(const AcceleratorOptions& options)
   state.group = make_process_group(
       state.topology, state.device,
       {options.process_group_timeout, options.init_timeout, options.network_interfaces});
-  // Half of the timeout, so that the record shows the wait and not the shutdown. NCCL has its own
-  // watchdog.
+  // Half of the timeout, so that the record shows the wait and not the shutdown. Only NCCL has its
+  // own watchdog.
   state.diagnosis.emplace(
       state.reporter,
       FlightRecorderOptions{.rank = process_index(),
                             .world_size = num_processes(),
-                            .hang_after = device().is_cpu() ? options.process_group_timeout / 2
-                                                            : std::chrono::milliseconds(0)});
+                            .hang_after = device().is_cuda() ? std::chrono::milliseconds(0)
+                                                             : options.process_group_timeout / 2});
   state.collectives =
       std::make_shared<Collectives>(state.group, state.topology, state.device,
                                     options.debug || is_true(environment("ACCELERATE_DEBUG_MODE")));
@@ -118,7 +118,10 @@ Accelerator::Accelerator(const AcceleratorOptions& options)
                                              .logging_dir = state.logging_dir(),
                                              .rank = state.topology.rank});
   }
-  MetricAccumulatorOptions metrics{.every = options.log_metrics_every, .device = state.device};
+  const bool has_double = collective_takes(state.device, MUSTER_ALL_REDUCE, at::kDouble);
+  MetricAccumulatorOptions metrics{.every = options.log_metrics_every,
+                                   .device = state.device,
+                                   .dtype = has_double ? at::kDouble : at::kFloat};
   if (state.group) {
     metrics.sum_over_ranks = [collectives = state.collectives](const at::Tensor& sums) {
       return collectives->reduce({sums}, Reduction::sum)[0];

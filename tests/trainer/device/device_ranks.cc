@@ -178,7 +178,8 @@ void rules(const Arguments&) {
       const auto known = device_dtype(dtype);
       if (!known || c10::isComplexType(dtype)) continue;
       const bool allowed = (ruled & dtype_bit(*known)) != 0;
-      if (does(*backend, collective, dtype, device) != allowed) differences += dtype_name(*known) + " ";
+      if (does(*backend, collective, dtype, device) != allowed)
+        differences += dtype_name(*known) + " ";
     }
     say(collective_name(collective), differences.empty() ? "agrees" : differences);
   }

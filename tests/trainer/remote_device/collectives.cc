@@ -1,9 +1,10 @@
-// See collectives.h. As with NCCL, waiting for a work orders the streams: the host goes on.
+// See collectives.h. As with NCCL, waiting for a work orders the streams; the host does not wait.
 #include "collectives.h"
 
 #include <c10/core/StreamGuard.h>
 #include <muster/device/device_plugin_torch.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <sstream>
 #include <string>
@@ -89,23 +90,23 @@ class Collectives final : public c10d::Backend {
                                      ? c10d::ProcessGroupGloo::createDeviceForInterface(name)
                                      : c10d::ProcessGroupGloo::createDeviceForHostname(name));
     }
-    gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        muster::store_of(request), request.rank, request.world_size, options);
+    gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(muster::store_of(request), request.rank,
+                                                        request.world_size, options);
   }
 
   const std::string getBackendName() const override { return "remote"; }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     require(MUSTER_BROADCAST, tensors.at(0));
-    return start(c10d::OpType::BROADCAST, tensors, {}, [options](auto& gloo, Tensors& own, Tensors&) {
-      return gloo.broadcast(own, options);
-    });
+    return start(
+        c10d::OpType::BROADCAST, tensors, {},
+        [options](auto& gloo, Tensors& own, Tensors&) { return gloo.broadcast(own, options); });
   }
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     require(MUSTER_ALL_REDUCE, tensors.at(0));
-    return start(c10d::OpType::ALLREDUCE, tensors, {}, [options](auto& gloo, Tensors& own, Tensors&) {
-      return gloo.allreduce(own, options);
-    });
+    return start(
+        c10d::OpType::ALLREDUCE, tensors, {},
+        [options](auto& gloo, Tensors& own, Tensors&) { return gloo.allreduce(own, options); });
   }
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& options) override {
@@ -133,9 +134,8 @@ class Collectives final : public c10d::Backend {
                  });
   }
   WorkPtr send(Tensors& tensors, int to, int tag) override {
-    return start(c10d::OpType::SEND, tensors, {}, [to, tag](auto& gloo, Tensors& own, Tensors&) {
-      return gloo.send(own, to, tag);
-    });
+    return start(c10d::OpType::SEND, tensors, {},
+                 [to, tag](auto& gloo, Tensors& own, Tensors&) { return gloo.send(own, to, tag); });
   }
   WorkPtr recv(Tensors& tensors, int from, int tag) override {
     return start(c10d::OpType::RECV, tensors, {}, [from, tag](auto& gloo, Tensors& own, Tensors&) {
@@ -159,8 +159,9 @@ class Collectives final : public c10d::Backend {
         device_allocator().recordStream(tensor.storage().data_ptr(), stream_);
       }
     }
-    enqueue(stream_, [gloo = gloo_, collective, to = aliases_of(outputs),
-                      from = aliases_of(inputs)]() mutable { collective(*gloo, to, from)->wait(); });
+    enqueue(stream_,
+            [gloo = gloo_, collective, to = aliases_of(outputs),
+             from = aliases_of(inputs)]() mutable { collective(*gloo, to, from)->wait(); });
     auto future = c10::make_intrusive<c10::ivalue::Future>(
         c10::ListType::create(c10::TensorType::get()), std::vector<c10::Device>{device_});
     const c10::StreamGuard on_own(stream_);
@@ -189,6 +190,7 @@ uint32_t collective_dtypes(int32_t /*index*/, int32_t collective) {
   constexpr uint32_t kSmall = bit(MUSTER_INT8) | bit(MUSTER_INT32) | bit(MUSTER_INT64) |
                               bit(MUSTER_FLOAT16) | bit(MUSTER_FLOAT32);
   constexpr uint32_t kMore = bit(MUSTER_UINT8) | bit(MUSTER_BFLOAT16) | bit(MUSTER_FLOAT64);
+  if (collective == MUSTER_ALL_TO_ALL) return 0;
   const bool moves = collective == MUSTER_BROADCAST || collective == MUSTER_ALL_GATHER;
   if (moves) return kSmall | kMore | bit(MUSTER_BOOL);
   return is_small() ? kSmall : kSmall | kMore;

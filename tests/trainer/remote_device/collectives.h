@@ -1,4 +1,4 @@
-// Collectives of the device: a c10d backend that runs them on a stream of its own, with Gloo.
+// Collectives of the device: a c10d backend that runs them on a separate stream, with Gloo.
 #pragma once
 
 #include <muster/device/device_plugin.h>

@@ -9,6 +9,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -75,7 +76,8 @@ bool is_generator(const c10::Argument& argument) {
 }
 
 // Convolutions of other devices have names of their own, for which the CPU has no kernel.
-std::optional<c10::OperatorHandle> replacement(const std::string& name, std::vector<IValue>& given) {
+std::optional<c10::OperatorHandle> replacement(const std::string& name,
+                                               std::vector<IValue>& given) {
   if (name == "aten::convolution_overrideable") {
     return c10::Dispatcher::singleton().findSchemaOrThrow("aten::convolution", "");
   }
@@ -343,7 +345,8 @@ void run_elsewhere(const c10::OperatorHandle& op, Stack* stack) {
 // registered.
 std::vector<std::string> preferred_on_cpu() {
   const std::set<std::string> own = {"empty.memory_format", "empty_strided", "native_dropout"};
-  std::vector<std::string> names = {"convolution_overrideable", "convolution_backward_overrideable"};
+  std::vector<std::string> names = {"convolution_overrideable",
+                                    "convolution_backward_overrideable"};
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     const auto op = c10::Dispatcher::singleton().findOp(name);
     if (!op || !op->hasSchema() || !name.name.starts_with("aten::")) continue;
@@ -351,8 +354,7 @@ std::vector<std::string> preferred_on_cpu() {
     if (op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) continue;
     const std::string text =
         name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
-    const bool composite =
-        op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
+    const bool composite = op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
     if ((composite || text.starts_with("_fused_")) && !own.contains(text)) names.push_back(text);
   }
   return names;
@@ -361,8 +363,8 @@ std::vector<std::string> preferred_on_cpu() {
 }  // namespace
 
 void register_fallback() {
-  static auto* const all =
-      new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static auto* const all = new torch::Library(torch::Library::IMPL, "_",
+                                              c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   all->fallback(torch::CppFunction::makeFromBoxedFunction<&run_elsewhere>());
   static auto* const aten = new torch::Library(torch::Library::IMPL, "aten",
                                                c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);

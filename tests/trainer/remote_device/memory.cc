@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
@@ -50,13 +51,10 @@ struct Block {
   c10::DeviceIndex device = 0;
   std::set<c10::StreamId> used_on;  // other streams
 
-  c10::Stream own_stream() const {
-    return stream_of(device, stream);
-  }
+  c10::Stream own_stream() const { return stream_of(device, stream); }
   void unset() const {
-    enqueue(own_stream(), [place = window(address), size = bytes] {
-      std::memset(place, kUnset, size);
-    });
+    enqueue(own_stream(),
+            [place = window(address), size = bytes] { std::memset(place, kUnset, size); });
   }
 };
 
@@ -115,7 +113,9 @@ class Allocator final : public c10::DeviceAllocator {
     return {kBytes - fresh_.at(static_cast<size_t>(device)), kBytes};
   }
   // Not every LibTorch since 2.11 has this to override.
-  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) { return free_and_total(device); }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) {
+    return free_and_total(device);
+  }
 
  private:
   static void free_block(void* context);

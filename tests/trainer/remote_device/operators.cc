@@ -8,6 +8,8 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include <optional>
+
 #include "alias.h"
 #include "memory.h"
 #include "registration.h"
@@ -25,8 +27,8 @@ at::Tensor empty(c10::IntArrayRef sizes, std::optional<at::ScalarType> dtype,
                  std::optional<c10::Layout> /*layout*/, std::optional<c10::Device> device,
                  std::optional<bool> /*pin*/, std::optional<at::MemoryFormat> format) {
   const c10::DeviceGuard guard(target(device));
-  return at::detail::empty_generic(sizes, &device_allocator(), kKeys,
-                                   c10::dtype_or_default(dtype), format);
+  return at::detail::empty_generic(sizes, &device_allocator(), kKeys, c10::dtype_or_default(dtype),
+                                   format);
 }
 
 at::Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides,
@@ -54,8 +56,8 @@ const at::Tensor& resize(const at::Tensor& self, c10::IntArrayRef sizes,
   c10::TensorImpl* const impl = self.unsafeGetTensorImpl();
   impl->set_sizes_contiguous(sizes);
   if (format && *format != at::MemoryFormat::Preserve) impl->empty_tensor_restride(*format);
-  grow(impl->unsafe_storage(), at::detail::computeStorageNbytesContiguous(
-                                   sizes, self.itemsize(), self.storage_offset()));
+  grow(impl->unsafe_storage(),
+       at::detail::computeStorageNbytesContiguous(sizes, self.itemsize(), self.storage_offset()));
   return self;
 }
 
@@ -139,8 +141,8 @@ std::tuple<at::Tensor, at::Tensor> dropout(const at::Tensor& input, double p,
 }  // namespace
 
 void register_operators() {
-  static auto* const library = new torch::Library(torch::Library::IMPL, "aten",
-                                                  c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static auto* const library = new torch::Library(
+      torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   library->impl("empty.memory_format", &empty);
   library->impl("empty_strided", &empty_strided);
   library->impl("resize_", &resize);

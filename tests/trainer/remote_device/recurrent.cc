@@ -5,6 +5,9 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
+#include <optional>
+#include <vector>
+
 #include "registration.h"
 
 namespace remote {
@@ -31,23 +34,22 @@ Three lstm_cell_backward(const OptionalTensor& of_hidden, const OptionalTensor& 
   const std::vector<at::Tensor> parts = activated.chunk(4, 1);
   const at::Tensor in = parts[0], forget = parts[1], candidate = parts[2], out = parts[3];
   const at::Tensor shape = at::tanh(next);
-  const at::Tensor gradient =
-      of_hidden && of_hidden->defined() ? *of_hidden : at::zeros_like(next);
+  const at::Tensor gradient = of_hidden && of_hidden->defined() ? *of_hidden : at::zeros_like(next);
   at::Tensor inner = gradient.mul(out).mul(shape.mul(shape).neg().add(1));
   if (of_cell && of_cell->defined()) inner = inner.add(*of_cell);
-  const at::Tensor gates = at::cat({inner.mul(candidate).mul(slope(in)),
-                                    inner.mul(cell).mul(slope(forget)),
-                                    inner.mul(in).mul(candidate.mul(candidate).neg().add(1)),
-                                    gradient.mul(shape).mul(slope(out))},
-                                   1);
+  const at::Tensor gates =
+      at::cat({inner.mul(candidate).mul(slope(in)), inner.mul(cell).mul(slope(forget)),
+               inner.mul(in).mul(candidate.mul(candidate).neg().add(1)),
+               gradient.mul(shape).mul(slope(out))},
+              1);
   return {gates, inner.mul(forget), has_bias ? gates.sum(0) : at::Tensor()};
 }
 
 }  // namespace
 
 void register_recurrent() {
-  static auto* const library = new torch::Library(torch::Library::IMPL, "aten",
-                                                  c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static auto* const library = new torch::Library(
+      torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   library->impl("_thnn_fused_lstm_cell", &lstm_cell);
   library->impl("_thnn_fused_lstm_cell_backward_impl", &lstm_cell_backward);
 }

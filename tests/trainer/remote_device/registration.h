@@ -3,10 +3,10 @@
 
 namespace remote {
 
-void register_guard();       // devices, streams and events
-void register_hooks();       // pinned memory and generators
-void register_operators();   // what is written for the device: memory and copies
-void register_recurrent();   // the cell of an LSTM
-void register_fallback();    // all other operators
+void register_guard();      // devices, streams and events
+void register_hooks();      // pinned memory and generators
+void register_operators();  // what is written for the device: memory and copies
+void register_recurrent();  // the cell of an LSTM
+void register_fallback();   // all other operators
 
 }  // namespace remote

@@ -76,8 +76,9 @@ TEST(RemoteDevice, ReportsItsMemory) {
 
 TEST(RemoteDevice, DoesTheCollectivesThatItsTableNames) {
   for (const char* series : {"large", "small"}) {
-    for (const Said& lines : outcome(2, {"device_ranks", "rules"}, {{"MUSTER_REMOTE_SERIES", series}})) {
-      for (const char* collective : {"all_reduce", "all_gather", "broadcast"}) {
+    for (const Said& lines :
+         outcome(2, {"device_ranks", "rules"}, {{"MUSTER_REMOTE_SERIES", series}})) {
+      for (const char* collective : {"all_reduce", "all_gather", "broadcast", "all_to_all"}) {
         EXPECT_EQ(lines.at(collective), "agrees") << series << " " << collective;
       }
     }
@@ -96,24 +97,22 @@ TEST(Reductions, OfTypesThatTheDeviceCannotReduceAreExact) {
     lines.erase("metric");
     expect_all_yes(lines, 5);
   }
-  for (const ChildResult& rank : run("remote", 2, {"collectives_ranks", "all"},
-                                     {{"MUSTER_REMOTE_SERIES", "small"}})) {
+  for (const ChildResult& rank :
+       run("remote", 2, {"collectives_ranks", "all"}, {{"MUSTER_REMOTE_SERIES", "small"}})) {
     EXPECT_EQ(rank.exit_code, 0) << rank.output;
   }
 }
 
 TEST(PinnedMemory, IsUsedWhereTheDeviceHasIt) {
   const Said with = outcome(1, {"remote_ranks", "pin"}, {{"MUSTER_REMOTE_DELAY_US", "300"}})[0];
-  EXPECT_EQ(with, (Said{{"pinned", "yes"},
-                        {"sum", "2016"},
-                        {"snapshot", "yes"},
-                        {"snapshot_pinned", "yes"}}));
+  EXPECT_EQ(
+      with,
+      (Said{{"pinned", "yes"}, {"sum", "2016"}, {"snapshot", "yes"}, {"snapshot_pinned", "yes"}}));
   const Said without =
       outcome(1, {"remote_ranks", "pin"}, {{"MUSTER_REMOTE_WITHOUT_PINNED_MEMORY", "1"}})[0];
-  EXPECT_EQ(without, (Said{{"pinned", "no"},
-                           {"sum", "2016"},
-                           {"snapshot", "yes"},
-                           {"snapshot_pinned", "no"}}));
+  EXPECT_EQ(
+      without,
+      (Said{{"pinned", "no"}, {"sum", "2016"}, {"snapshot", "yes"}, {"snapshot_pinned", "no"}}));
 }
 
 TEST(RandomNumbers, OfTheDeviceAreDrawnAgain) {
@@ -166,7 +165,8 @@ TEST(Combinations, GiveWhatTheyGiveWithoutSharding) {
   const auto ranks = run("remote", 2, {"trainer_combinations_ranks", "pairs"});
   for (const ChildResult& rank : ranks) ASSERT_EQ(rank.exit_code, 0) << rank.output;
   std::istringstream lines(ranks[0].output);
-  for (std::string line; std::getline(lines, line);) EXPECT_FALSE(line.starts_with("cell ")) << line;
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_FALSE(line.starts_with("cell ")) << line;
   const Said told = said(ranks[0]);
   EXPECT_GE(std::stoi(told.at("cells")), 15);
   EXPECT_EQ(told.at("equal"), told.at("cells"));
@@ -243,7 +243,7 @@ TEST_F(Runs, EqualTheCpusBitForBit) {
   }
 }
 
-// The runs draw masks on the device, and save while they go on.
+// The runs draw masks on the device, and save while they train.
 TEST_F(Runs, ThatResumeEqualTheUninterruptedBitForBit) {
   for (const char* stage : {"none", "zero3"}) {
     json one = json::parse(R"({"model": "digits", "batch": 6, "steps": 16, "samples": 120,
@@ -263,7 +263,8 @@ TEST_F(Runs, ThatResumeEqualTheUninterruptedBitForBit) {
     for (size_t rank = 0; rank < 2; ++rank) {
       EXPECT_EQ(resumed[rank].at("first"), 7);
       const auto& losses = whole[rank].at("loss");
-      EXPECT_EQ(resumed[rank].at("loss"), json(std::vector<json>(losses.begin() + 7, losses.end())));
+      EXPECT_EQ(resumed[rank].at("loss"),
+                json(std::vector<json>(losses.begin() + 7, losses.end())));
       for (const char* name : {"end", "buffers", "random"}) {
         EXPECT_EQ(resumed[rank].at(name), whole[rank].at(name)) << stage << " " << name;
       }

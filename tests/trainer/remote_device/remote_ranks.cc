@@ -54,7 +54,8 @@ void read_on_another_stream() {
   const at::Tensor values = at::empty({1'000}, accelerator.device());
   for (int i = 0; i < 20; ++i) values.fill_(i);
   values.fill_(7);
-  const c10::Stream own = device.exchangeStream(device.getStreamFromGlobalPool(accelerator.device()));
+  const c10::Stream own =
+      device.exchangeStream(device.getStreamFromGlobalPool(accelerator.device()));
   say("unordered", values.sum().item<float>() == 7'000);
   device.exchangeStream(own);
   say("ordered", values.sum().item<float>() == 7'000);
@@ -96,7 +97,10 @@ void move() {
 
 // Numbers of one kind or another over the ranks, on a series with few types.
 void reduce() {
-  Accelerator accelerator({.log_metrics_every = 1, .sharding = {.stage = ZeroStage::zero2}});
+  AcceleratorOptions options;
+  options.log_metrics_every = 1;
+  options.sharding.stage = ZeroStage::zero2;
+  Accelerator accelerator(options);
   const auto device = accelerator.device();
   const float own = accelerator.process_index() + 1.0f;
   for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kBFloat16, at::kByte}) {
@@ -120,8 +124,9 @@ void reduce() {
 void pin() {
   Accelerator accelerator;
   say("pinned", has_pinned_memory());
-  auto loader = accelerator.prepare(DataLoader(
-      TensorDataset(at::arange(64, at::kFloat), at::arange(64)), {.batch_size = 8, .num_workers = 2}));
+  auto loader =
+      accelerator.prepare(DataLoader(TensorDataset(at::arange(64, at::kFloat), at::arange(64)),
+                                     {.batch_size = 8, .num_workers = 2}));
   double sum = 0;
   for (const auto& [values, numbers] : loader) {
     if (values.device() != accelerator.device()) throw Error("the batch was not sent");
@@ -132,7 +137,8 @@ void pin() {
   SnapshotBuffer buffer;
   const TensorMap copies = buffer.take({{"weights", weights}});
   weights.zero_();
-  say("snapshot", copies.at("weights").is_cpu() && copies.at("weights").sum().item<float>() == 3000);
+  say("snapshot",
+      copies.at("weights").is_cpu() && copies.at("weights").sum().item<float>() == 3000);
   say("snapshot_pinned", copies.at("weights").is_pinned());
 }
 
@@ -175,7 +181,8 @@ void measure() {
   const auto now = [&] { return driver.memory(accelerator.device()); };
   const int64_t before = now().allocated;
   {
-    const at::Tensor large = at::empty({1 << 20}, at::dtype(at::kByte).device(accelerator.device()));
+    const at::Tensor large =
+        at::empty({1 << 20}, at::dtype(at::kByte).device(accelerator.device()));
     say("allocated", std::to_string(now().allocated - before));
   }
   say("freed", now().allocated == before && now().allocated_peak >= before + (1 << 20));
@@ -188,10 +195,15 @@ void measure() {
 
 int scenario(int /*argc*/, char** argv) {
   const std::map<std::string, void (*)()> scenarios = {
-      {"read_memory", read_memory}, {"copy_late", copy_late},
+      {"read_memory", read_memory},
+      {"copy_late", copy_late},
       {"read_on_another_stream", read_on_another_stream},
-      {"move", move},       {"reduce", reduce}, {"pin", pin},
-      {"draw", draw},       {"defer", defer},   {"measure", measure}};
+      {"move", move},
+      {"reduce", reduce},
+      {"pin", pin},
+      {"draw", draw},
+      {"defer", defer},
+      {"measure", measure}};
   scenarios.at(argv[1])();
   return 0;
 }

@@ -72,8 +72,8 @@ at::Tensor to_wire(const at::Tensor& tensor, Reduction reduction) {
 
 // What the device's own collectives do not support, the CPU's do.
 at::Tensor on_able_device(const at::Tensor& wire) {
-  const bool able = wire.is_cpu() ||
-                    collective_takes(wire.device(), MUSTER_ALL_REDUCE, wire.scalar_type());
+  const bool able =
+      wire.is_cpu() || collective_takes(wire.device(), MUSTER_ALL_REDUCE, wire.scalar_type());
   return able ? wire : wire.cpu();
 }
 

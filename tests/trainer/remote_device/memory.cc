@@ -50,9 +50,11 @@ struct Block {
   c10::StreamId stream = 0;
   c10::DeviceIndex device = 0;
   std::set<c10::StreamId> used_on;  // other streams
+  bool is_unset = false;
 
   c10::Stream own_stream() const { return stream_of(device, stream); }
-  void unset() const {
+  void unset() {
+    is_unset = true;
     enqueue(own_stream(),
             [place = window(address), size = bytes] { std::memset(place, kUnset, size); });
   }
@@ -69,7 +71,8 @@ class Allocator final : public c10::DeviceAllocator {
     const c10::Device device = current_device();
     if (bytes == 0) return {nullptr, device};
     Block* const block = take(device.index(), std::bit_ceil(std::max(bytes, kBlockMin)));
-    block->unset();
+    if (!block->is_unset) block->unset();
+    block->is_unset = false;
     return {block->address, block, &free_block, device};
   }
   void copy_data(void* to, const void* from, size_t bytes) const override {
@@ -85,6 +88,7 @@ class Allocator final : public c10::DeviceAllocator {
     for (auto& [kind, blocks] : idle_) {
       for (Block* const block : blocks) {
         ::madvise(window(block->address), block->bytes, MADV_DONTNEED);
+        block->is_unset = false;
         stats_.at(static_cast<size_t>(block->device)).reserved_bytes[0].decrease(block->bytes);
         returned_[{block->device, block->bytes}].push_back(block);
       }
@@ -139,7 +143,7 @@ class Allocator final : public c10::DeviceAllocator {
     TORCH_CHECK_WITH(OutOfMemoryError, fresh + bytes <= kBytes, "the device has no memory left");
     char* const address = ranges().device + kBytes * static_cast<size_t>(device) + fresh;
     fresh += bytes;
-    return new Block{address, bytes, stream, device, {}};
+    return new Block{address, bytes, stream, device, {}, false};
   }
   static Block* pop(std::vector<Block*>& blocks) {
     Block* const block = blocks.back();

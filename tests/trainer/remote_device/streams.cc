@@ -57,16 +57,18 @@ void pass(int64_t microseconds) {
 class Worker {
  public:
   void add(Task task) {
+    bool wake = false;
     {
       const std::lock_guard lock(mutex_);
       if (!stopped_) {
         tasks_.push_back(std::move(task));
         if (!started_) std::thread([this] { run(); }).detach();
         started_ = true;
+        wake = sleeping_;
       }
     }
+    if (wake) has_tasks_.notify_one();
     if (task) task();  // static objects that are destroyed after finalize
-    changed_.notify_all();
   }
   bool is_idle() const {
     const std::lock_guard lock(mutex_);
@@ -75,7 +77,7 @@ class Worker {
   void stop() {
     std::unique_lock lock(mutex_);
     stopped_ = true;
-    changed_.wait_for(lock, kStopWithin, [this] { return tasks_.empty() && !running_; });
+    became_idle_.wait_for(lock, kStopWithin, [this] { return tasks_.empty() && !running_; });
   }
 
  private:
@@ -95,12 +97,14 @@ class Worker {
       task = nullptr;  // what it holds is released before the stream counts as idle
       const std::lock_guard lock(mutex_);
       running_ = false;
-      changed_.notify_all();
+      if (stopped_) became_idle_.notify_all();
     }
   }
   Task next() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !tasks_.empty(); });
+    sleeping_ = true;
+    has_tasks_.wait(lock, [this] { return !tasks_.empty(); });
+    sleeping_ = false;
     Task task = std::move(tasks_.front());
     tasks_.pop_front();
     running_ = true;
@@ -108,9 +112,9 @@ class Worker {
   }
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable has_tasks_, became_idle_;
   std::deque<Task> tasks_;
-  bool started_ = false, running_ = false, stopped_ = false;
+  bool started_ = false, sleeping_ = false, running_ = false, stopped_ = false;
 };
 
 // Never destroyed: the threads use it until the process exits.

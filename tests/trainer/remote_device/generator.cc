@@ -63,9 +63,13 @@ DeviceGenerator* DeviceGenerator::clone_impl() const {
 }
 
 const at::Generator& default_generator(c10::DeviceIndex index) {
-  static const auto* const all = new std::array<at::Generator, kDevices>{
-      at::make_generator<DeviceGenerator>(c10::DeviceIndex{0}),
-      at::make_generator<DeviceGenerator>(c10::DeviceIndex{1})};
+  static const auto* const all = [] {
+    auto* const made = new std::array<at::Generator, kDevices>;
+    for (c10::DeviceIndex device = 0; device < kDevices; ++device) {
+      made->at(static_cast<size_t>(device)) = at::make_generator<DeviceGenerator>(device);
+    }
+    return made;
+  }();
   return all->at(static_cast<size_t>(index));
 }
 

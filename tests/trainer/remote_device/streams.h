@@ -12,7 +12,7 @@
 
 namespace remote {
 
-constexpr c10::DeviceIndex kDevices = 2;
+constexpr c10::DeviceIndex kDevices = 4;
 constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
 
 using Task = std::function<void()>;

@@ -299,7 +299,7 @@ void write_inputs(const std::string& directory) {
                             {"digits.labels", torch::randint(10, {kSamples}, at::kLong)},
                             {"characters.inputs", torch::randint(64, {kSamples, 32}, at::kLong)},
                             {"characters.labels", torch::randint(64, {kSamples, 32}, at::kLong)}});
-  for (const std::string name : {"digits", "digits_plain", "norm", "transformer"}) {
+  for (const std::string name : {"digits", "digits_plain", "norm", "norm_side", "transformer"}) {
     const parity::Net net = parity::make_model(name);
     muster::TensorMap weights;
     for (const auto& item : net->named_parameters()) weights[item.key()] = item.value().detach();

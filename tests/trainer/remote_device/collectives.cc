@@ -159,9 +159,11 @@ class Collectives final : public c10d::Backend {
         device_allocator().recordStream(tensor.storage().data_ptr(), stream_);
       }
     }
-    enqueue(stream_,
-            [gloo = gloo_, collective, to = aliases_of(outputs),
-             from = aliases_of(inputs)]() mutable { collective(*gloo, to, from)->wait(); });
+    enqueue(stream_, [gloo = gloo_, collective, to = aliases_of(outputs),
+                      from = aliases_of(inputs)]() mutable {
+      require_no_failure();  // Gloo may wait for a lost peer forever if it is used again
+      collective(*gloo, to, from)->wait();
+    });
     auto future = c10::make_intrusive<c10::ivalue::Future>(
         c10::ListType::create(c10::TensorType::get()), std::vector<c10::Device>{device_});
     const c10::StreamGuard on_own(stream_);

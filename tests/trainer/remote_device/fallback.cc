@@ -354,7 +354,9 @@ std::vector<std::string> preferred_on_cpu() {
     if (op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) continue;
     const std::string text =
         name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
-    const bool composite = op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
+    const bool composite =
+        op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
+        op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
     if ((composite || text.starts_with("_fused_")) && !own.contains(text)) names.push_back(text);
   }
   return names;

@@ -13,6 +13,7 @@ constexpr const char* kName = "remote";
 int init(MusterDeviceError* error) {
   return muster::device_status(error, [] {
     c10::register_privateuse1_backend(kName);
+    remote::register_timer();
     remote::register_guard();
     remote::register_hooks();
     remote::register_operators();

@@ -3,6 +3,7 @@
 
 namespace remote {
 
+void register_timer();      // of DDP
 void register_guard();      // devices, streams and events
 void register_hooks();      // pinned memory and generators
 void register_operators();  // what is written for the device: memory and copies

@@ -171,15 +171,28 @@ TEST(EveryWay, OfTrainingAShardedModelGivesTheNumbersOfTheCpu) {
 }
 
 // Stage, precision with its scaler, clipping, accumulation, optimizers and models.
-TEST(Combinations, GiveWhatTheyGiveWithoutSharding) {
-  const auto ranks = run(tested_device(), 2, {"trainer_combinations_ranks", "pairs"});
+void expect_as_without_sharding(int world_size, std::vector<std::string> cells, int count_min) {
+  cells.insert(cells.begin(), "trainer_combinations_ranks");
+  const auto ranks = run(tested_device(), world_size, cells);
   for (const ChildResult& rank : ranks) ASSERT_EQ(rank.exit_code, 0) << rank.output;
   std::istringstream lines(ranks[0].output);
-  for (std::string line; std::getline(lines, line);)
+  for (std::string line; std::getline(lines, line);) {
     EXPECT_FALSE(line.starts_with("cell ")) << line;
+  }
   const Said told = said(ranks[0]);
-  EXPECT_GE(std::stoi(told.at("cells")), 15);
+  EXPECT_GE(std::stoi(told.at("cells")), count_min);
   EXPECT_EQ(told.at("equal"), told.at("cells"));
+}
+
+TEST(Combinations, GiveWhatTheyGiveWithoutSharding) {
+  expect_as_without_sharding(2, {"pairs"}, 15);
+}
+
+TEST(Combinations, OfFourRanksTwoOfWhichShardACopyDoToo) {
+  expect_as_without_sharding(4,
+                             {"fp16,zero3,norm2,every-step,optimizer,model,overflow",
+                              "fp32,zero2,norminf,accumulate3,optimizer,model,finite"},
+                             2);
 }
 
 TEST(Ranks, StartFromTheWeightsOfTheFirst) {
@@ -196,6 +209,10 @@ TEST(Ranks, ThatLeaveByAnExceptionFreeTheOthers) {
   const auto ranks = run(tested_device(), 2, {"device_ranks", "train", tested_device(), "leave"});
   EXPECT_EQ(ranks[0].exit_code, 1) << ranks[0].output;
   EXPECT_EQ(ranks[1].exit_code, 1) << ranks[1].output;
+}
+
+TEST(Ranks, JoinWithUnevenInputsAndAverageLocalSteps) {
+  for (const Said& lines : outcome(2, {"remote_ranks", "spread"})) expect_all_yes(lines, 3);
 }
 
 class Runs : public ::testing::Test {
@@ -231,7 +248,8 @@ class Runs : public ::testing::Test {
   inline static std::unique_ptr<TemporaryDirectory> directory_;
 };
 
-// Workers that pin, clipping, a scaler that skips steps, bf16, buffers, an average, a schedule.
+// Workers that pin, clipping, a scaler that skips steps, bf16, buffers, an average, a schedule,
+// unused parameters.
 const char* const kCases[] = {
     R"({"model": "digits_plain", "batch": 6, "steps": 24, "samples": 120, "shuffle": true,
         "num_workers": 2, "clip_norm": 0.5, "ema": 0.9, "compat": false,
@@ -241,7 +259,9 @@ const char* const kCases[] = {
         "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
         "schedule": {"name": "step", "step_size": 10, "gamma": 0.5}})",
     R"({"model": "digits_plain", "batch": 5, "steps": 16, "samples": 150, "shuffle": true,
-        "precision": "bf16", "accumulation": 2, "optimizer": {"name": "adamw", "lr": 1e-3}})"};
+        "precision": "bf16", "accumulation": 2, "optimizer": {"name": "adamw", "lr": 1e-3}})",
+    R"({"model": "norm_side", "batch": 5, "steps": 12, "samples": 200, "shuffle": true,
+        "ddp": {"find_unused_parameters": true}, "optimizer": {"name": "sgd", "lr": 0.05}})"};
 
 TEST_F(Runs, EqualTheCpusBitForBit) {
   for (const char* text : kCases) {

@@ -120,6 +120,44 @@ void reduce() {
   optimizer.step();
 }
 
+// Whether the ranks have the same weights.
+bool agree(Accelerator& accelerator, torch::nn::Module& module) {
+  bool same = true;
+  for (const at::Tensor& parameter : module.parameters()) {
+    const at::Tensor all = accelerator.gather(parameter.detach().flatten().view({1, -1}));
+    same &= all.select(0, 0).equal(all.select(0, 1));
+  }
+  return same;
+}
+
+// Ranks with unequal numbers of batches, and ranks that average every second step.
+void spread() {
+  Accelerator accelerator;
+  torch::nn::Linear net(8, 4);
+  auto [model, optimizer] = accelerator.prepare(net, SGD(net->parameters(), {.lr = 0.1}));
+  const int rank = accelerator.process_index();
+  const auto step = [&, &model = model, &optimizer = optimizer](int index) {
+    const at::Tensor x = at::full({4, 8}, index + rank + 1.0, accelerator.device());
+    accelerator.backward(model(x).sigmoid().mean());
+    optimizer.step();
+    optimizer.zero_grad();
+  };
+  {
+    const auto join = accelerator.join_uneven_inputs(model);
+    for (int i = 0; i < 3 + 2 * rank; ++i) step(i);
+  }
+  say("joined", agree(accelerator, *net));
+  {
+    LocalSGD local(model, {.steps = 2});
+    step(0);
+    local.step();
+    say("apart", !agree(accelerator, *net));
+    step(1);
+    local.step();
+  }
+  say("averaged", agree(accelerator, *net));
+}
+
 // Batches and snapshots, where the device's library may have no pinned memory.
 void pin() {
   Accelerator accelerator;
@@ -200,6 +238,7 @@ int scenario(int /*argc*/, char** argv) {
       {"read_on_another_stream", read_on_another_stream},
       {"move", move},
       {"reduce", reduce},
+      {"spread", spread},
       {"pin", pin},
       {"draw", draw},
       {"defer", defer},

@@ -102,14 +102,15 @@ Accelerator::Accelerator(const AcceleratorOptions& options)
   state.group = make_process_group(
       state.topology, state.device,
       {options.process_group_timeout, options.init_timeout, options.network_interfaces});
-  // Half of the timeout, so that the record shows the wait and not the shutdown. Only NCCL has its
-  // own watchdog.
+  // Half of the timeout, so that the record shows the wait and not the shutdown. NCCL has its own
+  // watchdog; the collectives of a plug-in's backend are not in the log, so a rank that trains would
+  // seem stuck.
   state.diagnosis.emplace(
       state.reporter,
       FlightRecorderOptions{.rank = process_index(),
                             .world_size = num_processes(),
-                            .hang_after = device().is_cuda() ? std::chrono::milliseconds(0)
-                                                             : options.process_group_timeout / 2});
+                            .hang_after = device().is_cpu() ? options.process_group_timeout / 2
+                                                            : std::chrono::milliseconds(0)});
   state.collectives =
       std::make_shared<Collectives>(state.group, state.topology, state.device,
                                     options.debug || is_true(environment("ACCELERATE_DEBUG_MODE")));

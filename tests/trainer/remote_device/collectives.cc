@@ -42,6 +42,23 @@ Tensors aliases_of(const Tensors& tensors) {
   return aliases;
 }
 
+// Gloo can miss that a peer has left in the middle of a collective, and then waits for its timeout.
+// The store tells: by the name below, or because its host has left.
+constexpr std::chrono::milliseconds kAskEvery{100};
+constexpr const char* kLeft = "a rank has left";
+
+void wait_for(c10d::Work& work, c10d::Store& store) {
+  while (true) {
+    try {
+      work.wait(kAskEvery);
+      return;
+    } catch (const std::exception&) {
+      if (work.isCompleted()) throw;
+    }
+    TORCH_CHECK(!store.check({kLeft}), kLeft);
+  }
+}
+
 class RemoteWork final : public c10d::Work {
  public:
   RemoteWork(int rank, c10d::OpType type, MomentPtr done, c10::Device device, bool host_waits,
@@ -81,7 +98,8 @@ class Collectives final : public c10d::Backend {
   explicit Collectives(const MusterBackendRequest& request)
       : Backend(request.rank, request.world_size),
         device_(kType, static_cast<c10::DeviceIndex>(request.device_index)),
-        stream_(new_stream(device_.index())) {
+        stream_(new_stream(device_.index())),
+        store_(muster::store_of(request)) {
     auto options = c10d::ProcessGroupGloo::Options::create();
     options->timeout = std::chrono::milliseconds(request.timeout_ms);
     std::istringstream network(request.network);
@@ -90,11 +108,19 @@ class Collectives final : public c10d::Backend {
                                      ? c10d::ProcessGroupGloo::createDeviceForInterface(name)
                                      : c10d::ProcessGroupGloo::createDeviceForHostname(name));
     }
-    gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(muster::store_of(request), request.rank,
-                                                        request.world_size, options);
+    gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store_, request.rank, request.world_size,
+                                                        options);
   }
 
   const std::string getBackendName() const override { return "remote"; }
+  // On a rank that leaves by an exception. Not virtual in every release of LibTorch.
+  void abort() {
+    try {
+      store_->set(kLeft, "yes");
+    } catch (const std::exception&) {
+      // The store's host has left before.
+    }
+  }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     require(MUSTER_BROADCAST, tensors.at(0));
@@ -159,10 +185,15 @@ class Collectives final : public c10d::Backend {
         device_allocator().recordStream(tensor.storage().data_ptr(), stream_);
       }
     }
-    enqueue(stream_, [gloo = gloo_, collective, to = aliases_of(outputs),
+    enqueue(stream_, [gloo = gloo_, store = store_, collective, to = aliases_of(outputs),
                       from = aliases_of(inputs)]() mutable {
-      require_no_failure();  // Gloo may wait for a lost peer forever if it is used again
-      collective(*gloo, to, from)->wait();
+      require_no_failure();
+      try {
+        wait_for(*collective(*gloo, to, from), *store);
+      } catch (...) {
+        new auto(gloo);  // its destructor would wait for the thread that hangs
+        throw;
+      }
     });
     auto future = c10::make_intrusive<c10::ivalue::Future>(
         c10::ListType::create(c10::TensorType::get()), std::vector<c10::Device>{device_});
@@ -175,6 +206,7 @@ class Collectives final : public c10d::Backend {
 
   const c10::Device device_;
   const c10::Stream stream_;
+  const c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
 };
 

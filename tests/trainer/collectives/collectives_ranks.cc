@@ -8,6 +8,7 @@
 #include <random>
 
 #include "collectives/scenarios.h"
+#include "device/device_driver.h"
 #include "muster/collectives/executable_batch_size.h"
 #include "muster/device/random_state.h"
 
@@ -116,9 +117,12 @@ void disagreements(Collectives& c) {
 int run(const std::string& scenario) {
   at::set_num_threads(1);
   const Topology topology = Topology::from_environment();
+  if (std::getenv("MUSTER_DEVICE") != nullptr) {
+    place = choose_device({.local_rank = topology.local_rank});
+  }
   const ProcessGroupPtr group =
-      make_process_group(topology, at::kCPU, {std::chrono::seconds(30), std::chrono::seconds(30)});
-  Collectives c(group, topology, at::kCPU, std::getenv("ACCELERATE_DEBUG_MODE") != nullptr);
+      make_process_group(topology, place, {std::chrono::seconds(30), std::chrono::seconds(30)});
+  Collectives c(group, topology, place, std::getenv("ACCELERATE_DEBUG_MODE") != nullptr);
   Scenarios scenarios = value_scenarios();
   scenarios.insert(
       {{"randoms", randoms}, {"batch_sizes", batch_sizes}, {"random_calls", random_calls}});

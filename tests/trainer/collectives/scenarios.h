@@ -43,13 +43,17 @@ std::string error_of(F&& f) {
 }
 
 inline bool same(const at::Tensor& a, const at::Tensor& b) {
-  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() && at::equal(a, b);
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() &&
+         at::equal(a.cpu(), b.cpu());
 }
+
+// What MUSTER_DEVICE names, or the CPU.
+inline at::Device place = at::kCPU;
 
 // A tensor that differs on every rank.
 inline at::Tensor of_rank(int rank, at::IntArrayRef shape, at::ScalarType type = at::kFloat) {
   const int64_t count = c10::multiply_integers(shape);
-  return (at::arange(count, at::kFloat).remainder(100) * 0.5 + rank).view(shape).to(type);
+  return (at::arange(count, at::kFloat).remainder(100) * 0.5 + rank).view(shape).to(type).to(place);
 }
 
 }  // namespace muster

@@ -41,7 +41,7 @@ std::string fingerprint(torch::nn::Module& module) {
   std::vector<at::Tensor> tensors = module.parameters();
   for (const at::Tensor& buffer : module.buffers()) tensors.push_back(buffer);
   for (const at::Tensor& tensor : tensors) {
-    const at::Tensor bytes = tensor.detach().contiguous();
+    const at::Tensor bytes = tensor.detach().cpu().contiguous();
     const auto* data = static_cast<const unsigned char*>(bytes.const_data_ptr());
     for (size_t i = 0; i < bytes.nbytes(); ++i) hash = (hash ^ data[i]) * 0x100000001b3ULL;
   }
@@ -65,7 +65,8 @@ void train(const Arguments& arguments) {
       throw std::runtime_error("rank 0 has left");
     }
     optimizer.zero_grad();
-    accelerator.backward(model(torch::randn({8, 16})).pow(2).mean());
+    const at::Tensor input = torch::randn({8, 16}).to(accelerator.device());
+    accelerator.backward(model(input).pow(2).mean());
     optimizer.step();
   }
   say("place", accelerator.device().str());
@@ -132,10 +133,12 @@ void open(const Arguments& arguments) {
 }
 
 // Whether the backend supports it for tensors of that dtype.
-bool does(c10d::Backend& backend, MusterCollective collective, at::ScalarType dtype) {
+bool does(c10d::Backend& backend, MusterCollective collective, at::ScalarType dtype,
+          at::Device device) {
   const auto ranks = static_cast<int64_t>(backend.getSize());
-  std::vector<at::Tensor> tensors = {at::zeros({ranks}, dtype)};
-  const std::vector<at::Tensor> parts(static_cast<size_t>(ranks), at::zeros({ranks}, dtype));
+  std::vector<at::Tensor> tensors = {at::zeros({ranks}, dtype).to(device)};
+  const std::vector<at::Tensor> parts(static_cast<size_t>(ranks),
+                                      at::zeros({ranks}, dtype).to(device));
   std::vector<std::vector<at::Tensor>> lists = {parts};
   const std::string error = error_of([&] {
     switch (collective) {
@@ -175,7 +178,8 @@ void rules(const Arguments&) {
       const auto known = device_dtype(dtype);
       if (!known || c10::isComplexType(dtype)) continue;
       const bool allowed = (ruled & dtype_bit(*known)) != 0;
-      if (does(*backend, collective, dtype) != allowed) differences += dtype_name(*known) + " ";
+      if (does(*backend, collective, dtype, device) != allowed)
+        differences += dtype_name(*known) + " ";
     }
     say(collective_name(collective), differences.empty() ? "agrees" : differences);
   }

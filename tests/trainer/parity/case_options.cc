@@ -101,6 +101,7 @@ muster::AcceleratorOptions accelerator_options(const json& one) {
   read(one, "split_batches", options.dataloader_config.split_batches);
   read(one, "checkpoint_dir", options.checkpoint_dir);
   read(one, "resume_from", options.resume_from);
+  read(one, "asynchronous", options.checkpoint.asynchronous);
   options.data_parallel = data_parallel_options(one.value("ddp", json::object()));
   options.sharding = sharding_options(one.value("sharding", json::object()));
   return one.value("compat", true) ? muster::accelerate_compat(options) : options;

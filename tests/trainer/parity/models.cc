@@ -133,7 +133,7 @@ struct Transformer : NetImpl {
     }
   }
   at::Tensor forward(const at::Tensor& tokens, bool) override {
-    at::Tensor x = token(tokens) + position(torch::arange(tokens.size(1), at::kLong));
+    at::Tensor x = token(tokens) + position(torch::arange(tokens.size(1), tokens.options()));
     for (const auto& block : *blocks) x = block->as<Block>()->forward(x);
     return tied_head ? torch::linear(norm(x), tied_head->weight) : python_linear(head, norm(x));
   }

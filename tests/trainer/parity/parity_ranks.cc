@@ -45,7 +45,7 @@ json find_case(const std::string& path, const std::string& name) {
 std::string fingerprint(const std::vector<at::Tensor>& tensors) {
   uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
   for (const at::Tensor& tensor : tensors) {
-    const at::Tensor bytes = tensor.detach().contiguous();
+    const at::Tensor bytes = tensor.detach().cpu().contiguous();
     const auto* data = static_cast<const unsigned char*>(bytes.const_data_ptr());
     for (size_t i = 0; i < bytes.nbytes(); ++i) hash = (hash ^ data[i]) * 0x100000001b3ULL;
   }
@@ -69,7 +69,8 @@ class Run {
                            {.batch_size = one.at("batch"),
                             .shuffle = one.value("shuffle", false),
                             .seed = 7,
-                            .drop_last = one.value("drop_last", false)})));
+                            .drop_last = one.value("drop_last", false),
+                            .num_workers = one.value("num_workers", 0)})));
     accelerator_.register_for_checkpointing(
         "done",
         {[this] {
@@ -289,8 +290,30 @@ class GanRun : public Run {
   std::optional<muster::PreparedOptimizer> rival_;
 };
 
-int train(int, char** argv) {
+// Data and weights of no meaning, for comparisons in which Accelerate has no part.
+void write_inputs(const std::string& directory) {
+  torch::manual_seed(1);
+  constexpr int64_t kSamples = 200;
+  muster::save_safetensors(directory + "/data.safetensors",
+                           {{"digits.inputs", torch::rand({kSamples, 1, 8, 8})},
+                            {"digits.labels", torch::randint(10, {kSamples}, at::kLong)},
+                            {"characters.inputs", torch::randint(64, {kSamples, 32}, at::kLong)},
+                            {"characters.labels", torch::randint(64, {kSamples, 32}, at::kLong)}});
+  for (const std::string name : {"digits", "digits_plain", "norm", "norm_side", "transformer"}) {
+    const parity::Net net = parity::make_model(name);
+    muster::TensorMap weights;
+    for (const auto& item : net->named_parameters()) weights[item.key()] = item.value().detach();
+    for (const auto& item : net->named_buffers()) weights[item.key()] = item.value();
+    muster::save_safetensors(directory + "/" + name + ".safetensors", weights);
+  }
+}
+
+int train(int argc, char** argv) {
   torch::set_num_threads(1);
+  if (argc == 3 && std::string(argv[1]) == "inputs") {
+    write_inputs(argv[2]);
+    return 0;
+  }
   const std::string cases = argv[1], inputs = argv[2], outputs = argv[3];
   const json one = find_case(cases, argv[4]);
   std::unique_ptr<Run> run;

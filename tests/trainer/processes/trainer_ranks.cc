@@ -43,12 +43,14 @@ TORCH_MODULE(Net);
 
 constexpr int64_t kSamples = 60;
 
+at::Device place = at::kCPU;  // of the run
+
 at::Tensor dataset() {
-  return torch::sin(torch::arange(kSamples * 16, at::kFloat)).view({kSamples, 16});
+  return torch::sin(torch::arange(kSamples * 16, at::kFloat)).view({kSamples, 16}).to(place);
 }
 
 at::Tensor input_of(const std::vector<int64_t>& batch) {
-  return dataset().index_select(0, torch::tensor(batch));
+  return dataset().index_select(0, torch::tensor(batch).to(place));
 }
 
 // Works on the prepared model and on a bare copy of it alike.
@@ -59,7 +61,7 @@ at::Tensor loss_of(Model& model, const std::vector<int64_t>& batch) {
 
 // A number that changes when one bit of the tensor does, and that people can compare.
 std::string fingerprint(const at::Tensor& tensor) {
-  const at::Tensor bytes = tensor.detach().contiguous();
+  const at::Tensor bytes = tensor.detach().cpu().contiguous();
   uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
   const auto* data = static_cast<const unsigned char*>(bytes.const_data_ptr());
   for (size_t i = 0; i < bytes.nbytes(); ++i) hash = (hash ^ data[i]) * 0x100000001b3ULL;
@@ -89,6 +91,7 @@ muster::AcceleratorOptions small_buckets() {
 struct Run {
   explicit Run(const muster::AcceleratorOptions& options, uint64_t seed = 5)
       : accelerator(options) {
+    place = accelerator.device();
     accelerator.set_seed(seed);
     net = Net();
     model.emplace(accelerator.prepare(net));

@@ -2,9 +2,9 @@
 // of the table trains a small model for a few steps, and must give the norms, the weights and the
 // scale that the same options give without sharding.
 //
-//   combinations_ranks few | CELL… | list | accelerate DIRECTORY
+//   combinations_ranks few | pairs | CELL… | list | accelerate DIRECTORY
 //
-// "few": the fewest cells, nearly, in which any three options occur together. Rank 0 prints a line
+// "few": the fewest cells, nearly, in which any three options occur together; "pairs": any two. Rank 0 prints a line
 // for each cell that differs or is refused, and a summary. "accelerate" writes what the cells that
 // Accelerate runs on a CPU, too, give without sharding: for combinations_twin.py.
 #include <ATen/CPUGeneratorImpl.h>
@@ -14,6 +14,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <set>
@@ -79,17 +80,19 @@ std::vector<Cell> every_cell() {
   return cells;
 }
 
-// Options that occur together: three of any kind, or with four ranks, which take four times as long, a
-// stage and another one.
+// Options that occur together: two or three of any kind, or with four ranks, which take four times
+// as long, a stage and another one.
 using Together = std::vector<std::pair<int, int>>;  // axis and value of each
 
-std::vector<Together> together_in(const Cell& cell, int world) {
+std::vector<Together> together_in(const Cell& cell, int world, bool pairs) {
   const auto option = [&](int axis) { return std::pair(axis, cell[static_cast<size_t>(axis)]); };
   std::vector<Together> all;
   for (int a = 0; a < kAxes; ++a) {
     if (world == 4 && a != kStage && cell[kStage] > 0) all.push_back({option(kStage), option(a)});
     if (world == 4) continue;
     for (int b = a + 1; b < kAxes; ++b) {
+      if (pairs) all.push_back({option(a), option(b)});
+      if (pairs) continue;
       for (int c = b + 1; c < kAxes; ++c) all.push_back({option(a), option(b), option(c)});
     }
   }
@@ -103,11 +106,11 @@ Cell without_sharding(Cell cell) {
 
 // Greedy: always a cell that has the most that none had before; of those, one whose counterpart
 // without sharding is there.
-std::vector<Cell> fewest_cells(int world) {
+std::vector<Cell> fewest_cells(int world, bool pairs) {
   const std::vector<Cell> all = every_cell();
   std::set<Together> missing;
   for (const Cell& cell : all) {
-    for (const Together& each : together_in(cell, world)) missing.insert(each);
+    for (const Together& each : together_in(cell, world, pairs)) missing.insert(each);
   }
   std::vector<Cell> chosen;
   std::set<Cell> whole;
@@ -116,11 +119,11 @@ std::vector<Cell> fewest_cells(int world) {
     size_t most = 0;
     for (const Cell& cell : all) {
       size_t worth = 0;
-      for (const Together& each : together_in(cell, world)) worth += 2 * missing.count(each);
+      for (const Together& each : together_in(cell, world, pairs)) worth += 2 * missing.count(each);
       if (worth > 0) worth += whole.count(without_sharding(cell));
       if (worth > most) best = &cell, most = worth;
     }
-    for (const Together& each : together_in(*best, world)) missing.erase(each);
+    for (const Together& each : together_in(*best, world, pairs)) missing.erase(each);
     chosen.push_back(*best);
     whole.insert(without_sharding(*best));
   }
@@ -172,7 +175,7 @@ struct Outcome {
 };
 
 AcceleratorOptions options_of(const Cell& cell, int world, bool as_accelerate) {
-  AcceleratorOptions options{.cpu = true};
+  AcceleratorOptions options{.cpu = std::getenv("MUSTER_DEVICE") == nullptr};
   options.mixed_precision = cell[kPrecision] == kFp16   ? Precision::fp16
                             : cell[kPrecision] == kBf16 ? Precision::bf16
                                                         : Precision::fp32;
@@ -229,7 +232,9 @@ class Run {
  private:
   static at::Tensor weights_of(const TensorMap& state) {
     std::vector<at::Tensor> flat;
-    for (const auto& [name, tensor] : state) flat.push_back(tensor.to(torch::kDouble).flatten());
+    for (const auto& [name, tensor] : state) {
+      flat.push_back(tensor.cpu().to(torch::kDouble).flatten());
+    }
     return torch::cat(flat);
   }
   // In the order in which two models have them.
@@ -238,7 +243,8 @@ class Run {
     std::vector<at::Tensor> flat;
     for (const std::string& part : {first, second}) {
       for (const auto& [name, tensor] : state) {
-        if (name.starts_with(part)) flat.push_back(tensor.to(torch::kDouble).flatten());
+        if (!name.starts_with(part)) continue;
+        flat.push_back(tensor.cpu().to(torch::kDouble).flatten());
       }
     }
     return torch::cat(flat);
@@ -282,9 +288,11 @@ class Run {
     for (int step = 0; step < kSteps; ++step) {
       for (int micro = 0; micro < accelerator_.options().gradient_accumulation.num_steps; ++micro) {
         const auto scope = accumulate();
-        const at::Tensor output = forward(data_of(rank, step, micro, kIn));
-        at::Tensor loss =
-            torch::mse_loss(output.to(torch::kFloat), data_of(rank, step, micro, kOut));
+        const auto data = [&](int64_t columns) {
+          return data_of(rank, step, micro, columns).to(accelerator_.device());
+        };
+        const at::Tensor output = forward(data(kIn));
+        at::Tensor loss = torch::mse_loss(output.to(torch::kFloat), data(kOut));
         if (cell_[kOverflow] == 1 && step == kStepThatOverflows && rank == 0) loss = loss * 1e38;
         accelerator_.backward(loss);
         if (accelerator_.sync_gradients()) clip(whole, outcome);
@@ -407,7 +415,8 @@ class Table {
 
 std::vector<Cell> chosen_cells(int argc, char** argv, int world) {
   const std::set<std::string> wanted(argv + 1, argv + argc);
-  if (wanted.contains("few")) return fewest_cells(world);
+  if (wanted.contains("few")) return fewest_cells(world, /*pairs=*/false);
+  if (wanted.contains("pairs")) return fewest_cells(world, /*pairs=*/true);
   std::vector<Cell> cells = every_cell();
   std::erase_if(cells, [&](const Cell& cell) { return !wanted.contains(name_of(cell)); });
   return cells;

@@ -174,8 +174,10 @@ at::Tensor clipped(Training& training) {
   return loss;
 }
 
-// The sum of a weight as read by a program that accesses the memory directly; none if that throws.
+// The sum of a weight as read by a program that accesses the memory directly; none if that throws,
+// and where the CPU has no access.
 std::optional<double> sum_behind_the_back(const at::Tensor& weight) {
+  if (!weight.is_cpu()) return std::nullopt;
   try {
     return at::from_blob(weight.data_ptr(), weight.sizes()).sum().item<double>();
   } catch (const c10::Error&) {
@@ -190,7 +192,9 @@ void train(Accelerator& accelerator, const std::string& name, const std::string&
   auto model = accelerator.prepare(net);
   auto optimizer = make_optimizer(accelerator, net->parameters());
   auto generator = at::make_generator<at::CPUGeneratorImpl>(100 + accelerator.process_index());
-  const auto draw = [&] { return torch::randint(0, OddNetImpl::kTokens, {4, 6}, generator); };
+  const auto draw = [&] {
+    return torch::randint(0, OddNetImpl::kTokens, {4, 6}, generator).to(accelerator.device());
+  };
   std::string line = name + ":";
   for (int i = 0; i < kSteps; ++i) {
     Training training{accelerator, net, model, draw(), draw()};
@@ -221,7 +225,8 @@ void train_two(Accelerator& accelerator) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(100 + accelerator.process_index());
   std::string line = "two models:";
   for (int i = 0; i < kSteps; ++i) {
-    const at::Tensor x = torch::randint(0, OddNetImpl::kTokens, {4, 6}, generator);
+    const at::Tensor x =
+        torch::randint(0, OddNetImpl::kTokens, {4, 6}, generator).to(accelerator.device());
     const at::Tensor out = a(x);
     const at::Tensor told = loss_of(b(x), out.detach().argmax(-1));
     accelerator.backward(told);
@@ -261,7 +266,7 @@ void take_norms(Accelerator& accelerator) {
     for (const std::string broken : {"none", "first", "second"}) {
       at::Tensor a = torch::arange(64, at::kFloat) - 3, b = torch::arange(64, at::kFloat) - 70;
       if (broken != "none") (broken == "first" ? a : b)[5] = std::nan("");
-      accelerator.backward(model(a, b));
+      accelerator.backward(model(a.to(accelerator.device()), b.to(accelerator.device())));
       const double norm =
           accelerator.clip_grad_norm_(net->parameters(), 1.0, norm_type).item<double>();
       std::string line = "norm " + std::to_string(norm_type) + ", NaN in " + broken + ":";

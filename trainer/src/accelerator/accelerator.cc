@@ -12,6 +12,7 @@
 #include "base/environment.h"
 #include "base/stop_signal.h"
 #include "device/device_driver.h"
+#include "memory/module_device.h"
 #include "muster/base/errors.h"
 #include "parallel/data_parallel_factory.h"
 #include "parallel/data_parallel_state.h"
@@ -102,7 +103,8 @@ Accelerator::Accelerator(const AcceleratorOptions& options)
       state.topology, state.device,
       {options.process_group_timeout, options.init_timeout, options.network_interfaces});
   // Half of the timeout, so that the record shows the wait and not the shutdown. NCCL has its own
-  // watchdog.
+  // watchdog; the collectives of a plug-in's backend are not in the log, so a rank that trains would
+  // seem stuck.
   state.diagnosis.emplace(
       state.reporter,
       FlightRecorderOptions{.rank = process_index(),
@@ -117,7 +119,10 @@ Accelerator::Accelerator(const AcceleratorOptions& options)
                                              .logging_dir = state.logging_dir(),
                                              .rank = state.topology.rank});
   }
-  MetricAccumulatorOptions metrics{.every = options.log_metrics_every, .device = state.device};
+  const bool has_double = collective_takes(state.device, MUSTER_ALL_REDUCE, at::kDouble);
+  MetricAccumulatorOptions metrics{.every = options.log_metrics_every,
+                                   .device = state.device,
+                                   .dtype = has_double ? at::kDouble : at::kFloat};
   if (state.group) {
     metrics.sum_over_ranks = [collectives = state.collectives](const at::Tensor& sums) {
       return collectives->reduce({sums}, Reduction::sum)[0];
@@ -185,7 +190,7 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
   if (materialize && !by_parts) {
     materialize(place_on(target));
   }
-  if (!build && !by_parts && state_->options.device_placement) module.to(state_->device);
+  if (!build && !by_parts && state_->options.device_placement) move_module(module, state_->device);
   const bool by_buckets = stage == ZeroStage::none || stage == ZeroStage::zero1;
   state_->models.push_back(
       make_data_parallel(module, state_->group, state_->options.data_parallel,

@@ -20,7 +20,8 @@ at::Tensor joined_norm(ShardedModel& model, const at::Tensor& own, double norm_t
     model.all_reduce(extreme, norm_type > 0 ? c10d::ReduceOp::MAX : c10d::ReduceOp::MIN);
     return extreme;
   }
-  const at::Tensor sum = own.to(at::kDouble).pow(norm_type);
+  const bool has_double = collective_takes(own.device(), MUSTER_ALL_REDUCE, at::kDouble);
+  const at::Tensor sum = own.to(has_double ? at::kDouble : at::kFloat).pow(norm_type);
   model.all_reduce(sum, c10d::ReduceOp::SUM);
   return sum.pow(1.0 / norm_type).to(own.scalar_type());
 }

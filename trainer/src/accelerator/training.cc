@@ -32,7 +32,7 @@ void Accelerator::backward(const at::Tensor& loss) {
 
 void Accelerator::check_loss(const at::Tensor& loss, int64_t step) {
   // The sum is finite only if all elements are: a double does not overflow from float32 values.
-  const double own = loss.detach().to(at::kDouble).sum().item<double>();
+  const double own = loss.detach().cpu().to(at::kDouble).sum().item<double>();
   const std::vector<double> values = gather(own);
   std::string which;
   for (size_t rank = 0; rank < values.size(); ++rank) {

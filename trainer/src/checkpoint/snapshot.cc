@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "checkpoint/safetensors_file.h"
+#include "device/device_driver.h"
 #include "muster/base/errors.h"
 
 namespace muster {
@@ -89,6 +90,7 @@ void wait_for_copies(const std::vector<c10::Device>& devices) {
 }  // namespace
 
 void SnapshotBuffer::reserve(int64_t bytes, bool pinned) {
+  pinned = pinned && has_pinned_memory();
   if (block_.defined() && block_.numel() >= bytes && (pinned_ || !pinned)) return;
   block_.reset();  // before allocating: never two blocks at once
   pinned_ = pinned;

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "collectives/collectives.h"
+#include "device/device_driver.h"
 #include "muster/base/errors.h"
 #include "parallel/ordered_bits.h"
 
@@ -23,8 +24,8 @@ c10d::ReduceOp reduce_op(Reduction reduction) {
   }
 }
 
-// The dtype in which a tensor is reduced: one that every backend supports, without loss. Gloo has
-// no bool, 16-bit integers, complex numbers or float8, and rounds after each addition of 16-bit
+// The dtype in which a tensor is reduced, without loss: one that nearly every backend supports. Gloo
+// has no bool, 16-bit integers, complex numbers or float8, and rounds after each addition of 16-bit
 // floats.
 at::ScalarType wire_type(const at::Tensor& tensor) {
   const at::ScalarType type = tensor.scalar_type();
@@ -37,7 +38,9 @@ at::ScalarType wire_type(const at::Tensor& tensor) {
       return at::kLong;
     case at::kHalf:
     case at::kBFloat16:
-      return tensor.is_cpu() ? at::kFloat : type;
+      return tensor.is_cpu() || !collective_takes(tensor.device(), MUSTER_ALL_REDUCE, type)
+                 ? at::kFloat
+                 : type;
     default:
       return at::isFloat8Type(type) ? at::kFloat : type;
   }
@@ -67,7 +70,15 @@ at::Tensor to_wire(const at::Tensor& tensor, Reduction reduction) {
                 at::MemoryFormat::Contiguous);
 }
 
-at::Tensor from_wire(const at::Tensor& wire, const at::Tensor& like, Reduction reduction) {
+// What the device's own collectives do not support, the CPU's do.
+at::Tensor on_able_device(const at::Tensor& wire) {
+  const bool able =
+      wire.is_cpu() || collective_takes(wire.device(), MUSTER_ALL_REDUCE, wire.scalar_type());
+  return able ? wire : wire.cpu();
+}
+
+at::Tensor from_wire(const at::Tensor& reduced, const at::Tensor& like, Reduction reduction) {
+  const at::Tensor wire = reduced.to(like.device());
   if (like.is_floating_point() && is_extreme(reduction)) {
     return from_ordered_bits(wire).to(like.scalar_type());
   }
@@ -166,7 +177,9 @@ std::vector<at::Tensor> Collectives::reduce(const std::vector<at::Tensor>& tenso
   const std::string refused = refused_reduction(tensors, reduction, scale);
   std::vector<at::Tensor> wires(tensors.size());
   for (size_t i = 0; i < tensors.size() && refused.empty(); ++i) {
-    if (tensors[i].defined()) wires[i] = to_wire(tensors[i], reduction);
+    if (!tensors[i].defined()) continue;
+    wires[i] = to_wire(tensors[i], reduction);
+    if (group_) wires[i] = on_able_device(wires[i]);
   }
   const std::vector<at::Tensor> travelled =
       agree({.function = "reduce",
@@ -212,13 +225,13 @@ PackedReduction Collectives::start_reduce(const std::vector<at::Tensor>& numbers
   started.owner_ =
       "reduce_packed on rank " + std::to_string(rank_) + " of " + std::to_string(world_size_);
   if (reduction == Reduction::mean) started.divisor_ = world_size_;
-  const bool has_double = device_.is_cpu() || device_.is_cuda();
+  const bool has_double = collective_takes(device_, MUSTER_ALL_REDUCE, at::kDouble);
   const auto count = static_cast<int64_t>(numbers.size());
   started.packed_ =
       at::empty({count}, at::device(device_).dtype(has_double ? at::kDouble : at::kFloat));
   for (int64_t i = 0; i < count; ++i) {
     const at::Tensor number = numbers[static_cast<size_t>(i)].detach();
-    if (all_on_cpu) {
+    if (all_on_cpu && has_double) {
       started.packed_.mutable_data_ptr<double>()[i] = number.item<double>();
     } else {
       started.packed_.select(0, i).copy_(number.reshape({}), /*non_blocking=*/true);
@@ -248,7 +261,8 @@ void PackedReduction::copy_to_host_when_ordered(const std::string& backend) {
     work_->wait();
     work_.reset();
   }
-  on_host_ = at::empty(packed_.sizes(), packed_.options().device(at::kCPU).pinned_memory(true));
+  on_host_ = at::empty(packed_.sizes(),
+                       packed_.options().device(at::kCPU).pinned_memory(has_pinned_memory()));
   on_host_.copy_(packed_, /*non_blocking=*/true);
   const c10::impl::VirtualGuardImpl device(packed_.device().type());
   copied_ = std::make_shared<c10::Event>(packed_.device().type());

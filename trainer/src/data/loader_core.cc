@@ -12,6 +12,7 @@
 #include "data/epoch_order.h"
 #include "data/read_ahead.h"
 #include "data/step_reader.h"
+#include "device/device_driver.h"
 #include "parallel/communication_time.h"
 
 namespace muster {
@@ -165,8 +166,8 @@ void LoaderCore::State::begin_pass() {
   auto next = std::make_unique<Pass>();
   next->next_begin = position.consumed;
   if (!dispatches() || context.rank == 0) {
-    const bool pins = options.pin_memory.value_or(true) && !dispatches() && context.device &&
-                      !context.device->is_cpu();
+    const bool pins = !dispatches() && context.device && !context.device->is_cpu() &&
+                      (options.pin_memory ? *options.pin_memory : has_pinned_memory());
     BatchMaker::Options making{
         .seed = position.seed, .epoch = position.epoch, .rank = context.rank};
     if (pins) making.pin_for = context.device;

@@ -22,12 +22,18 @@ std::string advice(std::optional<MusterDtype> dtype, uint32_t supported) {
 
 }  // namespace
 
+bool collective_takes(at::Device device, MusterCollective collective, at::ScalarType dtype) {
+  const std::optional<MusterDtype> known = device_dtype(dtype);
+  return known &&
+         (device_driver(device).collective_dtypes(device, collective) & dtype_bit(*known)) != 0;
+}
+
 void require_collective_dtype(at::Device device, MusterCollective collective, at::ScalarType dtype,
                               const std::string& for_what) {
+  if (collective_takes(device, collective, dtype)) return;
   const DeviceDriver& driver = device_driver(device);
   const uint32_t supported = driver.collective_dtypes(device, collective);
   const std::optional<MusterDtype> known = device_dtype(dtype);
-  if (known && (supported & dtype_bit(*known)) != 0) return;
   throw DeviceError("device '" + driver.name() + "' (" + driver.series(device) + "): its " +
                     collective_name(collective) + " does not support " +
                     (known ? dtype_name(*known) : c10::toString(dtype)) + ", which " + for_what +

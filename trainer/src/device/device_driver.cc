@@ -241,6 +241,17 @@ std::vector<const DeviceDriver*> device_drivers() {
   return drivers;
 }
 
+bool has_pinned_memory() {
+  static const bool has = [] {
+    try {
+      return at::empty({1}, at::TensorOptions().dtype(at::kByte).pinned_memory(true)).is_pinned();
+    } catch (const c10::Error&) {
+      return false;
+    }
+  }();
+  return has;
+}
+
 at::Device choose_device(const DeviceChoice& choice) {
   DeviceDriver& driver = open_device(chosen_name(choice));
   const int count = driver.count();

@@ -87,6 +87,10 @@ inline const DeviceDriver& device_driver(at::Device device) { return device_driv
 // One driver for each tensor type that has one.
 std::vector<const DeviceDriver*> device_drivers();
 
+// Whether LibTorch can allocate page-locked memory here: the library of a plug-in's device may not
+// provide any. Copies then take pageable memory. Any thread, after a device was opened.
+bool has_pinned_memory();
+
 struct DeviceChoice {
   std::string name;  // AcceleratorOptions::device
   bool cpu = false;  // AcceleratorOptions::cpu
@@ -98,9 +102,13 @@ struct DeviceChoice {
 // std::invalid_argument if `cpu` is set with a name other than "cpu".
 at::Device choose_device(const DeviceChoice& choice);
 
+// Whether the device's collective supports tensors of this dtype; complex dtypes count as their
+// component dtype.
+bool collective_takes(at::Device device, MusterCollective collective, at::ScalarType dtype);
+
 // Throws DeviceError if the device's collective does not support tensors of this dtype; the message
 // names the device, its series, what needs it (`for_what`, such as "the parameter 'fc.weight'") and
-// supported alternatives. Not collective. Complex dtypes count as their component dtype.
+// supported alternatives. Not collective.
 void require_collective_dtype(at::Device device, MusterCollective collective, at::ScalarType dtype,
                               const std::string& for_what);
 

@@ -111,10 +111,10 @@ const LeftShard* GuardedStorage::left_with(const at::Tensor& parameter, ShardOwn
 void become_view(at::Tensor parameter, const at::Tensor& view) {
   // set_data calls an operator to check that the two are compatible.
   const c10::impl::ExcludeDispatchKeyGuard exclude(kKey);
-  if (parameter.device() == view.device()) {
+  if (at::_has_compatible_shallow_copy_type(parameter, view)) {
     parameter.set_data(view);
   } else {
-    // set_data refuses to change the device from meta; this is what it does otherwise.
+    // set_data refuses meta, and devices from plug-ins; this is what it does otherwise.
     parameter.unsafeGetTensorImpl()->shallow_copy_from(view.getIntrusivePtr());
   }
 }

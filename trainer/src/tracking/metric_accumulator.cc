@@ -64,9 +64,7 @@ double host_value(const at::Tensor& value) {
 }  // namespace
 
 MetricAccumulator::MetricAccumulator(MetricAccumulatorOptions options)
-    : options_(std::move(options)),
-      // Not every device supports double sums.
-      type_(options_.device.is_cpu() || options_.device.is_cuda() ? at::kDouble : at::kFloat) {
+    : options_(std::move(options)), type_(options_.dtype) {
   if (options_.every < 1) {
     throw std::invalid_argument("MetricAccumulatorOptions::every must be at least 1, not " +
                                 std::to_string(options_.every));

@@ -20,6 +20,7 @@ namespace muster {
 struct MetricAccumulatorOptions {
   int every = 1;  // steps per window
   at::Device device = at::kCPU;
+  at::ScalarType dtype = at::kDouble;  // of the sums: one that sum_over_ranks supports there
   // Sums a 1-d tensor on `device` over all ranks, with the same result on each. Empty: one process.
   std::function<at::Tensor(at::Tensor)> sum_over_ranks;
   // All-gathers the ranks' texts, in rank order. Only called if the ranks' names differ.

@@ -133,11 +133,16 @@ TrainerGroup& trainer_group(const ProcessGroupPtr& group, const std::string& ask
   return *own;
 }
 
+// An address on the network of the other ranks' nodes.
+const std::string& network_of(const Topology& topology) {
+  return topology.network_addr.empty() ? topology.master_addr : topology.network_addr;
+}
+
 c10::intrusive_ptr<SharedGloo> make_gloo(const Topology& topology,
                                          const c10::intrusive_ptr<c10d::Store>& store,
                                          const ProcessGroupOptions& given) {
   const GlooAddresses addresses =
-      gloo_addresses(topology.master_addr, topology.master_port, given.interfaces);
+      gloo_addresses(network_of(topology), topology.master_port, given.interfaces);
   auto options = c10d::ProcessGroupGloo::Options::create();
   options->timeout = given.timeout;
   std::string tried;
@@ -169,7 +174,7 @@ void add_device_backend(TrainerGroup& group, const c10::intrusive_ptr<c10d::Stor
     return;
   }
   const GlooAddresses network =
-      gloo_addresses(group.topology.master_addr, group.topology.master_port, options.interfaces);
+      gloo_addresses(network_of(group.topology), group.topology.master_port, options.interfaces);
   const auto meeting = c10::make_intrusive<MeetingStore>(driver.name(), store);
   const auto backend = driver.make_backend({.store = meeting,
                                             .rank = group.topology.rank,

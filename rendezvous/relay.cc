@@ -16,6 +16,8 @@ namespace muster::rendezvous {
 namespace {
 
 constexpr int64_t kDialPauseMaxMs = 1'000;
+// How long ranks wait before they learn that the store is gone.
+constexpr int64_t kClosesAfterMs = 3'000;
 
 std::string_view One(const char& byte) { return {&byte, 1}; }
 
@@ -104,6 +106,8 @@ void Relay::Tick(int64_t now_ms) {
     dial_pause_ms_ = std::min(2 * dial_pause_ms_, kDialPauseMaxMs);
   }
   clients_.Tick(now_ms);
+  now_ms_ = now_ms;
+  if (lost_ms_ != 0 && now_ms - lost_ms_ >= kClosesAfterMs) lost_();
   if (link_ == nullptr || !link_->IsOpen()) return;
   const Clients::Counts counts = clients_.Count();
   FrameWriter(&Out(), Frame::kCounts)
@@ -112,10 +116,11 @@ void Relay::Tick(int64_t now_ms) {
       .Number(counts.stuck);
 }
 
+// What ended the store is the cause, and its node tells it meanwhile.
 void Relay::OnLost(std::string_view why) {
+  lost_ms_ = now_ms_;
   Note(common::StrCat("the connection to the store at ", setup_.host, ":", setup_.port, " is lost"),
        why);
-  lost_();
 }
 
 uint64_t Relay::Send(Sent sent, std::string_view raw) {

@@ -134,6 +134,8 @@ class Relay final : public Backend {
   absl::flat_hash_map<ClientId, std::string> queue_turns_;
   uint64_t last_number_ = 0;
   int64_t dial_pause_ms_ = 5;
+  int64_t now_ms_ = 0;
+  int64_t lost_ms_ = 0;  // when the store was lost; 0: it was not
 };
 
 }  // namespace muster::rendezvous

@@ -212,9 +212,21 @@ void Supervisor::Reap() {
     for (Rank& rank : ranks_) {
       if (rank.pid == info.si_pid && !rank.exited) NoteExit(rank, info.si_code, info.si_status);
     }
+    if (info.si_pid == store_.pid) NoteStoreEnded(info.si_code, info.si_status);
     info.si_pid = 0;
     next_kill_us_ = 0;  // while emptying, check at once whether that was the last one
   }
+}
+
+// Its clients do not reconnect, so the ranks cannot go on; ended here, they do not report a broken connection as
+// the cause.
+void Supervisor::NoteStoreEnded(int status_code, int status) {
+  store_.pid = -1;
+  if (phase_ != Phase::kRunning || AllExited()) return;
+  failure_ = std::string("the store of the ranks (muster-rendezvous) ") +
+             (status_code == CLD_EXITED ? "exited with code " : "was killed by signal ") +
+             std::to_string(status) + "; the ranks were killed with it";
+  BeginStop(MonotonicMicros());
 }
 
 void Supervisor::NoteExit(Rank& rank, int status_code, int status) {

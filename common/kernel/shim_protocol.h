@@ -293,7 +293,7 @@ struct ExitRecord {
   std::vector<RankExitRecord> exits;
   std::vector<StreamEndRecord> streams;
   std::string how;      // "empty": proven that nothing is alive
-  std::string failure;  // why no rank could be started; empty if they were
+  std::string failure;  // why no rank could be started, or why they were killed; empty otherwise
 };
 
 // Job control and terminating signals go to a rank's process group, others (USR1, …) to the rank's

@@ -100,6 +100,25 @@ print("after", [s.get(f"/k{each}") for each in range(world)])
         self.assertEqual(cluster.jobctl("logs", job).stdout.count("after ['set', 'set', 'set', 'set']"), 4)
         self.assertEqual(len(cluster.api.record(job).attempts), 1)
 
+    def test_a_store_that_is_killed_is_the_cause_and_the_job_restarts(self):
+        cluster = self.two_nodes()
+        job = self.submit(cluster, """
+s = store()
+s.barrier("/start", world)
+print("here", flush=True)
+if os.environ["MUSTER_ATTEMPT"] == "0": s.wait("/never")
+""")
+        wait_until(lambda: cluster.jobctl("logs", job).stdout.count("here") == 4, "all ranks are at the store")
+        record = cluster.api.record(job)
+        stores = [pid for pid, line in harness.processes_with(f"MUSTER_ATTEMPT_MARK={record.id}-0-").items()
+                  if "muster-rendezvous" in line]
+        self.assertEqual(len(stores), 2)
+        kill9(stores[0])
+        record = cluster.wait_for(job, SUCCEEDED, deadline_s=60)
+        self.assertRegex(record.attempts[0].reason, r"^on node node[12] the store of the ranks \(muster-rendezvous\) was "
+                         r"killed by signal 9; the ranks were killed with it$")
+        self.assertEqual(len(record.attempts), 2)
+
     def test_a_rank_that_does_not_come_is_named_with_its_last_line(self):
         cluster = self.two_nodes()
         job = self.submit(cluster, """

@@ -265,6 +265,12 @@ void AttemptProcesses::FromExitRecord(const AttemptKey& key, const v1::LaunchAtt
   AttemptEndedInput end{
       key, record.how, record.failure,
       record.failure.empty() ? v1::STOP_CAUSE_UNSPECIFIED : v1::STOP_CAUSE_LAUNCH_FAILED};
+  const bool has_run = std::any_of(record.exits.begin(), record.exits.end(),
+                                   [](const RankExited& exit) { return exit.pid > 0; });
+  if (has_run && !record.failure.empty()) {
+    end.failure = common::StrCat("on node ", setup_.node, " ", record.failure);
+    end.failure_cause = v1::STOP_CAUSE_SUPERVISOR_LOST;
+  }
   if (record.how != "empty") return ProveEnd(key, end);
   RemoveCgroups(shim_launch);
   callbacks_.input(std::move(end));

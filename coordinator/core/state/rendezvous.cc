@@ -10,7 +10,10 @@ namespace {
 
 v1::RendezvousKind KindFor(const SchedulingState& state, const v1::JobSpec& spec,
                            const v1::Attempt& attempt) {
-  if (spec.rendezvous() != v1::RENDEZVOUS_KIND_UNSPECIFIED) return spec.rendezvous();
+  if (spec.rendezvous() == v1::RENDEZVOUS_KIND_RANK0 ||
+      spec.rendezvous() == v1::RENDEZVOUS_KIND_MUSTER) {
+    return spec.rendezvous();
+  }
   if (attempt.world_size() <= kRanksAtRankZeroMax) return v1::RENDEZVOUS_KIND_RANK0;
   for (const v1::NodePart& part : attempt.parts()) {
     const Node* node = FindNode(state, part.node());

@@ -83,7 +83,6 @@ Topology Topology::from_environment(const EnvironmentLookup& lookup) {
   topology.restart_count =
       static_cast<int>(number_of(lookup, "TORCHELASTIC_RESTART_COUNT", 0, 1 << 30).value_or(0));
   topology.master_addr = text_of(lookup, "MASTER_ADDR");
-  topology.network_addr = text_of(lookup, "MUSTER_MASTER_ADDR");
   topology.master_port = static_cast<int>(number_of(lookup, "MASTER_PORT", 1, 65535).value_or(0));
   if (topology.world_size > 1 && (topology.master_addr.empty() || topology.master_port == 0)) {
     throw TopologyError("WORLD_SIZE=" + std::to_string(topology.world_size) +

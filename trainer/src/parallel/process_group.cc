@@ -133,9 +133,10 @@ TrainerGroup& trainer_group(const ProcessGroupPtr& group, const std::string& ask
   return *own;
 }
 
-// An address on the network of the other ranks' nodes.
-const std::string& network_of(const Topology& topology) {
-  return topology.network_addr.empty() ? topology.master_addr : topology.network_addr;
+// An address on the network of the other ranks' nodes: MASTER_ADDR, unless that is a store on the rank's own node.
+std::string network_of(const Topology& topology) {
+  const char* node = std::getenv("MUSTER_MASTER_ADDR");
+  return node != nullptr && *node != '\0' ? node : topology.master_addr;
 }
 
 c10::intrusive_ptr<SharedGloo> make_gloo(const Topology& topology,

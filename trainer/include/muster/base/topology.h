@@ -23,9 +23,7 @@ struct Topology {
   int node_rank = 0;         // GROUP_RANK
   int node_count = 1;        // GROUP_WORLD_SIZE
   std::string master_addr;   // MASTER_ADDR: host of the c10d store; empty when alone
-  // MUSTER_MASTER_ADDR: rank 0's node, if master_addr is a store on the rank's own node; empty: it is master_addr.
-  std::string network_addr;
-  int master_port = 0;  // MASTER_PORT
+  int master_port = 0;       // MASTER_PORT
   // TORCHELASTIC_USE_AGENT_STORE: the launcher hosts the store and every rank is a client of it;
   // otherwise rank 0 hosts it.
   bool agent_store = false;

@@ -121,7 +121,7 @@ def sides(binary, world):
 
 
 def bench_store(binary, program, worlds=WORLDS):
-    """Prints a table of its own: each row has more than one peer's time."""
+    """Prints a separate table: a pattern has several rows."""
     descriptors, rows = raise_descriptors(), []
     print(f"\nsimulated ranks: {ROUNDS} rounds of a pattern (gloo: 1), {TURNS} turns, all sides one after the other; medians.")
     print("wall: all processes share these cores. CPU: server processes, the root alone, the busiest relay.")

@@ -24,6 +24,7 @@ import harness  # noqa: E402  (the daemons of the benchmarks are started as in t
 from harness import JOBCTL, wait_until  # noqa: E402
 from page_bench import bench_page as measure_page  # noqa: E402
 from sampling_bench import bench_sampling as measure_sampling  # noqa: E402
+from store_bench import bench_store as measure_store  # noqa: E402
 from tls_bench import bench_tls as measure_tls  # noqa: E402
 from trainer_bench import bench_trainer  # noqa: E402
 from tree_bench import bench_tree as measure_tree  # noqa: E402
@@ -359,10 +360,16 @@ def bench_code(table):
         measure_code(table, stage)
 
 
+def bench_store(table):
+    """The store that ranks meet at, with simulated ranks, against torch's TCPStore with libuv."""
+    table.rows += measure_store(os.path.join(harness.BIN, "muster-rendezvous"),
+                                os.path.join(harness.BIN, "bench", "bench_store"))
+
+
 BENCHES = {"launch": bench_launch, "submit": bench_submit, "jobs": bench_jobs, "exit": bench_exit,
            "logs": bench_logs, "grep": bench_grep, "restart": bench_restart, "idle": bench_idle,
            "sampling": bench_sampling, "page": bench_page, "tls": bench_tls, "tree": bench_tree,
-           "code": bench_code, "trainer": bench_trainer}
+           "code": bench_code, "store": bench_store, "trainer": bench_trainer}
 
 
 def machine():

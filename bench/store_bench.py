@@ -121,12 +121,13 @@ def sides(binary, world):
 
 
 def bench_store(binary, program, worlds=WORLDS):
-    """Prints a table of its own: each row has more than one peer's time."""
+    """Prints a separate table: a pattern has several rows."""
     descriptors, rows = raise_descriptors(), []
     print(f"\nsimulated ranks: {ROUNDS} rounds of a pattern (gloo: 1), {TURNS} turns, all sides one after the other; medians.")
-    print("wall: all processes share these cores. CPU: server processes, the root alone, the busiest relay.")
+    print("ms: all processes share these cores. CPU s: all server processes; of these the root, and the busiest relay: the")
+    print("larger of the two is what ranks would wait for if each had a machine, beside libuv's in the last ratio.")
     print(f"{'ranks':>5} {'pattern':24} {'store':14} {'ms':>9} {'/libuv':>7} {'CPU s':>8} {'root':>8} {'relay':>8} "
-          f"{'root/libuv':>10} {'bytes at root':>14} {'connections':>11}")
+          f"{'CPU/libuv':>9} {'bytes at root':>14} {'connections':>11}")
     for world in worlds:
         if 3 * world + 200 > descriptors:
             print(f"{world:>5} not run: {descriptors} descriptors are allowed")
@@ -153,16 +154,18 @@ def print_pattern(world, pattern, kept):
     for (each, name), values in kept.items():
         if each != pattern:
             continue
-        def middle(of):
+
+        def middle(of, values=values):
             return statistics.median(of(value) for value in values)
         row = {"ranks": world, "pattern": pattern, "store": name, "ms": middle(lambda v: v["ms"]),
                "cpu": middle(lambda v: sum(v["cpu_s"])), "root": middle(lambda v: v["cpu_s"][0]),
                "relay": middle(lambda v: max(v["cpu_s"][1:], default=0)),
                "bytes": middle(lambda v: v["root_bytes"]), "connections": values[-1]["connections"]}
         base = base or row
-        row["ratio"], row["root_ratio"] = row["ms"] / base["ms"], row["root"] / base["root"]
+        row["ratio"], row["cpu_ratio"] = (
+            row["ms"] / base["ms"], max(row["root"], row["relay"]) / base["root"])
         relay = f"{row['relay']:.4f}" if row["relay"] else "–"
         print(f"{world:>5} {PATTERNS[pattern]:24} {name:14} {row['ms']:>9.2f} {row['ratio']:>7.2f} {row['cpu']:>8.4f} "
-              f"{row['root']:>8.4f} {relay:>8} {row['root_ratio']:>10.2f} {row['bytes']:>14,.0f} {row['connections']:>11}",
+              f"{row['root']:>8.4f} {relay:>8} {row['cpu_ratio']:>9.2f} {row['bytes']:>14,.0f} {row['connections']:>11}",
               flush=True)
         yield row

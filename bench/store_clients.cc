@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -211,7 +212,9 @@ size_t AddressBytes(size_t world) { return 154 + 8 * world; }
 
 Script Gloo(size_t world, size_t peers, const std::string& round) {
   return [=](size_t rank, size_t step, std::string* request, Reply* reply) {
-    const auto key = [&](size_t of) { return "/default_pg/" + round + "//cpu//0/" + std::to_string(of); };
+    const auto key = [&](size_t of) {
+      return "/default_pg/" + round + "//cpu//0/" + std::to_string(of);
+    };
     if (step == 0) {
       *request = Set(key(rank), AddressBytes(world));
       *reply = Reply::kNone;
@@ -301,7 +304,8 @@ class Meter {
   Ranks& ranks_;
 };
 
-void Run(const std::string& pattern, size_t peers, const std::string& round, Ranks* ranks, Meter* meter) {
+void Run(const std::string& pattern, size_t peers, const std::string& round, Ranks* ranks,
+         Meter* meter) {
   const size_t world = ranks->size();
   const Script script = pattern == "gloo"   ? Gloo(world, std::min(peers, world), round)
                         : pattern == "nccl" ? Nccl(round)
@@ -348,7 +352,8 @@ int main(int argc, char** argv) {
   });
   for (int i = 3; i < argc; ++i) {
     const int times = std::strcmp(argv[i], "gloo") == 0 ? 1 : rounds;
-    for (int round = 0; round < times; ++round) Run(argv[i], peers, std::to_string(round), &ranks, &meter);
+    for (int round = 0; round < times; ++round)
+      Run(argv[i], peers, std::to_string(round), &ranks, &meter);
   }
   return 0;
 }

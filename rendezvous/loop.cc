@@ -33,8 +33,8 @@ void Loop::Change(int fd, uint32_t events, Source* source) {
 void Loop::Forget(int fd, Source* source) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   std::erase(marked_, source);
-  for (epoll_event& event : events_) {
-    if (event.data.ptr == source) event.data.ptr = nullptr;
+  for (size_t i = 0; i < at_hand_; ++i) {
+    if (events_[i].data.ptr == source) events_[i].data.ptr = nullptr;
   }
 }
 
@@ -54,11 +54,12 @@ void Loop::Run(const std::function<void(int64_t)>& tick) {
     const int wait_ms = static_cast<int>(std::clamp<int64_t>(next_tick_ms - now_ms, 0, kTickMs));
     const int count = epoll_wait(epoll_.get(), events_.data(), static_cast<int>(events_.size()),
                                  marked_.empty() ? wait_ms : 0);
-    for (int i = 0; i < count; ++i) {
-      const epoll_event event = events_[static_cast<size_t>(i)];
+    at_hand_ = static_cast<size_t>(std::max(count, 0));
+    for (size_t i = 0; i < at_hand_; ++i) {
+      const epoll_event event = events_[i];
       if (event.data.ptr != nullptr) static_cast<Source*>(event.data.ptr)->OnEvents(event.events);
     }
-    for (epoll_event& event : events_) event.data.ptr = nullptr;
+    at_hand_ = 0;
     // One that is marked now belongs to the next turn.
     std::vector<Source*> marked = std::exchange(marked_, {});
     for (Source*& source : marked) source->is_marked_ = false;

@@ -47,6 +47,7 @@ class Loop {
   std::vector<Source*> marked_;
   std::vector<std::unique_ptr<Source>> retired_;
   std::vector<epoll_event> events_;
+  size_t at_hand_ = 0;  // of events_: this turn's
   bool is_running_ = true;
   int64_t next_tick_in_ms_ = 0;
 };

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -47,7 +48,8 @@ inet_diag_sockid IdOf(const Ends& ends, int family) {
   return id;
 }
 
-std::optional<uid_t> AskKernel(int netlink, const Ends& ends, int family) {
+// `told`: set if the kernel knows whether there is such a connection.
+std::optional<uid_t> AskKernel(int netlink, const Ends& ends, int family, bool* told) {
   struct {
     nlmsghdr header{};
     inet_diag_req_v2 request{};
@@ -62,9 +64,16 @@ std::optional<uid_t> AskKernel(int netlink, const Ends& ends, int family) {
   if (send(netlink, &ask, sizeof ask, 0) != static_cast<ssize_t>(sizeof ask)) return std::nullopt;
   alignas(nlmsghdr) std::array<char, 4096> answer{};
   const ssize_t count = recv(netlink, answer.data(), answer.size(), MSG_DONTWAIT);
-  if (count < static_cast<ssize_t>(sizeof(nlmsghdr) + sizeof(inet_diag_msg))) return std::nullopt;
+  if (count < static_cast<ssize_t>(NLMSG_HDRLEN + sizeof(nlmsgerr))) return std::nullopt;
   nlmsghdr header;
   std::memcpy(&header, answer.data(), sizeof header);
+  if (header.nlmsg_type == NLMSG_ERROR) {
+    nlmsgerr error;
+    std::memcpy(&error, answer.data() + NLMSG_HDRLEN, sizeof error);
+    *told = *told || error.error == -ENOENT;
+    return std::nullopt;
+  }
+  if (count < static_cast<ssize_t>(NLMSG_HDRLEN + sizeof(inet_diag_msg))) return std::nullopt;
   if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY) return std::nullopt;
   inet_diag_msg found;
   std::memcpy(&found, answer.data() + NLMSG_HDRLEN, sizeof found);
@@ -73,6 +82,10 @@ std::optional<uid_t> AskKernel(int netlink, const Ends& ends, int family) {
       found.id.idiag_dport != ask.request.id.idiag_dport) {
     return std::nullopt;
   }
+  *told = true;
+  // A socket that its process has closed is listed as root's, without an inode: what it has sent may be of any
+  // account.
+  if (found.idiag_inode == 0) return std::nullopt;
   return found.idiag_uid;
 }
 
@@ -83,8 +96,10 @@ std::optional<uid_t> SearchTable(const char* path, const Ends& ends) {
   for (size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1)) {
     char local[64] = {}, remote[64] = {};
     unsigned local_port = 0, remote_port = 0, uid = 0;
-    if (std::sscanf(text.c_str() + at, " %*d: %63[0-9A-F]:%x %63[0-9A-F]:%x %*x %*s %*s %*x %u",
-                    local, &local_port, remote, &remote_port, &uid) != 5) {
+    unsigned long inode = 0;
+    if (std::sscanf(text.c_str() + at,
+                    " %*d: %63[0-9A-F]:%x %63[0-9A-F]:%x %*x %*s %*s %*x %u %*d %lu", local,
+                    &local_port, remote, &remote_port, &uid, &inode) != 6) {
       continue;
     }
     char address[16];
@@ -92,6 +107,7 @@ std::optional<uid_t> SearchTable(const char* path, const Ends& ends) {
     const std::string_view found(local);
     if (local_port == ntohs(ends.theirs.sin_port) && remote_port == ntohs(ends.ours.sin_port) &&
         found.size() >= 8 && found.substr(found.size() - 8) == address) {
+      if (inode == 0) return std::nullopt;  // closed: see above
       return uid;
     }
   }
@@ -105,10 +121,12 @@ std::optional<uid_t> AccountOfPeer(int fd) {
   if (!ends) return std::nullopt;
   static const common::UniqueFd netlink(
       socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+  bool told = false;
   for (const int family : {AF_INET6, AF_INET}) {
     if (!netlink.valid()) break;
-    if (const auto uid = AskKernel(netlink.get(), *ends, family)) return uid;
+    if (const auto uid = AskKernel(netlink.get(), *ends, family, &told)) return uid;
   }
+  if (told) return std::nullopt;
   for (const char* path : {"/proc/self/net/tcp6", "/proc/self/net/tcp"}) {
     if (const auto uid = SearchTable(path, *ends)) return uid;
   }

@@ -345,7 +345,7 @@ void Values::Wake(std::string_view key) {
 }
 
 // An item of a queue is for one of those that wait: a local client, else the first that waits on the node that has
-// waited longest. False: nobody waits.
+// waited longest. False: none waits.
 bool Values::WakeOne(std::string_view key) {
   const auto found = awaited_.find(key);
   if (found == awaited_.end()) return false;

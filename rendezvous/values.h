@@ -83,7 +83,7 @@ class Values {
   };
   struct Queue {
     std::deque<std::string> items;
-    size_t told = 0;  // of the items: somebody who waited was told to fetch one
+    size_t told = 0;  // items that one of those that waited was told to fetch
   };
   // Waits are listed by ticket, which is never reused: one that is over stays in the lists of its keys until these are
   // there or the lists are swept, so that ending it costs nothing.

@@ -21,7 +21,7 @@ AREAS = {
     "client": ("common", "common/job", "compare", "identity", "proto", "tree"),
     "trainer": (),
     "examples": ("trainer",),
-    "bench": ("common", "identity", "proto", "tree", "trainer"),
+    "bench": ("common", "identity", "proto", "rendezvous", "tree", "trainer"),
 }
 
 # Floors of an area, from the lowest up; "." is the area's own folder. An area that is not here is one room.

@@ -218,7 +218,7 @@ void Supervisor::Reap() {
   }
 }
 
-// Its clients do not reconnect, so the ranks cannot go on; ended here, they do not report a broken connection as
+// Its clients do not reconnect, so the ranks cannot continue; ended here, they do not report a broken connection as
 // the cause.
 void Supervisor::NoteStoreEnded(int status_code, int status) {
   store_.pid = -1;

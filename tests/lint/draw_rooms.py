@@ -18,7 +18,8 @@ WIDTH = 110
 # (proto, page, LibTorch) is drawn too.
 ROWS = [
     [("client", 29), ("coordinator", 42), ("worker", 22), ("bench", 14)],
-    [("compare", 17), ("identity", 17), ("tree", 15), ("shim", 15), ("unwind", 15), ("examples", 26)],
+    [("compare", 13), ("identity", 13), ("tree", 12), ("shim", 13), ("unwind", 13), ("rendezvous", 14),
+     ("examples", 26)],
     [("common", 83), ("trainer", 26)],
     [("proto", 41), ("page", 41), ("LibTorch", 26)],
 ]

@@ -17,6 +17,8 @@
 namespace muster::worker {
 namespace {
 
+constexpr int kBacklog = 4'096;  // connections of a rank that the store has not accepted yet
+
 class HeldForStore final : public Rendezvous {
  public:
   HeldForStore(std::unique_ptr<Rendezvous> port, std::string secret)
@@ -48,6 +50,10 @@ absl::StatusOr<RankSockets> ListenForRanks(const v1::LaunchAttempt& launch) {
   RankSockets all;
   for (uint32_t i = 0; i < launch.part().local_world_size(); ++i) {
     ASSIGN_OR_RETURN(HeldPort port, PortHolder::HoldOnLoopback());
+    // Now, so that a rank that is faster than the store's process waits for it and is not refused.
+    if (listen(port.socket.get(), kBacklog) != 0) {
+      return common::ErrnoStatus("cannot listen on 127.0.0.1 for the ranks");
+    }
     all.ports.push_back(port.port);
     all.sockets.push_back(std::move(port.socket));
   }

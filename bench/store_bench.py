@@ -55,7 +55,7 @@ class Libuv:
 class Ours:
     def __init__(self, binary, ranks, per_node):
         layout = [min(per_node, ranks - at) for at in range(0, ranks, per_node)]
-        self.stores = stores.Stores(binary, layout)
+        self.stores = stores.Stores(binary, layout, log=subprocess.DEVNULL)
         self.pids = [node.process.pid for node in self.stores.nodes]
         self.places = [(port, index) for index, node in enumerate(self.stores.nodes) for port in node.ports]
         self.network = self.stores.nodes[0].port

@@ -217,9 +217,9 @@ TEST_F(ShimFixture, AFlippedOrShortenedLaunchFileIsNoticedAndAnOlderOneIsRead) {
     patience += text->size();
   }
   // Version 5 added two fields to each rank and one at the end, version 6 four of the account and
-  // eight of the sandbox, version 7 five of the container, version 8 four, all empty here.
+  // eight of the sandbox, version 7 five of the container, version 8 four, version 9 two, all empty here.
   std::string older =
-      bytes.substr(0, bytes.size() - (1 + 2 + 1 + 4 + 8 + 5 + 4) * sizeof(uint64_t));
+      bytes.substr(0, bytes.size() - (1 + 2 + 1 + 4 + 8 + 5 + 4 + 2) * sizeof(uint64_t));
   older.erase(patience, sizeof(uint64_t));
   older[21] = 2;  // after the magic and its length
   ASSERT_TRUE(common::DecodeShimLaunch(older, &read));

@@ -19,6 +19,7 @@ struct AtStore {
   std::vector<uint32_t> missing;  // never came
   std::vector<uint32_t> waiting;  // for at least the floor
   std::vector<uint32_t> ended;    // their wait was ended
+  std::vector<uint32_t> gone;     // have exited, but for these
   std::vector<uint32_t> others;
   size_t known = 0;
 };
@@ -36,6 +37,10 @@ const v1::RankAtStore* NewestOf(const Evidence& evidence, uint32_t rank) {
   if (found == evidence.samples.ranks().end() || found->second.newest.empty()) return nullptr;
   const v1::RankSample& sample = found->second.newest.back().second;
   return sample.has_store() ? &sample.store() : nullptr;
+}
+
+bool Contains(const std::vector<uint32_t>& ranks, uint32_t rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 
 AtStore LookAtStore(const Evidence& evidence) {
@@ -58,6 +63,14 @@ AtStore LookAtStore(const Evidence& evidence) {
       at.others.push_back(rank);
     }
   }
+  // Also those that had exited before a node sampled them.
+  for (const v1::NodePart& part : at.attempt->parts()) {
+    for (const v1::RankExit& exit : part.exits()) {
+      if (exit.stopped_by_us() || Contains(at.ended, exit.rank())) continue;
+      at.gone.push_back(exit.rank());
+      if (NewestOf(evidence, exit.rank()) == nullptr) ++at.known;
+    }
+  }
   return at;
 }
 
@@ -76,6 +89,11 @@ std::string Names(const v1::Attempt& attempt, const std::vector<uint32_t>& ranks
 std::string HowExited(const v1::RankExit& exit) {
   return exit.signal() > 0 ? absl::StrCat("was killed by signal ", exit.signal())
                            : absl::StrCat("has exited with ", exit.exit_code());
+}
+
+// "has exited with 0", or "have exited".
+std::string HowAllExited(const AtStore& at) {
+  return at.gone.size() == 1 ? HowExited(*ExitOf(*at.attempt, at.gone.front())) : "have exited";
 }
 
 std::string WhatFor(const v1::RankAtStore& store) {
@@ -109,9 +127,12 @@ std::optional<v1::Finding> RankMissing(const Evidence& evidence, const v1::Ledge
                     ShortSeconds(static_cast<double>(evidence.RanMs())));
   }
   const std::string& line = NewestOf(evidence, first)->last_line();
+  const bool is_one = at.missing.size() == 1;
+  const std::string who = is_one ? "it" : absl::StrCat("rank ", first);
+  const std::string whose = is_one ? "its" : absl::StrCat(who, "'s");
   absl::StrAppend(
-      &sentence,
-      line.empty() ? "; it has printed nothing" : absl::StrCat("; its last line: ", line), "; ",
+      &sentence, "; ",
+      line.empty() ? who + " has printed nothing" : absl::StrCat(whose, " last line: ", line), "; ",
       WithCommas(at.known - at.missing.size()), " of ", WithCommas(at.known), " are there");
   v1::Finding finding = MakeFinding(
       v1::FINDING_SEVERITY_WARNING,
@@ -129,7 +150,8 @@ std::optional<v1::Finding> RankMissing(const Evidence& evidence, const v1::Ledge
 // Silent: while fewer ranks wait than do not, as it is not known then which of them are waited for.
 std::optional<v1::Finding> RanksWait(const Evidence& evidence, const v1::Ledger&) {
   const AtStore at = LookAtStore(evidence);
-  if (evidence.Running() == nullptr || at.waiting.empty() || at.others.size() > at.waiting.size()) {
+  if (evidence.Running() == nullptr || at.waiting.empty() || !at.ended.empty() ||
+      at.others.size() > at.waiting.size()) {
     return std::nullopt;
   }
   const v1::RankAtStore& store = *NewestOf(evidence, at.waiting.front());
@@ -139,6 +161,9 @@ std::optional<v1::Finding> RanksWait(const Evidence& evidence, const v1::Ledger&
                    ShortSeconds(store.waits_ms()), " ", WhatFor(store));
   if (at.others.empty()) {
     absl::StrAppend(&sentence, ", and no rank is left that does not wait");
+    if (!at.gone.empty()) {
+      absl::StrAppend(&sentence, ": ", Names(*at.attempt, at.gone), " ", HowAllExited(at));
+    }
   } else {
     absl::StrAppend(&sentence, "; ", Names(*at.attempt, at.others),
                     at.others.size() == 1 ? " has not come there" : " have not come there");
@@ -161,23 +186,13 @@ std::optional<v1::Finding> WaitEnded(const Evidence& evidence, const v1::Ledger&
   const AtStore at = LookAtStore(evidence);
   if (at.ended.empty()) return std::nullopt;
   const v1::RankAtStore& store = *NewestOf(evidence, at.ended.front());
-  // Also those that had exited before a node sampled them.
-  std::vector<uint32_t> gone;
-  for (const v1::NodePart& part : at.attempt->parts()) {
-    for (const v1::RankExit& exit : part.exits()) {
-      const bool waited =
-          std::find(at.ended.begin(), at.ended.end(), exit.rank()) != at.ended.end();
-      if (!waited && !exit.stopped_by_us()) gone.push_back(exit.rank());
-    }
-  }
   std::string sentence = absl::StrCat(Names(*at.attempt, at.ended), " waited ", WhatFor(store));
-  if (gone.empty()) {
+  if (at.gone.empty()) {
     absl::StrAppend(&sentence, ", which no rank was left to set");
   } else {
-    absl::StrAppend(&sentence, ", which only ", Names(*at.attempt, gone),
-                    " could still have set: ", gone.size() == 1 ? "it " : "they ",
-                    gone.size() == 1 ? HowExited(*ExitOf(*at.attempt, gone.front()))
-                                     : std::string("have exited"));
+    absl::StrAppend(&sentence, ", which only ", Names(*at.attempt, at.gone),
+                    " could still have set: ", at.gone.size() == 1 ? "it " : "they ",
+                    HowAllExited(at));
   }
   v1::Finding finding = MakeFinding(
       v1::FINDING_SEVERITY_ERROR,

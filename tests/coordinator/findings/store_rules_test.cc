@@ -93,6 +93,17 @@ TEST(RanksWaitTest, ThatAllWaitIsADeadlock) {
       "2 of 2 ranks have waited 1m 10s for the key '/a', and no rank is left that does not wait");
 }
 
+TEST(RanksWaitTest, ARankThatHasExitedIsNamedAlsoIfNoNodeSampledIt) {
+  JobStory story(3);
+  story.At(200).Measured(5, {Waiting(0, "/b", 70, true), Waiting(1, "/b", 70, true)});
+  story.attempt().mutable_parts(0)->add_exits()->set_rank(2);
+  ASSERT_NE(story.Find("ranks-wait"), nullptr);
+  EXPECT_EQ(
+      story.Find("ranks-wait")->sentence(),
+      "2 of 3 ranks have waited 1m 10s at the barrier '/b', and no rank is left that does not "
+      "wait: rank 2 on node1 has exited with 0");
+}
+
 TEST(WaitEndedTest, NamesWhoWaitedForWhatAndWhoHadExited) {
   JobStory story(2);
   v1::RankSample ended = Waiting(0, "/late", 12);

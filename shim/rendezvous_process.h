@@ -10,7 +10,8 @@ namespace muster::shim {
 
 struct RendezvousProcess {
   pid_t pid = -1;  // -1: errno
-  int exits = -1;  // to write a u32 to for each rank that has exited: its index
+  // To write a u32 to for each rank that has exited: its index. Closed, it ends the store.
+  int exits = -1;
 };
 RendezvousProcess StartRendezvous(const common::ShimLaunch& launch);
 

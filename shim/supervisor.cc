@@ -369,6 +369,8 @@ void Supervisor::FinishDraining() {
 void Supervisor::EmptyOnce(int64_t now_us) {
   kill_sent_ = kill_sent_ || !AllExited();
   EndProcessSpace(&space_);  // at once, without a search
+  // The store ends by this: it is outside of our domain, where no signal of ours reaches it.
+  if (store_.exits >= 0) close(std::exchange(store_.exits, -1));
   const AttemptCgroups cgroups{launch_.cgroup_dir, launch_.freezer_dir, launch_.limit_dirs};
   siginfo_t info{};
   bool childless = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;

@@ -47,11 +47,11 @@ def program(text):
 
 
 class MustersStore(Case):
-    def two_nodes(self):
+    def two_nodes(self, *args):
         cluster = harness.Cluster(self, coordinator_args=("--findings-floor-ms", "2000"))
         cluster.start()
         for node, address in (("node1", "127.0.0.1"), ("node2", "127.0.0.2")):
-            cluster.add_worker(node, "cpu:4", args=("--advertise", address))
+            cluster.add_worker(node, "cpu:4", args=("--advertise", address, *args))
         return cluster
 
     def submit(self, cluster, text):
@@ -77,6 +77,20 @@ print(os.environ["MASTER_ADDR"], os.environ["TORCHELASTIC_USE_AGENT_STORE"], got
         self.assertEqual(out.count("127.0.0.1 True ['of 0', 'of 1', 'of 2', 'of 3'] True"), 4, out)
         self.assertNotIn("rendezvousSecret", cluster.jobctl("show", job, "-o", "json").stdout)
         self.assertNotIn("rendezvous_secret", cluster.jobctl("events", job, "-o", "json").stdout)
+
+    def test_the_store_of_sandboxed_ranks_ends_with_them(self):
+        """It is outside of their sandbox, whose supervisor cannot kill what is outside."""
+        need(os.geteuid() == 0, "needs root to run ranks as another account")
+        os.chmod(self.directory, 0o711)
+        cluster = self.two_nodes("--run-as", "nobody")
+        job = cluster.submit("--nodes", "2", "-n", "4", "--restarts", "0", "--workdir", "/", "--set", "rendezvous=muster",
+                             "--", "/usr/bin/python3", "-c", CLIENT + """
+s = store()
+s.add("/n", 1)
+s.barrier("/all", world)
+""")
+        cluster.wait_for(job, SUCCEEDED)
+        self.assertNotIn("survived", cluster.jobctl("events", job).stdout)
 
     def test_the_store_outlives_the_workers(self):
         cluster = self.two_nodes()

@@ -1,6 +1,7 @@
 // muster-rendezvous: the store that the ranks of an attempt meet at, or on other nodes the way to it. Started by
 // muster-shim, as the ranks' account, never by a person; it lives as long as the shim.
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +22,14 @@ namespace muster::rendezvous {
 namespace {
 
 constexpr size_t kSettingsBytesMax = 1 << 20;
+// limit: rendezvous: bytes of the process's memory; it ends, and with it the attempt
+constexpr rlim_t kMemoryBytesMax = rlim_t{4} << 30;
+
+// Whatever its ranks send, it takes no more of the node.
+void LimitMemory() {
+  const rlimit limit{kMemoryBytesMax, kMemoryBytesMax};
+  setrlimit(RLIMIT_AS, &limit);
+}
 
 // The ranks whose processes have exited.
 class Exits final : public Loop::Source {
@@ -102,5 +111,6 @@ int main(int argc, char** argv) {
     rendezvous::Note("its settings are not right", common::MessageOf(settings.status()));
     return 2;
   }
+  rendezvous::LimitMemory();
   return rendezvous::Run(*settings);
 }

@@ -44,7 +44,7 @@ inline constexpr uint64_t kKeyBytesMax = 8 << 10;
 // limit: rendezvous: bytes of a value; the connection is closed
 inline constexpr uint64_t kValueBytesMax = 8 << 20;
 // limit: rendezvous: keys of a request; the connection is closed
-inline constexpr uint64_t kKeysMax = 128 << 10;
+inline constexpr uint64_t kKeysMax = 131'072;
 // limit: rendezvous: bytes of a request; the connection is closed
 inline constexpr uint64_t kRequestBytesMax = 64 << 20;
 

@@ -23,7 +23,7 @@ class Values {
   // limit: rendezvous: bytes of an attempt's keys and values; the connection that sets more is closed
   static constexpr uint64_t kBytesMax = 512 << 20;
   // limit: rendezvous: keys that all waits name that are under way; the connection that waits for more is closed
-  static constexpr size_t kAwaitedMax = 64 << 20;
+  static constexpr size_t kAwaitedMax = 67'108'864;
 
   // What operations have set off. The caller takes it after each one.
   struct Effects {

@@ -8,7 +8,7 @@ their own; Python's are Python's libraries.
 import re
 from dataclasses import dataclass, field
 
-PRODUCT = r"^(client|common|coordinator|identity|shim|tree|unwind|worker)/.*\.(cc|h)$"
+PRODUCT = r"^(client|common|coordinator|identity|rendezvous|shim|tree|unwind|worker)/.*\.(cc|h)$"
 SDK = r"^(trainer|examples)/.*\.(cc|h|cpp)$"
 
 
@@ -26,7 +26,7 @@ JOBS = (
         r'"(GET|POST|PUT|PATCH|HEAD|DELETE) "| HTTP/1\.[01]\\r\\n|\bSSL_connect\(|\bSSL_set_connect_state\(|'
         r'\bTLS_client_method\(|#include\s+[<"](curl/|httplib|boost/beast/.*/(ssl_)?client)',
         "a second HTTP client: ask with CallHttp (common/http/client.h)",
-        {"coordinator/http/": "the server"}),
+        {"coordinator/http/": "the server", "rendezvous/link.cc": "TLS between nodes, no HTTP"}),
     Job(PRODUCT, r"^common/kernel/process_start\.cc$",
         r"\bposix_spawnp?\b|\bposix_spawn_file_actions_|\bposix_spawnattr_|\b(vfork|clone3?)\s*\(|\bSYS_clone|\b(execv\w*|execl\w*|fexecve)\s*\(",
         "a second way to start a process: StartProcess (common/kernel/process_start.h)",

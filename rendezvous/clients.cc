@@ -21,7 +21,7 @@ constexpr uint32_t kConnectionsPerRankMax = 4'096;
 // A rank is stuck if it has waited for this long and done nothing that could end another's wait.
 constexpr int64_t kStuckAfterMs = 10'000;
 // How long a wait that is ended stays marked in the status before its connection is closed.
-constexpr int64_t kMarkedMs = 3'000;
+constexpr int64_t kMarkedMs = 5'000;
 
 bool MayEndAWait(Op op) {
   return op != Op::kGet && op != Op::kCheck && op != Op::kCount && op != Op::kMultiGet &&

@@ -17,7 +17,8 @@ constexpr int kFast = 1;
 }  // namespace
 
 absl::StatusOr<ProgramArchive> PackPrograms(bool coordinator) {
-  std::vector<std::string> names = {"muster-worker", "muster-shim", "muster-unwind"};
+  std::vector<std::string> names = {"muster-worker", "muster-shim", "muster-rendezvous",
+                                    "muster-unwind"};
   if (coordinator) names.push_back("muster-coordinator");
   ProgramArchive archive;
   std::vector<ArchiveFile> files;

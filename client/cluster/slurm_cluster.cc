@@ -110,8 +110,8 @@ bool IsToCome(const Allocation& allocation) { return allocation.state != "COMPLE
 // The script's programs; a running one is replaced, not overwritten.
 absl::Status CopyPrograms(const std::string& directory) {
   RETURN_IF_ERROR(common::MakeDirectories(directory));
-  for (const char* name :
-       {"jobctl", "muster-coordinator", "muster-worker", "muster-shim", "muster-unwind"}) {
+  for (const char* name : {"jobctl", "muster-coordinator", "muster-worker", "muster-shim",
+                           "muster-rendezvous", "muster-unwind"}) {
     ASSIGN_OR_RETURN(const std::string path, FindProgram(name));
     ASSIGN_OR_RETURN(const std::string content, common::ReadFile(path, kProgramMax));
     const std::string target = StrCat(directory, "/", name);

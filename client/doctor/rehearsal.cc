@@ -137,7 +137,8 @@ absl::Status RunPrivately(Session& session, const std::string& directory) {
 
 ProgramFacts ReadPrograms() {
   ProgramFacts facts;
-  for (const char* name : {"muster-coordinator", "muster-worker", "muster-shim"}) {
+  for (const char* name :
+       {"muster-coordinator", "muster-worker", "muster-shim", "muster-rendezvous"}) {
     const absl::StatusOr<std::string> found = FindProgram(name);
     if (!found.ok() && facts.trouble.empty()) facts.trouble = Sentence(found.status());
   }

@@ -29,8 +29,8 @@ constexpr std::string_view kOfDebian = "share/muster/files";
 constexpr std::string_view kOfWheel = "muster.files";
 constexpr std::string_view kSuffix = ".files";
 constexpr std::string_view kCompiled = "__pycache__";
-constexpr const char* kPrograms[] = {"jobctl", "muster-coordinator", "muster-worker", "muster-shim",
-                                     "muster-unwind"};
+constexpr const char* kPrograms[] = {"jobctl",      "muster-coordinator", "muster-worker",
+                                     "muster-shim", "muster-rendezvous",  "muster-unwind"};
 
 // The entries of a directory, sorted.
 std::vector<fs::path> In(const fs::path& directory, std::error_code* error) {

@@ -205,6 +205,7 @@ void Supervisor::Reap() {
   // A container's first process becomes our child when its runtime exits, so the runtime's exit has to be
   // handled first.
   while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
+    ReapStore();
     SettleRuntimes();
     const pid_t pid = std::exchange(info.si_pid, 0);
     if (IsOfARuntime(pid)) return;  // the runtime's exit calls this again
@@ -212,16 +213,22 @@ void Supervisor::Reap() {
     for (Rank& rank : ranks_) {
       if (rank.pid == info.si_pid && !rank.exited) NoteExit(rank, info.si_code, info.si_status);
     }
-    if (info.si_pid == store_.pid) NoteStoreEnded(info.si_code, info.si_status);
     info.si_pid = 0;
     next_kill_us_ = 0;  // while emptying, check at once whether that was the last one
   }
 }
 
-// Its clients do not reconnect, so the ranks cannot continue; ended here, they do not report a broken connection as
-// the cause.
-void Supervisor::NoteStoreEnded(int status_code, int status) {
+// Its clients do not reconnect, so the ranks cannot continue. Before any rank is reaped: one that has exited
+// because of it must not be the cause.
+void Supervisor::ReapStore() {
+  siginfo_t info{};
+  if (store_.pid <= 0 ||
+      waitid(P_PID, static_cast<id_t>(store_.pid), &info, WEXITED | WNOHANG) != 0 ||
+      info.si_pid == 0) {
+    return;
+  }
   store_.pid = -1;
+  const int status_code = info.si_code, status = info.si_status;
   if (phase_ != Phase::kRunning || AllExited()) return;
   failure_ = std::string("the store of the ranks (muster-rendezvous) ") +
              (status_code == CLD_EXITED ? "exited with code " : "was killed by signal ") +

@@ -78,7 +78,7 @@ class Supervisor {
   bool IsOfARuntime(pid_t pid) const;
   void RuntimeExited(Rank& rank, int status_code, int status);
   void NoteExit(Rank& rank, int status_code, int status);
-  void NoteStoreEnded(int status_code, int status);
+  void ReapStore();
   void JudgeMemory(Rank& rank);
   void ReadExecPipe(Rank& rank);
   void Obey(const common::ShimPacket& packet);

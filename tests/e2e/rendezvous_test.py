@@ -123,9 +123,10 @@ print("here", flush=True)
 if os.environ["MUSTER_ATTEMPT"] == "0": s.wait("/never")
 """)
         wait_until(lambda: cluster.jobctl("logs", job).stdout.count("here") == 4, "all ranks are at the store")
-        record = cluster.api.record(job)
-        stores = [pid for pid, line in harness.processes_with(f"MUSTER_ATTEMPT_MARK={record.id}-0-").items()
-                  if "muster-rendezvous" in line]
+        # A supervisor's command line has its attempt's directory, which tells it from those of other clusters.
+        shims = [pid for pid, line in harness.processes_with("MUSTER_NONE", cluster.directory).items()
+                 if line.startswith("muster-shim")]
+        stores = [pid for shim in shims for pid, (_, line) in harness.children_of(shim).items() if "muster-rendezvous" in line]
         self.assertEqual(len(stores), 2)
         kill9(stores[0])
         record = cluster.wait_for(job, SUCCEEDED, deadline_s=60)

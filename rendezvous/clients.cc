@@ -15,7 +15,6 @@
 namespace muster::rendezvous {
 namespace {
 
-constexpr int kAcceptsPerTurn = 64;
 // limit: rendezvous: connections of a rank; further ones are closed
 constexpr uint32_t kConnectionsPerRankMax = 4'096;
 // A rank is stuck if it has waited for this long and done nothing that could end another's wait.
@@ -43,7 +42,7 @@ class Clients::Client final : public Stream::Reader {
   void Answer(std::string_view answer) {
     stream_->Write(answer);
     is_asking_ = false;
-    if (std::exchange(is_waiting_, false)) --all_.ranks_[index_].waiting;
+    is_waiting_ = false;
     if (!is_reading_) stream_->Resume();
   }
   void Close() { stream_->Close(); }
@@ -132,7 +131,6 @@ bool Clients::Client::Take(const Request& request, std::string_view raw) {
 
 void Clients::Client::NoteWait(const Request& request) {
   is_waiting_ = true;
-  ++all_.ranks_[index_].waiting;
   at_barrier_ = request.op == Op::kBarrier;
   since_ms_ = all_.now_ms_;
   keys_ = at_barrier_ ? 1 : request.keys.size();
@@ -142,53 +140,30 @@ void Clients::Client::NoteWait(const Request& request) {
   key_.assign(key.substr(0, sizeof(common::RankAtStore::key)));
 }
 
-class Clients::Listener final : public Loop::Source {
- public:
-  Listener(Clients& all, common::UniqueFd socket, uint32_t index, uint32_t account)
-      : all_(all), socket_(std::move(socket)), index_(index), account_(account) {
-    if (!ListenOn(socket_.get()) || !all_.loop_.Watch(socket_.get(), EPOLLIN, this)) {
-      Note("cannot listen for rank", strerror(errno));
-    }
-  }
-  ~Listener() override { all_.loop_.Forget(socket_.get(), this); }
-
-  void OnEvents(uint32_t) override {
-    for (int i = 0; i < kAcceptsPerTurn; ++i) {
-      common::UniqueFd fd(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!fd.valid()) return;
-      const std::optional<uid_t> account = AccountOfPeer(fd.get());
-      if (!account || (*account != account_ && *account != 0)) {
-        Note("a process that is not of the job was refused: its account is",
-             account ? std::to_string(*account) : "not known");
-        continue;
-      }
-      if (all_.ranks_[index_].connections >= kConnectionsPerRankMax) {
-        Note("a connection was refused", "the rank has too many of them");
-        continue;
-      }
-      const ClientId id = ++all_.last_id_;
-      all_.clients_[id] = new Client(all_, id, index_, std::move(fd));
-      ++all_.ranks_[index_].connections;
-    }
-  }
-
- private:
-  Clients& all_;
-  const common::UniqueFd socket_;
-  const uint32_t index_;
-  const uint32_t account_;
-};
-
 Clients::Clients(Loop& loop, Backend& backend, common::RankAtStore* status)
     : loop_(loop), backend_(backend), status_(status) {}
 
-Clients::~Clients() {
-  for (const auto& [id, client] : clients_) delete client;
-}
+Clients::~Clients() = default;
 
 void Clients::Listen(common::UniqueFd socket, uint32_t index, uint32_t account) {
   if (ranks_.size() <= index) ranks_.resize(index + 1);
-  listeners_.push_back(std::make_unique<Listener>(*this, std::move(socket), index, account));
+  acceptors_.push_back(std::make_unique<Acceptor>(
+      loop_, std::move(socket),
+      [this, index, account](common::UniqueFd fd) { Admit(std::move(fd), index, account); }));
+}
+
+void Clients::Admit(common::UniqueFd fd, uint32_t index, uint32_t account) {
+  const std::optional<uid_t> peer = AccountOfPeer(fd.get());
+  if (!peer || (*peer != account && *peer != 0)) {
+    return Note("a process that is not of the job was refused: its account is",
+                peer ? std::to_string(*peer) : "not known");
+  }
+  if (ranks_[index].connections >= kConnectionsPerRankMax) {
+    return Note("a connection was refused", "the rank has too many of them");
+  }
+  const ClientId id = ++last_id_;
+  clients_[id] = std::make_unique<Client>(*this, id, index, std::move(fd));
+  ++ranks_[index].connections;
 }
 
 void Clients::Answer(ClientId client, std::string_view answer) {
@@ -210,25 +185,24 @@ namespace {
 template <typename Client>
 class Grave final : public Loop::Source {
  public:
-  explicit Grave(Client* client) : client_(client) {}
+  explicit Grave(std::unique_ptr<Client> client) : client_(std::move(client)) {}
   void OnEvents(uint32_t) override {}
 
  private:
-  std::unique_ptr<Client> client_;
+  const std::unique_ptr<Client> client_;
 };
 
 }  // namespace
 
 void Clients::Closed(Client& client, std::string_view why) {
-  if (clients_.erase(client.id()) == 0) return;
-  Rank& rank = ranks_[client.index()];
-  --rank.connections;
-  if (client.is_waiting()) --rank.waiting;
-  if (why != kPeerClosed) {
-    Note("a connection of a rank was closed", std::string(why));
-  }
+  const auto found = clients_.find(client.id());
+  if (found == clients_.end()) return;
+  std::unique_ptr<Client> closed = std::move(found->second);
+  clients_.erase(found);
+  --ranks_[client.index()].connections;
+  if (why != kPeerClosed) Note("a connection of a rank was closed", why);
   backend_.Abandon(client.id());
-  loop_.Retire(std::make_unique<Grave<Client>>(&client));
+  loop_.Retire(std::make_unique<Grave<Client>>(std::move(closed)));
 }
 
 void Clients::Joined(uint32_t index) {
@@ -253,7 +227,7 @@ void Clients::CloseWaits() {
   end_waits_ms_ = 0;
   std::vector<Client*> waiting;
   for (const auto& [id, client] : clients_) {
-    if (client->is_waiting()) waiting.push_back(client);
+    if (client->is_waiting()) waiting.push_back(client.get());
   }
   for (Client* client : waiting) {
     Refuse(client->id(),
@@ -267,23 +241,28 @@ void Clients::CloseAll() {
   for (const ClientId id : all) Refuse(id, kPeerClosed);
 }
 
-bool Clients::IsStuck(const Rank& rank) const {
-  return rank.has_joined && !rank.has_exited && rank.waiting > 0 &&
-         now_ms_ - rank.wrote_ms >= kStuckAfterMs;
+std::vector<const Clients::Client*> Clients::LongestWaits() const {
+  std::vector<const Client*> longest(ranks_.size(), nullptr);
+  for (const auto& [id, client] : clients_) {
+    const Client*& known = longest[client->index()];
+    if (client->is_waiting() && (known == nullptr || client->since_ms() < known->since_ms())) {
+      known = client.get();
+    }
+  }
+  return longest;
 }
 
 Clients::Counts Clients::Count() const {
   Counts counts;
-  std::vector<int64_t> since(ranks_.size(), now_ms_);
-  for (const auto& [id, client] : clients_) {
-    if (client->is_waiting())
-      since[client->index()] = std::min(since[client->index()], client->since_ms());
-  }
+  const std::vector<const Client*> longest = LongestWaits();
   for (size_t i = 0; i < ranks_.size(); ++i) {
     const Rank& rank = ranks_[i];
-    if (rank.has_joined) ++counts.joined;
-    if (rank.has_exited) ++counts.exited;
-    if (IsStuck(rank) && now_ms_ - since[i] >= kStuckAfterMs) ++counts.stuck;
+    if (rank.has_exited) {
+      ++counts.exited;
+    } else if (longest[i] != nullptr && now_ms_ - longest[i]->since_ms() >= kStuckAfterMs &&
+               now_ms_ - rank.wrote_ms >= kStuckAfterMs) {
+      ++counts.stuck;
+    }
   }
   return counts;
 }
@@ -300,13 +279,7 @@ void Clients::Tick(int64_t now_ms) {
   now_ms_ = now_ms;
   if (end_waits_ms_ != 0 && now_ms >= end_waits_ms_) CloseWaits();
   if (status_ == nullptr) return;
-  std::vector<const Client*> longest(ranks_.size(), nullptr);
-  for (const auto& [id, client] : clients_) {
-    const Client*& known = longest[client->index()];
-    if (client->is_waiting() && (known == nullptr || client->since_ms() < known->since_ms())) {
-      known = client;
-    }
-  }
+  const std::vector<const Client*> longest = LongestWaits();
   for (uint32_t i = 0; i < ranks_.size(); ++i) {
     Publish(i);
     common::RankAtStore& status = status_[i];

@@ -53,9 +53,8 @@ class Clients {
   // The rank's process has exited.
   void RankExited(uint32_t index);
 
-  // How many ranks of this node have exited, how many only wait, and how many have been here.
+  // How many ranks of this node have exited, and how many only wait.
   struct Counts {
-    uint32_t joined = 0;
     uint32_t exited = 0;
     uint32_t stuck = 0;
   };
@@ -63,10 +62,8 @@ class Clients {
 
  private:
   class Client;
-  class Listener;
   struct Rank {
     uint32_t connections = 0;
-    uint32_t waiting = 0;
     int64_t wrote_ms = 0;  // its last request that may end another rank's wait
     bool has_joined = false;
     bool has_exited = false;
@@ -74,16 +71,18 @@ class Clients {
 
   void Joined(uint32_t index);
   void Closed(Client& client, std::string_view why);
-  bool IsStuck(const Rank& rank) const;
+  void Admit(common::UniqueFd fd, uint32_t index, uint32_t account);
+  // Of each rank, the connection that has waited longest; null: none waits.
+  std::vector<const Client*> LongestWaits() const;
   void Publish(uint32_t index);
   void CloseWaits();
 
   Loop& loop_;
   Backend& backend_;
   common::RankAtStore* const status_;
-  std::vector<std::unique_ptr<Listener>> listeners_;
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;
   std::vector<Rank> ranks_;
-  absl::flat_hash_map<ClientId, Client*> clients_;
+  absl::flat_hash_map<ClientId, std::unique_ptr<Client>> clients_;
   ClientId last_id_ = 0;
   int64_t now_ms_ = 0;
   int64_t end_waits_ms_ = 0;  // when to close them; 0: nothing is to be ended

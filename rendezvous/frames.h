@@ -17,7 +17,7 @@ enum class Frame : uint8_t {
   // u64 number, key, i64 ranks needed, i64 ranks that arrived here; answered by kAnswer: kGoOn, or kCanceled if
   // others are missing, and kPassed follows
   kArrive = 4,
-  kCounts = 5,   // u64 joined, exited, stuck: of the node's ranks
+  kCounts = 5,   // u64 exited, stuck: of the node's ranks
   kWatchOn = 6,  // key: as kWatch, for those who waited when the relay was last told of this queue
   kDecline = 7,  // key of a queue: the relay was told of an item, and no rank is left that wants it
   // root to relay

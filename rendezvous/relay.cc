@@ -110,10 +110,7 @@ void Relay::Tick(int64_t now_ms) {
   if (lost_ms_ != 0 && now_ms - lost_ms_ >= kClosesAfterMs) lost_();
   if (link_ == nullptr || !link_->IsOpen()) return;
   const Clients::Counts counts = clients_.Count();
-  FrameWriter(&Out(), Frame::kCounts)
-      .Number(counts.joined)
-      .Number(counts.exited)
-      .Number(counts.stuck);
+  FrameWriter(&Out(), Frame::kCounts).Number(counts.exited).Number(counts.stuck);
 }
 
 // What ended the store is the cause, and its node tells it meanwhile.

@@ -1,10 +1,6 @@
 #include "rendezvous/root.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "rendezvous/notes.h"
@@ -12,7 +8,6 @@
 namespace muster::rendezvous {
 namespace {
 
-constexpr int kLinksPerTurn = 64;
 // limit: rendezvous: milliseconds until a peer has shown the attempt's secret; it is disconnected
 constexpr int64_t kHandshakeMs = 10'000;
 // limit: rendezvous: connections of other nodes beyond one each; further ones are closed
@@ -20,31 +15,11 @@ constexpr size_t kSpareLinks = 64;
 
 }  // namespace
 
-class Root::Acceptor final : public Loop::Source {
- public:
-  explicit Acceptor(Root& root) : root_(root) {
-    if (!ListenOn(root.setup_.network.get()) ||
-        !root.loop_.Watch(root.setup_.network.get(), EPOLLIN, this)) {
-      Note("cannot listen for other nodes", strerror(errno));
-    }
-  }
-  ~Acceptor() override { root_.loop_.Forget(root_.setup_.network.get(), this); }
-  void OnEvents(uint32_t) override {
-    for (int i = 0; i < kLinksPerTurn; ++i) {
-      common::UniqueFd fd(
-          accept4(root_.setup_.network.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!fd.valid()) return;
-      root_.Accept(std::move(fd));
-    }
-  }
-
- private:
-  Root& root_;
-};
-
 Root::Root(Loop& loop, Setup setup, common::RankAtStore* status)
     : loop_(loop), setup_(std::move(setup)), clients_(loop, *this, status) {
-  if (setup_.network.valid()) acceptor_ = std::make_unique<Acceptor>(*this);
+  if (!setup_.network.valid()) return;
+  acceptor_ = std::make_unique<Acceptor>(loop_, std::move(setup_.network),
+                                         [this](common::UniqueFd fd) { Accept(std::move(fd)); });
 }
 
 Root::~Root() = default;
@@ -157,7 +132,6 @@ void Root::OnFrame(LinkId id, Frame kind, std::string_view bytes) {
       break;
     case Frame::kCounts: {
       Clients::Counts& counts = peers_[id].counts;
-      counts.joined = static_cast<uint32_t>(fields.Number());
       counts.exited = static_cast<uint32_t>(fields.Number());
       counts.stuck = static_cast<uint32_t>(fields.Number());
       break;
@@ -212,11 +186,10 @@ void Root::OnArrive(LinkId id, FrameReader fields) {
       .Byte(static_cast<uint8_t>(is_complete ? kGoOn : kCanceled));
 }
 
-// All ranks were here, some have exited, and all others only wait: no wait can end any more.
+// Some ranks have exited, and all others only wait: no wait can end any more.
 void Root::EndHopelessWaits() {
   Clients::Counts all = clients_.Count();
   for (const auto& [id, peer] : peers_) {
-    all.joined += peer.counts.joined;
     all.exited += peer.counts.exited;
     all.stuck += peer.counts.stuck;
   }

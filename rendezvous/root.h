@@ -12,6 +12,7 @@
 #include "rendezvous/clients.h"
 #include "rendezvous/link.h"
 #include "rendezvous/loop.h"
+#include "rendezvous/stream.h"
 #include "rendezvous/values.h"
 
 namespace muster::rendezvous {
@@ -34,7 +35,6 @@ class Root final : public Backend {
   void Abandon(ClientId client) override { values_.StopWaiting(client); }
 
  private:
-  class Acceptor;
   struct Peer {
     std::unique_ptr<Link> link;
     int64_t since_ms = 0;

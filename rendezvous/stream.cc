@@ -10,17 +10,34 @@
 #include <cstring>
 #include <utility>
 
+#include "rendezvous/notes.h"
+
 namespace muster::rendezvous {
 namespace {
 
 constexpr int kBacklog = 4'096;
+constexpr int kAcceptsPerTurn = 64;
 constexpr size_t kReadBytes = 256 << 10;
 constexpr size_t kKeptBytes = 64 << 10;  // memory of a buffer that is kept while it is empty
 
 }  // namespace
 
-bool ListenOn(int fd) {
-  return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0 && listen(fd, kBacklog) == 0;
+Acceptor::Acceptor(Loop& loop, common::UniqueFd socket,
+                   std::function<void(common::UniqueFd)> accepted)
+    : loop_(loop), socket_(std::move(socket)), accepted_(std::move(accepted)) {
+  const int fd = socket_.get();
+  if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 || listen(fd, kBacklog) != 0 ||
+      !loop_.Watch(fd, EPOLLIN, this)) {
+    Note("cannot listen", strerror(errno));
+  }
+}
+
+void Acceptor::OnEvents(uint32_t) {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    common::UniqueFd fd(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.valid()) return;
+    accepted_(std::move(fd));
+  }
 }
 
 Stream::Stream(Loop& loop, common::UniqueFd fd, size_t unread_max, Reader& reader)

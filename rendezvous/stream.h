@@ -2,6 +2,7 @@
 // that was written in it. The loop's thread.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -10,8 +11,18 @@
 
 namespace muster::rendezvous {
 
-// A bound socket becomes one that accepts connections and never blocks. False: errno.
-bool ListenOn(int fd);
+// A bound socket on which connections are accepted, some each turn. `accepted` gets them nonblocking.
+class Acceptor final : public Loop::Source {
+ public:
+  Acceptor(Loop& loop, common::UniqueFd socket, std::function<void(common::UniqueFd)> accepted);
+  ~Acceptor() override { loop_.Forget(socket_.get(), this); }
+  void OnEvents(uint32_t events) override;
+
+ private:
+  Loop& loop_;
+  const common::UniqueFd socket_;
+  const std::function<void(common::UniqueFd)> accepted_;
+};
 
 class Stream final : public Loop::Source {
  public:

@@ -52,7 +52,8 @@ void BoundTexts(v1::RankExit& exit, bool in_full) {
 }
 
 bool StoppedItself(const v1::AttemptStatus& status) {
-  return status.failure_cause() == v1::STOP_CAUSE_NODE_LOST && !status.failure().empty();
+  return !status.failure().empty() && (status.failure_cause() == v1::STOP_CAUSE_NODE_LOST ||
+                                       status.failure_cause() == v1::STOP_CAUSE_SUPERVISOR_LOST);
 }
 
 // Ignores a cause that this version does not know, from a newer or broken worker.

@@ -9,6 +9,9 @@ import sys
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests", "lint"))
+import rooms  # noqa: E402
+
 BUILD = os.environ.get("MUSTER_BUILD", "build")
 BINARIES = ("jobctl", "muster-coordinator", "muster-worker", "muster-shim", "muster-rendezvous", "muster-unwind")
 STATIC = ("muster-shim",)
@@ -21,7 +24,7 @@ DF_BIND_NOW, DF_1_NOW, DF_1_PIE = 8, 1, 0x08000000
 SHT_SYMTAB, SHT_DYNSYM, SHT_NOTE = 2, 11, 7
 NT_GNU_PROPERTY_TYPE_0, X86_FEATURE_1_AND, IBT_AND_SHSTK = 5, 0xC0000002, 3
 # All code compiled into them.
-FOLDERS = ("client", "common", "compare", "coordinator", "identity", "page", "proto", "shim", "tree", "unwind", "worker")
+FOLDERS = (*rooms.PRODUCT_AREAS, "page", "proto")
 FLAGS = ("-fstack-protector-strong", "-fstack-clash-protection", "-D_FORTIFY_SOURCE=2")
 
 

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "lint"))
 import lint  # noqa: E402
 import plain_words  # noqa: E402
+import rooms  # noqa: E402
 
 spec = importlib.util.spec_from_file_location("new", ROOT / "dev-lib" / "new.py")
 new = importlib.util.module_from_spec(spec)
@@ -23,7 +24,7 @@ spec.loader.exec_module(new)
 
 # What `new` reads and writes, and what lint needs to judge that.
 COPIED = re.compile(r"(dev|dev-lib/.*|\.clang-format|docs/jobctl\.md|(.*/)?CMakeLists\.txt|.*\.cmake|"
-                    r"(client|common|compare|coordinator|identity|proto|shim|tree|unwind|worker|trainer/include)/.*|"
+                    rf"({rooms.PRODUCT}|proto|trainer/include)/.*|"
                     r"tests/(client|coordinator|lint|support)/.*|"
                     r"trainer/src/(.*\.h|checkpoint/retention\.cc|tracking/csv_table\.cc))$")
 

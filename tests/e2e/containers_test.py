@@ -88,7 +88,6 @@ class Containers(Case):
         works = self.podman.run("run", "--rm", "--network", "none", BASE, "true", check=False)
         need(works.returncode == 0, f"podman cannot start a container here: {works.stderr[-300:]}")
         self.tag = f"mt{os.getpid()}"
-        self.subnet = f"10.78.{os.getpid() % 250}"
 
     def build(self):
         """The images from the binaries of this build tree."""
@@ -116,13 +115,23 @@ class Containers(Case):
                         "127.0.0.1", "--cap-drop", "ALL", *options, image, *command)
         return full
 
+    def create_network(self):
+        """On the first of a few subnets that nothing else of this machine uses: another run of this test might."""
+        for step in range(20):
+            self.subnet = f"10.78.{(os.getpid() + step) % 250}"
+            done = self.podman.run("network", "create", "--internal", "--disable-dns", "--subnet",
+                                   f"{self.subnet}.0/24", self.tag, check=False)
+            if "is already used" not in done.stderr:
+                break
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def start_coordinator(self):
         # Volumes as Kubernetes hands them to a pod with fsGroup: root's, and the group's.
         for name in ("data", "keys", "run"):
             os.mkdir(self.path(name))
             os.chown(self.path(name), 0, COORDINATOR_UID)
             os.chmod(self.path(name), 0o2775)
-        self.podman.run("network", "create", "--internal", "--disable-dns", "--subnet", f"{self.subnet}.0/24", self.tag)
+        self.create_network()
         self.addCleanup(self.podman.run, "network", "rm", "-f", self.tag, check=False)
         name = self.start("coordinator", f"{self.subnet}.2", self.images["coordinator"],
                           options=("--read-only", "--tmpfs", "/tmp", "--security-opt", "no-new-privileges",

@@ -5,7 +5,9 @@ can reach must be an error that goes back to it.
 """
 import re
 
-PRODUCT = re.compile(r"^(client|common|compare|coordinator|identity|rendezvous|shim|tree|unwind|worker)/.*\.(cc|h)$")
+import rooms
+
+PRODUCT = re.compile(rf"^{rooms.PRODUCT}/.*\.(cc|h)$")
 DEFINES = "common/base/status.h"
 COMMENT_OR_TEXT = re.compile(r'//.*|"(?:\\.|[^"\\])*"')
 ABORTS = re.compile(r"^\s*(?:if \(.*\) )?CHECK\(|(?<![\w.>])(?:std::|::)?(?:abort|terminate)\(\)|\bLOG\(FATAL\b|"

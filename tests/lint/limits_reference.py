@@ -10,11 +10,12 @@ import re
 import sys
 
 import generated
+import rooms
 
 PAGE = "docs/limits-reference.md"
 SCRIPT = "tests/lint/limits_reference.py"
 BEGIN = f"<!-- limits: written by {SCRIPT} from the comments \"limit: …\" -->"
-READ = re.compile(r"^(?:(?:client|common|compare|coordinator|identity|rendezvous|shim|tree|unwind|worker)/.*\.(?:h|cc)"
+READ = re.compile(rf"^(?:{rooms.PRODUCT}/.*\.(?:h|cc)"
                   r"|python/src/.*\.py)$")
 MARK = re.compile(r"^\s*(?://|#) limit: ([^:]+): (.+)$")
 MORE = re.compile(r"^\s*(?://|#) (.+)$")

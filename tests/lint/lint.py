@@ -70,7 +70,7 @@ CORE_BANNED_HEADERS = re.compile(
 # Error codes: where one is made, that prose has none, and whose rows explain them. The sources of a code are
 # what users run.
 CODE_ROWS = "common/error_codes.cc"
-CODE_SOURCES = re.compile(r"^(client|common|compare|coordinator|identity|rendezvous|shim|tree|unwind|worker)/.*\.(cc|h)$")
+CODE_SOURCES = re.compile(rf"^{rooms.PRODUCT}/.*\.(cc|h)$")
 CODE_MADE = re.compile(r'(?:\bcode\s*=|\b(?:Usage|Refuse)\()\s*"(JC\d{4})"')
 CODE_NAMED = re.compile(r'"(JC\d{4})"')
 CODE_IN_PROSE = re.compile(r'"(?:\\.|[^"\\])*\[JC')

@@ -8,7 +8,9 @@ their own; Python's are Python's libraries.
 import re
 from dataclasses import dataclass, field
 
-PRODUCT = r"^(client|common|coordinator|identity|rendezvous|shim|tree|unwind|worker)/.*\.(cc|h)$"
+import rooms
+
+PRODUCT = rf"^{rooms.PRODUCT}/.*\.(cc|h)$"
 SDK = r"^(trainer|examples)/.*\.(cc|h|cpp)$"
 
 

@@ -24,6 +24,11 @@ AREAS = {
     "bench": ("common", "identity", "proto", "rendezvous", "tree", "trainer"),
 }
 
+# The areas of the programs that are installed, and the same as a pattern. Who must know of each takes them from here, so
+# that a new one is in every list.
+PRODUCT_AREAS = tuple(sorted(set(AREAS) - {"trainer", "examples", "bench"}))
+PRODUCT = f"(?:{'|'.join(PRODUCT_AREAS)})"
+
 # Floors of an area, from the lowest up; "." is the area's own folder. An area that is not here is one room.
 FLOORS = {
     "common": [

@@ -501,6 +501,11 @@ constexpr ErrorCode kCodes[] = {
      "coordinator's disk than one person may have. Running jobs continue.",
      "Remove old jobs: `jobctl rm`. An operator sees each user's share with `jobctl user ls "
      "--usage`, and raises --person-log-quota."},
+    {"JC1630", "coordinator stands by",
+     "Several coordinators serve this cluster, one at a time. The one that was asked does not lead, so it "
+     "answers nothing but who does.",
+     "Give all their addresses, separated by commas, so that the leader is found: `jobctl -s "
+     "a:7700,b:7700`, `muster-worker --coordinator a:7700,b:7700`."},
     {"JC1701", "code quota exceeded",
      "The code to be sent exceeds the project's quota on the coordinator, or the person's. An "
      "object counts at least 4 KiB.",

@@ -506,6 +506,11 @@ constexpr ErrorCode kCodes[] = {
      "answers nothing but who does.",
      "Give all their addresses, separated by commas, so that the leader is found: `jobctl -s "
      "a:7700,b:7700`, `muster-worker --coordinator a:7700,b:7700`."},
+    {"JC1631", "state in etcd not usable",
+     "The coordinator was started with --state, and what is there, or the data directory beside it, does not "
+     "fit.",
+     "The message names what does not fit. Each coordinator of a cluster has a data directory of its own, which "
+     "begins empty, and the same --state."},
     {"JC1701", "code quota exceeded",
      "The code to be sent exceeds the project's quota on the coordinator, or the person's. An "
      "object counts at least 4 KiB.",

@@ -100,8 +100,9 @@ size_t HttpConnectionsOf(const Config& config, const DescriptorShares& shares) {
 // Constructed in this order, destroyed in reverse (Shutdown).
 struct Coordinator::Parts {
   Parts(const Config& settings, std::unique_ptr<Cluster> of,
-        std::function<void(const absl::Status&)> on_stop)
+        std::function<void(const absl::Status&)> on_stop, const Leading* leads)
       : config(settings),
+        leading(leads),
         cluster(std::move(of)),
         stop(std::move(on_stop)),
         paths(settings.data_dir),
@@ -136,6 +137,7 @@ struct Coordinator::Parts {
   void TellDiskSpace();
 
   const Config config;
+  const Leading* const leading;  // null: this coordinator is alone
   const std::unique_ptr<Cluster> cluster;  // null: there are no identities
   const std::function<void(const absl::Status&)> stop;
   const Paths paths;
@@ -172,7 +174,7 @@ struct Coordinator::Parts {
 
 absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   lock = std::move(data_lock);
-  ASSIGN_OR_RETURN(stores, OpenStores(config, shares, clock));
+  ASSIGN_OR_RETURN(stores, OpenStores(config, shares, clock, leading == nullptr ? nullptr : &leading->log));
   coordinator::Settings rules = config.settings;
   rules.cluster_id = stores.journal->ClusterId();
   rules.job_outputs_bytes_max = config.job_outputs.Of(stores.disk_bytes);
@@ -232,7 +234,8 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .instance = {.lifetime = lifetime,
                                        .epoch = stores.journal->Epoch(),
                                        .started_ms = clock.Read().wall_ms,
-                                       .is_private = config.is_private},
+                                       .is_private = config.is_private,
+                                       .leading = leading},
                           .process = {.paths = paths,
                                       .clock = clock,
                                       .pool = pool,
@@ -393,7 +396,7 @@ Coordinator::Coordinator(std::unique_ptr<Parts> parts) : parts_(std::move(parts)
 Coordinator::~Coordinator() { Shutdown(); }
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
-    const Config& config, std::function<void(const absl::Status&)> stop) {
+    const Config& config, std::function<void(const absl::Status&)> stop, const Leading* leading) {
   const auto began = std::chrono::steady_clock::now();
   RETURN_IF_ERROR(common::MakePrivateDirectory(config.data_dir));
   const Paths paths(config.data_dir);
@@ -412,7 +415,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   if (!config.listen.empty()) {
     ASSIGN_OR_RETURN(port, ListenOnPort(config.listen));
   }
-  auto parts = std::make_unique<Parts>(config, std::move(cluster), std::move(stop));
+  auto parts = std::make_unique<Parts>(config, std::move(cluster), std::move(stop), leading);
   RETURN_IF_ERROR(parts->Open(*std::move(lock)));
   parts->daemon->instance.tcp_endpoint = port.endpoint;
   // The worker first: it starts up in parallel, and gRPC has no threads yet.
@@ -427,7 +430,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
                    RpcServer::Start(*parts->daemon, {.socket = config.socket,
                                                      .port = std::move(port),
                                                      .connections = connections,
-                                                     .cluster = parts->cluster.get()}));
+                                                     .cluster = parts->cluster.get(),
+                                                     .leading = leading}));
   parts->daemon->instance.endpoint = parts->server->Endpoint();
   if (parts->front != nullptr) parts->front->Serve();
   parts->lifetime.Begin();

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "coordinator/config/config.h"
+#include "coordinator/stores/leading.h"
 
 namespace muster::coordinator {
 
@@ -15,9 +16,10 @@ class Coordinator {
  public:
   // `stop` is called (any thread, maybe more than once) when the daemon should exit: with OK if it
   // is no longer needed (a private one without clients and jobs), otherwise with the error to exit
-  // with.
+  // with. `leading`: it leads among several, and does so as long as this lives; null: it is alone.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(
-      const Config& config, std::function<void(const absl::Status&)> stop);
+      const Config& config, std::function<void(const absl::Status&)> stop,
+      const Leading* leading = nullptr);
   ~Coordinator();
 
   // A graceful shutdown: everything that was acknowledged is durable, the private worker has

@@ -10,6 +10,7 @@
 #include "common/text/units.h"
 #include "coordinator/care/commands.h"
 #include "coordinator/config/config.h"
+#include "coordinator/etcd/address.h"
 #include "coordinator/http/http_service.h"
 
 namespace muster::coordinator {
@@ -21,6 +22,8 @@ constexpr int64_t kDurationMaxMs = 7LL * 24 * 3'600'000;
 // Limits of a certificate's lifetime: a shorter one would be renewed all the time, a longer one would outlive
 // its purpose.
 constexpr int64_t kLeastLifeMs = 2'000;
+constexpr int64_t kLeastLeaseMs = 2'000;
+constexpr int64_t kMostLeaseMs = 60'000;
 constexpr int64_t kMostLifeMs = 90LL * 24 * 3'600'000;
 
 void AddLife(CLI::App& app, const std::string& flag, const std::string& whose, int64_t& lives_ms) {
@@ -55,6 +58,35 @@ void AddOidc(CLI::App& app, oidc::Settings& oidc) {
   app.add_option("--oidc-client-secret-file", oidc.secret_file,
                  "file of mode 0600 with the client's secret (default: a public client)");
   app.add_option("--oidc-scope", oidc.scope, "what is asked of the provider (default: openid)");
+}
+
+void AddHead(CLI::App& app, HeadFlags& head) {
+  app.add_option("--state", head.state,
+                 "one of several coordinators that replace each other: keep the state in etcd, as "
+                 "etcd://h1:2379,h2:2379,h3:2379/NAME (etcds:// for TLS)");
+  app.add_option("--head", head.name,
+                 "with --state: name of this coordinator among the others (default: the machine's)");
+  app.add_option("--advertise", head.advertise,
+                 "with --state: HOST:PORT by which workers and people reach this one (default: "
+                 "--listen, with the machine's name for 0.0.0.0)");
+  app.add_option("--advertise-http", head.advertise_http,
+                 "with --state: HOST:PORT by which browsers reach this one");
+  app.add_option_function<std::string>(
+      "--lease",
+      [&head](const std::string& text) {
+        const absl::StatusOr<int64_t> parsed = common::ParseDurationMs(text);
+        if (!parsed.ok() || *parsed < kLeastLeaseMs || *parsed > kMostLeaseMs)
+          throw CLI::ValidationError("--lease", "must be a time from 2s to 60s, like 5s");
+        head.lease_ms = *parsed;
+      },
+      "with --state: another coordinator takes over when one was silent for this long (default 5s)");
+  app.add_option("--etcd-ca", head.etcd_authority,
+                 "PEM file of the authority of etcd's certificates (default: the system's)");
+  app.add_option("--etcd-cert", head.etcd_certificate, "PEM file of our certificate for etcd");
+  app.add_option("--etcd-key", head.etcd_key, "with --etcd-cert: its key");
+  app.add_option("--etcd-user", head.etcd_user, "user of etcd's own authentication");
+  app.add_option("--etcd-password-file", head.etcd_password_file,
+                 "with --etcd-user: file whose first line is the password");
 }
 
 void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks, bool& version) {
@@ -123,6 +155,7 @@ void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks,
   AddLife(app, "--worker-certificate", "of a worker", config.worker_certificate_ms);
   AddLife(app, "--person-certificate", "of a person", config.person_certificate_ms);
   AddOidc(app, config.oidc);
+  AddHead(app, config.head);
   app.add_flag("--version", version, "print the version");
 }
 
@@ -157,6 +190,24 @@ std::string WhatIsWrongWithOidc(const Config& config) {
   const bool has_port = std::any_of(config.http.begin(), config.http.end(),
                                     [](const auto& each) { return each.rfind("unix:", 0) != 0; });
   return has_port ? "" : "--oidc-issuer needs --http ADDR:PORT, where people sign in";
+}
+
+// Empty if it can be one of several.
+std::string WhatIsWrongWithHead(const Config& config) {
+  const HeadFlags& head = config.head;
+  if (head.state.empty()) {
+    return head.name.empty() && head.advertise.empty() && head.advertise_http.empty()
+               ? ""
+               : "--head, --advertise and --advertise-http need --state";
+  }
+  if (const auto address = etcd::ParseAddress(head.state); !address.ok())
+    return StrCat("--state ", head.state, ": ", common::FromAbsl(address.status().message()));
+  if (config.is_private) return "--state is not for --private";
+  if (config.listen.empty()) return "--state needs --listen ADDR:PORT, where the other machines reach it";
+  if (head.etcd_certificate.empty() != head.etcd_key.empty()) return "--etcd-cert and --etcd-key need each other";
+  if (head.etcd_user.empty() != head.etcd_password_file.empty())
+    return "--etcd-user and --etcd-password-file need each other";
+  return "";
 }
 
 ParsedFlags Refuse(const std::string& text) {
@@ -216,6 +267,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   }
   if (const std::string wrong = WhatIsWrongWithHttp(config); !wrong.empty()) return Refuse(wrong);
   if (const std::string wrong = WhatIsWrongWithOidc(config); !wrong.empty()) return Refuse(wrong);
+  if (const std::string wrong = WhatIsWrongWithHead(config); !wrong.empty()) return Refuse(wrong);
   if (config.is_private && (config.worker_state_dir.empty() || config.socket.empty())) {
     return Refuse("--private needs --socket and --worker-state-dir");
   }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include "coordinator/coordinator.h"
 #include "coordinator/http/http_service.h"
 #include "coordinator/init_command.h"
+#include "coordinator/standing_by.h"
 #include "identity/tls_versions.h"
 
 namespace muster::coordinator {
@@ -65,19 +67,22 @@ int BlockSignals() {
   return signalfd(-1, &signals, SFD_CLOEXEC);
 }
 
-void WaitForStop(int signals, const StopRequest& request) {
+// False: the daemon should exit. True: `leads` was signaled first.
+bool WaitForStop(int signals, const StopRequest& request, int leads = -1) {
   pollfd sources[] = {{.fd = signals, .events = POLLIN},
-                      {.fd = request.Descriptor(), .events = POLLIN}};
+                      {.fd = request.Descriptor(), .events = POLLIN},
+                      {.fd = leads, .events = POLLIN}};
   while (true) {
-    if (poll(sources, 2, -1) < 0) continue;
-    if (sources[1].revents != 0) return;
+    if (poll(sources, 3, -1) < 0) continue;
+    if (sources[1].revents != 0) return false;
+    if (sources[2].revents != 0) return true;
     if (sources[0].revents == 0) continue;
     signalfd_siginfo info{};
     if (read(signals, &info, sizeof info) != sizeof info) continue;
     // Closing the terminal does not stop a daemon.
     if (info.ssi_signo == SIGHUP) continue;
     common::LogInfo(common::StrCat("asked to stop signal=", info.ssi_signo));
-    return;
+    return false;
   }
 }
 
@@ -87,6 +92,14 @@ void Report(const Config& config, const absl::Status& status) {
   if (config.report_fd < 0) return;
   common::WriteAll(config.report_fd, common::ToWire(status).details).IgnoreError();
   close(config.report_fd);
+}
+
+int Fail(const Config& config, const absl::Status& status) {
+  const std::string message(status.message());
+  std::fprintf(stderr, "muster-coordinator: %s\n", message.c_str());
+  if (!config.log_file.empty()) common::LogError(message);
+  Report(config, status);
+  return common::CodeOf(status) == "JC1604" ? kLockedExit : kFailedExit;
 }
 
 int Main(int argc, char** argv) {
@@ -118,20 +131,35 @@ int Main(int argc, char** argv) {
                        " is not encrypted: who can listen in can take over sessions"));
   }
   StopRequest request;
-  auto coordinator =
-      Coordinator::Start(config, [&request](const absl::Status& why) { request.Say(why); });
-  if (!coordinator.ok()) {
-    const std::string message(coordinator.status().message());
-    std::fprintf(stderr, "muster-coordinator: %s\n", message.c_str());
-    if (!config.log_file.empty()) common::LogError(message);
-    Report(config, coordinator.status());
-    return common::CodeOf(coordinator.status()) == "JC1604" ? kLockedExit : kFailedExit;
+  const auto stop = [&request](const absl::Status& why) { request.Say(why); };
+  StopRequest leads;
+  std::unique_ptr<StandingBy> among;  // the other coordinators; null: this one is alone
+  const Leading* leading = nullptr;
+  if (!config.head.state.empty()) {
+    auto standing = StandingBy::Start(
+        config, {.leads = [&leads] { leads.Say(absl::OkStatus()); },
+                 .failed = stop,
+                 .step_down = [argv](const absl::Status& why) { BeginAnew(argv, why); }});
+    if (!standing.ok()) return Fail(config, standing.status());
+    among = *std::move(standing);
+    Report(config, absl::OkStatus());
+    if (!WaitForStop(signals, request, leads.Descriptor())) {
+      among->Resign();
+      return request.Why().ok() ? 0 : Fail(config, request.Why());
+    }
+    leading = &among->Lead();
   }
-  Report(config, absl::OkStatus());
+  auto coordinator = Coordinator::Start(config, stop, leading);
+  if (!coordinator.ok()) {
+    if (among != nullptr) among->Resign();
+    return Fail(config, coordinator.status());
+  }
+  if (among == nullptr) Report(config, absl::OkStatus());
   WaitForStop(signals, request);
   absl::Status why = request.Why();
   if (why.ok() && !(why = (*coordinator)->CannotRecord()).ok()) (*coordinator)->StopWorker();
   if (!why.ok()) {
+    if (among != nullptr) among->Resign();
     // The disk cannot be trusted: write nothing more; recovery happens at the next start.
     const std::string message(why.message());
     std::fprintf(stderr, "muster-coordinator: %s\n", message.c_str());
@@ -139,6 +167,7 @@ int Main(int argc, char** argv) {
     _exit(kFailedExit);
   }
   (*coordinator)->Shutdown();
+  if (among != nullptr) among->Resign();
   return 0;
 }
 

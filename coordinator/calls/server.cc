@@ -22,6 +22,14 @@ absl::Status PrivateOnly() {
        .fix = "stop it with its service manager, or choose the private context"});
 }
 
+void DescribeHeads(const Leading& leading, v1::GetServerResponse& response) {
+  response.set_head(leading.name);
+  for (const v1::HeadRecord& head : leading.view().heads) {
+    response.add_heads(head.endpoint());
+    if (head.name() == leading.name) response.set_leader(head.endpoint());
+  }
+}
+
 }  // namespace
 
 void GetServer(Jobs& jobs, Instance& instance, Process& process, const Caller&,
@@ -49,6 +57,7 @@ void GetServer(Jobs& jobs, Instance& instance, Process& process, const Caller&,
         response.set_disk_bytes(instance.disk_bytes);
         response.set_disk_free_bytes(instance.disk_free_bytes);
         response.set_nodes(static_cast<uint32_t>(view.state.nodes.size()));
+        if (instance.leading != nullptr) DescribeHeads(*instance.leading, response);
         return [answer, response] { answer(response); };
       },
       answer);

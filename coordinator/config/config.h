@@ -6,6 +6,7 @@
 
 #include "coordinator/base/disk_share.h"
 #include "coordinator/base/retention.h"
+#include "coordinator/config/head_flags.h"
 #include "coordinator/core/state/state.h"
 #include "coordinator/identity/enrolment.h"
 #include "coordinator/notify/address.h"
@@ -15,6 +16,7 @@ namespace muster::coordinator {
 
 struct Config {
   std::string data_dir;
+  HeadFlags head;
   std::string socket;                   // path of the unix socket; empty: none
   std::string listen;                   // ADDR:PORT; empty: no TCP
   std::vector<std::string> http;        // ADDR:PORT or unix:PATH; empty: no HTTP

@@ -18,6 +18,7 @@
 #include "coordinator/sqlite/identity_store.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
+#include "coordinator/sqlite/replica.h"
 #include "coordinator/sqlite/state_care.h"
 #include "coordinator/stores/paths.h"
 
@@ -31,7 +32,7 @@ uint64_t DiskBytes(const std::string& directory) {
 }
 
 absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& shares,
-                               LivedClock& clock) {
+                               LivedClock& clock, CommitLog* log) {
   const Paths paths(config.data_dir);
   RETURN_IF_ERROR(CheckFormat(paths));
   Stores stores;
@@ -47,7 +48,7 @@ absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& sha
   stores.samples = std::make_unique<LocalSampleStore>(paths);
   ASSIGN_OR_RETURN(std::unique_ptr<BlobStore> blobs, LocalBlobStore::Open(paths));
   ASSIGN_OR_RETURN(stores.blobs, Blobs::Open(std::move(blobs), paths, stores.gate.get()));
-  const auto turns = std::make_shared<WriteTurns>();
+  const auto turns = std::make_shared<WriteTurns>(WriteTurns::kTimeout, log);
   ASSIGN_OR_RETURN(stores.journal, OpenSqliteJournal(paths, &clock, turns));
   ASSIGN_OR_RETURN(stores.index, SqliteJobIndex::Open(paths.Database()));
   ASSIGN_OR_RETURN(stores.identities, SqliteIdentityStore::Open(paths, turns));
@@ -58,8 +59,8 @@ absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& sha
 }  // namespace
 
 absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
-                                  LivedClock& clock) {
-  absl::StatusOr<Stores> stores = OpenAll(config, shares, clock);
+                                  LivedClock& clock, CommitLog* log) {
+  absl::StatusOr<Stores> stores = OpenAll(config, shares, clock, log);
   if (stores.ok() || !common::CodeOf(stores.status()).empty()) return stores;
   return common::MakeProblem(
       stores.status().code(),
@@ -67,6 +68,10 @@ absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& 
        .what = common::StrCat("the data directory ", config.data_dir, " cannot be used"),
        .why = std::string(stores.status().message()),
        .fix = "check the disk, and that the coordinator owns the files there; then restart it"});
+}
+
+absl::StatusOr<std::unique_ptr<Replica>> OpenReplica(const Config& config) {
+  return SqliteReplica::Open(Paths(config.data_dir));
 }
 
 std::unique_ptr<NoteStore> OpenNotes(const Config& config) {

@@ -17,10 +17,12 @@
 #include "coordinator/stores/code_store.h"
 #include "coordinator/stores/identity_store.h"
 #include "coordinator/stores/job_index.h"
+#include "coordinator/stores/commit_log.h"
 #include "coordinator/stores/journal.h"
 #include "coordinator/stores/log_store.h"
 #include "coordinator/stores/metric_store.h"
 #include "coordinator/stores/note_store.h"
+#include "coordinator/stores/replica.h"
 #include "coordinator/stores/sample_store.h"
 #include "coordinator/stores/state_care.h"
 #include "coordinator/stores/stream_failures.h"
@@ -42,9 +44,13 @@ struct Stores {
   std::unique_ptr<CodeStore> code;
 };
 
-// `clock` is raised to the journal's time.
+// `clock` is raised to the journal's time. `log`: what every change of the state is first added to; null: this
+// coordinator is alone.
 absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
-                                  LivedClock& clock);
+                                  LivedClock& clock, CommitLog* log);
+
+// The copy of a coordinator that does not lead. FAILED_PRECONDITION: it is not one.
+absl::StatusOr<std::unique_ptr<Replica>> OpenReplica(const Config& config);
 
 // Opened before all other stores, because the clocks continue from its values.
 std::unique_ptr<NoteStore> OpenNotes(const Config& config);

@@ -28,6 +28,7 @@
 #include "coordinator/store_parts/blobs.h"
 #include "coordinator/stores/code_store.h"
 #include "coordinator/stores/job_index.h"
+#include "coordinator/stores/leading.h"
 #include "coordinator/stores/log_store.h"
 #include "coordinator/stores/metric_store.h"
 #include "coordinator/stores/paths.h"
@@ -110,6 +111,7 @@ struct Instance {
   std::function<absl::StatusOr<std::string>(const Caller& caller, std::string_view path)>
       sign_in_link = nullptr;
   bool is_private = false;
+  const Leading* leading = nullptr;  // among several coordinators; null: this one is alone
   // Set before the server stops: from then on a stream ends because of us, not because its client
   // left.
   std::atomic<bool> stopping = false;

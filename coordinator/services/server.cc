@@ -14,6 +14,7 @@
 #include "coordinator/services/acceptor.h"
 #include "coordinator/services/exec_service.h"
 #include "coordinator/services/job_service.h"
+#include "coordinator/services/only_in_term.h"
 #include "coordinator/services/peers.h"
 #include "coordinator/services/secure_port.h"
 #include "coordinator/services/worker_service.h"
@@ -111,6 +112,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Daemon& daemon, Opti
   builder.RegisterService(parts->jobs.get());
   builder.RegisterService(parts->workers.get());
   builder.RegisterService(parts->execs.get());
+  if (options.leading != nullptr) builder.experimental().SetInterceptorCreators(OnlyInTerm(*options.leading));
   if (options.cluster != nullptr) {
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeWithinMs);
     using Builder = grpc::ServerBuilder::experimental_type;

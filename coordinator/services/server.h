@@ -12,6 +12,7 @@ namespace muster::coordinator {
 
 class Cluster;
 struct Daemon;
+struct Leading;
 
 class RpcServer {
  public:
@@ -20,6 +21,7 @@ class RpcServer {
     TcpPort port;                      // already listening; without descriptors: none
     size_t connections = 64;           // open at once, over all listeners
     const Cluster* cluster = nullptr;  // the port speaks TLS with its certificates; null: plaintext
+    const Leading* leading = nullptr;  // nothing is sent once its term is over; null: it is alone
   };
   // At least one of socket and port is set.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(Daemon& daemon, Options options);

@@ -50,7 +50,7 @@ bool IsOfSync(int extended_code) {
   return extended_code == SQLITE_IOERR_FSYNC || extended_code == SQLITE_IOERR_DIR_FSYNC;
 }
 
-absl::Status StatusOf(sqlite3* connection, int code) {
+absl::Status ResultOf(sqlite3* connection, int code) {
   if (code == SQLITE_OK || code == SQLITE_DONE || code == SQLITE_ROW) return absl::OkStatus();
   std::string text = common::StrCat("SQLite: ", sqlite3_errmsg(connection), " (",
                                     sqlite3_extended_errcode(connection), ")");
@@ -119,7 +119,7 @@ absl::StatusOr<bool> Statement::Step() {
   const int code = sqlite3_step(statement_);
   if (code == SQLITE_ROW) return true;
   if (code == SQLITE_DONE) return false;
-  absl::Status status = StatusOf(connection_, code);
+  absl::Status status = ResultOf(connection_, code);
   sqlite3_reset(statement_);
   return status;
 }
@@ -156,7 +156,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
   const int code = sqlite3_open_v2(path.c_str(), &connection, flags | SQLITE_OPEN_NOMUTEX, nullptr);
   if (connection == nullptr) return absl::ResourceExhaustedError("SQLite: out of memory");
   std::unique_ptr<Database> database(new Database(connection));
-  RETURN_IF_ERROR(StatusOf(connection, code));
+  RETURN_IF_ERROR(ResultOf(connection, code));
   sqlite3_extended_result_codes(connection, 1);
   sqlite3_busy_timeout(connection, static_cast<int>(locked_at_most.count()));
   return database;
@@ -165,14 +165,14 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
 Database::~Database() { sqlite3_close_v2(connection_); }
 
 absl::Status Database::Execute(const std::string& sql) {
-  return StatusOf(connection_, sqlite3_exec(connection_, sql.c_str(), nullptr, nullptr, nullptr));
+  return ResultOf(connection_, sqlite3_exec(connection_, sql.c_str(), nullptr, nullptr, nullptr));
 }
 
 absl::StatusOr<Statement> Database::Prepare(const std::string& sql) {
   sqlite3_stmt* statement = nullptr;
   const int code = sqlite3_prepare_v3(connection_, sql.c_str(), static_cast<int>(sql.size()),
                                       SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
-  RETURN_IF_ERROR(StatusOf(connection_, code));
+  RETURN_IF_ERROR(ResultOf(connection_, code));
   return Statement(connection_, statement);
 }
 
@@ -194,6 +194,10 @@ absl::StatusOr<std::string> Database::Texts(const std::string& sql) {
 }
 
 int64_t Database::Changes() { return sqlite3_changes64(connection_); }
+
+absl::Status Database::StatusOf(int code) {
+  return ResultOf(connection_, code);
+}
 
 bool Database::InTransaction() { return sqlite3_get_autocommit(connection_) == 0; }
 

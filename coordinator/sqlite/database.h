@@ -64,6 +64,10 @@ class Database {
   absl::StatusOr<std::string> Texts(const std::string& sql);
   int64_t Changes();
   bool InTransaction();
+  // For what SQLite does with a connection besides statements (changes.h).
+  sqlite3* Handle() { return connection_; }
+  // What one of SQLite's result codes on this connection means.
+  absl::Status StatusOf(int code);
 
  private:
   explicit Database(sqlite3* connection) : connection_(connection) {}

@@ -61,6 +61,8 @@ class SqliteJournal final : public Journal {
   absl::Status PrepareUnlocked(LivedClock* clock);
   absl::Status PrepareTables(LivedClock* clock);
   absl::Status RaiseEpoch();
+  // In a transaction.
+  absl::Status Write(const std::string& sql);
   absl::Status CountLives(LivedClock* clock);
   // Directories of older versions get one at their next start.
   absl::Status KeepClusterId();
@@ -145,7 +147,7 @@ absl::Status SqliteJournal::Open(LivedClock* clock, Carried carried) {
   }
   if (!status.ok() && common::CodeOf(status).empty()) return CannotRecord(status);
   RETURN_IF_ERROR(status);
-  ASSIGN_OR_RETURN(writer_, JournalWriter::Make(*database_, epoch_, carried));
+  ASSIGN_OR_RETURN(writer_, JournalWriter::Make(*database_, epoch_, carried, turns_->Log()));
   ASSIGN_OR_RETURN(high_water_,
                    common::OpenRegular(paths_.HighWater(), O_RDWR | O_CREAT | O_NOFOLLOW));
   return absl::OkStatus();
@@ -170,9 +172,7 @@ absl::Status SqliteJournal::PrepareTables(LivedClock* clock) {
 }
 
 absl::Status SqliteJournal::RaiseEpoch() {
-  RETURN_IF_ERROR(
-      database_->Execute("BEGIN IMMEDIATE; UPDATE meta SET value = value + 1 WHERE key = 'epoch';"
-                         "COMMIT"));
+  RETURN_IF_ERROR(Write("UPDATE meta SET value = value + 1 WHERE key = 'epoch'"));
   ASSIGN_OR_RETURN(const int64_t epoch,
                    database_->Scalar("SELECT value FROM meta WHERE key = 'epoch'"));
   if (epoch <= 0) return Damaged("the table meta has no epoch");
@@ -180,18 +180,21 @@ absl::Status SqliteJournal::RaiseEpoch() {
   return absl::OkStatus();
 }
 
+absl::Status SqliteJournal::Write(const std::string& sql) {
+  return Transact(*database_, [&] { return database_->Execute(sql); }, turns_->Log());
+}
+
 absl::Status SqliteJournal::CountLives(LivedClock* clock) {
   ASSIGN_OR_RETURN(const int64_t newest, NewestLife(*database_));
   if (clock != nullptr) clock->RaiseTo(newest);
-  return BeginLives(*database_, clock == nullptr ? newest : clock->Read().lived_ms);
+  return Write(BeginningOfLives(clock == nullptr ? newest : clock->Read().lived_ms));
 }
 
 absl::Status SqliteJournal::KeepClusterId() {
   std::random_device random;
   const uint64_t fresh =
       (uint64_t{random()} << 32 | random()) >> 1;  // SQLite's integers are signed
-  RETURN_IF_ERROR(
-      database_->Execute(StrCat("INSERT OR IGNORE INTO meta VALUES('cluster', ", fresh, ")")));
+  RETURN_IF_ERROR(Write(StrCat("INSERT OR IGNORE INTO meta VALUES('cluster', ", fresh, ")")));
   ASSIGN_OR_RETURN(const int64_t kept,
                    database_->Scalar("SELECT value FROM meta WHERE key = 'cluster'"));
   cluster_id_ = absl::StrFormat("%016x", kept);
@@ -289,9 +292,11 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
       disk_full_ = true;
       observer_.disk_full(true);
     }
-    if (is_full && (headroom_.Release() || ReleaseLast())) continue;
+    // The log that other coordinators follow says itself why it has no room.
+    const bool is_disk = is_full && common::CodeOf(status).empty();
+    if (is_disk && (headroom_.Release() || ReleaseLast())) continue;
     if (is_full) {
-      Stuck(WhyStuck());
+      Stuck(is_disk ? WhyStuck() : status);
     } else if (is_busy) {
       waits_.Warn(common::ProblemOf(status));
       Stuck(status);

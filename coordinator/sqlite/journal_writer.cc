@@ -11,8 +11,9 @@ namespace muster::coordinator {
 
 absl::StatusOr<std::unique_ptr<JournalWriter>> JournalWriter::Make(Database& database,
                                                                    uint64_t epoch,
-                                                                   Carried carried) {
-  std::unique_ptr<JournalWriter> writer(new JournalWriter(database, epoch));
+                                                                   Carried carried,
+                                                                   CommitLog* log) {
+  std::unique_ptr<JournalWriter> writer(new JournalWriter(database, epoch, log));
   RETURN_IF_ERROR(writer->Prepare());
   if (carried == Carried::kJobs) {
     ASSIGN_OR_RETURN(writer->jobs_, JobRows::Make(database));
@@ -45,7 +46,7 @@ absl::Status JournalWriter::Prepare() {
 }
 
 absl::Status JournalWriter::Commit(const std::vector<JournalRecord>& records) {
-  return Transact(database_, [&] { return WriteAll(records); });
+  return Transact(database_, [&] { return WriteAll(records); }, log_);
 }
 
 absl::Status JournalWriter::WriteAll(const std::vector<JournalRecord>& records) {

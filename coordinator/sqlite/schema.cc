@@ -194,13 +194,10 @@ absl::StatusOr<int64_t> NewestLife(Database& database) {
   return std::max(of_jobs, event.lived_ms());
 }
 
-absl::Status BeginLives(Database& database, int64_t lived_ms) {
-  RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
-  RETURN_IF_ERROR(
-      database.Execute(StrCat("INSERT OR IGNORE INTO job_lives SELECT id, ", lived_ms,
-                              " FROM jobs;"
-                              "DELETE FROM job_lives WHERE job NOT IN (SELECT id FROM jobs)")));
-  return database.Execute("COMMIT");
+std::string BeginningOfLives(int64_t lived_ms) {
+  return StrCat("INSERT OR IGNORE INTO job_lives SELECT id, ", lived_ms,
+                " FROM jobs;"
+                "DELETE FROM job_lives WHERE job NOT IN (SELECT id FROM jobs)");
 }
 
 }  // namespace muster::coordinator

@@ -34,9 +34,9 @@ absl::Status MarkPeople(Database& database);
 
 // The latest lived time that the last event or a finished job's row carries; 0: none does.
 absl::StatusOr<int64_t> NewestLife(Database& database);
-// Finished jobs from a coordinator that did not track lived time start aging now; rows of jobs that
+// SQL: finished jobs from a coordinator that did not track lived time start aging now; rows of jobs that
 // it removed are deleted.
-absl::Status BeginLives(Database& database, int64_t lived_ms);
+std::string BeginningOfLives(int64_t lived_ms);
 
 // An error for a damaged database: the file, the finding, the fix.
 absl::Status DamagedDatabase(const std::string& path, const std::string& finding);

@@ -15,3 +15,9 @@ muster_sources(muster_coordinator COLD
   sqlite/offline.cc
   sqlite/schema.cc
   sqlite/state_care.cc)
+# Copies of the database that several coordinators keep.
+muster_sources(muster_coordinator
+  sqlite/changes.cc)
+muster_sources(muster_coordinator COLD
+  sqlite/replica.cc
+  sqlite/replica_tables.cc)

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "coordinator/sqlite/changes.h"
+#include "coordinator/sqlite/replica_tables.h"
 
 namespace muster::coordinator {
 
@@ -65,13 +67,37 @@ void WriteTurns::End() {
 
 absl::Status WriteTurns::Write(Database& database, const std::function<absl::Status()>& work) {
   const Turn turn = Take();
-  return Transact(database, work);
+  return Transact(database, work, log_);
 }
 
-absl::Status Transact(Database& database, const std::function<absl::Status()>& work) {
-  RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
-  absl::Status done = work();
+namespace {
+
+// Nothing that changes nothing is added.
+absl::Status CommitWithLog(Database& database, const std::function<absl::Status()>& work,
+                           CommitLog& log) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<ChangeRecorder> recorder, ChangeRecorder::Begin(database));
+  RETURN_IF_ERROR(work());
+  ASSIGN_OR_RETURN(const std::string changes, recorder->Take());
+  if (changes.empty()) return database.Execute("COMMIT");
+  ASSIGN_OR_RETURN(const uint64_t position, log.Append(changes));
+  absl::Status done = MoveReplica(database, position);
   if (done.ok()) done = database.Execute("COMMIT");
+  if (!done.ok()) log.FailedHere(done);
+  return done;
+}
+
+absl::Status Commit(Database& database, const std::function<absl::Status()>& work) {
+  RETURN_IF_ERROR(work());
+  return database.Execute("COMMIT");
+}
+
+}  // namespace
+
+absl::Status Transact(Database& database, const std::function<absl::Status()>& work,
+                      CommitLog* log) {
+  RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
+  const absl::Status done =
+      log == nullptr ? Commit(database, work) : CommitWithLog(database, work, *log);
   // The first error is the one to report; even if the rollback fails, nothing is visible.
   if (!done.ok() && database.InTransaction()) database.Execute("ROLLBACK").IgnoreError();
   return done;

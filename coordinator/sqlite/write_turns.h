@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "coordinator/sqlite/database.h"
+#include "coordinator/stores/commit_log.h"
 
 namespace muster::coordinator {
 
@@ -26,8 +27,11 @@ class WriteTurns {
   // time.
   static constexpr std::chrono::milliseconds kTimeout{5'000};
 
-  explicit WriteTurns(std::chrono::milliseconds timeout = kTimeout) : timeout_(timeout) {}
+  // `log`: what every transaction is first added to; null: no other coordinator has a copy. Outlives this.
+  explicit WriteTurns(std::chrono::milliseconds timeout = kTimeout, CommitLog* log = nullptr)
+      : timeout_(timeout), log_(log) {}
   std::chrono::milliseconds Timeout() const { return timeout_; }
+  CommitLog* Log() const { return log_; }
 
   // Lasts until it is destroyed.
   class Turn {
@@ -64,6 +68,7 @@ class WriteTurns {
   void End();
 
   const std::chrono::milliseconds timeout_;
+  CommitLog* const log_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   bool is_taken_ = false;
@@ -74,7 +79,9 @@ class WriteTurns {
   std::deque<uint64_t> waiting_;  // tickets
 };
 
-// BEGIN IMMEDIATE, the work, COMMIT; a rollback if one of them fails. The caller has the turn.
-absl::Status Transact(Database& database, const std::function<absl::Status()>& work);
+// BEGIN IMMEDIATE, the work, COMMIT; a rollback if one of them fails. The caller has the turn. With a log, what the
+// work has changed is added there before it is committed here.
+absl::Status Transact(Database& database, const std::function<absl::Status()>& work,
+                      CommitLog* log = nullptr);
 
 }  // namespace muster::coordinator

@@ -39,7 +39,7 @@ FLOORS = {
         ["http", "job", "lines"],
     ],
     "coordinator": [
-        ["base", "core/state", "net", "oidc", "segments"],
+        ["base", "core/state", "etcd", "net", "oidc", "segments"],
         ["core/scheduling", "stores"],
         ["audit", "core/views", "curves", "identity", "logs"],
         ["core/outcome", "findings", "http/server", "store_parts"],
@@ -49,7 +49,7 @@ FLOORS = {
         ["contexts", "notify"],
         ["code", "config", "exec"],
         ["gates"],
-        ["care", "periodic"],
+        ["care", "heads", "periodic"],
         ["calls"],
         ["http/api", "http/metrics", "http/pages", "services"],
         ["http/sign_in"],

@@ -1,0 +1,22 @@
+// The flags of a coordinator that is one of several.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace muster::coordinator {
+
+struct HeadFlags {
+  std::string state;      // etcd://…; empty: the state is in the data directory alone
+  std::string name;       // of this coordinator among the others; empty: the machine's name
+  std::string advertise;  // HOST:PORT by which workers and people reach it; empty: from --listen
+  std::string advertise_http;
+  int64_t lease_ms = 5'000;
+  std::string etcd_authority;
+  std::string etcd_certificate;
+  std::string etcd_key;
+  std::string etcd_user;
+  std::string etcd_password_file;
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,251 @@
+#include "coordinator/etcd/client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/problem.h"
+#include "common/text/strings.h"
+#include "etcd/rpc.grpc.pb.h"
+
+namespace muster::coordinator::etcd {
+namespace {
+
+using common::StrCat;
+
+// An answer has at most one value of the log and little besides, or a page of small keys.
+constexpr int kAnswerBytesMost = 64 << 20;
+constexpr int kPauseBetweenRoundsMs = 50;
+
+struct Member {
+  std::string endpoint;
+  std::unique_ptr<etcdserverpb::KV::Stub> kv;
+  std::unique_ptr<etcdserverpb::Lease::Stub> lease;
+  std::unique_ptr<etcdserverpb::Auth::Stub> auth;
+};
+
+absl::StatusOr<std::string> ReadPem(const std::string& path) {
+  if (path.empty()) return std::string();
+  return common::ReadFile(path, 1 << 20);
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsOf(const Access& access) {
+  if (!access.address.is_tls) return grpc::InsecureChannelCredentials();
+  grpc::SslCredentialsOptions options;
+  ASSIGN_OR_RETURN(options.pem_root_certs, ReadPem(access.authority_file));
+  ASSIGN_OR_RETURN(options.pem_cert_chain, ReadPem(access.certificate_file));
+  ASSIGN_OR_RETURN(options.pem_private_key, ReadPem(access.key_file));
+  return grpc::SslCredentials(options);
+}
+
+absl::StatusOr<std::string> PasswordOf(const Access& access) {
+  if (access.user.empty()) return std::string();
+  ASSIGN_OR_RETURN(const std::string text, common::ReadFile(access.password_file, 1 << 12));
+  return text.substr(0, text.find('\n'));
+}
+
+bool Has(const grpc::Status& status, std::string_view words) {
+  return status.error_message().find(words) != std::string::npos;
+}
+
+// Another member may answer, or the same one a little later.
+bool MayPass(const grpc::Status& status) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAVAILABLE:
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+    case grpc::StatusCode::CANCELLED:
+    case grpc::StatusCode::UNKNOWN:
+      return true;
+    default:
+      return Has(status, "too many requests");
+  }
+}
+
+bool NeedsToken(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
+         Has(status, "invalid auth token") || Has(status, "user name is empty");
+}
+
+absl::Status StatusOf(const grpc::Status& status, const std::string& endpoint) {
+  const std::string text = StrCat("etcd at ", endpoint, ": ", status.error_message());
+  if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED && !MayPass(status))
+    return absl::ResourceExhaustedError(text);
+  if (MayPass(status) && status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED)
+    return absl::UnavailableError(text);
+  return {static_cast<absl::StatusCode>(status.error_code()), text};
+}
+
+}  // namespace
+
+struct Client::Parts {
+  Access access;
+  std::string password;
+  std::vector<Member> members;
+  std::atomic<size_t> current = 0;  // the member that answered last
+  std::mutex mutex;                 // guards what follows
+  std::string token;                // of etcd's authentication
+
+  // Calls `call` until a member answers.
+  absl::Status Try(int64_t within_ms,
+                   const std::function<grpc::Status(Member&, grpc::ClientContext&)>& call);
+  absl::Status Authenticate(Member& member);
+};
+
+absl::Status Client::Parts::Authenticate(Member& member) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(kMemberWithinMs));
+  etcdserverpb::AuthenticateRequest request;
+  request.set_name(access.user);
+  request.set_password(password);
+  etcdserverpb::AuthenticateResponse response;
+  const grpc::Status done = member.auth->Authenticate(&context, request, &response);
+  if (!done.ok()) return StatusOf(done, member.endpoint);
+  std::lock_guard lock(mutex);
+  token = response.token();
+  return absl::OkStatus();
+}
+
+absl::Status Client::Parts::Try(
+    int64_t within_ms, const std::function<grpc::Status(Member&, grpc::ClientContext&)>& call) {
+  const int64_t end = common::MonotonicMs() + within_ms;
+  absl::Status last = absl::DeadlineExceededError("etcd: no time was left to ask");
+  bool was_refused = false;
+  for (size_t tries = 1;; ++tries) {
+    const int64_t left = end - common::MonotonicMs();
+    if (left <= 0) return last;
+    const size_t index = current.load() % members.size();
+    Member& member = members[index];
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::milliseconds(std::min(left, kMemberWithinMs)));
+    {
+      std::lock_guard lock(mutex);
+      if (!token.empty()) context.AddMetadata("token", token);
+    }
+    const grpc::Status done = call(member, context);
+    if (done.ok()) return absl::OkStatus();
+    last = StatusOf(done, member.endpoint);
+    if (NeedsToken(done) && !access.user.empty() && !was_refused) {
+      was_refused = true;
+      last = Authenticate(member);
+      if (last.ok()) continue;
+      if (!absl::IsUnavailable(last)) return last;
+    } else if (!MayPass(done)) {
+      return last;
+    }
+    size_t expected = index;
+    current.compare_exchange_strong(expected, (index + 1) % members.size());
+    if (tries % members.size() == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(kPauseBetweenRoundsMs));
+  }
+}
+
+Client::Client(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Client::~Client() = default;
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Make(const Access& access) {
+  auto parts = std::make_unique<Parts>();
+  parts->access = access;
+  ASSIGN_OR_RETURN(parts->password, PasswordOf(access));
+  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
+                   CredentialsOf(access));
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kAnswerBytesMost);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
+  for (const std::string& endpoint : access.address.endpoints) {
+    const auto channel = grpc::CreateCustomChannel(endpoint, credentials, arguments);
+    parts->members.push_back({.endpoint = endpoint,
+                              .kv = etcdserverpb::KV::NewStub(channel),
+                              .lease = etcdserverpb::Lease::NewStub(channel),
+                              .auth = etcdserverpb::Auth::NewStub(channel)});
+  }
+  return std::unique_ptr<Client>(new Client(std::move(parts)));
+}
+
+absl::StatusOr<etcdserverpb::TxnResponse> Client::Txn(const etcdserverpb::TxnRequest& request,
+                                                      int64_t within_ms) {
+  etcdserverpb::TxnResponse response;
+  RETURN_IF_ERROR(parts_->Try(within_ms, [&](Member& member, grpc::ClientContext& context) {
+    return member.kv->Txn(&context, request, &response);
+  }));
+  return response;
+}
+
+absl::StatusOr<etcdserverpb::RangeResponse> Client::Range(const etcdserverpb::RangeRequest& request,
+                                                          int64_t within_ms) {
+  etcdserverpb::RangeResponse response;
+  RETURN_IF_ERROR(parts_->Try(within_ms, [&](Member& member, grpc::ClientContext& context) {
+    return member.kv->Range(&context, request, &response);
+  }));
+  return response;
+}
+
+absl::Status Client::Compact(int64_t revision, int64_t within_ms) {
+  etcdserverpb::CompactionRequest request;
+  request.set_revision(revision);
+  return parts_->Try(within_ms, [&](Member& member, grpc::ClientContext& context) {
+    etcdserverpb::CompactionResponse response;
+    return member.kv->Compact(&context, request, &response);
+  });
+}
+
+absl::StatusOr<Client::Lease> Client::Grant(int64_t ttl_ms, int64_t within_ms) {
+  etcdserverpb::LeaseGrantRequest request;
+  request.set_ttl((ttl_ms + 999) / 1'000);
+  etcdserverpb::LeaseGrantResponse response;
+  RETURN_IF_ERROR(parts_->Try(within_ms, [&](Member& member, grpc::ClientContext& context) {
+    return member.lease->LeaseGrant(&context, request, &response);
+  }));
+  if (!response.error().empty()) return absl::InternalError(StrCat("etcd: ", response.error()));
+  return Lease{.id = response.id(), .ttl_ms = response.ttl() * 1'000};
+}
+
+absl::StatusOr<int64_t> Client::KeepAlive(int64_t lease, int64_t within_ms) {
+  etcdserverpb::LeaseKeepAliveRequest request;
+  request.set_id(lease);
+  etcdserverpb::LeaseKeepAliveResponse response;
+  RETURN_IF_ERROR(parts_->Try(within_ms, [&](Member& member, grpc::ClientContext& context) {
+    const auto stream = member.lease->LeaseKeepAlive(&context);
+    const bool is_answered = stream->Write(request) && stream->Read(&response);
+    context.TryCancel();
+    const grpc::Status ended = stream->Finish();
+    if (is_answered) return grpc::Status::OK;
+    return ended.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the stream ended") : ended;
+  }));
+  if (response.ttl() <= 0) return absl::NotFoundError("etcd: the lease is over");
+  return response.ttl() * 1'000;
+}
+
+absl::Status Client::Revoke(int64_t lease, int64_t within_ms) {
+  etcdserverpb::LeaseRevokeRequest request;
+  request.set_id(lease);
+  return parts_->Try(within_ms, [&](Member& member, grpc::ClientContext& context) {
+    etcdserverpb::LeaseRevokeResponse response;
+    return member.lease->LeaseRevoke(&context, request, &response);
+  });
+}
+
+std::string Client::Key(const std::string& rest) const {
+  return StrCat("/", parts_->access.address.name, "/", rest);
+}
+
+const Address& Client::address() const { return parts_->access.address; }
+
+std::string EndOfPrefix(std::string prefix) {
+  // Our prefixes end with '/', so the last byte can always be raised.
+  ++prefix.back();
+  return prefix;
+}
+
+}  // namespace muster::coordinator::etcd

@@ -1,0 +1,375 @@
+#include "coordinator/heads/head.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/log.h"
+#include "common/problem.h"
+#include "common/text/strings.h"
+
+namespace muster::coordinator::heads {
+namespace {
+
+using common::StrCat;
+
+// A standby reads the log instead of watching it: etcd 3.4.23 is known to lose events of watches.
+constexpr int64_t kPollMs = 150;
+constexpr int64_t kTroublePauseMs = 500;
+constexpr int64_t kRpcWithinMs = 3'000;
+constexpr int64_t kResignWithinMs = 1'000;
+// Of the heads' keys in one answer.
+constexpr int64_t kHeadsMost = 64;
+
+etcdserverpb::Compare IsAbsent(const std::string& key) {
+  etcdserverpb::Compare compare;
+  compare.set_key(key);
+  compare.set_target(etcdserverpb::Compare::CREATE);
+  compare.set_result(etcdserverpb::Compare::EQUAL);
+  compare.set_create_revision(0);
+  return compare;
+}
+
+void SetPut(etcdserverpb::TxnRequest& request, const std::string& key, const std::string& value,
+            int64_t lease = 0) {
+  etcdserverpb::PutRequest& put = *request.add_success()->mutable_request_put();
+  put.set_key(key);
+  put.set_value(value);
+  put.set_lease(lease);
+}
+
+absl::Status Unusable(std::string what, std::string why, std::string fix) {
+  return common::MakeProblem(absl::StatusCode::kFailedPrecondition, {.code = "JC1631",
+                                                                     .what = std::move(what),
+                                                                     .why = std::move(why),
+                                                                     .fix = std::move(fix)});
+}
+
+}  // namespace
+
+Head::Head(std::unique_ptr<etcd::Client> client, std::unique_ptr<Replica> replica, Options options)
+    : client_(std::move(client)),
+      options_(std::move(options)),
+      replica_(std::move(replica)),
+      reader_(replica_->Position()),
+      position_(replica_->Position()) {}
+
+Head::~Head() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread* thread : {&follower_, &keeper_, &watcher_}) {
+    if (thread->joinable()) thread->join();
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Head>> Head::Open(std::unique_ptr<etcd::Client> client,
+                                                 std::unique_ptr<Replica> replica,
+                                                 Options options) {
+  std::unique_ptr<Head> head(new Head(std::move(client), std::move(replica), std::move(options)));
+  RETURN_IF_ERROR(head->CheckLog());
+  RETURN_IF_ERROR(head->GrantLease());
+  RETURN_IF_ERROR(head->Look());
+  return head;
+}
+
+absl::StatusOr<v1::CommitLogMark> Head::ReadOrMakeMark() {
+  const std::string key = client_->Key("cluster");
+  v1::CommitLogMark made;
+  made.set_id(absl::StrFormat("%016x", Random()));
+  made.set_format(kLogFormat);
+  etcdserverpb::TxnRequest request;
+  *request.add_compare() = IsAbsent(key);
+  SetPut(request, key, made.SerializeAsString());
+  request.add_failure()->mutable_request_range()->set_key(key);
+  ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, kRpcWithinMs));
+  if (done.succeeded()) return made;
+  v1::CommitLogMark mark;
+  if (done.responses_size() == 1 && done.responses(0).response_range().kvs_size() == 1 &&
+      mark.ParseFromString(done.responses(0).response_range().kvs(0).value()) &&
+      !mark.id().empty()) {
+    return mark;
+  }
+  return absl::DataLossError(StrCat("the key ", key, " in etcd cannot be read"));
+}
+
+absl::Status Head::CheckLog() {
+  ASSIGN_OR_RETURN(const v1::CommitLogMark mark, ReadOrMakeMark());
+  const std::string state = etcd::TextOf(client_->address());
+  if (mark.format() > kLogFormat) {
+    return Unusable(StrCat(state, " was written by a newer muster-coordinator"),
+                    StrCat("its log has format ", mark.format(), ", this one knows up to ", kLogFormat),
+                    "install the newer version");
+  }
+  if (replica_->Log() == mark.id()) return absl::OkStatus();
+  if (!replica_->Log().empty()) {
+    return Unusable(StrCat("the data directory ", options_.data_dir, " belongs to another cluster than ", state),
+                    StrCat("it follows the log ", replica_->Log(), ", and that one is ", mark.id()),
+                    "name the --state that it was made for, or an empty --data-dir");
+  }
+  if (!replica_->IsEmpty()) {
+    return Unusable(StrCat("the data directory ", options_.data_dir, " has jobs or identities of its own"),
+                    StrCat("it was used without --state, so it is no copy of ", state),
+                    "name an empty --data-dir");
+  }
+  return replica_->Follow(mark.id());
+}
+
+absl::Status Head::GrantLease() {
+  const int64_t sent_ms = common::MonotonicMs();
+  ASSIGN_OR_RETURN(const etcd::Client::Lease lease, client_->Grant(options_.lease_ms, kRpcWithinMs));
+  {
+    std::lock_guard lock(mutex_);
+    lease_ = lease.id;
+    ttl_ms_ = lease.ttl_ms;
+    renewed_sent_ms_ = sent_ms;
+  }
+  return Register();
+}
+
+absl::Status Head::Register() {
+  v1::HeadRecord self = options_.self;
+  int64_t lease = 0;
+  {
+    std::lock_guard lock(mutex_);
+    self.set_position(position_);
+    lease = lease_;
+  }
+  etcdserverpb::TxnRequest request;
+  SetPut(request, client_->Key(StrCat("heads/", self.name())), self.SerializeAsString(), lease);
+  return client_->Txn(request, kRpcWithinMs).status();
+}
+
+void Head::Start() {
+  follower_ = std::thread([this] { Follow(); });
+  keeper_ = std::thread([this] { Keep(); });
+}
+
+HeadsView Head::View() const {
+  std::lock_guard lock(mutex_);
+  return view_;
+}
+
+bool Head::Sleep(int64_t ms) {
+  std::unique_lock lock(mutex_);
+  wake_.wait_for(lock, std::chrono::milliseconds(ms), [this] { return stopping_; });
+  return !stopping_;
+}
+
+// ---------------------------------------------------------------- following
+
+void Head::Follow() {
+  do {
+    const absl::StatusOr<bool> leads = FollowOnce();
+    if (leads.ok() && *leads) return BeginToLead();
+    const std::string trouble(leads.status().message());
+    if (trouble != std::exchange(last_trouble_, trouble)) {
+      trouble.empty() ? common::LogInfo("following the log again")
+                      : common::LogWarning(StrCat("not following the log: ", trouble));
+    }
+    if (absl::IsDataLoss(leads.status()) || absl::IsOutOfRange(leads.status()))
+      return options_.failed(leads.status());
+  } while (Sleep(last_trouble_.empty() ? kPollMs : kTroublePauseMs));
+}
+
+absl::StatusOr<bool> Head::FollowOnce() {
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, ApplyPage(/*linearizable=*/false));
+    if (!more) break;
+  }
+  etcdserverpb::RangeRequest leader;
+  leader.set_key(client_->Key("leader"));
+  leader.set_serializable(true);
+  ASSIGN_OR_RETURN(const etcdserverpb::RangeResponse found, client_->Range(leader, kRpcWithinMs));
+  if (found.kvs_size() > 0) return false;
+  ASSIGN_OR_RETURN(const bool won, Campaign());
+  if (!won) return false;
+  RETURN_IF_ERROR(CatchUp());
+  return true;
+}
+
+absl::StatusOr<bool> Head::ApplyPage(bool linearizable) {
+  ASSIGN_OR_RETURN(const PieceReader::Page page, reader_.Read(*client_, linearizable, kRpcWithinMs));
+  for (const PieceReader::Entry& entry : page.entries) {
+    if (const absl::Status applied = replica_->Apply(entry.position, entry.changes); !applied.ok()) {
+      // Otherwise the entry would count as read.
+      reader_ = PieceReader(replica_->Position());
+      return applied;
+    }
+    std::lock_guard lock(mutex_);
+    position_ = entry.position;
+  }
+  return page.more;
+}
+
+absl::StatusOr<bool> Head::Campaign() {
+  const std::string key = client_->Key("leader");
+  v1::HeadRecord self = options_.self;
+  self.set_instance(Random());
+  etcdserverpb::TxnRequest request;
+  {
+    std::lock_guard lock(mutex_);
+    self.set_position(position_);
+    // Of a lease whose last renewal is this old nobody knows whether it still lasts.
+    if (common::MonotonicMs() >= renewed_sent_ms_ + Term::SureFor(ttl_ms_)) return false;
+    SetPut(request, key, self.SerializeAsString(), lease_);
+  }
+  *request.add_compare() = IsAbsent(key);
+  request.add_failure()->mutable_request_range()->set_key(key);
+  ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, kRpcWithinMs));
+  int64_t revision = done.header().revision();
+  if (!done.succeeded()) {
+    // Ours, by an earlier try without an answer: its instance is known only here.
+    const auto& kvs = done.responses(0).response_range().kvs();
+    if (kvs.size() != 1 || kvs[0].value() != self.SerializeAsString()) return false;
+    revision = kvs[0].create_revision();
+  }
+  std::lock_guard lock(mutex_);
+  term_revision_ = revision;
+  term_.Renewed(renewed_sent_ms_, ttl_ms_);
+  return true;
+}
+
+// Nothing is added from now on: every leader before compares its own key, which is gone.
+absl::Status Head::CatchUp() {
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, ApplyPage(/*linearizable=*/true));
+    if (!more) return absl::OkStatus();
+  }
+}
+
+void Head::BeginToLead() {
+  const uint64_t position = replica_->Position();
+  int64_t revision = 0;
+  {
+    std::lock_guard lock(mutex_);
+    revision = *term_revision_;
+  }
+  log_ = std::make_unique<EtcdLog>(
+      *client_, EtcdLog::Options{.term_revision = revision,
+                                 .last_number = reader_.number(),
+                                 .term = &term_,
+                                 .lost = [this](const absl::Status& why) { Lost(why); }});
+  leading_ = std::make_unique<Leading>(Leading{.term = term_,
+                                               .log = *log_,
+                                               .name = options_.self.name(),
+                                               .view = [this] { return View(); },
+                                               .step_down = [this](const absl::Status& why) { Lost(why); }});
+  replica_.reset();
+  common::LogInfo(StrCat("leading head=", options_.self.name(), " position=", position,
+                         " term=", revision));
+  watcher_ = std::thread([this] { WatchTerm(); });
+  options_.leads();
+}
+
+// ---------------------------------------------------------------- the lease
+
+void Head::Keep() {
+  std::string last;
+  while (true) {
+    int64_t pause = 0;
+    {
+      std::lock_guard lock(mutex_);
+      pause = ttl_ms_ / 5;
+    }
+    if (!Sleep(pause)) return;
+    const absl::Status kept = KeepOnce();
+    const std::string trouble(kept.message());
+    if (!trouble.empty() && trouble != last) common::LogWarning(StrCat("etcd: ", trouble));
+    last = trouble;
+  }
+}
+
+absl::Status Head::KeepOnce() {
+  int64_t lease = 0;
+  bool is_leader = false;
+  {
+    std::lock_guard lock(mutex_);
+    lease = lease_;
+    is_leader = term_revision_.has_value();
+  }
+  const int64_t sent_ms = common::MonotonicMs();
+  const absl::StatusOr<int64_t> ttl_ms = client_->KeepAlive(lease, kRpcWithinMs);
+  if (absl::IsNotFound(ttl_ms.status())) {
+    if (is_leader) Lost(ttl_ms.status());
+    return is_leader ? ttl_ms.status() : GrantLease();
+  }
+  RETURN_IF_ERROR(ttl_ms.status());
+  if (is_leader) RETURN_IF_ERROR(CheckStillLeader(kRpcWithinMs));
+  {
+    std::lock_guard lock(mutex_);
+    ttl_ms_ = *ttl_ms;
+    renewed_sent_ms_ = sent_ms;
+    if (is_leader) term_.Renewed(sent_ms, *ttl_ms);
+  }
+  RETURN_IF_ERROR(Register());
+  return Look();
+}
+
+// etcd before 3.4.38 may renew a lease that was revoked: only the key proves the term.
+absl::Status Head::CheckStillLeader(int64_t within_ms) {
+  int64_t revision = 0;
+  {
+    std::lock_guard lock(mutex_);
+    revision = *term_revision_;
+  }
+  etcdserverpb::TxnRequest request;
+  *request.add_compare() = IsStillLeader(*client_, revision);
+  ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, within_ms));
+  if (done.succeeded()) return absl::OkStatus();
+  const absl::Status why = absl::AbortedError("another coordinator leads the cluster now");
+  Lost(why);
+  return why;
+}
+
+absl::Status Head::Look() {
+  etcdserverpb::TxnRequest request;
+  request.add_success()->mutable_request_range()->set_key(client_->Key("leader"));
+  etcdserverpb::RangeRequest& heads = *request.add_success()->mutable_request_range();
+  heads.set_key(client_->Key("heads/"));
+  heads.set_range_end(etcd::EndOfPrefix(client_->Key("heads/")));
+  heads.set_limit(kHeadsMost);
+  ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, kRpcWithinMs));
+  HeadsView view;
+  for (const etcdserverpb::KeyValue& pair : done.responses(0).response_range().kvs())
+    view.leader.ParseFromString(pair.value());
+  for (const etcdserverpb::KeyValue& pair : done.responses(1).response_range().kvs()) {
+    v1::HeadRecord head;
+    if (head.ParseFromString(pair.value())) view.heads.push_back(std::move(head));
+  }
+  std::lock_guard lock(mutex_);
+  view_ = std::move(view);
+  return absl::OkStatus();
+}
+
+void Head::WatchTerm() {
+  while (true) {
+    const int64_t left_ms = term_.SureUntilMs() - common::MonotonicMs();
+    if (left_ms <= 0) return Lost(absl::DeadlineExceededError("etcd has not renewed the lease in time"));
+    if (!Sleep(left_ms)) return;
+  }
+}
+
+void Head::Lost(const absl::Status& why) {
+  term_.End();
+  options_.lost(why);
+}
+
+void Head::Resign() {
+  int64_t lease = 0;
+  {
+    std::lock_guard lock(mutex_);
+    lease = lease_;
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  term_.End();
+  client_->Revoke(lease, kResignWithinMs).IgnoreError();
+}
+
+}  // namespace muster::coordinator::heads

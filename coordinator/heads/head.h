@@ -1,0 +1,103 @@
+// One of several coordinators: keeps its copy of the database up to date while another one leads, and takes over
+// when none does. README.md tells how they agree.
+//
+// Threads: one follows the log and campaigns, one renews the lease in etcd, one watches that the term is not over.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/base/term.h"
+#include "coordinator/etcd/client.h"
+#include "coordinator/heads/log.h"
+#include "coordinator/stores/leading.h"
+#include "coordinator/stores/replica.h"
+#include "muster/v1/head.pb.h"
+
+namespace muster::coordinator::heads {
+
+class Head {
+ public:
+  struct Options {
+    v1::HeadRecord self;     // name, endpoint, http, version
+    int64_t lease_ms = 0;
+    std::string data_dir;    // for people
+    // Any thread; must only enqueue. It leads: the replica is up to date and closed, and Lead() may be called.
+    std::function<void()> leads;
+    // Any thread, once. It cannot follow, with the reason: the process should exit.
+    std::function<void(const absl::Status&)> failed;
+    // Any thread, maybe more than once, while it leads: it must do nothing any more, at once.
+    std::function<void(const absl::Status&)> lost;
+  };
+
+  // Checks that the copy belongs to the log, and registers. Then call Start.
+  static absl::StatusOr<std::unique_ptr<Head>> Open(std::unique_ptr<etcd::Client> client,
+                                                    std::unique_ptr<Replica> replica,
+                                                    Options options);
+  ~Head();
+  void Start();
+  // After `leads`. Lives as long as this.
+  const Leading& Lead() const { return *leading_; }
+  HeadsView View() const;
+  // Gives up the lease, so that another one leads at once. Nothing may be committed any more.
+  void Resign();
+
+ private:
+  Head(std::unique_ptr<etcd::Client> client, std::unique_ptr<Replica> replica, Options options);
+
+  absl::Status CheckLog();
+  absl::StatusOr<v1::CommitLogMark> ReadOrMakeMark();
+  absl::Status GrantLease();
+  absl::Status Register();
+
+  void Follow();
+  // One look at the log and the leader. True: it leads now.
+  absl::StatusOr<bool> FollowOnce();
+  absl::StatusOr<bool> ApplyPage(bool linearizable);
+  absl::StatusOr<bool> Campaign();
+  absl::Status CatchUp();
+  void BeginToLead();
+
+  void Keep();
+  absl::Status KeepOnce();
+  absl::Status CheckStillLeader(int64_t within_ms);
+  absl::Status Look();
+  void WatchTerm();
+  void Lost(const absl::Status& why);
+  // False: stopping.
+  bool Sleep(int64_t ms);
+
+  const std::unique_ptr<etcd::Client> client_;
+  const Options options_;
+  Term term_;
+
+  // Used by the thread that follows, and by Open.
+  std::unique_ptr<Replica> replica_;
+  PieceReader reader_;
+  std::string last_trouble_;
+
+  // Set by the thread that follows before `leads` is called.
+  std::unique_ptr<EtcdLog> log_;
+  std::unique_ptr<Leading> leading_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  int64_t lease_ = 0;
+  int64_t ttl_ms_ = 0;
+  int64_t renewed_sent_ms_ = 0;  // when the last renewal that was answered was sent
+  std::optional<int64_t> term_revision_;
+  uint64_t position_ = 0;
+  HeadsView view_;
+  bool stopping_ = false;
+  std::thread follower_, keeper_, watcher_;
+};
+
+}  // namespace muster::coordinator::heads

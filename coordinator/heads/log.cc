@@ -1,0 +1,178 @@
+#include "coordinator/heads/log.h"
+
+#include <algorithm>
+#include <charconv>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/base/status.h"
+#include "common/problem.h"
+#include "common/text/strings.h"
+#include "common/text/text.h"
+
+namespace muster::coordinator::heads {
+namespace {
+
+using common::StrCat;
+
+constexpr int64_t kPiecesPerPage = 32;
+
+absl::StatusOr<uint64_t> NumberOf(const etcd::Client& client, const std::string& key) {
+  const std::string prefix = client.Key("log/");
+  uint64_t number = 0;
+  const char* const end = key.data() + key.size();
+  const auto parsed = std::from_chars(key.data() + std::min(prefix.size(), key.size()), end, number, 16);
+  if (parsed.ec == std::errc() && parsed.ptr == end && LogKey(client, number) == key) return number;
+  return absl::DataLossError(StrCat("etcd has the key ", common::Printable(key),
+                                    ", which is no entry of the log"));
+}
+
+absl::Status NoRoom(const absl::Status& why) {
+  return common::MakeProblem(
+      absl::StatusCode::kResourceExhausted,
+      {.code = "JC1605",
+       .what = "etcd has no space left, so nothing can be recorded; running jobs continue",
+       .why = std::string(why.message()),
+       .fix = "raise etcd's --quota-backend-bytes, or compact and defragment it; then `etcdctl alarm disarm`"});
+}
+
+}  // namespace
+
+uint64_t Random() {
+  std::random_device random;
+  return uint64_t{random()} << 32 | random();
+}
+
+std::string LogKey(const etcd::Client& client, uint64_t number) {
+  return client.Key(absl::StrFormat("log/%016x", number));
+}
+
+etcdserverpb::Compare IsStillLeader(const etcd::Client& client, int64_t term_revision) {
+  etcdserverpb::Compare compare;
+  compare.set_key(client.Key("leader"));
+  compare.set_target(etcdserverpb::Compare::CREATE);
+  compare.set_result(etcdserverpb::Compare::EQUAL);
+  compare.set_create_revision(term_revision);
+  return compare;
+}
+
+absl::StatusOr<PieceReader::Page> PieceReader::Read(etcd::Client& client, bool linearizable,
+                                                    int64_t within_ms) {
+  etcdserverpb::RangeRequest request;
+  request.set_key(LogKey(client, number_ + 1));
+  request.set_range_end(etcd::EndOfPrefix(client.Key("log/")));
+  request.set_limit(kPiecesPerPage);
+  request.set_sort_order(etcdserverpb::RangeRequest::ASCEND);
+  request.set_serializable(!linearizable);
+  ASSIGN_OR_RETURN(const etcdserverpb::RangeResponse response, client.Range(request, within_ms));
+  Page page;
+  page.more = response.more();
+  for (const etcdserverpb::KeyValue& pair : response.kvs()) {
+    ASSIGN_OR_RETURN(const uint64_t number, NumberOf(client, pair.key()));
+    if (number != number_ + 1) {
+      return absl::OutOfRangeError(
+          StrCat("the log continues at ", number, ", and not at ", number_ + 1));
+    }
+    RETURN_IF_ERROR(Add(pair, page));
+    number_ = number;
+  }
+  return page;
+}
+
+absl::Status PieceReader::Add(const etcdserverpb::KeyValue& pair, Page& page) {
+  v1::CommitPiece piece;
+  if (!piece.ParseFromString(pair.value())) {
+    return absl::DataLossError(
+        StrCat("the entry ", common::Printable(pair.key()), " in etcd cannot be read"));
+  }
+  if (piece.first()) {
+    // What was gathered is from a leader that died before its last piece.
+    gathered_.clear();
+    is_gathering_ = true;
+  }
+  if (!is_gathering_) return absl::OkStatus();
+  gathered_ += piece.changes();
+  if (!piece.last()) return absl::OkStatus();
+  page.entries.push_back({.position = number_ + 1, .changes = std::move(gathered_)});
+  gathered_.clear();
+  is_gathering_ = false;
+  return absl::OkStatus();
+}
+
+EtcdLog::EtcdLog(etcd::Client& client, Options options)
+    : client_(client),
+      options_(std::move(options)),
+      writer_(Random()),
+      number_(options_.last_number) {}
+
+absl::StatusOr<uint64_t> EtcdLog::Append(std::string_view changes) {
+  {
+    std::lock_guard lock(mutex_);
+    RETURN_IF_ERROR(failure_);
+  }
+  v1::CommitPiece piece;
+  piece.set_writer(writer_);
+  for (size_t begin = 0; begin < changes.size(); begin += kPieceBytesMost) {
+    piece.set_first(begin == 0);
+    piece.set_last(begin + kPieceBytesMost >= changes.size());
+    piece.set_changes(std::string(changes.substr(begin, kPieceBytesMost)));
+    const absl::Status added = AppendPiece(piece);
+    if (absl::IsResourceExhausted(added)) return NoRoom(added);
+    if (!added.ok()) return Lost(added);
+  }
+  return number_;
+}
+
+// A write without an answer is repeated until there is one, as long as the term lasts: whoever reads the log later
+// must find what this coordinator goes by.
+absl::Status EtcdLog::AppendPiece(const v1::CommitPiece& piece) {
+  const std::string key = LogKey(client_, number_ + 1);
+  const std::string value = piece.SerializeAsString();
+  etcdserverpb::TxnRequest request;
+  *request.add_compare() = IsStillLeader(client_, options_.term_revision);
+  etcdserverpb::Compare& is_new = *request.add_compare();
+  is_new.set_key(key);
+  is_new.set_target(etcdserverpb::Compare::VERSION);
+  is_new.set_result(etcdserverpb::Compare::EQUAL);
+  is_new.set_version(0);
+  etcdserverpb::PutRequest& put = *request.add_success()->mutable_request_put();
+  put.set_key(key);
+  put.set_value(value);
+  request.add_failure()->mutable_request_range()->set_key(key);
+  absl::Status last = absl::DeadlineExceededError("the term is over");
+  while (true) {
+    const int64_t left_ms = options_.term->SureUntilMs() - common::MonotonicMs();
+    if (left_ms <= 0) return last;
+    const absl::StatusOr<etcdserverpb::TxnResponse> done = client_.Txn(request, left_ms);
+    last = done.status();
+    if (absl::IsUnavailable(last) || absl::IsDeadlineExceeded(last)) continue;
+    RETURN_IF_ERROR(last);
+    const bool is_ours = done->responses_size() == 1 &&
+                         done->responses(0).response_range().kvs_size() == 1 &&
+                         done->responses(0).response_range().kvs(0).value() == value;
+    if (!done->succeeded() && !is_ours)
+      return absl::AbortedError("another coordinator leads the cluster now");
+    ++number_;
+    return absl::OkStatus();
+  }
+}
+
+absl::Status EtcdLog::Lost(const absl::Status& why) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    failure_ = common::MakeProblem(
+        absl::StatusCode::kAborted,
+        {.code = "JC1630",
+         .what = "this coordinator no longer leads",
+         .why = std::string(why.message()),
+         .fix = "ask again: the clients find the one that leads"});
+  }
+  options_.lost(why);
+  return failure_;
+}
+
+void EtcdLog::FailedHere(const absl::Status& why) { Lost(why).IgnoreError(); }
+
+}  // namespace muster::coordinator::heads

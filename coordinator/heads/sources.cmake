@@ -1,0 +1,6 @@
+# Coordinators that replace each other.
+muster_sources(muster_coordinator COLD
+  etcd/address.cc
+  etcd/client.cc
+  heads/head.cc
+  heads/log.cc)

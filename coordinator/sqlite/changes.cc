@@ -1,0 +1,58 @@
+#include "coordinator/sqlite/changes.h"
+
+#include <sqlite3.h>
+
+#include "common/base/status.h"
+#include "common/text/strings.h"
+#include "coordinator/sqlite/replica_tables.h"
+
+namespace muster::coordinator {
+namespace {
+
+int IsRecorded(void*, const char* table) { return std::string_view(table) != kReplicaTable ? 1 : 0; }
+
+// A copy that differs is a defect: it is never repaired by guessing.
+int OnConflict(void* what, int reason, sqlite3_changeset_iter*) {
+  *static_cast<int*>(what) = reason;
+  return SQLITE_CHANGESET_ABORT;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ChangeRecorder>> ChangeRecorder::Begin(Database& database) {
+  sqlite3_session* session = nullptr;
+  const int code = sqlite3session_create(database.Handle(), "main", &session);
+  if (code != SQLITE_OK) return absl::InternalError(common::StrCat("SQLite's session: ", code));
+  std::unique_ptr<ChangeRecorder> recorder(new ChangeRecorder(session));
+  sqlite3session_table_filter(session, IsRecorded, nullptr);
+  if (sqlite3session_attach(session, nullptr) != SQLITE_OK)
+    return absl::InternalError("SQLite's session: out of memory");
+  return recorder;
+}
+
+ChangeRecorder::~ChangeRecorder() { sqlite3session_delete(session_); }
+
+absl::StatusOr<std::string> ChangeRecorder::Take() {
+  int size = 0;
+  void* bytes = nullptr;
+  const int code = sqlite3session_patchset(session_, &size, &bytes);
+  const std::unique_ptr<void, void (*)(void*)> freed(bytes, sqlite3_free);
+  if (code != SQLITE_OK) return absl::InternalError(common::StrCat("SQLite's patchset: ", code));
+  return std::string(static_cast<const char*>(bytes), static_cast<size_t>(size));
+}
+
+absl::Status ApplyChanges(Database& database, std::string_view changes) {
+  int conflict = 0;
+  // SQLite takes the buffer as not const, and reads it only.
+  const int code = sqlite3changeset_apply(database.Handle(), static_cast<int>(changes.size()),
+                                          const_cast<char*>(changes.data()), nullptr, OnConflict,
+                                          &conflict);
+  if (code == SQLITE_OK) return absl::OkStatus();
+  if (conflict != 0 || code == SQLITE_ABORT || code == SQLITE_CORRUPT || code == SQLITE_SCHEMA) {
+    return absl::DataLossError(
+        common::StrCat("the copy is not what a change was made for (conflict ", conflict, ")"));
+  }
+  return database.StatusOf(code);
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,153 @@
+#include "coordinator/standing_by.h"
+
+#include <limits.h>
+#include <linux/close_range.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/base/version.h"
+#include "common/files/private_directory.h"
+#include "common/log.h"
+#include "common/problem.h"
+#include "common/text/strings.h"
+#include "coordinator/base/data_lock.h"
+#include "coordinator/config/open_stores.h"
+#include "coordinator/etcd/client.h"
+#include "coordinator/heads/head.h"
+#include "coordinator/identity/cluster.h"
+#include "coordinator/net/listener.h"
+#include "coordinator/services/standby_server.h"
+#include "coordinator/stores/paths.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+// A coordinator that stepped down a moment ago may still hold the data directory.
+constexpr std::chrono::milliseconds kLockTimeout{5'000};
+constexpr int kCannotBeginExit = 1;
+
+std::string ThisMachine() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
+}
+
+// HOST:PORT by which others reach what listens on ADDR:PORT.
+std::string Reachable(const std::string& listen) {
+  const size_t colon = listen.rfind(':');
+  const std::string host = listen.substr(0, colon);
+  const bool is_any = host == "0.0.0.0" || host == "[::]" || host == "::" || host.empty();
+  return is_any ? ThisMachine() + listen.substr(colon) : listen;
+}
+
+etcd::Access AccessOf(const HeadFlags& flags) {
+  // Checked with the flags.
+  return {.address = *etcd::ParseAddress(flags.state),
+          .authority_file = flags.etcd_authority,
+          .certificate_file = flags.etcd_certificate,
+          .key_file = flags.etcd_key,
+          .user = flags.etcd_user,
+          .password_file = flags.etcd_password_file};
+}
+
+v1::HeadRecord SelfOf(const Config& config, const std::string& listen) {
+  v1::HeadRecord self;
+  self.set_name(config.head.name.empty() ? ThisMachine() : config.head.name);
+  self.set_version(common::kVersion);
+  self.set_endpoint(config.head.advertise.empty() ? Reachable(listen) : config.head.advertise);
+  self.set_http(config.head.advertise_http);
+  self.set_format(heads::kLogFormat);
+  return self;
+}
+
+absl::Status Unreachable(const Config& config, const absl::Status& why) {
+  if (!common::CodeOf(why).empty()) return why;
+  return common::MakeProblem(
+      why.code(), {.code = "JC1631",
+                   .what = StrCat("the state at ", config.head.state, " cannot be used"),
+                   .why = std::string(why.message()),
+                   .fix = "check that etcd runs and can be reached from here: etcdctl endpoint status"});
+}
+
+}  // namespace
+
+struct StandingBy::Parts {
+  common::UniqueFd lock;
+  std::unique_ptr<Cluster> cluster;  // null: there are no identities
+  std::unique_ptr<heads::Head> head;
+  std::unique_ptr<StandbyServer> server;
+};
+
+StandingBy::StandingBy(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+StandingBy::~StandingBy() = default;
+
+absl::StatusOr<std::unique_ptr<StandingBy>> StandingBy::Start(const Config& config,
+                                                              Callbacks callbacks) {
+  auto parts = std::make_unique<Parts>();
+  RETURN_IF_ERROR(common::MakePrivateDirectory(config.data_dir));
+  ASSIGN_OR_RETURN(parts->cluster, Cluster::Open(config.data_dir, config.keys_dir,
+                                                 common::SystemClock().Read().wall_ms));
+  ASSIGN_OR_RETURN(parts->lock,
+                   LockDataDirectory(Paths(config.data_dir).Lock(), kLockTimeout));
+  if (!config.socket.empty()) RETURN_IF_ERROR(PrepareSocket(config.socket, false));
+  ASSIGN_OR_RETURN(TcpPort port, ListenOnPort(config.listen));
+  const v1::HeadRecord self = SelfOf(config, port.endpoint);
+  ASSIGN_OR_RETURN(std::unique_ptr<etcd::Client> client, etcd::Client::Make(AccessOf(config.head)));
+  ASSIGN_OR_RETURN(std::unique_ptr<Replica> replica, OpenReplica(config));
+  absl::StatusOr<std::unique_ptr<heads::Head>> head =
+      heads::Head::Open(std::move(client), std::move(replica),
+                        {.self = self,
+                         .lease_ms = config.head.lease_ms,
+                         .data_dir = config.data_dir,
+                         .leads = std::move(callbacks.leads),
+                         .failed = std::move(callbacks.failed),
+                         .lost = std::move(callbacks.step_down)});
+  if (!head.ok()) return Unreachable(config, head.status());
+  parts->head = *std::move(head);
+  ASSIGN_OR_RETURN(parts->server,
+                   StandbyServer::Start({.socket = config.socket,
+                                         .port = std::move(port),
+                                         .cluster = parts->cluster.get(),
+                                         .name = self.name(),
+                                         .view = [head = parts->head.get()] { return head->View(); }}));
+  common::LogInfo(StrCat("standing by head=", self.name(), " state=", config.head.state,
+                         " tcp=", self.endpoint(), " data_dir=", config.data_dir));
+  parts->head->Start();
+  return std::unique_ptr<StandingBy>(new StandingBy(std::move(parts)));
+}
+
+const Leading& StandingBy::Lead() {
+  parts_->server.reset();
+  parts_->lock.Reset();
+  return parts_->head->Lead();
+}
+
+void StandingBy::Resign() { parts_->head->Resign(); }
+
+void BeginAnew(char** argv, const absl::Status& why) {
+  common::LogWarning(StrCat("stepping down: ", common::MessageOf(why)));
+  std::vector<char*> words;
+  for (char** word = argv; *word != nullptr; ++word) {
+    // Whoever read there knows how the first start ended.
+    const std::string_view text(*word);
+    if (text == "--report-fd" && word[1] != nullptr) {
+      ++word;
+    } else if (!text.starts_with("--report-fd=")) {
+      words.push_back(*word);
+    }
+  }
+  words.push_back(nullptr);
+  close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+  execv("/proc/self/exe", words.data());
+  _exit(kCannotBeginExit);
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,30 @@
+// What a coordinator that leads among several has besides one that is alone.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "coordinator/base/term.h"
+#include "coordinator/stores/commit_log.h"
+#include "muster/v1/head.pb.h"
+
+namespace muster::coordinator {
+
+// As far as known, a moment ago.
+struct HeadsView {
+  v1::HeadRecord leader;  // without a name: none
+  std::vector<v1::HeadRecord> heads;
+};
+
+struct Leading {
+  const Term& term;
+  CommitLog& log;
+  std::string name;  // of this coordinator
+  std::function<HeadsView()> view;  // any thread
+  // The term is over: this process must do nothing any more. Does not return.
+  std::function<void(const absl::Status&)> step_down;
+};
+
+}  // namespace muster::coordinator

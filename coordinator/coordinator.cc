@@ -28,6 +28,7 @@
 #include "coordinator/curves/curve_cache.h"
 #include "coordinator/exec/exec.h"
 #include "coordinator/gates/reach.h"
+#include "coordinator/http/admission/token_file.h"
 #include "coordinator/http/http_service.h"
 #include "coordinator/http/sign_in/http_identities.h"
 #include "coordinator/identity/admission.h"
@@ -69,6 +70,7 @@ constexpr uint64_t kLowPercent = 10;
 constexpr uint64_t kRoomyPercent = 12;
 // If calls in progress took more than this at some time, that was a burst.
 constexpr size_t kBurstBytes = 64 << 20;
+constexpr std::string_view kSecretPurpose = "http";
 
 // A private coordinator runs as its user, who may call anything anyway.
 std::vector<Network> MayBeNotified(const Config& config) {
@@ -100,13 +102,15 @@ size_t HttpConnectionsOf(const Config& config, const DescriptorShares& shares) {
 // Constructed in this order, destroyed in reverse (Shutdown).
 struct Coordinator::Parts {
   Parts(const Config& settings, std::unique_ptr<Cluster> of,
-        std::function<void(const absl::Status&)> on_stop, const Leading* leads)
+        std::function<void(const absl::Status&)> on_stop, const Leading* leads,
+        std::shared_ptr<SharedState> shared, std::unique_ptr<NoteStore> kept)
       : config(settings),
         leading(leads),
         cluster(std::move(of)),
         stop(std::move(on_stop)),
         paths(settings.data_dir),
-        notes(OpenNotes(settings)),
+        state(std::move(shared)),
+        notes(std::move(kept)),
         clock(*notes),
         pool(kPoolThreads),
         reads(kReadThreads),
@@ -127,6 +131,7 @@ struct Coordinator::Parts {
   absl::Status Open(common::UniqueFd data_lock);
   void Serve();
   absl::Status OpenHttp();
+  absl::Status ShareSecret(Note note, const std::string& path);
   absl::Status OpenHttpIdentities();
   // Runs now and every hour, sooner after a failure, until the pool stops.
   void KeepCertificate();
@@ -141,6 +146,7 @@ struct Coordinator::Parts {
   const std::unique_ptr<Cluster> cluster;  // null: there are no identities
   const std::function<void(const absl::Status&)> stop;
   const Paths paths;
+  const std::shared_ptr<SharedState> state;
   const std::unique_ptr<NoteStore> notes;
   LivedClock clock;
   common::UniqueFd lock;
@@ -174,7 +180,7 @@ struct Coordinator::Parts {
 
 absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   lock = std::move(data_lock);
-  ASSIGN_OR_RETURN(stores, OpenStores(config, shares, clock, leading == nullptr ? nullptr : &leading->log));
+  ASSIGN_OR_RETURN(stores, OpenStores(config, shares, clock, state));
   coordinator::Settings rules = config.settings;
   rules.cluster_id = stores.journal->ClusterId();
   rules.job_outputs_bytes_max = config.job_outputs.Of(stores.disk_bytes);
@@ -199,7 +205,11 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
       *notes, *stores.index, clock);
   directory = std::make_unique<Directory>(*stores.identities, clock);
   RETURN_IF_ERROR(directory->Load());
-  audit = std::make_unique<Audit>(config.is_private ? nullptr : OpenAuditStore(config), clock);
+  std::unique_ptr<AuditStore> entries;
+  if (!config.is_private) {
+    ASSIGN_OR_RETURN(entries, OpenAuditStore(state));
+  }
+  audit = std::make_unique<Audit>(std::move(entries), clock);
   RETURN_IF_ERROR(audit->Open());
   admission = std::make_unique<Admission>(
       Admission::Options{.is_private = config.is_private,
@@ -286,9 +296,27 @@ void Coordinator::Parts::KeepCertificate() {
   pool.PostAfter(pause, [this] { KeepCertificate(); });
 }
 
+// The first leader's secret becomes everybody's. Sealed, where there is a key for that: etcd is no place for secrets.
+absl::Status Coordinator::Parts::ShareSecret(Note note, const std::string& path) {
+  const absl::StatusOr<std::string> shared = notes->Read(note);
+  if (shared.ok()) {
+    absl::StatusOr<std::string> secret = *shared;
+    if (cluster != nullptr) secret = cluster->Unseal(kSecretPurpose, *shared);
+    RETURN_IF_ERROR(secret.status());
+    return common::WriteFileDurably(path, *secret);
+  }
+  if (!absl::IsNotFound(shared.status())) return shared.status();
+  ASSIGN_OR_RETURN(const std::string own, http::LoadOrMakeToken(path));
+  return notes->Write(note, cluster == nullptr ? own : cluster->Seal(kSecretPurpose, own));
+}
+
 absl::Status Coordinator::Parts::OpenHttp() {
   RETURN_IF_ERROR(OpenHttpIdentities());
   if (config.http.empty()) return absl::OkStatus();
+  if (leading != nullptr) {
+    RETURN_IF_ERROR(ShareSecret(Note::kHttpSecret, paths.HttpToken()));
+    RETURN_IF_ERROR(ShareSecret(Note::kMetricsSecret, paths.HttpMetricsToken()));
+  }
   std::optional<oidc::Client> client;
   if (!config.oidc.issuer.empty()) {
     ASSIGN_OR_RETURN(client, oidc::ReadClient(config.oidc));
@@ -415,7 +443,11 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   if (!config.listen.empty()) {
     ASSIGN_OR_RETURN(port, ListenOnPort(config.listen));
   }
-  auto parts = std::make_unique<Parts>(config, std::move(cluster), std::move(stop), leading);
+  const std::shared_ptr<SharedState> state =
+      ShareState(config, leading == nullptr ? nullptr : &leading->log);
+  ASSIGN_OR_RETURN(std::unique_ptr<NoteStore> notes, OpenNotes(state));
+  auto parts = std::make_unique<Parts>(config, std::move(cluster), std::move(stop), leading, state,
+                                       std::move(notes));
   RETURN_IF_ERROR(parts->Open(*std::move(lock)));
   parts->daemon->instance.tcp_endpoint = port.endpoint;
   // The worker first: it starts up in parallel, and gRPC has no threads yet.

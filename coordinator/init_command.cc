@@ -115,7 +115,8 @@ absl::StatusOr<Founded> FoundCluster(InitArguments& arguments) {
   ASSIGN_OR_RETURN(const common::UniqueFd lock,
                    LockDataDirectory(paths.Lock(), std::chrono::milliseconds(0)));
   RETURN_IF_ERROR(identity::CheckName("an administrator", arguments.admin));
-  const std::unique_ptr<NoteStore> notes = OpenNotes(ConfigOf(arguments.data_dir));
+  ASSIGN_OR_RETURN(const std::unique_ptr<NoteStore> notes,
+                   OpenNotes(ShareState(ConfigOf(arguments.data_dir))));
   LivedClock clock(*notes);
   ASSIGN_OR_RETURN(const BrowserCertificate for_browsers,
                    CheckForBrowsers(arguments, clock.Read().wall_ms));

@@ -14,15 +14,28 @@
 #include "coordinator/local/metric_store.h"
 #include "coordinator/local/note_store.h"
 #include "coordinator/local/sample_store.h"
+#include "coordinator/sqlite/audit_store.h"
 #include "coordinator/sqlite/code_store.h"
 #include "coordinator/sqlite/identity_store.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
+#include "coordinator/sqlite/note_store.h"
 #include "coordinator/sqlite/replica.h"
 #include "coordinator/sqlite/state_care.h"
 #include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
+class SharedState {
+ public:
+  SharedState(const Config& config, CommitLog* log)
+      : paths(config.data_dir),
+        log(log),
+        turns(std::make_shared<WriteTurns>(WriteTurns::kTimeout, log)) {}
+  const Paths paths;
+  CommitLog* const log;
+  const std::shared_ptr<WriteTurns> turns;
+};
+
 namespace {
 
 uint64_t DiskBytes(const std::string& directory) {
@@ -32,8 +45,8 @@ uint64_t DiskBytes(const std::string& directory) {
 }
 
 absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& shares,
-                               LivedClock& clock, CommitLog* log) {
-  const Paths paths(config.data_dir);
+                               LivedClock& clock, const std::shared_ptr<SharedState>& state) {
+  const Paths& paths = state->paths;
   RETURN_IF_ERROR(CheckFormat(paths));
   Stores stores;
   stores.disk_bytes = DiskBytes(config.data_dir);
@@ -48,7 +61,7 @@ absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& sha
   stores.samples = std::make_unique<LocalSampleStore>(paths);
   ASSIGN_OR_RETURN(std::unique_ptr<BlobStore> blobs, LocalBlobStore::Open(paths));
   ASSIGN_OR_RETURN(stores.blobs, Blobs::Open(std::move(blobs), paths, stores.gate.get()));
-  const auto turns = std::make_shared<WriteTurns>(WriteTurns::kTimeout, log);
+  const std::shared_ptr<WriteTurns>& turns = state->turns;
   ASSIGN_OR_RETURN(stores.journal, OpenSqliteJournal(paths, &clock, turns));
   ASSIGN_OR_RETURN(stores.index, SqliteJobIndex::Open(paths.Database()));
   ASSIGN_OR_RETURN(stores.identities, SqliteIdentityStore::Open(paths, turns));
@@ -59,8 +72,8 @@ absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& sha
 }  // namespace
 
 absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
-                                  LivedClock& clock, CommitLog* log) {
-  absl::StatusOr<Stores> stores = OpenAll(config, shares, clock, log);
+                                  LivedClock& clock, const std::shared_ptr<SharedState>& state) {
+  absl::StatusOr<Stores> stores = OpenAll(config, shares, clock, state);
   if (stores.ok() || !common::CodeOf(stores.status()).empty()) return stores;
   return common::MakeProblem(
       stores.status().code(),
@@ -74,12 +87,19 @@ absl::StatusOr<std::unique_ptr<Replica>> OpenReplica(const Config& config) {
   return SqliteReplica::Open(Paths(config.data_dir));
 }
 
-std::unique_ptr<NoteStore> OpenNotes(const Config& config) {
-  return std::make_unique<LocalNoteStore>(Paths(config.data_dir));
+std::shared_ptr<SharedState> ShareState(const Config& config, CommitLog* log) {
+  return std::make_shared<SharedState>(config, log);
 }
 
-std::unique_ptr<AuditStore> OpenAuditStore(const Config& config) {
-  return std::make_unique<LocalAuditStore>(Paths(config.data_dir).AuditRoot());
+absl::StatusOr<std::unique_ptr<NoteStore>> OpenNotes(const std::shared_ptr<SharedState>& state) {
+  if (state->log != nullptr) return SqliteNoteStore::Open(state->paths, state->turns);
+  return std::make_unique<LocalNoteStore>(state->paths);
+}
+
+absl::StatusOr<std::unique_ptr<AuditStore>> OpenAuditStore(
+    const std::shared_ptr<SharedState>& state) {
+  if (state->log != nullptr) return SqliteAuditStore::Open(state->paths, state->turns);
+  return std::make_unique<LocalAuditStore>(state->paths.AuditRoot());
 }
 
 absl::StatusOr<std::unique_ptr<IdentityStore>> OpenIdentities(const Config& config,

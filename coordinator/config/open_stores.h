@@ -44,18 +44,22 @@ struct Stores {
   std::unique_ptr<CodeStore> code;
 };
 
-// `clock` is raised to the journal's time. `log`: what every change of the state is first added to; null: this
-// coordinator is alone.
+// What the stores of one state share. Made before them, lives as long as they do.
+class SharedState;
+// `log`: what every change of the state is first added to; null: this coordinator is alone.
+std::shared_ptr<SharedState> ShareState(const Config& config, CommitLog* log = nullptr);
+
+// `clock` is raised to the journal's time.
 absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
-                                  LivedClock& clock, CommitLog* log);
+                                  LivedClock& clock, const std::shared_ptr<SharedState>& state);
 
 // The copy of a coordinator that does not lead. FAILED_PRECONDITION: it is not one.
 absl::StatusOr<std::unique_ptr<Replica>> OpenReplica(const Config& config);
 
 // Opened before all other stores, because the clocks continue from its values.
-std::unique_ptr<NoteStore> OpenNotes(const Config& config);
+absl::StatusOr<std::unique_ptr<NoteStore>> OpenNotes(const std::shared_ptr<SharedState>& state);
 
-std::unique_ptr<AuditStore> OpenAuditStore(const Config& config);
+absl::StatusOr<std::unique_ptr<AuditStore>> OpenAuditStore(const std::shared_ptr<SharedState>& state);
 
 // Opens only the identities in a state that no coordinator serves; creates the state if there is none.
 absl::StatusOr<std::unique_ptr<IdentityStore>> OpenIdentities(const Config& config,

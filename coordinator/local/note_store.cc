@@ -10,6 +10,10 @@ std::string LocalNoteStore::Place(Note note) const {
       return paths_.Notify();
     case Note::kLived:
       return paths_.Lived();
+    case Note::kHttpSecret:
+      return paths_.HttpToken();
+    case Note::kMetricsSecret:
+      return paths_.HttpMetricsToken();
   }
   return "";
 }

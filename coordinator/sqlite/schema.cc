@@ -96,8 +96,14 @@ constexpr char kSnapshotJobs[] = R"sql(
 CREATE TABLE IF NOT EXISTS snapshot_jobs(id INTEGER PRIMARY KEY, record BLOB NOT NULL) STRICT;
 )sql";
 
+// What a coordinator that is alone keeps in files beside the database. Created if missing, like the tables above.
+constexpr char kShared[] = R"sql(
+CREATE TABLE IF NOT EXISTS notes(name TEXT PRIMARY KEY, text BLOB NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS audit(number INTEGER PRIMARY KEY, entry BLOB NOT NULL) STRICT;
+)sql";
+
 absl::Status CreateLaterTables(Database& database) {
-  for (const char* tables : {kLives, kIdentities, kCode, kSnapshotJobs})
+  for (const char* tables : {kLives, kIdentities, kCode, kSnapshotJobs, kShared})
     RETURN_IF_ERROR(database.Execute(tables));
   return AddGivers(database);
 }

@@ -19,5 +19,7 @@ muster_sources(muster_coordinator COLD
 muster_sources(muster_coordinator
   sqlite/changes.cc)
 muster_sources(muster_coordinator COLD
+  sqlite/audit_store.cc
+  sqlite/note_store.cc
   sqlite/replica.cc
   sqlite/replica_tables.cc)

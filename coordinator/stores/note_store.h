@@ -12,6 +12,10 @@ namespace muster::coordinator {
 enum class Note {
   kNotify,  // the last event that notify has processed, and what it still has to send (notify/notifier.h)
   kLived,  // the coordinator's total uptime (lived_clock.h)
+  // Only where several coordinators share them (stores/leading.h): what HTTP's sessions are signed with, and what
+  // a scraper presents.
+  kHttpSecret,
+  kMetricsSecret,
 };
 
 class NoteStore {

@@ -108,7 +108,7 @@ struct WorkersDaemon::Parts {
   Parts(const std::string& directory, const std::string& audit_directory)
       : config(ConfigIn(directory)),
         paths(config.data_dir),
-        notes(OpenNotes(config)),
+        notes(*OpenNotes(state)),
         clock(*notes),
         audit(
             audit_directory.empty() ? nullptr : std::make_unique<LocalAuditStore>(audit_directory),
@@ -119,6 +119,7 @@ struct WorkersDaemon::Parts {
 
   const Config config;
   const Paths paths;
+  const std::shared_ptr<SharedState> state = ShareState(config);
   const std::unique_ptr<NoteStore> notes;
   LivedClock clock;
   WorkPool pool{WorkersDaemon::kThreads};
@@ -143,7 +144,7 @@ struct WorkersDaemon::Parts {
 
 void WorkersDaemon::Parts::Open() {
   common::MakeDirectories(config.data_dir).IgnoreError();
-  stores = *OpenStores(config, ShareDescriptors(), clock);
+  stores = *OpenStores(config, ShareDescriptors(), clock, state);
   loop = std::make_unique<ControlLoop>(*stores.journal, clock, config.settings);
   CHECK(loop->Recover(stores.index.get()).ok());
   CHECK(audit.Open().ok());

@@ -24,7 +24,7 @@ constexpr size_t kHeadsFileBytesMax = 64 << 10;
 // The coordinator's are much shorter. A longer one would make a file that is not read again.
 constexpr size_t kClusterIdBytesMax = 256;
 
-bool Holds(const std::vector<std::string>& addresses, const std::string& address) {
+bool Names(const std::vector<std::string>& addresses, const std::string& address) {
   return std::find(addresses.begin(), addresses.end(), address) != addresses.end();
 }
 
@@ -63,7 +63,7 @@ KnownHeads::Kept KnownHeads::Read(const std::string& path) {
 bool KnownHeads::IsOurs(const Kept& kept) const {
   return kept.authority == here_.authority &&
          std::any_of(here_.configured.begin(), here_.configured.end(), [&](const auto& address) {
-           return Holds(kept.configured, address) || Holds(kept.heads, address);
+           return Names(kept.configured, address) || Names(kept.heads, address);
          });
 }
 

@@ -17,7 +17,8 @@ struct Credentials {
   std::string certificate_pem;
   std::string authority_pem;
   std::string cluster;
-  std::string name;      // of the node or the user
+  std::string name;  // of the node or the user
+  // Each may name several, separated by commas, if coordinators replace each other.
   std::string endpoint;  // HOST:PORT of gRPC
   std::string http;      // HOST:PORT of HTTPS, which renews
 };

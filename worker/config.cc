@@ -15,6 +15,7 @@
 #include "common/files/files.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
+#include "worker/base/addresses.h"
 #include "worker/devices/device_probe.h"
 #include "worker/launch/launch_environment.h"
 
@@ -33,6 +34,25 @@ std::string GuessAddress() {
     if (six.empty() && address.address.rfind("fe80", 0) != 0) six = address.address;
   }
   return six.empty() ? "127.0.0.1" : six;
+}
+
+absl::Status SetCoordinators(Config* config) {
+  config->coordinators = SplitAddresses(config->coordinator);
+  const bool is_list = config->coordinators.size() > 1;
+  if (config->coordinators.size() > kHeadsMax) {
+    return absl::InvalidArgumentError(
+        common::StrCat("--coordinator names ", config->coordinators.size(),
+                       " addresses, but at most ", kHeadsMax, " are dialed; fix: name fewer"));
+  }
+  for (const std::string& address : config->coordinators) {
+    if (address.find(':') != std::string::npos) continue;
+    return absl::InvalidArgumentError(common::StrCat(
+        "--coordinator \"", common::Printable(config->coordinator), "\"",
+        is_list ? common::StrCat(": \"", common::Printable(address), "\"") : "",
+        " is neither unix:/path nor HOST:PORT", is_list ? "; fix: HOST:PORT,HOST:PORT" : ""));
+  }
+  config->coordinators = MergeHeads(config->coordinators, {});
+  return absl::OkStatus();
 }
 
 absl::Status SetRunAs(Config* config) {
@@ -58,11 +78,7 @@ absl::Status CheckConfig(Config* config) {
         "--name \"", common::Printable(config->name), "\" must be 1 to ", common::kNameBytesMax,
         " bytes of UTF-8 without control characters and slashes"));
   }
-  if (config->coordinator.rfind("unix:", 0) != 0 &&
-      config->coordinator.find(':') == std::string::npos) {
-    return absl::InvalidArgumentError(common::StrCat("--coordinator \"", config->coordinator,
-                                                     "\" is neither unix:/path nor HOST:PORT"));
-  }
+  RETURN_IF_ERROR(SetCoordinators(config));
   std::error_code error;
   config->state_dir = fs::absolute(config->state_dir, error).lexically_normal().string();
   if (config->runtime_dir.empty()) config->runtime_dir = DefaultRuntimeDir(config->state_dir);

@@ -18,7 +18,9 @@
 namespace muster::worker {
 
 struct Config {
-  std::string coordinator;  // "unix:/path" or "HOST:PORT"
+  std::string
+      coordinator;  // "unix:/path" or "HOST:PORT", or several of them (worker/base/addresses.h)
+  std::vector<std::string> coordinators;  // the same as a list; set by CheckConfig
   std::string name;
   std::string devices;      // "cpu:2,gpu"; empty: all
   std::string device_root;  // precedes /dev/davinciN and /etc/hccn.conf; empty: nothing does
@@ -50,7 +52,7 @@ ParsedFlags ParseFlags(int argc, char** argv);
 
 // muster-worker join.
 struct JoinOptions {
-  std::string address;  // HOST:PORT of HTTPS
+  std::string address;  // HOST:PORT of HTTPS, or several, separated by commas
   std::string token;
   std::string token_file;  // "-": standard input
   std::string name;        // empty: the host name
@@ -70,7 +72,7 @@ ParsedJoin ParseJoinFlags(int argc, char** argv);
 // muster-worker init.
 struct InitOptions {
   int64_t stop_within_ms = 8'000;  // docker stop waits 10 s, Kubernetes 30 s
-  std::string join;                // HOST:PORT of HTTPS; empty: the node is not joined
+  std::string join;                // as JoinOptions.address; empty: the node is not joined
   std::string token_file;
   std::vector<std::string> worker;  // the worker's flags
   Config config;                    // the same flags, parsed

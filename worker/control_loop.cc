@@ -15,6 +15,7 @@
 #include "common/base/overloaded.h"
 #include "common/log.h"
 #include "common/text/strings.h"
+#include "identity/certificate.h"
 #include "worker/base/json_lines.h"
 #include "worker/confinement/secret_files.h"
 #include "worker/launch/prepared_place.h"
@@ -37,6 +38,12 @@ std::set<std::string> DeviceKindsOf(const v1::NodeFacts& facts) {
   return kinds;
 }
 
+// Empty: this node has not joined a cluster.
+std::string AuthorityOf(const Membership* membership) {
+  if (membership == nullptr) return "";
+  return identity::Fingerprint(membership->Now()->authority_pem).value_or("");
+}
+
 }  // namespace
 
 ControlLoop::ControlLoop(Setup setup, int stop_fd)
@@ -44,6 +51,10 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
       stop_fd_(stop_fd),
       paths_(setup_.config.state_dir, setup_.config.runtime_dir),
       audit_heads_(paths_.AuditHeads(), common::LogWarning),
+      heads_(paths_.Coordinators(),
+             {.configured = setup_.config.coordinators,
+              .authority = AuthorityOf(setup_.membership.get())},
+             common::LogWarning),
       identity_(setup_.identity.identity),
       io_(paths_, {.node = setup_.config.name, .incarnation = identity_.incarnation}, &threads_,
           {.input = Later(),
@@ -68,7 +79,7 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
                   .limits = setup_.limits,
                   .ports = setup_.config.ports,
                   .port_seed = setup_.seed,
-                  .coordinator = setup_.config.coordinator,
+                  .coordinators = setup_.config.coordinators,
                   .run_as = setup_.config.run_as,
                   .isolation = setup_.isolation,
                   .containers = setup_.containers,
@@ -93,7 +104,9 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
                 }),
       execs_(
           {.node = setup_.config.name, .paths = paths_, .shim_binary = setup_.config.shim_binary}),
-      link_([this] { return RouteTo(setup_.config.coordinator); }, &mailbox_,
+      link_({.heads = [this] { return heads_.All(); },
+             .route = [this](const std::string& address) { return RouteTo(address); }},
+            &mailbox_,
             {.up = [this] { Feed(LinkUpInput{}); },
              .message =
                  [this](v1::CoordinatorMessage message) {
@@ -107,7 +120,7 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
              .note = common::LogWarning},
             setup_.seed + 2),
       exec_link_(
-          setup_.config.name, [this] { return RouteTo(setup_.config.coordinator); }, &mailbox_,
+          setup_.config.name, [this] { return RouteTo(link_.Address()); }, &mailbox_,
           {.order = [this](v1::ExecOrder order) { StartExec(std::move(order)); },
            .note = common::LogWarning},
           setup_.seed + 3) {
@@ -253,6 +266,17 @@ void ControlLoop::SetBulkRoute() {
   transfers_.SetRoute(route);
 }
 
+void ControlLoop::Registered(const RegisteredAction& action) {
+  link_.Confirm();
+  // Bulk data goes where this worker is registered: only the coordinator that leads stores it.
+  bulk_endpoint_ = action.bulk_endpoint.empty() ? link_.Address() : action.bulk_endpoint;
+  SetBulkRoute();
+  processes_.SetCluster(action.cluster_id);
+  heads_.Learned(action.cluster_id, action.heads);
+  common::LogInfo(
+      common::StrCat("registered coordinator=", link_.Address(), " epoch=", state_.highest_epoch));
+}
+
 // The coordinator closes a connection when the certificate that it began with ends, so everything
 // reconnects now, while both certificates are valid. Registering again disturbs no attempt. Commands
 // of `jobctl exec` keep the connection that they have.
@@ -283,16 +307,7 @@ void ControlLoop::Carry(Action& action) {
             FlushOutbox();
             link_.Reset(a.reason);
           },
-          [&](RegisteredAction& a) {
-            link_.Confirm();
-            const std::string bulk =
-                a.bulk_endpoint.empty() ? setup_.config.coordinator : a.bulk_endpoint;
-            bulk_endpoint_ = bulk;
-            SetBulkRoute();
-            processes_.SetCluster(a.cluster_id);
-            common::LogInfo(common::StrCat("registered coordinator=", setup_.config.coordinator,
-                                           " epoch=", state_.highest_epoch));
-          },
+          [&](RegisteredAction& a) { Registered(a); },
           [&](ClearHostAction& a) { processes_.ClearHost(a); },
           [&](AbandonClearingAction&) { processes_.AbandonClearing(); },
           [&](PersistEpochAction& a) {

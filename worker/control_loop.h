@@ -28,6 +28,7 @@
 #include "worker/links/route.h"
 #include "worker/membership/audit_heads.h"
 #include "worker/membership/identity.h"
+#include "worker/membership/known_heads.h"
 #include "worker/membership/membership.h"
 #include "worker/output/io_thread.h"
 
@@ -65,12 +66,14 @@ class ControlLoop {
   void MaybeSaveContact();
   Route RouteTo(const std::string& endpoint) const;
   void SetBulkRoute();
+  void Registered(const RegisteredAction& action);
   void OnRenewed();
 
   const Setup setup_;
   const int stop_fd_;
   const Paths paths_;
   AuditHeads audit_heads_;
+  KnownHeads heads_;
   Identity identity_;
   WorkerState state_;
   Mailbox mailbox_;

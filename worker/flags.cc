@@ -21,7 +21,8 @@ constexpr int kUsageExit = 2;
 void AddFlags(CLI::App& app, Config& config, std::string& ports, std::string& cache,
               bool& version) {
   app.add_option("--coordinator", config.coordinator,
-                 "unix:/path or HOST:PORT (default: the one that was joined)");
+                 "unix:/path or HOST:PORT; several, separated by commas, of coordinators that "
+                 "replace each other (default: what was joined)");
   app.add_option("--name", config.name, "this node's name (default: the host name)");
   app.add_option("--devices", config.devices,
                  StrCat(common::DeviceKindNames(" or "),
@@ -73,8 +74,9 @@ void ParseOwnInitFlags(int argc, char** argv, ParsedInit* parsed) {
                  "container's engine waits")
       ->capture_default_str();
   app.add_option("--join", options.join,
-                 "join the cluster whose HTTPS is at this HOST:PORT first, if the state directory "
-                 "has no credentials; tried until it succeeds");
+                 "join the cluster whose HTTPS is at this HOST:PORT first, or at one of several "
+                 "separated by commas, if the state directory has no credentials; tried until it "
+                 "succeeds");
   app.add_option("--token-file", options.token_file, "with --join: a file with the token");
   try {
     app.parse(argc, argv);
@@ -142,7 +144,10 @@ ParsedJoin ParseJoinFlags(int argc, char** argv) {
   ParsedJoin parsed;
   JoinOptions& options = parsed.options;
   CLI::App app("makes this machine a node of a cluster", "muster-worker join");
-  app.add_option("address", options.address, "HOST:PORT of the coordinator's HTTPS")->required();
+  app.add_option("address", options.address,
+                 "HOST:PORT of the coordinator's HTTPS; several, separated by commas, of "
+                 "coordinators that replace each other")
+      ->required();
   app.add_option("--token", options.token,
                  "the token of `jobctl token create worker`; others on this machine can read it "
                  "while this runs: without it, it is asked for, or read from a pipe");

@@ -23,6 +23,7 @@
 #include "worker/base/paths.h"
 #include "worker/config.h"
 #include "worker/confinement/isolation.h"
+#include "worker/membership/enroll_in_turn.h"
 #include "worker/membership/identity.h"
 
 namespace muster::worker {
@@ -49,12 +50,14 @@ absl::StatusOr<std::string> ReadToken(const JoinOptions& options) {
   return common::ReadFileOrPipe(from_input ? "/dev/stdin" : options.token_file, kTokenFileMax);
 }
 
-// When a cluster starts, more nodes may join at once than the coordinator answers.
+// When a cluster starts, more nodes may join at once than the coordinator answers. When the one that led has died,
+// it takes a moment until another one leads.
 absl::StatusOr<identity::Credentials> EnrollPatiently(const identity::Enrolling& enrolling) {
   for (int left = kTries;; --left) {
-    absl::StatusOr<identity::Credentials> credentials = identity::Enroll(enrolling);
-    if (credentials.ok() || left == 0 || common::CodeOf(credentials.status()) != "JC1356")
-      return credentials;
+    absl::StatusOr<identity::Credentials> credentials = EnrollInTurn(enrolling);
+    const std::string code = common::CodeOf(credentials.status());
+    const bool is_for_now = code == "JC1356" || code == "JC1630";
+    if (credentials.ok() || left == 0 || !is_for_now) return credentials;
     poll(nullptr, 0, kPauseMs);
   }
 }

@@ -164,6 +164,27 @@ class Joining(EnrollCase):
         again = cluster.submit("--", "true")
         self.assertEqual(cluster.wait_over(again).state, harness.SUCCEEDED)
 
+    def test_a_node_that_knows_several_coordinators_joins_and_renews_at_one_that_answers(self):
+        cluster = self.secured("--worker-certificate", "6s")
+        one, self.address = self.address, f"localhost:{free_port()},{self.address}"
+        joined = self.join(self.token(cluster, "worker"), "node1")
+        self.assertEqual(joined.returncode, 0, joined.stderr)
+        credentials = os.path.join(joined.state, "credentials")
+
+        def addresses():
+            with open(credentials) as file:
+                return dict(re.findall(r"(?m)^(endpoint|http): (.*)$", file.read()))
+        before = addresses()
+        self.assertEqual(before["http"], self.address)
+        hosts = [endpoint.rpartition(":")[0] for endpoint in before["endpoint"].split(",")]
+        self.assertEqual(hosts, ["localhost", "127.0.0.1"])
+        first = until_ms(credentials)
+        worker = self.start_worker(cluster, "node1")
+        wait_until(lambda: until_ms(credentials) > first, "it was renewed")
+        self.assertEqual(addresses(), before)
+        self.assertNotIn("cannot be renewed", worker.output())
+        self.address = one
+
     def test_what_a_token_is_not_good_for(self):
         cluster = self.secured()
         token = self.token(cluster, "worker")

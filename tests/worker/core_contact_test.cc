@@ -52,6 +52,22 @@ TEST_F(ContactTest, SilentLinkIsCutAfterThreeHeartbeats) {
   EXPECT_EQ(state_.contact.link, LinkStage::kDown);
 }
 
+TEST_F(ContactTest, ASilentLinkIsCutSoonerIfAnotherCoordinatorMayLead) {
+  Say(LinkUpInput{});
+  v1::CoordinatorMessage message;
+  message.mutable_registered()->set_heartbeat_ms(5'000);
+  message.mutable_registered()->add_heads("a:7700");
+  message.mutable_registered()->add_heads("b:7700");
+  const Actions registered = Command(message);
+  ASSERT_EQ(Of<RegisteredAction>(registered).size(), 1u);
+  EXPECT_EQ(Of<RegisteredAction>(registered)[0].heads,
+            (std::vector<std::string>{"a:7700", "b:7700"}));
+  now_ms_ += 5'000 + kLinkSilenceMinMs - 1;
+  EXPECT_TRUE(Of<ResetLinkAction>(Say(TickInput{})).empty());
+  now_ms_ += 1;
+  EXPECT_EQ(Of<ResetLinkAction>(Say(TickInput{})).size(), 1u);
+}
+
 TEST_F(ContactTest, AnUnansweredRegistrationIsCut) {
   Say(LinkUpInput{});
   now_ms_ += kRegisterTimeoutMs;

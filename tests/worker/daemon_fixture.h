@@ -25,6 +25,7 @@ class DaemonTest : public ::testing::Test {
  protected:
   DaemonTest() : directory_(MakeDirectory()), coordinator_(directory_ + "/c.sock") {
     coordinator_.Start();
+    dialed_ = coordinator_.endpoint();
   }
   ~DaemonTest() override {
     for (const auto& [key, status] : coordinator_.statuses) Stop(key.first, key.second, 0);
@@ -51,10 +52,9 @@ class DaemonTest : public ::testing::Test {
   int SpawnWorker(pid_t* pid, const std::string& log_file) const {
     const std::string binary =
         fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "muster-worker";
-    std::vector<std::string> words{binary,       "--coordinator", coordinator_.endpoint(),
-                                   "--name",     "node-a",        "--devices",
-                                   "cpu:4",      "--state-dir",   StateDir(),
-                                   "--log-file", log_file};
+    std::vector<std::string> words{binary,     "--coordinator", dialed_, "--name",
+                                   "node-a",   "--devices",     "cpu:4", "--state-dir",
+                                   StateDir(), "--log-file",    log_file};
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
@@ -135,6 +135,7 @@ class DaemonTest : public ::testing::Test {
 
   const std::string directory_;
   FakeCoordinator coordinator_;
+  std::string dialed_;  // --coordinator
   pid_t worker_ = -1;
 };
 

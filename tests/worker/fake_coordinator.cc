@@ -4,8 +4,11 @@
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
+#include <optional>
+
 #include "common/hash/sha256.h"
 #include "muster/v1/worker_service.grpc.pb.h"
+#include "tests/worker/fake_head.h"
 
 namespace muster::worker {
 
@@ -13,11 +16,22 @@ using grpc::ServerContext;
 using grpc::Status;
 
 struct FakeCoordinator::Service final : v1::WorkerService::Service {
-  explicit Service(FakeCoordinator* owner) : owner(owner) {}
+  Service(FakeCoordinator* owner, std::string address)
+      : owner(owner), address(std::move(address)) {}
 
   FakeCoordinator* const owner;
+  std::string address;
   std::unique_ptr<grpc::Server> server;
   grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::WorkerMessage>* control = nullptr;
+
+  // Nothing: it leads.
+  std::optional<Status> Refusal() {
+    std::lock_guard<std::mutex> lock(owner->mutex_);
+    if (owner->leader.empty() || owner->leader == address) return std::nullopt;
+    ++owner->asked_in_vain[address];
+    owner->changed_.notify_all();
+    return StandsBy();
+  }
 
   void Note(const v1::AttemptStatus& status) {
     owner->statuses[{status.job(), status.attempt()}] = status;
@@ -26,6 +40,7 @@ struct FakeCoordinator::Service final : v1::WorkerService::Service {
   Status Connect(
       ServerContext*,
       grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::WorkerMessage>* stream) override {
+    if (const auto refusal = Refusal()) return *refusal;
     v1::WorkerMessage message;
     while (stream->Read(&message)) {
       std::lock_guard<std::mutex> lock(owner->mutex_);
@@ -35,7 +50,10 @@ struct FakeCoordinator::Service final : v1::WorkerService::Service {
         control = stream;
         owner->registrations.push_back(message.register_());
         for (const auto& status : message.register_().attempts()) Note(status);
+        owner->registered_at.push_back(address);
         answer.mutable_registered()->set_heartbeat_ms(200);
+        answer.mutable_registered()->mutable_heads()->Assign(owner->heads.begin(),
+                                                             owner->heads.end());
         stream->Write(answer);
       } else if (message.has_heartbeat()) {
         ++owner->heartbeats;
@@ -57,6 +75,7 @@ struct FakeCoordinator::Service final : v1::WorkerService::Service {
 
   Status UploadLogs(ServerContext*,
                     grpc::ServerReaderWriter<v1::LogAck, v1::LogChunk>* stream) override {
+    if (const auto refusal = Refusal()) return *refusal;
     v1::LogChunk chunk;
     while (stream->Read(&chunk)) {
       v1::LogAck ack;
@@ -86,6 +105,7 @@ struct FakeCoordinator::Service final : v1::WorkerService::Service {
 
   Status UploadMetrics(ServerContext*,
                        grpc::ServerReaderWriter<v1::MetricAck, v1::MetricBatch>* stream) override {
+    if (const auto refusal = Refusal()) return *refusal;
     v1::MetricBatch upload, batch;
     while (stream->Read(&upload)) {
       if (!batch.ParseFromString(upload.encoded())) return Status::CANCELLED;
@@ -111,6 +131,7 @@ struct FakeCoordinator::Service final : v1::WorkerService::Service {
 
   Status BeginUpload(ServerContext*, const v1::BeginUploadRequest* request,
                      v1::BeginUploadResponse* response) override {
+    if (const auto refusal = Refusal()) return *refusal;
     std::lock_guard<std::mutex> lock(owner->mutex_);
     if (owner->refuse_blobs) return {grpc::StatusCode::FAILED_PRECONDITION, "no blobs today"};
     const std::string& bytes = owner->blobs[request->sha256()];
@@ -122,6 +143,7 @@ struct FakeCoordinator::Service final : v1::WorkerService::Service {
 
   Status UploadBlob(ServerContext*, grpc::ServerReader<v1::BlobChunk>* reader,
                     v1::UploadBlobResponse* response) override {
+    if (const auto refusal = Refusal()) return *refusal;
     v1::BlobChunk chunk;
     std::string hash;
     while (reader->Read(&chunk)) {
@@ -140,6 +162,7 @@ struct FakeCoordinator::Service final : v1::WorkerService::Service {
 
   Status DownloadBlob(ServerContext*, const v1::DownloadBlobRequest* request,
                       grpc::ServerWriter<v1::BlobChunk>* writer) override {
+    if (const auto refusal = Refusal()) return *refusal;
     std::unique_lock<std::mutex> lock(owner->mutex_);
     auto found = owner->blobs.find(request->sha256());
     if (found == owner->blobs.end()) return {grpc::StatusCode::NOT_FOUND, "no such blob"};
@@ -158,26 +181,48 @@ struct FakeCoordinator::Service final : v1::WorkerService::Service {
 FakeCoordinator::FakeCoordinator(std::string socket_path) : socket_(std::move(socket_path)) {}
 FakeCoordinator::~FakeCoordinator() { Stop(); }
 
-void FakeCoordinator::Start() {
-  unlink(socket_.c_str());
-  service_ = std::make_unique<Service>(this);
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort(endpoint(), grpc::InsecureServerCredentials());
-  builder.RegisterService(service_.get());
-  service_->server = builder.BuildAndStart();
-}
+void FakeCoordinator::Start() { StartHead(endpoint()); }
 
 void FakeCoordinator::Stop() {
-  if (service_ == nullptr) return;
-  service_->server->Shutdown(std::chrono::system_clock::now());
-  service_->server->Wait();
-  service_.reset();
+  while (!services_.empty()) StopHead(services_.begin()->first);
+}
+
+std::string FakeCoordinator::StartHead(const std::string& address) {
+  if (address.starts_with("unix:")) unlink(address.substr(5).c_str());
+  auto service = std::make_unique<Service>(this, address);
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(service.get());
+  service->server = builder.BuildAndStart();
+  if (address.ends_with(":0"))
+    service->address = address.substr(0, address.size() - 1) + std::to_string(port);
+  std::lock_guard<std::mutex> lock(mutex_);
+  const std::string now = service->address;
+  services_[now] = std::move(service);
+  return now;
+}
+
+void FakeCoordinator::StopHead(const std::string& address) {
+  Service& service = *services_.at(address);
+  service.server->Shutdown(std::chrono::system_clock::now());
+  service.server->Wait();
+  std::lock_guard<std::mutex> lock(mutex_);
+  services_.erase(address);
+}
+
+void FakeCoordinator::Lead(const std::string& address) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  leader = address;
+  ++epoch;
 }
 
 void FakeCoordinator::Send(v1::CoordinatorMessage message) {
   std::lock_guard<std::mutex> lock(mutex_);
   message.set_epoch(epoch);
-  if (service_ != nullptr && service_->control != nullptr) service_->control->Write(message);
+  for (const auto& [address, service] : services_) {
+    if (service->control != nullptr) service->control->Write(message);
+  }
 }
 
 bool FakeCoordinator::Wait(const std::function<bool()>& done) {

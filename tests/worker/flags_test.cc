@@ -118,6 +118,14 @@ TEST(WorkerConfig, WhatIsLeftOutIsFilledIn) {
   EXPECT_FALSE(config.advertise.empty());
 }
 
+TEST(WorkerConfig, SeveralCoordinatorsAreAList) {
+  Config config;
+  ASSERT_TRUE(Checked({.coordinator = "a:7700,b:7700,a:7700"}, &config).ok());
+  EXPECT_EQ(config.coordinators, (std::vector<std::string>{"a:7700", "b:7700"}));
+  ASSERT_TRUE(Checked({.coordinator = "unix:/c,d"}, &config).ok());
+  EXPECT_EQ(config.coordinators, std::vector<std::string>{"unix:/c,d"}) << "a path with a comma";
+}
+
 TEST(WorkerConfig, AValueThatCannotBeUsedIsNamed) {
   const auto refusal = [](Config config) { return std::string(Checked(config).message()); };
   const std::string rule = common::StrCat(" must be 1 to ", common::kNameBytesMax,
@@ -128,6 +136,16 @@ TEST(WorkerConfig, AValueThatCannotBeUsedIsNamed) {
   EXPECT_EQ(refusal({.name = long_name}), "--name \"" + long_name + "\"" + rule);
   EXPECT_EQ(refusal({.coordinator = "head"}),
             "--coordinator \"head\" is neither unix:/path nor HOST:PORT");
+  EXPECT_EQ(refusal({.coordinator = "a:7700,b"}),
+            "--coordinator \"a:7700,b\": \"b\" is neither unix:/path nor HOST:PORT; fix: "
+            "HOST:PORT,HOST:PORT");
+  EXPECT_EQ(refusal({.coordinator = "a:7700,"}),
+            "--coordinator \"a:7700,\": \"\" is neither unix:/path nor HOST:PORT; fix: "
+            "HOST:PORT,HOST:PORT");
+  std::string many = "h:1";
+  for (int port = 2; port <= 17; ++port) common::StrAppend(&many, ",h:", port);
+  EXPECT_EQ(refusal({.coordinator = many}),
+            "--coordinator names 17 addresses, but at most 16 are dialed; fix: name fewer");
   const std::string deep = "/" + std::string(100, 'd');
   EXPECT_EQ(refusal({.runtime_dir = deep}),
             "--runtime-dir " + deep + " is longer than " + std::to_string(kRuntimeDirBytesMax) +

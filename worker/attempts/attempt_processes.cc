@@ -80,7 +80,7 @@ AttemptProcesses::AttemptProcesses(Setup setup, IoThread* io, JobThreads* thread
                            callbacks_.input(PreparingInput{key, doing});
                          }}),
       ports_(setup_.ports, setup_.port_seed),
-      tags_({NodeTag(setup_.coordinator, setup_.node)}) {}
+      tags_(TagsOf("")) {}
 
 void AttemptProcesses::Stop(const AttemptKey& key, uint32_t grace_ms) {
   if (auto left = unsettled_.extract(key)) return Settle(key, left.mapped());

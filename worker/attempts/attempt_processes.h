@@ -51,7 +51,8 @@ class AttemptProcesses {
     LimitHost limits;
     PortRange ports;
     uint64_t port_seed = 0;
-    std::string coordinator;  // its address, for attempts' tags until the cluster's id is known
+    std::vector<std::string>
+        coordinators;  // addresses, for attempts' tags until the cluster's id is known
     RunAs run_as;
     Isolation isolation;
     ContainerTools containers;
@@ -105,6 +106,7 @@ class AttemptProcesses {
   void OnTime(int64_t now_ms);
 
  private:
+  std::vector<std::string> TagsOf(const std::string& cluster_id) const;
   // A launch whose working directory and program are being checked.
   struct Launching {
     v1::LaunchAttempt launch;

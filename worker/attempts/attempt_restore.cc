@@ -57,11 +57,15 @@ struct AttemptProcesses::Sweep {
   }
 };
 
-void AttemptProcesses::SetCluster(const std::string& cluster_id) {
-  tags_.clear();
-  if (!cluster_id.empty()) tags_.push_back(NodeTag(cluster_id, setup_.node));
+void AttemptProcesses::SetCluster(const std::string& cluster_id) { tags_ = TagsOf(cluster_id); }
+
+std::vector<std::string> AttemptProcesses::TagsOf(const std::string& cluster_id) const {
+  std::vector<std::string> tags;
+  if (!cluster_id.empty()) tags.push_back(NodeTag(cluster_id, setup_.node));
   // For attempts that started before the cluster had an id.
-  tags_.push_back(NodeTag(setup_.coordinator, setup_.node));
+  for (const std::string& address : setup_.coordinators)
+    tags.push_back(NodeTag(address, setup_.node));
+  return tags;
 }
 
 // ---------------------------------------------------------------- at startup

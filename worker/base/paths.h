@@ -7,6 +7,7 @@
 //                                self-fence counts from it
 //     credentials                  the node's key and certificate, 0600 (identity/credential_files.h)
 //     audit-heads                newest hashes of the coordinator's audit
+//     coordinators               addresses of the cluster's coordinators (membership/known_heads.h)
 //     attempts/<job>-<attempt>/
 //       launch.pb                the LaunchAttempt message; written before the shim starts
 //       event-files              existing event files, and which attempt later ones belong to
@@ -66,6 +67,7 @@ class Paths {
   std::string Identity() const;
   std::string Contact() const;
   std::string AuditHeads() const;
+  std::string Coordinators() const;
   std::string SecretsRootName() const;  // a file; see secret_files.h
   std::string Credentials() const;
   std::string Attempts() const;

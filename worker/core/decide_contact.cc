@@ -15,7 +15,11 @@ namespace muster::worker {
 namespace {
 
 int64_t LinkSilenceMs(const Contact& contact) {
-  return std::max<int64_t>(kLinkSilenceMinMs, int64_t{contact.heartbeat_ms} * kHeartbeatsMissed);
+  const int64_t silence_ms =
+      std::max<int64_t>(kLinkSilenceMinMs, int64_t{contact.heartbeat_ms} * kHeartbeatsMissed);
+  if (!contact.has_other_heads) return silence_ms;
+  // Another coordinator may lead by now, and a machine that lost power closes no connection.
+  return std::min<int64_t>(silence_ms, contact.heartbeat_ms + kLinkSilenceMinMs);
 }
 
 // When a silent link counts as dead.
@@ -208,7 +212,10 @@ void OnRegistered(Step& step, const v1::Registered& registered) {
   contact.link_since_mono_ms = step.now.mono_ms;
   if (registered.heartbeat_ms() > 0) contact.heartbeat_ms = registered.heartbeat_ms();
   contact.next_heartbeat_mono_ms = step.now.mono_ms + contact.heartbeat_ms;
-  step.Do(RegisteredAction{registered.bulk_endpoint(), registered.cluster_id()});
+  contact.has_other_heads = registered.heads_size() > 1;
+  step.Do(RegisteredAction{registered.bulk_endpoint(),
+                           registered.cluster_id(),
+                           {registered.heads().begin(), registered.heads().end()}});
   BeginClearing(step, registered.clear());
 }
 

@@ -110,6 +110,7 @@ struct Contact {
   int64_t next_heartbeat_mono_ms = 0;
   uint64_t heartbeat_number = 0;
   uint32_t heartbeat_ms = 5'000;
+  bool has_other_heads = false;  // coordinators that may lead in place of the one that does
   std::optional<int64_t>
       wall_offset_ms;  // of the wall clock from the monotonic one, at the last tick
   int64_t asked_mono_ms =

@@ -9,6 +9,7 @@
 #include "muster/v1/exec.grpc.pb.h"
 #include "worker/links/bidi_stream.h"
 #include "worker/links/channel.h"
+#include "worker/links/head_rounds.h"
 
 namespace muster::worker {
 namespace {

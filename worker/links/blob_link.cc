@@ -48,6 +48,7 @@ struct BlobLink::Parts {
   std::condition_variable changed;
   Route route;  // guarded by mutex, as is everything below
   std::shared_ptr<Stub> stub;
+  uint64_t moves = 0;  // of the route, to another address
   std::set<grpc::ClientContext*> running;
   bool stopped = false;
 
@@ -69,10 +70,15 @@ struct BlobLink::Parts {
     std::lock_guard<std::mutex> lock(mutex);
     running.erase(context);
   }
-  // False after Stop.
+  void CancelRunning() {
+    for (grpc::ClientContext* context : running) context->TryCancel();
+  }
+  // Ends early when the route moves. False after Stop.
   bool Pause(milliseconds duration) {
     std::unique_lock<std::mutex> lock(mutex);
-    return !changed.wait_for(lock, duration, [this] { return stopped; });
+    const uint64_t before = moves;
+    changed.wait_for(lock, duration, [&] { return stopped || moves != before; });
+    return !stopped;
   }
   // The same, but also ends when it is cancelled.
   void Pause(milliseconds duration, const std::function<bool()>& cancelled) {
@@ -88,15 +94,20 @@ BlobLink::~BlobLink() = default;
 void BlobLink::SetRoute(const Route& route) {
   std::lock_guard<std::mutex> lock(parts_->mutex);
   if (route == parts_->route) return;
+  const bool moves = route.endpoint != parts_->route.endpoint;
   parts_->route = route;
   parts_->stub = v1::WorkerService::NewStub(MakeChannel(route, true));
+  if (moves) {
+    ++parts_->moves;
+    parts_->CancelRunning();
+  }
   parts_->changed.notify_all();
 }
 
 void BlobLink::Stop() {
   std::lock_guard<std::mutex> lock(parts_->mutex);
   parts_->stopped = true;
-  for (grpc::ClientContext* context : parts_->running) context->TryCancel();
+  parts_->CancelRunning();
   parts_->changed.notify_all();
 }
 

@@ -26,7 +26,8 @@ class BlobLink {
   BlobLink();
   ~BlobLink();
 
-  // Calls block until the first route is known. Running calls finish on their old route.
+  // Calls block until the first route is known. Running calls finish on their old route if it leads to the same
+  // address; those to another coordinator are cut off, because that one no longer leads, and resume at this one.
   void SetRoute(const Route& route);
   // Retries indefinitely if the error allows it, until `cancelled` returns true or Stop is called
   // (CANCELLED). `progress` is called whenever bytes were accepted.

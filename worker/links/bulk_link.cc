@@ -11,6 +11,7 @@
 #include "muster/v1/worker_service.grpc.pb.h"
 #include "worker/links/bidi_stream.h"
 #include "worker/links/channel.h"
+#include "worker/links/head_rounds.h"
 
 namespace muster::worker {
 namespace {

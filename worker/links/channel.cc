@@ -3,8 +3,6 @@
 #include <grpc/impl/codegen/grpc_types.h>
 #include <grpcpp/grpcpp.h>
 
-#include <algorithm>
-
 #include "common/base/limits.h"
 #include "identity/certificate.h"
 #include "muster/v1/worker_service.grpc.pb.h"
@@ -64,10 +62,6 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Route& route, bool own_connecti
   arguments.SetMaxSendMessageSize(static_cast<int>(common::kBulkMessageBytesMax));
   const std::shared_ptr<grpc::ChannelCredentials> proof = Proof(route, arguments);
   return grpc::CreateCustomChannel(route.endpoint, proof, arguments);
-}
-
-int64_t DialPauseMaxMs(int failures) {
-  return std::min<int64_t>(5'000, int64_t{50} << std::min(failures, 10));
 }
 
 }  // namespace muster::worker

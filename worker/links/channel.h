@@ -4,7 +4,6 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -14,8 +13,5 @@ namespace muster::worker {
 
 // `own_connection`: use a separate connection, so that bulk data never delays heartbeats.
 std::shared_ptr<grpc::Channel> MakeChannel(const Route& route, bool own_connection);
-
-// The longest pause before the next dial after so many failures in a row: doubles, up to 5 s.
-int64_t DialPauseMaxMs(int failures);
 
 }  // namespace muster::worker

@@ -2,15 +2,18 @@
 // generation.
 #include "worker/links/coordinator_link.h"
 
-#include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "common/base/clock.h"
 #include "common/base/limits.h"
+#include "common/problem.h"
+#include "common/status_wire.h"
 #include "common/text/strings.h"
 #include "muster/v1/worker_service.grpc.pb.h"
+#include "worker/base/addresses.h"
 #include "worker/links/bidi_stream.h"
 #include "worker/links/channel.h"
 #include "worker/links/link_advice.h"
@@ -23,10 +26,35 @@ constexpr size_t kOutboxMax = 10'000;  // reports queued for a coordinator that 
 
 using Control = BidiStream<v1::WorkerMessage, v1::CoordinatorMessage>;
 
+constexpr std::string_view kStandsBy = "JC1630";
+
+HeadRounds::End EndOf(const grpc::Status& status) {
+  const absl::Status said =
+      common::FromWire({.code = static_cast<absl::StatusCode>(status.error_code()),
+                        .message = status.error_message(),
+                        .details = status.error_details()});
+  if (common::CodeOf(said) == kStandsBy) return HeadRounds::End::kStandsBy;
+  switch (status.error_code()) {
+    case grpc::StatusCode::ALREADY_EXISTS:
+    case grpc::StatusCode::FAILED_PRECONDITION:
+    case grpc::StatusCode::INVALID_ARGUMENT:
+    case grpc::StatusCode::PERMISSION_DENIED:
+    case grpc::StatusCode::UNAUTHENTICATED:
+      return HeadRounds::End::kRefused;
+    default:
+      return HeadRounds::End::kFailed;
+  }
+}
+
 }  // namespace
 
-struct CoordinatorLink::Stream {
+struct CoordinatorLink::Connection {
+  Route route;
   std::shared_ptr<grpc::Channel> channel;
+};
+
+struct CoordinatorLink::Stream {
+  std::shared_ptr<Connection> connection;
   std::unique_ptr<v1::WorkerService::Stub> stub;
   std::shared_ptr<Control> control;
   // Set by on_done, for Shutdown.
@@ -38,12 +66,12 @@ struct CoordinatorLink::Stream {
   std::shared_ptr<Ended> ended = std::make_shared<Ended>();
 };
 
-CoordinatorLink::CoordinatorLink(std::function<Route()> route, Mailbox* loop, Callbacks callbacks,
+CoordinatorLink::CoordinatorLink(Where where, Mailbox* loop, Callbacks callbacks,
                                  uint64_t jitter_seed)
-    : route_(std::move(route)),
+    : where_(std::move(where)),
       loop_(loop),
       callbacks_(std::move(callbacks)),
-      jitter_(jitter_seed) {}
+      rounds_(jitter_seed) {}
 
 CoordinatorLink::~CoordinatorLink() { Shutdown(); }
 
@@ -52,13 +80,22 @@ std::optional<int64_t> CoordinatorLink::NextDialMs() const {
   return next_dial_ms_;
 }
 
+// Of several coordinators, each has its own connection: a dial must not get the one that has just hung.
+std::shared_ptr<CoordinatorLink::Connection> CoordinatorLink::ConnectionTo(const Route& route,
+                                                                           bool has_several) const {
+  const auto standby = standbys_.find(route.endpoint);
+  if (standby != standbys_.end() && standby->second->route == route) return standby->second;
+  return std::make_shared<Connection>(route, MakeChannel(route, has_several));
+}
+
 void CoordinatorLink::MaybeDial(int64_t now_ms) {
   if (stream_ != nullptr || closing_ || now_ms < next_dial_ms_) return;
   const uint64_t generation = ++generation_;
   auto stream = std::make_shared<Stream>();
-  dialed_ = route_();
-  stream->channel = MakeChannel(dialed_, false);
-  stream->stub = v1::WorkerService::NewStub(stream->channel);
+  const std::vector<std::string> heads = where_.heads();
+  dialed_ = where_.route(rounds_.Next(heads, now_ms));
+  stream->connection = ConnectionTo(dialed_, heads.size() > 1);
+  stream->stub = v1::WorkerService::NewStub(stream->connection->channel);
   Control::Callbacks callbacks;
   callbacks.on_up = [] {};
   callbacks.on_written = [] {};
@@ -72,7 +109,8 @@ void CoordinatorLink::MaybeDial(int64_t now_ms) {
   callbacks.on_done = [this, generation, ended = stream->ended](const grpc::Status& status) {
     const std::string reason = common::StrCat(status.error_message(), " (code ",
                                               static_cast<int>(status.error_code()), ")");
-    loop_->Post([this, generation, reason] { OnDone(generation, reason); });
+    loop_->Post(
+        [this, generation, end = EndOf(status), reason] { OnDone(generation, end, reason); });
     std::lock_guard<std::mutex> lock(ended->mutex);
     ended->ended = true;
     ended->changed.notify_all();
@@ -86,22 +124,34 @@ void CoordinatorLink::MaybeDial(int64_t now_ms) {
   callbacks_.up();
 }
 
-void CoordinatorLink::OnDone(uint64_t generation, const std::string& reason) {
+void CoordinatorLink::OnDone(uint64_t generation, HeadRounds::End end, const std::string& reason) {
   if (generation != generation_ || stream_ == nullptr) return;
+  if (std::exchange(is_reset_, false)) end = HeadRounds::End::kAbandoned;
+  if (std::exchange(is_renewing_, false)) end = HeadRounds::End::kRenewed;
+  standbys_.erase(dialed_.endpoint);
+  if (end == HeadRounds::End::kStandsBy) standbys_[dialed_.endpoint] = stream_->connection;
   stream_.reset();
-  const bool is_renewal = std::exchange(is_renewing_, false);
-  const int64_t ceiling = is_renewal ? 0 : DialPauseMaxMs(failures_++);
-  next_dial_ms_ =
-      common::MonotonicMs() + std::uniform_int_distribution<int64_t>(0, ceiling)(jitter_);
-  if (!closing_ && !is_renewal)
-    Note(common::StrCat("control stream ended coordinator=", dialed_.endpoint, " reason=\"", reason,
-                        "\"", LinkAdvice(dialed_, reason)));
+  next_dial_ms_ = rounds_.Ended(end, common::MonotonicMs());
+  if (!closing_) NoteEnd(end, reason);
   callbacks_.down();
 }
 
+void CoordinatorLink::Confirm() {
+  rounds_.Leads();
+  standbys_.clear();
+}
+
+void CoordinatorLink::NoteEnd(HeadRounds::End end, const std::string& reason) {
+  if (end == HeadRounds::End::kRenewed) return;
+  if (end == HeadRounds::End::kStandsBy)
+    return Note(common::StrCat("coordinator stands by coordinator=", dialed_.endpoint));
+  Note(common::StrCat("control stream ended coordinator=", dialed_.endpoint, " reason=\"", reason,
+                      "\"", LinkAdvice(dialed_, reason)));
+}
+
 void CoordinatorLink::Note(const std::string& line) {
-  if (line == last_note_) return;
-  last_note_ = line;
+  if (last_notes_.size() > kHeadsMax) last_notes_.clear();  // addresses come and go
+  if (line == std::exchange(last_notes_[dialed_.endpoint], line)) return;
   callbacks_.note(line);
 }
 
@@ -127,6 +177,7 @@ void CoordinatorLink::Reset(const std::string& reason) {
   if (stream_ == nullptr) return;
   Note(common::StrCat("control stream closed coordinator=", dialed_.endpoint, " reason=\"", reason,
                       "\""));
+  is_reset_ = true;
   stream_->control->Cancel();
 }
 

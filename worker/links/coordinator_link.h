@@ -1,17 +1,19 @@
-// The control stream: redials indefinitely with full jitter, passes messages to the control loop,
-// sends the messages it is given. Lives on the control loop's thread; gRPC's threads only post into
-// the loop's mailbox.
+// The control stream: dials the cluster's coordinators in turn until the one that leads answers, redials
+// indefinitely with jitter, passes messages to the control loop, sends the messages it is given. Lives on
+// the control loop's thread; gRPC's threads only post into the loop's mailbox.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
+#include <vector>
 
 #include "muster/v1/worker_service.pb.h"
 #include "worker/base/mailbox.h"
+#include "worker/links/head_rounds.h"
 #include "worker/links/route.h"
 
 namespace muster::worker {
@@ -26,9 +28,13 @@ class CoordinatorLink {
     std::function<void(const std::string& line)> note;  // for the log; a repeated reason only once
   };
 
-  // `route`: asked before each dial.
-  CoordinatorLink(std::function<Route()> route, Mailbox* loop, Callbacks callbacks,
-                  uint64_t jitter_seed);
+  // Asked before each dial.
+  struct Where {
+    std::function<std::vector<std::string>()> heads;  // addresses, at least one
+    std::function<Route(const std::string& address)> route;
+  };
+
+  CoordinatorLink(Where where, Mailbox* loop, Callbacks callbacks, uint64_t jitter_seed);
   ~CoordinatorLink();
 
   // Dials if it is due. Call at startup and when NextDialMs has passed.
@@ -40,29 +46,36 @@ class CoordinatorLink {
   void Reset(const std::string& reason);
   // Closes the stream and redials at once, because the route has changed.
   void Renew();
-  // The coordinator answered: reset the backoff.
-  void Confirm() { failures_ = 0; }
+  // The coordinator has registered this worker, so it leads.
+  void Confirm();
+  // The address that was dialed last.
+  const std::string& Address() const { return dialed_.endpoint; }
   // Stops dialing. Blocks until the stream is gone.
   void Shutdown();
 
  private:
-  struct Stream;  // keeps gRPC out of this header
+  struct Connection;  // keep gRPC out of this header
+  struct Stream;
 
-  void OnDone(uint64_t generation, const std::string& reason);
+  std::shared_ptr<Connection> ConnectionTo(const Route& route, bool has_several) const;
+  void OnDone(uint64_t generation, HeadRounds::End end, const std::string& reason);
+  void NoteEnd(HeadRounds::End end, const std::string& reason);
   void Note(const std::string& line);
 
-  const std::function<Route()> route_;
+  const Where where_;
   Route dialed_;  // last
   Mailbox* const loop_;
   const Callbacks callbacks_;
-  std::mt19937_64 jitter_;
+  HeadRounds rounds_;
   std::shared_ptr<Stream> stream_;
+  // Connections to coordinators that stand by, by address, until one leads: asking again needs no handshake.
+  std::map<std::string, std::shared_ptr<Connection>> standbys_;
   uint64_t generation_ = 0;  // of the newest stream; messages from older ones are dropped
-  int failures_ = 0;
   int64_t next_dial_ms_ = 0;
   bool closing_ = false;
   bool is_renewing_ = false;
-  std::string last_note_;
+  bool is_reset_ = false;
+  std::map<std::string, std::string> last_notes_;  // by address
 };
 
 }  // namespace muster::worker

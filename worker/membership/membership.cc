@@ -11,7 +11,7 @@
 #include "common/text/strings.h"
 #include "common/text/units.h"
 #include "identity/certificate.h"
-#include "identity/enroll.h"
+#include "worker/membership/enroll_in_turn.h"
 
 namespace muster::worker {
 namespace {
@@ -104,7 +104,7 @@ int64_t Membership::MaybeRenew() {
 }
 
 absl::Status Membership::Renew() {
-  ASSIGN_OR_RETURN(identity::Credentials renewed, identity::Renew(*Now(), WallMs()));
+  ASSIGN_OR_RETURN(identity::Credentials renewed, RenewInTurn(*Now(), WallMs()));
   RETURN_IF_ERROR(identity::SaveCredentials(path_, renewed));
   validity_ = ValidityOf(renewed);
   std::lock_guard lock(mutex_);

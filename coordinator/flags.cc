@@ -22,6 +22,8 @@ constexpr int64_t kDurationMaxMs = 7LL * 24 * 3'600'000;
 // Limits of a certificate's lifetime: a shorter one would be renewed all the time, a longer one would outlive
 // its purpose.
 constexpr int64_t kLeastLifeMs = 2'000;
+constexpr uint64_t kLeastSnapshotBytes = 64 << 10;
+constexpr uint64_t kMostSnapshotBytes = 512 << 20;
 constexpr int64_t kLeastLeaseMs = 2'000;
 constexpr int64_t kMostLeaseMs = 60'000;
 constexpr int64_t kMostLifeMs = 90LL * 24 * 3'600'000;
@@ -80,6 +82,15 @@ void AddHead(CLI::App& app, HeadFlags& head) {
         head.lease_ms = *parsed;
       },
       "with --state: another coordinator takes over when one was silent for this long (default 5s)");
+  app.add_option_function<std::string>(
+      "--snapshot-after",
+      [&head](const std::string& text) {
+        const absl::StatusOr<uint64_t> parsed = common::ParseByteSize(text);
+        if (!parsed.ok() || *parsed < kLeastSnapshotBytes || *parsed > kMostSnapshotBytes)
+          throw CLI::ValidationError("--snapshot-after", "must be a size from 64KiB to 512MiB");
+        head.snapshot_bytes = *parsed;
+      },
+      "with --state: how much the log in etcd grows before a snapshot replaces it (default 32MiB)");
   app.add_option("--etcd-ca", head.etcd_authority,
                  "PEM file of the authority of etcd's certificates (default: the system's)");
   app.add_option("--etcd-cert", head.etcd_certificate, "PEM file of our certificate for etcd");

@@ -101,11 +101,11 @@ absl::StatusOr<std::unique_ptr<StandingBy>> StandingBy::Start(const Config& conf
   ASSIGN_OR_RETURN(TcpPort port, ListenOnPort(config.listen));
   const v1::HeadRecord self = SelfOf(config, port.endpoint);
   ASSIGN_OR_RETURN(std::unique_ptr<etcd::Client> client, etcd::Client::Make(AccessOf(config.head)));
-  ASSIGN_OR_RETURN(std::unique_ptr<Replica> replica, OpenReplica(config));
   absl::StatusOr<std::unique_ptr<heads::Head>> head =
-      heads::Head::Open(std::move(client), std::move(replica),
+      heads::Head::Open(std::move(client), ReplicaHomeOf(config),
                         {.self = self,
                          .lease_ms = config.head.lease_ms,
+                         .snapshot_bytes_least = config.head.snapshot_bytes,
                          .data_dir = config.data_dir,
                          .leads = std::move(callbacks.leads),
                          .failed = std::move(callbacks.failed),

@@ -121,7 +121,7 @@ absl::StatusOr<uint64_t> EtcdLog::Append(std::string_view changes) {
     if (absl::IsResourceExhausted(added)) return NoRoom(added);
     if (!added.ok()) return Lost(added);
   }
-  return number_;
+  return number_.load();
 }
 
 // A write without an answer is repeated until there is one, as long as the term lasts: whoever reads the log later
@@ -154,6 +154,7 @@ absl::Status EtcdLog::AppendPiece(const v1::CommitPiece& piece) {
     if (!done->succeeded() && !is_ours)
       return absl::AbortedError("another coordinator leads the cluster now");
     ++number_;
+    bytes_ += value.size();
     return absl::OkStatus();
   }
 }

@@ -32,4 +32,16 @@ class SqliteReplica final : public Replica {
   bool is_empty_ = false;
 };
 
+class SqliteReplicaHome final : public ReplicaHome {
+ public:
+  explicit SqliteReplicaHome(Paths paths) : paths_(std::move(paths)) {}
+  absl::StatusOr<std::unique_ptr<Replica>> Open() override { return SqliteReplica::Open(paths_); }
+  absl::StatusOr<std::string> Stage() override;
+  absl::StatusOr<uint64_t> Save(const std::string& to) override;
+  absl::Status Replace(const std::string& from, const std::string& log, uint64_t position) override;
+
+ private:
+  const Paths paths_;
+};
+
 }  // namespace muster::coordinator

@@ -62,6 +62,30 @@ void AddOidc(CLI::App& app, oidc::Settings& oidc) {
   app.add_option("--oidc-scope", oidc.scope, "what is asked of the provider (default: openid)");
 }
 
+}  // namespace
+
+void AddEtcdFlags(CLI::App& app, HeadFlags& head) {
+  app.add_option("--etcd-ca", head.etcd_authority,
+                 "PEM file of the authority of etcd's certificates (default: the system's)");
+  app.add_option("--etcd-cert", head.etcd_certificate, "PEM file of our certificate for etcd");
+  app.add_option("--etcd-key", head.etcd_key, "with --etcd-cert: its key");
+  app.add_option("--etcd-user", head.etcd_user, "user of etcd's own authentication");
+  app.add_option("--etcd-password-file", head.etcd_password_file,
+                 "with --etcd-user: file whose first line is the password");
+}
+
+std::string WhatIsWrongWithEtcd(const HeadFlags& head) {
+  if (const auto address = etcd::ParseAddress(head.state); !address.ok())
+    return StrCat(head.state, ": ", common::FromAbsl(address.status().message()));
+  if (head.etcd_certificate.empty() != head.etcd_key.empty())
+    return "--etcd-cert and --etcd-key need each other";
+  if (head.etcd_user.empty() != head.etcd_password_file.empty())
+    return "--etcd-user and --etcd-password-file need each other";
+  return "";
+}
+
+namespace {
+
 void AddHead(CLI::App& app, HeadFlags& head) {
   app.add_option("--state", head.state,
                  "one of several coordinators that replace each other: keep the state in etcd, as "
@@ -91,13 +115,7 @@ void AddHead(CLI::App& app, HeadFlags& head) {
         head.snapshot_bytes = *parsed;
       },
       "with --state: how much the log in etcd grows before a snapshot replaces it (default 32MiB)");
-  app.add_option("--etcd-ca", head.etcd_authority,
-                 "PEM file of the authority of etcd's certificates (default: the system's)");
-  app.add_option("--etcd-cert", head.etcd_certificate, "PEM file of our certificate for etcd");
-  app.add_option("--etcd-key", head.etcd_key, "with --etcd-cert: its key");
-  app.add_option("--etcd-user", head.etcd_user, "user of etcd's own authentication");
-  app.add_option("--etcd-password-file", head.etcd_password_file,
-                 "with --etcd-user: file whose first line is the password");
+  AddEtcdFlags(app, head);
 }
 
 void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks, bool& version) {
@@ -211,13 +229,9 @@ std::string WhatIsWrongWithHead(const Config& config) {
                ? ""
                : "--head, --advertise and --advertise-http need --state";
   }
-  if (const auto address = etcd::ParseAddress(head.state); !address.ok())
-    return StrCat("--state ", head.state, ": ", common::FromAbsl(address.status().message()));
+  if (const std::string wrong = WhatIsWrongWithEtcd(head); !wrong.empty()) return StrCat("--state ", wrong);
   if (config.is_private) return "--state is not for --private";
   if (config.listen.empty()) return "--state needs --listen ADDR:PORT, where the other machines reach it";
-  if (head.etcd_certificate.empty() != head.etcd_key.empty()) return "--etcd-cert and --etcd-key need each other";
-  if (head.etcd_user.empty() != head.etcd_password_file.empty())
-    return "--etcd-user and --etcd-password-file need each other";
   return "";
 }
 

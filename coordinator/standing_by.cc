@@ -48,16 +48,6 @@ std::string Reachable(const std::string& listen) {
   return is_any ? ThisMachine() + listen.substr(colon) : listen;
 }
 
-etcd::Access AccessOf(const HeadFlags& flags) {
-  // Checked with the flags.
-  return {.address = *etcd::ParseAddress(flags.state),
-          .authority_file = flags.etcd_authority,
-          .certificate_file = flags.etcd_certificate,
-          .key_file = flags.etcd_key,
-          .user = flags.etcd_user,
-          .password_file = flags.etcd_password_file};
-}
-
 v1::HeadRecord SelfOf(const Config& config, const std::string& listen) {
   v1::HeadRecord self;
   self.set_name(config.head.name.empty() ? ThisMachine() : config.head.name);
@@ -78,6 +68,16 @@ absl::Status Unreachable(const Config& config, const absl::Status& why) {
 }
 
 }  // namespace
+
+etcd::Access AccessOf(const HeadFlags& flags) {
+  // Checked with the flags.
+  return {.address = *etcd::ParseAddress(flags.state),
+          .authority_file = flags.etcd_authority,
+          .certificate_file = flags.etcd_certificate,
+          .key_file = flags.etcd_key,
+          .user = flags.etcd_user,
+          .password_file = flags.etcd_password_file};
+}
 
 struct StandingBy::Parts {
   common::UniqueFd lock;

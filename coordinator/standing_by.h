@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/config/config.h"
+#include "coordinator/etcd/client.h"
 #include "coordinator/stores/leading.h"
 
 namespace muster::coordinator {
@@ -32,6 +33,9 @@ class StandingBy {
   explicit StandingBy(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;
 };
+
+// etcd as the flags name it, which were checked.
+etcd::Access AccessOf(const HeadFlags& flags);
 
 // Begins anew as the same process: all threads, connections and locks end at once.
 [[noreturn]] void BeginAnew(char** argv, const absl::Status& why);

@@ -76,6 +76,7 @@ absl::StatusOr<std::unique_ptr<Head>> Head::Open(std::unique_ptr<etcd::Client> c
   RETURN_IF_ERROR(head->CheckLog());
   head->reader_ = PieceReader(head->replica_->Position());
   head->position_ = head->replica_->Position();
+  RETURN_IF_ERROR(head->LoadIfBehindSnapshot());
   RETURN_IF_ERROR(head->GrantLease());
   RETURN_IF_ERROR(head->Look());
   return head;
@@ -104,6 +105,11 @@ absl::StatusOr<v1::CommitLogMark> Head::ReadOrMakeMark() {
 absl::Status Head::CheckLog() {
   ASSIGN_OR_RETURN(const v1::CommitLogMark mark, ReadOrMakeMark());
   const std::string state = etcd::TextOf(client_->address());
+  if (!mark.moved().empty()) {
+    return Unusable(StrCat("the state is no longer at ", state),
+                    StrCat("muster-coordinator migrate has moved it to ", mark.moved()),
+                    "start the coordinator there, without --state");
+  }
   if (mark.format() > kLogFormat) {
     return Unusable(StrCat(state, " was written by a newer muster-coordinator"),
                     StrCat("its log has format ", mark.format(), ", this one knows up to ", kLogFormat),
@@ -181,6 +187,11 @@ void Head::Follow() {
 }
 
 absl::StatusOr<bool> Head::FollowOnce() {
+  // Its turn came at an earlier look, and etcd did not answer until it had caught up.
+  if (TermRevision() != 0) {
+    RETURN_IF_ERROR(CatchUp());
+    return true;
+  }
   while (true) {
     ASSIGN_OR_RETURN(const bool more, ApplyPage(/*linearizable=*/false));
     if (!more) break;
@@ -266,10 +277,22 @@ absl::StatusOr<bool> Head::Campaign() {
 
 // Nothing is added from now on: every leader before compares its own key, which is gone.
 absl::Status Head::CatchUp() {
+  RETURN_IF_ERROR(LoadIfBehindSnapshot());
   while (true) {
     ASSIGN_OR_RETURN(const bool more, ApplyPage(/*linearizable=*/true));
-    if (!more) return absl::OkStatus();
+    if (!more) break;
   }
+  ASSIGN_OR_RETURN(const uint64_t end, EndOfLog(*client_, kRpcWithinMs));
+  if (end == reader_.number()) return absl::OkStatus();
+  return absl::DataLossError(StrCat("the log in etcd ends at ", end, ", and this copy of it at ",
+                                    reader_.number(), ": was etcd restored from an older backup?"));
+}
+
+// Also of a log without entries: they may all be in the snapshot.
+absl::Status Head::LoadIfBehindSnapshot() {
+  ASSIGN_OR_RETURN(const std::optional<v1::SnapshotMark> mark, ReadSnapshotMark(*client_));
+  if (!mark.has_value() || mark->position() <= reader_.number()) return absl::OkStatus();
+  return Load();
 }
 
 void Head::BeginToLead() {

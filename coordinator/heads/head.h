@@ -69,6 +69,7 @@ class Head {
   absl::Status CatchUp();
   // Puts the snapshot in etcd into the place of the copy.
   absl::Status Load();
+  absl::Status LoadIfBehindSnapshot();
   void BeginToLead();
 
   // While it leads: writes a snapshot whenever the log has grown enough.

@@ -30,6 +30,9 @@ std::string LogKey(const etcd::Client& client, uint64_t number);
 // That the leader's key is still the one of this term: part of every transaction that a leader does.
 etcdserverpb::Compare IsStillLeader(const etcd::Client& client, int64_t term_revision);
 
+// The number of the last piece that was ever added, linearizable.
+absl::StatusOr<uint64_t> EndOfLog(etcd::Client& client, int64_t within_ms);
+
 // Collects pieces into entries. One thread.
 class PieceReader {
  public:

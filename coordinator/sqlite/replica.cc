@@ -42,6 +42,14 @@ absl::Status SqliteReplica::Follow(const std::string& log) {
   return absl::OkStatus();
 }
 
+absl::Status SqliteReplica::Leave() {
+  RETURN_IF_ERROR(Transact(*database_, [&] {
+    return database_->Execute("DELETE FROM notes; DELETE FROM audit; DROP TABLE replica");
+  }));
+  mark_ = {};
+  return absl::OkStatus();
+}
+
 absl::Status SqliteReplica::Apply(uint64_t position, std::string_view changes) {
   RETURN_IF_ERROR(Transact(*database_, [&] {
     RETURN_IF_ERROR(ApplyChanges(*database_, changes));

@@ -21,6 +21,7 @@ class SqliteReplica final : public Replica {
   const std::string& Log() const override { return mark_.log; }
   bool IsEmpty() const override { return is_empty_; }
   absl::Status Follow(const std::string& log) override;
+  absl::Status Leave() override;
   absl::Status Apply(uint64_t position, std::string_view changes) override;
 
  private:

@@ -22,6 +22,8 @@ class Replica {
   virtual bool IsEmpty() const = 0;
   // For one that follows no log yet, and is empty.
   virtual absl::Status Follow(const std::string& log) = 0;
+  // It follows no log any more, and has neither notes nor an audit, which a coordinator that is alone keeps elsewhere.
+  virtual absl::Status Leave() = 0;
   // Takes the entry at `position`, which follows the ones it has. Whole or not at all. DATA_LOSS: the copy is not
   // what the entry was made for.
   virtual absl::Status Apply(uint64_t position, std::string_view changes) = 0;

@@ -253,6 +253,7 @@ absl::Status FromEtcd(const HeadFlags& flags, const std::string& data_dir) {
                                             common::MessageOf(why).c_str());
                                _exit(1);
                              }}));
+  RETURN_IF_ERROR(head->Join());
   for (const v1::HeadRecord& other : head->View().heads) {
     if (other.name() == self.name()) continue;
     head->Resign();

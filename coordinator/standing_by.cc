@@ -58,7 +58,7 @@ v1::HeadRecord SelfOf(const Config& config, const std::string& listen) {
   return self;
 }
 
-absl::Status Unreachable(const Config& config, const absl::Status& why) {
+absl::Status Unusable(const Config& config, const absl::Status& why) {
   if (!common::CodeOf(why).empty()) return why;
   return common::MakeProblem(
       why.code(), {.code = "JC1631",
@@ -101,17 +101,17 @@ absl::StatusOr<std::unique_ptr<StandingBy>> StandingBy::Start(const Config& conf
   ASSIGN_OR_RETURN(TcpPort port, ListenOnPort(config.listen));
   const v1::HeadRecord self = SelfOf(config, port.endpoint);
   ASSIGN_OR_RETURN(std::unique_ptr<etcd::Client> client, etcd::Client::Make(AccessOf(config.head)));
-  absl::StatusOr<std::unique_ptr<heads::Head>> head =
+  ASSIGN_OR_RETURN(
+      parts->head,
       heads::Head::Open(std::move(client), ReplicaHomeOf(config),
                         {.self = self,
                          .lease_ms = config.head.lease_ms,
                          .snapshot_bytes_least = config.head.snapshot_bytes,
                          .data_dir = config.data_dir,
                          .leads = std::move(callbacks.leads),
-                         .failed = std::move(callbacks.failed),
-                         .lost = std::move(callbacks.step_down)});
-  if (!head.ok()) return Unreachable(config, head.status());
-  parts->head = *std::move(head);
+                         .failed = [&config, failed = std::move(callbacks.failed)](
+                                       const absl::Status& why) { failed(Unusable(config, why)); },
+                         .lost = std::move(callbacks.step_down)}));
   ASSIGN_OR_RETURN(parts->server,
                    StandbyServer::Start({.socket = config.socket,
                                          .port = std::move(port),

@@ -73,13 +73,21 @@ absl::StatusOr<std::unique_ptr<Head>> Head::Open(std::unique_ptr<etcd::Client> c
                                                  Options options) {
   std::unique_ptr<Head> head(new Head(std::move(client), std::move(home), std::move(options)));
   ASSIGN_OR_RETURN(head->replica_, head->home_->Open());
-  RETURN_IF_ERROR(head->CheckLog());
-  head->reader_ = PieceReader(head->replica_->Position());
-  head->position_ = head->replica_->Position();
-  RETURN_IF_ERROR(head->LoadIfBehindSnapshot());
-  RETURN_IF_ERROR(head->GrantLease());
-  RETURN_IF_ERROR(head->Look());
   return head;
+}
+
+absl::Status Head::Join() {
+  RETURN_IF_ERROR(CheckLog());
+  reader_ = PieceReader(replica_->Position());
+  {
+    std::lock_guard lock(mutex_);
+    position_ = replica_->Position();
+  }
+  RETURN_IF_ERROR(LoadIfBehindSnapshot());
+  RETURN_IF_ERROR(GrantLease());
+  RETURN_IF_ERROR(Look());
+  has_joined_ = true;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<v1::CommitLogMark> Head::ReadOrMakeMark() {
@@ -155,8 +163,30 @@ absl::Status Head::Register() {
 }
 
 void Head::Start() {
-  follower_ = std::thread([this] { Follow(); });
-  keeper_ = std::thread([this] { Keep(); });
+  follower_ = std::thread([this] {
+    if (!KeepJoining()) return;
+    keeper_ = std::thread([this] { Keep(); });
+    Follow();
+  });
+}
+
+bool Head::KeepJoining() {
+  while (!has_joined_) {
+    const absl::Status joined = Join();
+    if (joined.ok()) break;
+    if (!absl::IsUnavailable(joined) && !absl::IsDeadlineExceeded(joined)) {
+      options_.failed(joined);
+      return false;
+    }
+    if (last_trouble_ != joined.message())
+      common::LogWarning(StrCat("waiting for etcd: ", joined.message()));
+    last_trouble_ = std::string(joined.message());
+    if (!Sleep(kTroublePauseMs)) return false;
+  }
+  last_trouble_.clear();
+  common::LogInfo(StrCat("registered head=", options_.self.name(), " log=", replica_->Log(),
+                         " position=", replica_->Position()));
+  return true;
 }
 
 HeadsView Head::View() const {

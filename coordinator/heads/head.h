@@ -41,11 +41,14 @@ class Head {
     std::function<void(const absl::Status&)> lost;
   };
 
-  // Checks that the copy belongs to the log, and registers. Then call Start.
+  // Opens the copy. Then call Start.
   static absl::StatusOr<std::unique_ptr<Head>> Open(std::unique_ptr<etcd::Client> client,
                                                     std::unique_ptr<ReplicaHome> home,
                                                     Options options);
   ~Head();
+  // Checks that the copy belongs to the log, and registers. UNAVAILABLE, DEADLINE_EXCEEDED: etcd does not answer.
+  // FAILED_PRECONDITION: it does not belong. Start does it, too, as often as it takes.
+  absl::Status Join();
   void Start();
   // After `leads`. Lives as long as this.
   const Leading& Lead() const { return *leading_; }
@@ -62,6 +65,8 @@ class Head {
   absl::Status Register();
 
   void Follow();
+  // False: stopping, or failed.
+  bool KeepJoining();
   // One look at the log and the leader. True: it leads now.
   absl::StatusOr<bool> FollowOnce();
   absl::StatusOr<bool> ApplyPage(bool linearizable);
@@ -96,6 +101,7 @@ class Head {
   std::unique_ptr<Replica> replica_;
   PieceReader reader_{0};
   std::string last_trouble_;
+  bool has_joined_ = false;
 
   // Set by the thread that follows before `leads` is called.
   std::unique_ptr<EtcdLog> log_;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "identity/credential_files.h"
 #include "tests/client/fake_coordinator.h"
 #include "tests/client/fake_head.h"
 #include "tests/client/jobctl_process.h"
@@ -269,6 +270,27 @@ TEST_F(ContextHeadsTest, AContextForgetsAddressesThatAreGone) {
   Write("current: lab\ncontexts:\n  lab:\n    server: '" + a_.address() + ",127.0.0.1:1'\n");
   EXPECT_EQ(List().code, 0);
   EXPECT_EQ(Read(), "current: lab\ncontexts:\n  lab:\n    server: \"" + Both() + "\"\n");
+}
+
+TEST_F(ContextHeadsTest, TheCredentialsOfAContextLearnTheAddressesAndKeepThatOfTheSignIn) {
+  const FakeAuthority authority;
+  FakeHead secured(authority.Head(authority.pem()));
+  secured.NameHeads({secured.address(), "127.0.0.1:1"});
+  identity::Credentials credentials = authority.Person();
+  credentials.endpoint = secured.address();
+  credentials.http = "127.0.0.1:2";
+  const std::string path = directory_ + "/credentials/lab";
+  ASSERT_TRUE(identity::SaveCredentials(path, credentials).ok());
+  Write("current: lab\ncontexts:\n  lab: {server: \"" + secured.address() + "\"}\n");
+  const Ended ended = List();
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  const auto learned = identity::LoadCredentials(path);
+  ASSERT_TRUE(learned.ok()) << learned.status();
+  EXPECT_EQ(learned->endpoint, secured.address() + ",127.0.0.1:1");
+  EXPECT_EQ(learned->http, "127.0.0.1:2");
+  EXPECT_EQ(learned->key_pem, credentials.key_pem);
+  // A single address of the context still has its credentials.
+  EXPECT_EQ(List({"-s", secured.address()}).code, 0);
 }
 
 TEST_F(ContextHeadsTest, AnAddressThatWasGivenIsNotKept) {

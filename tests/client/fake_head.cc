@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "common/base/clock.h"
 #include "common/problem.h"
 #include "coordinator/services/grpc_status.h"
 
@@ -128,6 +129,35 @@ void FakeHead::Die() {
   }
   changed_.notify_all();
   server_->Shutdown(std::chrono::system_clock::now());
+}
+
+FakeAuthority::FakeAuthority()
+    : now_ms_(common::SystemClock().Read().wall_ms),
+      authority_(identity::Authority::Create("lab", now_ms_)) {}
+
+std::string FakeAuthority::Issue(const identity::Subject& subject,
+                                 const identity::PrivateKey& key) const {
+  identity::Authority::Order order{
+      .key = key.handle(), .subject = subject, .now_ms = now_ms_, .lives_ms = 3'600'000};
+  if (subject.kind == identity::Kind::kCoordinator)
+    order.dns_names = {std::string(identity::kCoordinatorDnsName)};
+  return authority_.Issue(order).pem;
+}
+
+FakeHead::Identity FakeAuthority::Head(const std::string& trusts) const {
+  const identity::PrivateKey key = identity::PrivateKey::Generate();
+  return {.authority = trusts,
+          .certificate = Issue({identity::Kind::kCoordinator, "head"}, key),
+          .key = key.ToPem()};
+}
+
+identity::Credentials FakeAuthority::Person() const {
+  const identity::PrivateKey key = identity::PrivateKey::Generate();
+  return {.key_pem = key.ToPem(),
+          .certificate_pem = Issue({identity::Kind::kUser, "alice"}, key),
+          .authority_pem = pem(),
+          .cluster = "lab",
+          .name = "alice"};
 }
 
 }  // namespace muster::client

@@ -6,12 +6,17 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "identity/certificate.h"
+#include "identity/credential_files.h"
+#include "identity/keys.h"
+#include "identity/names.h"
 #include "muster/v1/job_service.grpc.pb.h"
 
 namespace muster::client {
@@ -69,6 +74,23 @@ class FakeHead {
   bool stands_by_ = false;
   std::string leader_;
   std::vector<std::string> heads_;
+};
+
+// An authority of a cluster "lab", and what it certifies.
+class FakeAuthority {
+ public:
+  FakeAuthority();
+  const std::string& pem() const { return authority_.certificate_pem(); }
+  // Of a head; `trusts` is the authority of those that may connect to it.
+  FakeHead::Identity Head(const std::string& trusts) const;
+  // Of a person, alice.
+  identity::Credentials Person() const;
+
+ private:
+  std::string Issue(const identity::Subject& subject, const identity::PrivateKey& key) const;
+
+  const int64_t now_ms_;
+  const identity::Authority authority_;
 };
 
 }  // namespace muster::client

@@ -14,9 +14,7 @@
 
 #include "client/command_line/errors.h"
 #include "client/connection/connection.h"
-#include "common/base/clock.h"
 #include "common/problem.h"
-#include "identity/certificate.h"
 #include "tests/client/fake_coordinator.h"
 #include "tests/client/fake_head.h"
 
@@ -177,35 +175,9 @@ TEST(HeadSearchTest, AddressesThatAreNoneAreNotDialed) {
 }
 
 TEST(HeadSearchTest, TheCertificateIsCheckedOfEachAddressThatIsDialed) {
-  using identity::Authority;
-  const int64_t now_ms = common::SystemClock().Read().wall_ms;
-  const Authority ours = Authority::Create("lab", now_ms);
-  const Authority theirs = Authority::Create("lab", now_ms);
-  const auto issue = [&](const Authority& authority, identity::Kind kind,
-                         const identity::PrivateKey& key) {
-    const bool is_head = kind == identity::Kind::kCoordinator;
-    return authority
-        .Issue({.key = key.handle(),
-                .subject = {kind, is_head ? "head" : "alice"},
-                .now_ms = now_ms,
-                .lives_ms = 3'600'000,
-                .dns_names =
-                    is_head ? std::vector<std::string>{std::string(identity::kCoordinatorDnsName)}
-                            : std::vector<std::string>{}})
-        .pem;
-  };
-  const auto head = [&](const Authority& authority) -> FakeHead::Identity {
-    const identity::PrivateKey key = identity::PrivateKey::Generate();
-    return {.authority = ours.certificate_pem(),
-            .certificate = issue(authority, identity::Kind::kCoordinator, key),
-            .key = key.ToPem()};
-  };
-  FakeHead false_one(head(theirs)), true_one(head(ours));
-  const identity::PrivateKey key = identity::PrivateKey::Generate();
-  const identity::Credentials credentials = {
-      .key_pem = key.ToPem(),
-      .certificate_pem = issue(ours, identity::Kind::kUser, key),
-      .authority_pem = ours.certificate_pem()};
+  const FakeAuthority ours, theirs;  // of the same name
+  FakeHead false_one(theirs.Head(ours.pem())), true_one(ours.Head(ours.pem()));
+  const identity::Credentials credentials = ours.Person();
   const auto found = Connection::Open(false_one.address() + "," + true_one.address(), kTimeoutMs,
                                       &credentials, kBriefMs);
   ASSERT_TRUE(found.ok()) << found.status();

@@ -331,8 +331,9 @@ std::optional<int> RunMigrateCommand(int argc, char** argv) {
     return kUsageExit;
   }
   umask(0077);
-  const absl::Status moved = Migrate(from, to, flags);
+  absl::Status moved = Migrate(from, to, flags);
   if (moved.ok()) return 0;
+  moved = UnusableState(from.starts_with("etcd") ? from : to, moved);
   std::fprintf(stderr, "muster-coordinator migrate: %s\n",
                common::Readable(common::ProblemOf(moved)).c_str());
   return 1;

@@ -58,16 +58,16 @@ v1::HeadRecord SelfOf(const Config& config, const std::string& listen) {
   return self;
 }
 
-absl::Status Unusable(const Config& config, const absl::Status& why) {
+}  // namespace
+
+absl::Status UnusableState(const std::string& state, const absl::Status& why) {
   if (!common::CodeOf(why).empty()) return why;
   return common::MakeProblem(
       why.code(), {.code = "JC1631",
-                   .what = StrCat("the state at ", config.head.state, " cannot be used"),
+                   .what = StrCat("the state at ", state, " cannot be used"),
                    .why = std::string(why.message()),
                    .fix = "check that etcd runs and can be reached from here: etcdctl endpoint status"});
 }
-
-}  // namespace
 
 etcd::Access AccessOf(const HeadFlags& flags) {
   // Checked with the flags.
@@ -110,7 +110,7 @@ absl::StatusOr<std::unique_ptr<StandingBy>> StandingBy::Start(const Config& conf
                          .data_dir = config.data_dir,
                          .leads = std::move(callbacks.leads),
                          .failed = [&config, failed = std::move(callbacks.failed)](
-                                       const absl::Status& why) { failed(Unusable(config, why)); },
+                                       const absl::Status& why) { failed(UnusableState(config.head.state, why)); },
                          .lost = std::move(callbacks.step_down)}));
   ASSIGN_OR_RETURN(parts->server,
                    StandbyServer::Start({.socket = config.socket,

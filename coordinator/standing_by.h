@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -34,6 +35,8 @@ class StandingBy {
   std::unique_ptr<Parts> parts_;
 };
 
+// Why the state cannot be used, for a person; what says that already is passed on.
+absl::Status UnusableState(const std::string& state, const absl::Status& why);
 // etcd as the flags name it, which were checked.
 etcd::Access AccessOf(const HeadFlags& flags);
 

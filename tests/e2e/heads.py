@@ -31,6 +31,7 @@ class Etcd:
         case.daemons.extend(self.members)
         for member in self.members:
             member.start()
+        wait_until(lambda: self.leader() is not None, "etcd has a leader")
 
     def address(self, name="lab"):
         return f"etcd://{','.join(self.endpoints)}/{name}"

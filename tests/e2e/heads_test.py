@@ -78,7 +78,7 @@ class Failover(Case):
         names = [cluster.submit("--queue-anyway", *environment, "--", "true") for _ in range(8)]
         wait_until(lambda: "wrote a snapshot" in cluster.heads[0].output(), "a snapshot")
         cluster.heads[1].start()
-        wait_until(lambda: "standing by" in cluster.heads[1].output(), "the second one stands by")
+        wait_until(lambda: "registered" in cluster.heads[1].output(), "the second one stands by")
         self.assertIn("loaded a snapshot", cluster.heads[1].output())
         cluster.heads[0].stop()
         index, _ = cluster.wait_leader()

@@ -183,6 +183,7 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   ASSIGN_OR_RETURN(stores, OpenStores(config, shares, clock, state));
   coordinator::Settings rules = config.settings;
   rules.cluster_id = stores.journal->ClusterId();
+  if (leading != nullptr) rules.head = leading->name;
   rules.job_outputs_bytes_max = config.job_outputs.Of(stores.disk_bytes);
   loop = std::make_unique<ControlLoop>(*stores.journal, clock, rules);
   RETURN_IF_ERROR(loop->Recover(stores.index.get()));

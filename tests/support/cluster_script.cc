@@ -146,7 +146,7 @@ void ClusterScript::Dispatch(const Words& words, Options& options) {
   } else if (verb == "tick" || verb == "wait") {
     Advance(Number(words.at(1)), verb == "wait");
   } else if (verb == "restart") {
-    Restart(Number(Option(options, "down", "100")));
+    Restart(Number(Option(options, "down", "100")), Option(options, "head", state_.settings.head));
   } else if (verb == "why") {
     Why(Number(words.at(1)));
   } else {
@@ -544,11 +544,12 @@ void Fits(const absl::Status& status) {
 }
 
 // The coordinator is killed and restarts from its last snapshot and its journal, `down` later; wall
-// time jumps by an hour.
-void ClusterScript::Restart(int64_t down_ms) {
+// time jumps by an hour. Or the one named `head` takes over.
+void ClusterScript::Restart(int64_t down_ms, const std::string& head) {
   const std::string before = coordinator::MakeSnapshot(state_).SerializeAsString();
   coordinator::ClusterState fresh;
   fresh.settings = state_.settings;
+  fresh.settings.head = head;
   now_.mono_ms += down_ms;
   now_.wall_ms += 3'600'000;
   Fits(coordinator::ReplaySnapshot(fresh, base_, now_));

@@ -40,7 +40,7 @@ class ClusterScript {
   void Checkpoint(const Words& words, Options& options);
   void Bulk(const Words& words, Options& options);
   void Advance(int64_t milliseconds, bool heartbeats);
-  void Restart(int64_t down_ms);
+  void Restart(int64_t down_ms, const std::string& head);
   std::string Blob(const std::string& name);
   void Why(uint64_t job);
 

@@ -160,6 +160,31 @@ void AddProgress(const v1::JobRecord& job, const v1::Attempt& attempt, const v1:
   facts.push_back(std::move(event));
 }
 
+// The checkpoint to resume from did not reach the node. One that is damaged is never resumed from again, so the next
+// attempt starts from an older one. One that another coordinator has is only out of reach: the job waits for it
+// (scheduling/checkpoint_place.cc), because it must not lose steps that were saved.
+void AddUnfetched(const ClusterState& state, const v1::JobRecord& job, const v1::Attempt& attempt,
+                  const std::string& node, const v1::AttemptStatus& status, Now now,
+                  Decision& decision) {
+  if (!status.resume_damaged() || attempt.resume_step() < 0) return;
+  const v1::Checkpoint* resumed = ResumedCheckpoint(job, attempt);
+  if (resumed == nullptr || resumed->flagged_corrupt()) return;
+  const std::string& head = state.settings.head;
+  const std::string others = OtherHeads(*resumed, head);
+  if (!others.empty() && resumed->absent_at() == head) return;
+  v1::Event event = PartEvent(job, attempt, node, now);
+  event.set_attempt(resumed->attempt());
+  if (others.empty()) {
+    event.mutable_checkpoint_flagged()->set_step(resumed->step());
+    event.mutable_checkpoint_flagged()->set_why(Said(status.failure()));
+  } else {
+    event.mutable_checkpoint_absent()->set_step(resumed->step());
+    event.mutable_checkpoint_absent()->set_at(head);
+    event.mutable_checkpoint_absent()->set_held(others);
+  }
+  decision.facts.push_back(std::move(event));
+}
+
 // Facts from one attempt's status. Anything other than a live part of this incarnation is ignored.
 void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t incarnation,
                     const v1::AttemptStatus& status, Now now, Decision& decision) {
@@ -196,17 +221,7 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
     *event.mutable_part_versions()->mutable_versions() = BoundVersions(status.versions());
     decision.facts.push_back(std::move(event));
   }
-  // The next attempt then starts from an older one.
-  const v1::Checkpoint* resumed = status.resume_damaged() && attempt->resume_step() >= 0
-                                      ? ResumedCheckpoint(job, *attempt)
-                                      : nullptr;
-  if (resumed != nullptr && !resumed->flagged_corrupt()) {
-    v1::Event event = PartEvent(job, *attempt, node, now);
-    event.set_attempt(resumed->attempt());
-    event.mutable_checkpoint_flagged()->set_step(resumed->step());
-    event.mutable_checkpoint_flagged()->set_why(Said(status.failure()));
-    decision.facts.push_back(std::move(event));
-  }
+  AddUnfetched(state, job, *attempt, node, status, now, decision);
   if (IsNewAge(state, job, status, now)) {
     v1::Event event = PartEvent(job, *attempt, node, now);
     event.mutable_part_age()->set_ran_ms(status.ran_ms());

@@ -16,8 +16,8 @@ namespace {
 constexpr size_t kPartProblemBytesMax = 1'024;
 
 // One event, or several if the files do not fit into one.
-void AddPartFacts(const std::string& node, const v1::CheckpointPartReady& part, Now now,
-                  Decision& decision) {
+void AddPartFacts(const ClusterState& state, const std::string& node,
+                  const v1::CheckpointPartReady& part, Now now, Decision& decision) {
   size_t bytes = 0;
   const auto begin = [&] {
     v1::Event& event = decision.facts.emplace_back(NodeEvent(node, now));
@@ -27,6 +27,7 @@ void AddPartFacts(const std::string& node, const v1::CheckpointPartReady& part, 
     fact->set_step(part.step());
     fact->set_part(part.part());
     fact->set_parts(part.parts());
+    fact->set_head(state.settings.head);
     bytes = 0;
     return fact;
   };
@@ -91,7 +92,7 @@ void AddCheckpointPart(const ClusterState& state, const PartSender& sender,
     decision.denials.push_back({Denied::kCheckpoint, std::string(verdict.message())});
   }
   if (verdict.ok()) {
-    AddPartFacts(node, part, now, decision);
+    AddPartFacts(state, node, part, now, decision);
   } else if (absl::IsAlreadyExists(verdict)) {
     const v1::Checkpoint* known =
         FindCheckpoint(state.jobs.at(part.job()), part.step(), part.attempt());

@@ -263,6 +263,8 @@ void ApplyCheckpointPart(ClusterState& state, const v1::Event& event) {
     checkpoint->set_state(v1::CHECKPOINT_STATE_UPLOADING);
   }
   if (!ready.more()) checkpoint->add_parts_present(ready.part());
+  if (!ready.head().empty() && !std::count(checkpoint->heads().begin(), checkpoint->heads().end(), ready.head()))
+    checkpoint->add_heads(ready.head());
   CheckpointFileList& files =
       state.checkpoint_files[{job.id(), event.attempt(), checkpoint->step()}];
   for (const v1::CheckpointFile& file : ready.files()) {
@@ -461,6 +463,12 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
     case v1::Event::kCheckpointFlagged:
       ChangeCheckpoint(state, event, event.checkpoint_flagged().step(), event.attempt(),
                        [](v1::Checkpoint& known) { known.set_flagged_corrupt(true); });
+      break;
+    case v1::Event::kCheckpointAbsent:
+      ChangeCheckpoint(state, event, event.checkpoint_absent().step(), event.attempt(),
+                       [&](v1::Checkpoint& known) {
+                         known.set_absent_at(event.checkpoint_absent().at());
+                       });
       break;
     case v1::Event::kCheckpointFailed:
       ApplyCheckpointFailed(PartOf(JobOf(state, event), event), event.checkpoint_failed());

@@ -22,6 +22,7 @@ enum class Reason {
   kPreparation,
   kRendezvous,
   kPrecision,
+  kCheckpointPlace,
 };
 
 // Whether and when it can change.
@@ -87,6 +88,11 @@ inline constexpr auto kBlockers = std::to_array<BlockerRow>({
      .others_pass = true,
      .code = "JC1416",
      .fix = "use --queue-anyway to wait for other nodes"},
+    {.reason = Reason::kCheckpointPlace,
+     .text = "cannot resume yet: ",
+     .of_demand = false,
+     .lasts = Lasts::kUntilNodesChange,
+     .others_pass = true},
 });
 const BlockerRow& RowOf(Reason reason);
 

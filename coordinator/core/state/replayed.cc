@@ -31,6 +31,7 @@ Premise PremiseOf(const v1::Event& event) {
     case v1::Event::kCheckpointCommitted:
     case v1::Event::kCheckpointRemoved:
     case v1::Event::kCheckpointFlagged:
+    case v1::Event::kCheckpointAbsent:
     case v1::Event::kJobReleased:
     case v1::Event::kSignalSent:
     case v1::Event::kFindingNoticed:

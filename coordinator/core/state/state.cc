@@ -78,6 +78,14 @@ std::string NameOfSaved(int64_t step) {
   return step == common::kOutputsStep ? "its outputs" : absl::StrCat("checkpoint ", step);
 }
 
+std::string OtherHeads(const v1::Checkpoint& checkpoint, const std::string& head) {
+  std::string others;
+  for (const std::string& each : checkpoint.heads()) {
+    if (each != head) absl::StrAppend(&others, others.empty() ? "" : ", ", each);
+  }
+  return others;
+}
+
 const v1::Checkpoint* LatestCheckpoint(const v1::JobRecord& job) {
   const v1::Checkpoint* latest = nullptr;
   for (const v1::Checkpoint& checkpoint : job.checkpoints()) {

@@ -65,7 +65,11 @@ struct Settings {
   uint64_t job_outputs_bytes_max = 0;  // of all outputs of a job; 0: no limit
   uint64_t spool_quota_bytes = common::kSpoolQuotaBytes;
   std::string cluster_id;  // of the data directory; sent to workers
+  std::string head;        // the name of this coordinator among several; empty: it is alone
 };
+
+// The coordinators besides this one that have files of the checkpoint: "h1, h2"; empty: none.
+std::string OtherHeads(const v1::Checkpoint& checkpoint, const std::string& head);
 
 // One registered node: the journaled record, plus what is known only while the daemon runs.
 struct Node {

@@ -381,6 +381,10 @@ std::string DescribeEvent(const v1::Event& event) {
       }
       return absl::StrCat("checkpoint ", event.checkpoint_flagged().step(),
                           " is damaged: ", event.checkpoint_flagged().why());
+    case v1::Event::kCheckpointAbsent:
+      return absl::StrCat("checkpoint ", event.checkpoint_absent().step(),
+                          " cannot be fetched: the coordinator ", event.checkpoint_absent().held(),
+                          " has it, and ", event.checkpoint_absent().at(), " leads");
     case v1::Event::kNodeRegistered:
       return absl::StrCat(
           event.node(), " registered (", event.node_registered().facts().advertise(), ", ",

@@ -502,15 +502,24 @@ constexpr ErrorCode kCodes[] = {
      "Remove old jobs: `jobctl rm`. An operator sees each user's share with `jobctl user ls "
      "--usage`, and raises --person-log-quota."},
     {"JC1630", "coordinator stands by",
-     "Several coordinators serve this cluster, one at a time. The one that was asked does not lead, so it "
+     "Several coordinators serve this cluster, one at a time. The one that was asked does not "
+     "lead, so it "
      "answers nothing but who does.",
      "Give all their addresses, separated by commas, so that the leader is found: `jobctl -s "
      "a:7700,b:7700`, `muster-worker --coordinator a:7700,b:7700`."},
     {"JC1631", "state in etcd not usable",
-     "The coordinator was started with --state, and what is there, or the data directory beside it, does not "
+     "The coordinator was started with --state, and what is there, or the data directory beside "
+     "it, does not "
      "fit.",
-     "The message names what does not fit. Each coordinator of a cluster has a data directory of its own, which "
+     "The message names what does not fit. Each coordinator of a cluster has a data directory of "
+     "its own, which "
      "begins empty, and the same --state."},
+    {"JC1632", "files at another coordinator",
+     "Several coordinators replace each other, and each keeps the checkpoints, outputs and logs "
+     "that came while it led. "
+     "Another one than the leader has what was asked for.",
+     "Ask again when the named coordinator leads. A running job's next checkpoint is at the one "
+     "that leads."},
     {"JC1701", "code quota exceeded",
      "The code to be sent exceeds the project's quota on the coordinator, or the person's. An "
      "object counts at least 4 KiB.",

@@ -229,6 +229,19 @@ class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
   bool over_ = false;
 };
 
+// Of several coordinators, another one has files of the checkpoint: nothing can be said of them here.
+absl::Status CheckIsHere(const Instance& instance, const v1::Checkpoint& checkpoint) {
+  if (instance.leading == nullptr) return absl::OkStatus();
+  const std::string others = OtherHeads(checkpoint, instance.leading->name);
+  if (others.empty()) return absl::OkStatus();
+  return common::MakeProblem(
+      absl::StatusCode::kUnavailable,
+      {.code = "JC1632",
+       .what = StrCat("the coordinator ", others, " has files of ", NameOf(checkpoint), ", and ",
+                      instance.leading->name, " leads"),
+       .fix = StrCat("ask again when ", others, " leads")});
+}
+
 }  // namespace
 
 void SendCheckpointFiles(const CheckpointFileList& files, Sink<v1::CheckpointFiles>& sink) {
@@ -245,12 +258,12 @@ void SendCheckpointFiles(const CheckpointFileList& files, Sink<v1::CheckpointFil
   sink.Close(absl::OkStatus());
 }
 
-void VerifyCheckpoint(Jobs& jobs, JobStores& stores, Process& process, const Caller& caller,
-                      const v1::CheckpointReference& request,
+void VerifyCheckpoint(Jobs& jobs, JobStores& stores, const Instance& instance, Process& process,
+                      const Caller& caller, const v1::CheckpointReference& request,
                       Answer<v1::VerifyCheckpointResponse> answer) {
   FindJob(
       jobs, process, caller, request.job(),
-      [&jobs, &stores, &process, caller, request,
+      [&jobs, &stores, &instance, &process, caller, request,
        answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
         if (!found.ok()) return answer(found.status());
         // It may mark the checkpoint as damaged.
@@ -258,6 +271,8 @@ void VerifyCheckpoint(Jobs& jobs, JobStores& stores, Process& process, const Cal
         if (!may.ok()) return answer(may);
         absl::StatusOr<v1::Checkpoint> checkpoint = FindSaved(*found->record, request);
         if (!checkpoint.ok()) return answer(checkpoint.status());
+        const absl::Status is_here = CheckIsHere(instance, *checkpoint);
+        if (!is_here.ok()) return answer(is_here);
         const bool was_flagged = checkpoint->flagged_corrupt();
         const int64_t step = checkpoint->step();
         const uint32_t attempt = checkpoint->attempt();
@@ -303,14 +318,17 @@ void SendBlob(JobStores& stores, Process& process, const std::string& sha256, ui
   std::make_shared<BlobFeed>(stores, process, std::move(sink), sha256, offset)->Start();
 }
 
-void PullFile(Jobs& jobs, JobStores& stores, Process& process, const Caller& caller,
-              const v1::PullFileRequest& request, std::shared_ptr<Sink<v1::BlobChunk>> sink) {
+void PullFile(Jobs& jobs, JobStores& stores, const Instance& instance, Process& process,
+              const Caller& caller, const v1::PullFileRequest& request,
+              std::shared_ptr<Sink<v1::BlobChunk>> sink) {
   FindJob(
       jobs, process, caller, request.job(),
-      [&stores, &process, request, sink](absl::StatusOr<FoundJob> found) {
+      [&stores, &instance, &process, request, sink](absl::StatusOr<FoundJob> found) {
         if (!found.ok()) return sink->Close(found.status());
         const auto checkpoint = FindSaved(*found->record, request);
         if (!checkpoint.ok()) return sink->Close(checkpoint.status());
+        const absl::Status is_here = CheckIsHere(instance, *checkpoint);
+        if (!is_here.ok()) return sink->Close(is_here);
         for (const v1::CheckpointFile& file : checkpoint->files()) {
           const bool is_of_part = !request.outputs() || file.part() == request.part();
           if (file.path() == request.path() && is_of_part) {

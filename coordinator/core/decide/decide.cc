@@ -229,6 +229,8 @@ Decision DecideOn(const ClusterState& state, const FlagCheckpointInput& input, N
         checkpoint.flagged_corrupt()) {
       continue;
     }
+    // What another coordinator has is not damaged because it is not here.
+    if (!OtherHeads(checkpoint, state.settings.head).empty()) continue;
     v1::Event event = LiveJobEvent(*job, now);
     event.set_attempt(checkpoint.attempt());
     event.mutable_checkpoint_flagged()->set_step(input.step);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -5,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "common/lines/line_matcher.h"
 #include "common/text/strings.h"
 #include "coordinator/base/descriptors.h"
@@ -17,6 +19,7 @@
 namespace muster::coordinator {
 namespace {
 
+using common::StrAppend;
 using common::StrCat;
 
 // A job is over when nothing of it is alive, but its last output may still be in transit. A reader that
@@ -52,11 +55,12 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
  public:
   LogFeed(Jobs& jobs, JobStores& stores, Process& process, std::shared_ptr<LogSink> sink,
           const v1::StreamLogsRequest& request, std::shared_ptr<const common::LineMatcher> matcher,
-          std::shared_ptr<const v1::JobRecord> record, std::string owner)
+          std::shared_ptr<const v1::JobRecord> record, std::string owner, std::string head)
       : jobs_(jobs),
         stores_(stores),
         process_(process),
         owner_(std::move(owner)),
+        head_(std::move(head)),
         sink_(std::move(sink)),
         request_(request),
         job_(record->id()),
@@ -86,11 +90,14 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
   void SendOpenLines();
   void MaybeEnd(bool is_over);
   std::string WhyIncomplete() const;
+  // "attempt 0 is at h1, attempt 1 at h2": output that came only while others led; empty: none.
+  std::string Elsewhere();
 
   Jobs& jobs_;
   JobStores& stores_;
   Process& process_;
   const std::string owner_;  // its work on the pool counts as this person's
+  const std::string head_;   // this coordinator among several; empty: it is alone
   const std::shared_ptr<LogSink> sink_;
   const v1::StreamLogsRequest request_;
   const uint64_t job_;
@@ -300,6 +307,22 @@ void LogFeed::SayAttempt(uint32_t attempt) {
   sink_->Write(std::move(notice));
 }
 
+std::string LogFeed::Elsewhere() {
+  std::string text;
+  if (head_.empty()) return text;
+  std::lock_guard lock(mutex_);
+  for (const v1::Attempt& attempt : record_->attempts()) {
+    const bool is_newest = &attempt == &*record_->attempts().rbegin();
+    const bool is_asked = request_.attempt() == -1 || (request_.attempt() == -2 && is_newest) ||
+                          request_.attempt() == static_cast<int64_t>(attempt.number());
+    const auto& heads = attempt.heads();
+    if (!is_asked || heads.empty() || std::count(heads.begin(), heads.end(), head_) > 0) continue;
+    StrAppend(&text, text.empty() ? "" : ", ", "attempt ", attempt.number(), " at ",
+              absl::StrJoin(heads, " and "));
+  }
+  return text;
+}
+
 std::string LogFeed::WhyIncomplete() const {
   const uint64_t unreadable = merge_.UnreadableBytes();
   if (unreadable == 0) {
@@ -322,6 +345,14 @@ void LogFeed::MaybeEnd(bool is_over) {
   if (!follow_) return Close();
   if (const absl::Status looked = merge_.Discover(); !looked.ok()) {
     return RetryAfterShortage(looked);
+  }
+  if (const std::string elsewhere = Elsewhere(); !elsewhere.empty()) {
+    SendOpenLines();
+    v1::LogRecord notice;
+    notice.set_notice(StrCat("output came while another coordinator led, and is there: ", elsewhere,
+                             "; ask again when it leads"));
+    sink_->Write(std::move(notice));
+    return Close();
   }
   if (merge_.Complete()) return Close();
   const auto now = std::chrono::steady_clock::now();
@@ -346,8 +377,8 @@ void LogFeed::MaybeEnd(bool is_over) {
 
 }  // namespace
 
-void StreamLogs(Jobs& jobs, JobStores& stores, Process& process, const Caller& caller,
-                const v1::StreamLogsRequest& request, std::shared_ptr<LogSink> sink) {
+void StreamLogs(Jobs& jobs, JobStores& stores, const Instance& instance, Process& process,
+                const Caller& caller, const v1::StreamLogsRequest& request, std::shared_ptr<LogSink> sink) {
   std::shared_ptr<const common::LineMatcher> matcher;
   const common::LineQuery query = QueryOf(request.filter());
   if (query.SelectsLines()) {
@@ -357,10 +388,11 @@ void StreamLogs(Jobs& jobs, JobStores& stores, Process& process, const Caller& c
   }
   FindJob(jobs, process, caller, request.job(),
           [&jobs, &stores, &process, request, matcher, sink,
-           owner = caller.principal](absl::StatusOr<FoundJob> found) {
+           owner = caller.principal,
+           head = instance.leading == nullptr ? "" : instance.leading->name](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return sink->Close(found.status());
             std::make_shared<LogFeed>(jobs, stores, process, sink, request, matcher, found->record,
-                                      owner)
+                                      owner, head)
                 ->Start();
           });
 }

@@ -109,6 +109,17 @@ std::optional<v1::Event> AttemptConsequence(const ClusterState& state, const v1:
   return std::nullopt;
 }
 
+// So that it is known which coordinators have parts of its output.
+std::optional<v1::Event> TakeOver(const std::string& head, const v1::JobRecord& job,
+                                  const v1::Attempt& attempt, Now now) {
+  if (head.empty() || (!attempt.heads().empty() && *attempt.heads().rbegin() == head))
+    return std::nullopt;
+  v1::Event event = JobEvent(job, now);
+  event.set_attempt(attempt.number());
+  event.mutable_attempt_taken_over()->set_head(head);
+  return event;
+}
+
 // The job has no live attempt.
 std::optional<v1::Event> IdleConsequence(const ClusterState& state, const v1::JobRecord& job,
                                          Now now) {
@@ -146,6 +157,7 @@ std::optional<v1::Event> JobConsequence(const ClusterState& state, const v1::Job
   if (IsFinal(job.state())) return std::nullopt;
   if (auto event = CheckpointConsequence(state, job, now)) return event;
   if (const v1::Attempt* attempt = LiveAttempt(job)) {
+    if (auto taken_over = TakeOver(state.settings.head, job, *attempt, now)) return taken_over;
     return AttemptConsequence(state, job, *attempt, now);
   }
   return IdleConsequence(state, job, now);

@@ -33,6 +33,7 @@ v1::Attempt MakeAttempt(const SchedulingState& state, Candidate& job, Now now) {
   attempt.set_number(job.job.next_attempt());
   attempt.set_started_ms(now.wall_ms);
   attempt.set_resume_step(-1);
+  if (!state.settings.head.empty()) attempt.add_heads(state.settings.head);
   if (const v1::Checkpoint* latest = LatestCheckpoint(job.job); latest != nullptr) {
     attempt.set_resume_step(latest->step());
   }

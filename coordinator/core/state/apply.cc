@@ -247,6 +247,13 @@ void ApplyPartAge(ClusterState& state, const v1::Event& event, Now now) {
   since = std::min(since, now.mono_ms - event.part_age().ran_ms());
 }
 
+// Each head once: the list stays as short as there are heads.
+void ApplyTakenOver(v1::Attempt& attempt, const std::string& head) {
+  auto& heads = *attempt.mutable_heads();
+  heads.erase(std::remove(heads.begin(), heads.end(), head), heads.end());
+  *heads.Add() = head;
+}
+
 void ApplyCheckpointPart(ClusterState& state, const v1::Event& event) {
   v1::JobRecord& job = JobOf(state, event);
   const v1::CheckpointPart& ready = event.checkpoint_part();
@@ -463,6 +470,10 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
     case v1::Event::kCheckpointFlagged:
       ChangeCheckpoint(state, event, event.checkpoint_flagged().step(), event.attempt(),
                        [](v1::Checkpoint& known) { known.set_flagged_corrupt(true); });
+      break;
+    case v1::Event::kAttemptTakenOver:
+      ApplyTakenOver(*JobOf(state, event).mutable_attempts()->rbegin(),
+                     event.attempt_taken_over().head());
       break;
     case v1::Event::kCheckpointAbsent:
       ChangeCheckpoint(state, event, event.checkpoint_absent().step(), event.attempt(),

@@ -38,6 +38,7 @@ Premise PremiseOf(const v1::Event& event) {
       return Premise::kJob;
     case v1::Event::kMasterPortHeld:
     case v1::Event::kAttemptEnded:
+    case v1::Event::kAttemptTakenOver:
     case v1::Event::kPartAge:
       return Premise::kAttempt;
     case v1::Event::kPartReady:

@@ -381,6 +381,9 @@ std::string DescribeEvent(const v1::Event& event) {
       }
       return absl::StrCat("checkpoint ", event.checkpoint_flagged().step(),
                           " is damaged: ", event.checkpoint_flagged().why());
+    case v1::Event::kAttemptTakenOver:
+      return absl::StrCat(AttemptPrefix(event), "the coordinator ",
+                          event.attempt_taken_over().head(), " leads now");
     case v1::Event::kCheckpointAbsent:
       return absl::StrCat("checkpoint ", event.checkpoint_absent().step(),
                           " cannot be fetched: the coordinator ", event.checkpoint_absent().held(),

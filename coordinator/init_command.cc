@@ -49,6 +49,7 @@ struct InitArguments {
   std::string admin;
   std::vector<std::string> hosts;
   BrowserFiles for_browsers;  // empty: none
+  bool further = false;       // its users and jobs are those of coordinators that exist
 };
 
 std::string ThisMachine() {
@@ -128,6 +129,7 @@ absl::StatusOr<Founded> FoundCluster(InitArguments& arguments) {
                                                     .host_names = arguments.hosts},
                                                    clock.Read().wall_ms));
   RETURN_IF_ERROR(KeepForBrowsers(for_browsers, founded.cluster->keys_dir()));
+  if (arguments.further) return founded;
   ASSIGN_OR_RETURN(const std::unique_ptr<IdentityStore> store,
                    OpenIdentities(ConfigOf(arguments.data_dir), clock));
   Directory directory(*store, clock);
@@ -141,6 +143,30 @@ absl::StatusOr<Founded> FoundCluster(InitArguments& arguments) {
   worker.set_kind(v1::TOKEN_KIND_JOIN);
   ASSIGN_OR_RETURN(founded.worker_token, TokenFor(directory, *founded.cluster, worker));
   return founded;
+}
+
+// Without the authority's key it would be the first one of a cluster of its own.
+absl::Status CheckFurther(const InitArguments& arguments) {
+  if (!arguments.further || common::Exists(StrCat(arguments.keys_dir, "/ca.key")))
+    return absl::OkStatus();
+  return common::MakeProblem(
+      absl::StatusCode::kFailedPrecondition,
+      {.code = "JC1631",
+       .what = StrCat("--further: there is no ", arguments.keys_dir, "/ca.key"),
+       .why = "a further coordinator of a cluster has the cluster's authority",
+       .fix = "copy ca.pem, ca.key and secrets.key from the keys directory of another one, as root, and "
+              "name the directory with --keys-dir"});
+}
+
+void SayWhatComesNextForFurther(const InitArguments& arguments, const Founded& founded) {
+  const std::string text = StrCat(
+      "A further coordinator of cluster ", founded.cluster->name(), " is ready.\n",  //
+      "  authority  SHA256:", founded.cluster->authority().Fingerprint(), "\n\n",
+      "Start it with the --state of the others:\n\n",  //
+      "  muster-coordinator --state etcd://…/NAME --head ", arguments.hosts.front(), " --data-dir ",
+      arguments.data_dir, " --listen 0.0.0.0:", kGrpcPort, " --advertise ", arguments.hosts.front(), ":",
+      kGrpcPort, " --http 0.0.0.0:", kHttpPort, "\n");
+  std::fputs(text.c_str(), stdout);
 }
 
 void SayWhatIsNext(const InitArguments& arguments, const Founded& founded) {
@@ -172,13 +198,16 @@ int Init(InitArguments arguments) {
   arguments.data_dir = WithoutSlash(Absolute(arguments.data_dir));
   arguments.keys_dir = WithoutSlash(Absolute(arguments.keys_dir));
   if (arguments.admin.empty()) arguments.admin = WhoTypesThis();
-  const absl::StatusOr<Founded> founded = FoundCluster(arguments);
+  const absl::Status may = CheckFurther(arguments);
+  const absl::StatusOr<Founded> founded =
+      may.ok() ? FoundCluster(arguments) : absl::StatusOr<Founded>(may);
   if (!founded.ok()) {
     std::fprintf(stderr, "muster-coordinator init: %s\n",
                  common::Readable(common::ProblemOf(founded.status())).c_str());
     return kFailedExit;
   }
-  SayWhatIsNext(arguments, *founded);
+  arguments.further ? SayWhatComesNextForFurther(arguments, *founded)
+                    : SayWhatIsNext(arguments, *founded);
   return kDoneExit;
 }
 
@@ -203,6 +232,9 @@ std::optional<int> RunInitCommand(int argc, char** argv) {
   app.add_option("--host", arguments.hosts,
                  "a name or address by which workers and people reach the coordinator; may be "
                  "repeated (default: this machine's name)");
+  app.add_flag("--further", arguments.further,
+               "the cluster has coordinators already, which keep its state in etcd; --keys-dir has a "
+               "copy of their ca.pem, ca.key and secrets.key");
   CLI::Option* certificate = app.add_option(
       "--certificate", arguments.for_browsers.certificate,
       "your own certificate for browsers, with its chain, in PEM: kept with the keys");

@@ -441,7 +441,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   RETURN_IF_ERROR(lock.status());
   if (!config.socket.empty()) RETURN_IF_ERROR(PrepareSocket(config.socket, config.is_private));
   TcpPort port;
-  if (!config.listen.empty()) {
+  if (leading != nullptr && leading->port != nullptr) {
+    port = std::move(*leading->port);
+  } else if (!config.listen.empty()) {
     ASSIGN_OR_RETURN(port, ListenOnPort(config.listen));
   }
   const std::shared_ptr<SharedState> state =

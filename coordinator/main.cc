@@ -135,7 +135,7 @@ int Main(int argc, char** argv) {
   const auto stop = [&request](const absl::Status& why) { request.Say(why); };
   StopRequest leads;
   std::unique_ptr<StandingBy> among;  // the other coordinators; null: this one is alone
-  const Leading* leading = nullptr;
+  std::optional<Leading> leading;
   if (!config.head.state.empty()) {
     auto standing = StandingBy::Start(
         config, {.leads = [&leads] { leads.Say(absl::OkStatus()); },
@@ -148,9 +148,9 @@ int Main(int argc, char** argv) {
       among->Resign();
       return request.Why().ok() ? 0 : Fail(config, request.Why());
     }
-    leading = &among->Lead();
+    leading.emplace(among->Lead());
   }
-  auto coordinator = Coordinator::Start(config, stop, leading);
+  auto coordinator = Coordinator::Start(config, stop, leading.has_value() ? &*leading : nullptr);
   if (!coordinator.ok()) {
     if (among != nullptr) among->Resign();
     return Fail(config, coordinator.status());

@@ -1,5 +1,6 @@
 #include "coordinator/standing_by.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/close_range.h>
 #include <unistd.h>
@@ -48,6 +49,16 @@ std::string Reachable(const std::string& listen) {
   return is_any ? ThisMachine() + listen.substr(colon) : listen;
 }
 
+// The same sockets once more: they listen until both are closed.
+absl::StatusOr<TcpPort> Duplicate(const TcpPort& port) {
+  TcpPort copy{.endpoint = port.endpoint};
+  for (const common::UniqueFd& each : port.fds) {
+    copy.fds.emplace_back(fcntl(each.get(), F_DUPFD_CLOEXEC, 0));
+    if (!copy.fds.back().valid()) return common::ErrnoStatus("cannot duplicate a socket");
+  }
+  return copy;
+}
+
 v1::HeadRecord SelfOf(const Config& config, const std::string& listen) {
   v1::HeadRecord self;
   self.set_name(config.head.name.empty() ? ThisMachine() : config.head.name);
@@ -81,6 +92,7 @@ etcd::Access AccessOf(const HeadFlags& flags) {
 
 struct StandingBy::Parts {
   common::UniqueFd lock;
+  std::shared_ptr<TcpPort> port;
   std::unique_ptr<Cluster> cluster;  // null: there are no identities
   std::unique_ptr<heads::Head> head;
   std::unique_ptr<StandbyServer> server;
@@ -99,7 +111,8 @@ absl::StatusOr<std::unique_ptr<StandingBy>> StandingBy::Start(const Config& conf
                    LockDataDirectory(Paths(config.data_dir).Lock(), kLockTimeout));
   if (!config.socket.empty()) RETURN_IF_ERROR(PrepareSocket(config.socket, false));
   ASSIGN_OR_RETURN(TcpPort port, ListenOnPort(config.listen));
-  const v1::HeadRecord self = SelfOf(config, port.endpoint);
+  parts->port = std::make_shared<TcpPort>(std::move(port));
+  const v1::HeadRecord self = SelfOf(config, parts->port->endpoint);
   ASSIGN_OR_RETURN(std::unique_ptr<etcd::Client> client, etcd::Client::Make(AccessOf(config.head)));
   ASSIGN_OR_RETURN(
       parts->head,
@@ -112,9 +125,10 @@ absl::StatusOr<std::unique_ptr<StandingBy>> StandingBy::Start(const Config& conf
                          .failed = [&config, failed = std::move(callbacks.failed)](
                                        const absl::Status& why) { failed(UnusableState(config.head.state, why)); },
                          .lost = std::move(callbacks.step_down)}));
+  ASSIGN_OR_RETURN(TcpPort shared, Duplicate(*parts->port));
   ASSIGN_OR_RETURN(parts->server,
                    StandbyServer::Start({.socket = config.socket,
-                                         .port = std::move(port),
+                                         .port = std::move(shared),
                                          .cluster = parts->cluster.get(),
                                          .name = self.name(),
                                          .view = [head = parts->head.get()] { return head->View(); }}));
@@ -124,10 +138,12 @@ absl::StatusOr<std::unique_ptr<StandingBy>> StandingBy::Start(const Config& conf
   return std::unique_ptr<StandingBy>(new StandingBy(std::move(parts)));
 }
 
-const Leading& StandingBy::Lead() {
+Leading StandingBy::Lead() {
   parts_->server.reset();
   parts_->lock.Reset();
-  return parts_->head->Lead();
+  Leading leading = parts_->head->Lead();
+  leading.port = parts_->port;
+  return leading;
 }
 
 void StandingBy::Resign() { parts_->head->Resign(); }

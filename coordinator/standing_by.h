@@ -25,7 +25,7 @@ class StandingBy {
   static absl::StatusOr<std::unique_ptr<StandingBy>> Start(const Config& config, Callbacks callbacks);
   ~StandingBy();
   // Frees the addresses and the data directory for the coordinator that leads. Lives as long as this.
-  const Leading& Lead();
+  Leading Lead();
   // Another one may lead at once. Nothing may be committed any more.
   void Resign();
 

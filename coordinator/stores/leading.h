@@ -2,11 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "coordinator/base/term.h"
+#include "coordinator/net/listener.h"
 #include "coordinator/stores/commit_log.h"
 #include "muster/v1/head.pb.h"
 
@@ -22,6 +24,8 @@ struct Leading {
   const Term& term;
   CommitLog& log;
   std::string name;  // of this coordinator
+  // Its TCP address, on which it listened already while it stood by: who connects meanwhile waits for its turn.
+  std::shared_ptr<TcpPort> port;
   std::function<HeadsView()> view;  // any thread
   // The term is over: this process must do nothing any more. Does not return.
   std::function<void(const absl::Status&)> step_down;

@@ -11,6 +11,7 @@
 #include "coordinator/care/commands.h"
 #include "coordinator/config/config.h"
 #include "coordinator/etcd/address.h"
+#include "coordinator/http/admission/guard.h"
 #include "coordinator/http/http_service.h"
 
 namespace muster::coordinator {
@@ -64,13 +65,15 @@ void AddHead(CLI::App& app, HeadFlags& head) {
   app.add_option("--state", head.state,
                  "one of several coordinators that replace each other: keep the state in etcd, as "
                  "etcd://h1:2379,h2:2379,h3:2379/NAME (etcds:// for TLS)");
-  app.add_option("--head", head.name,
-                 "with --state: name of this coordinator among the others (default: the machine's)");
+  app.add_option(
+      "--head", head.name,
+      "with --state: name of this coordinator among the others (default: the machine's)");
   app.add_option("--advertise", head.advertise,
                  "with --state: HOST:PORT by which workers and people reach this one (default: "
                  "--listen, with the machine's name for 0.0.0.0)");
   app.add_option("--advertise-http", head.advertise_http,
-                 "with --state: HOST:PORT by which browsers reach this one");
+                 "with --state: HOST:PORT by which browsers reach this one (default: --http, with "
+                 "the machine's name for 0.0.0.0)");
   app.add_option_function<std::string>(
       "--lease",
       [&head](const std::string& text) {
@@ -79,7 +82,8 @@ void AddHead(CLI::App& app, HeadFlags& head) {
           throw CLI::ValidationError("--lease", "must be a time from 2s to 60s, like 5s");
         head.lease_ms = *parsed;
       },
-      "with --state: another coordinator takes over when one was silent for this long (default 5s)");
+      "with --state: another coordinator takes over when one was silent for this long (default "
+      "5s)");
   app.add_option("--etcd-ca", head.etcd_authority,
                  "PEM file of the authority of etcd's certificates (default: the system's)");
   app.add_option("--etcd-cert", head.etcd_certificate, "PEM file of our certificate for etcd");
@@ -203,8 +207,14 @@ std::string WhatIsWrongWithHead(const Config& config) {
   if (const auto address = etcd::ParseAddress(head.state); !address.ok())
     return StrCat("--state ", head.state, ": ", common::FromAbsl(address.status().message()));
   if (config.is_private) return "--state is not for --private";
-  if (config.listen.empty()) return "--state needs --listen ADDR:PORT, where the other machines reach it";
-  if (head.etcd_certificate.empty() != head.etcd_key.empty()) return "--etcd-cert and --etcd-key need each other";
+  if (config.listen.empty())
+    return "--state needs --listen ADDR:PORT, where the other machines reach it";
+  if (!head.advertise_http.empty() && config.http.empty())
+    return "--advertise-http needs --http ADDR:PORT";
+  if (!head.advertise_http.empty() && !http::ParseHostAndPort(head.advertise_http))
+    return StrCat("--advertise-http ", head.advertise_http, " is not HOST:PORT");
+  if (head.etcd_certificate.empty() != head.etcd_key.empty())
+    return "--etcd-cert and --etcd-key need each other";
   if (head.etcd_user.empty() != head.etcd_password_file.empty())
     return "--etcd-user and --etcd-password-file need each other";
   return "";

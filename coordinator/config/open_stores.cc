@@ -87,6 +87,10 @@ absl::StatusOr<std::unique_ptr<Replica>> OpenReplica(const Config& config) {
   return SqliteReplica::Open(Paths(config.data_dir));
 }
 
+absl::StatusOr<std::string> ReadFollowedNote(const Config& config, Note note) {
+  return SqliteNoteStore::ReadOnce(Paths(config.data_dir), note);
+}
+
 std::shared_ptr<SharedState> ShareState(const Config& config, CommitLog* log) {
   return std::make_shared<SharedState>(config, log);
 }

@@ -269,7 +269,7 @@ absl::Status Coordinator::Parts::ShareSecret(Note note, const std::string& path)
   const absl::StatusOr<std::string> shared = notes->Read(note);
   if (shared.ok()) {
     ASSIGN_OR_RETURN(const std::string secret, OpenHttpSecret(cluster.get(), *shared));
-    return common::WriteFileDurably(path, secret);
+    return common::WriteFileDurably(path, secret + "\n", 0600);
   }
   if (!absl::IsNotFound(shared.status())) return shared.status();
   ASSIGN_OR_RETURN(const std::string own, http::LoadOrMakeToken(path));

@@ -23,6 +23,8 @@ constexpr int64_t kDurationMaxMs = 7LL * 24 * 3'600'000;
 // Limits of a certificate's lifetime: a shorter one would be renewed all the time, a longer one would outlive
 // its purpose.
 constexpr int64_t kLeastLifeMs = 2'000;
+constexpr uint64_t kLeastSnapshotBytes = 64 << 10;
+constexpr uint64_t kMostSnapshotBytes = 512 << 20;
 constexpr int64_t kLeastLeaseMs = 2'000;
 constexpr int64_t kMostLeaseMs = 60'000;
 constexpr int64_t kMostLifeMs = 90LL * 24 * 3'600'000;
@@ -61,6 +63,30 @@ void AddOidc(CLI::App& app, oidc::Settings& oidc) {
   app.add_option("--oidc-scope", oidc.scope, "what is asked of the provider (default: openid)");
 }
 
+}  // namespace
+
+void AddEtcdFlags(CLI::App& app, HeadFlags& head) {
+  app.add_option("--etcd-ca", head.etcd_authority,
+                 "PEM file of the authority of etcd's certificates (default: the system's)");
+  app.add_option("--etcd-cert", head.etcd_certificate, "PEM file of our certificate for etcd");
+  app.add_option("--etcd-key", head.etcd_key, "with --etcd-cert: its key");
+  app.add_option("--etcd-user", head.etcd_user, "user of etcd's own authentication");
+  app.add_option("--etcd-password-file", head.etcd_password_file,
+                 "with --etcd-user: file whose first line is the password");
+}
+
+std::string WhatIsWrongWithEtcd(const HeadFlags& head) {
+  if (const auto address = etcd::ParseAddress(head.state); !address.ok())
+    return StrCat(head.state, ": ", common::FromAbsl(address.status().message()));
+  if (head.etcd_certificate.empty() != head.etcd_key.empty())
+    return "--etcd-cert and --etcd-key need each other";
+  if (head.etcd_user.empty() != head.etcd_password_file.empty())
+    return "--etcd-user and --etcd-password-file need each other";
+  return "";
+}
+
+namespace {
+
 void AddHead(CLI::App& app, HeadFlags& head) {
   app.add_option("--state", head.state,
                  "one of several coordinators that replace each other: keep the state in etcd, as "
@@ -84,13 +110,16 @@ void AddHead(CLI::App& app, HeadFlags& head) {
       },
       "with --state: another coordinator takes over when one was silent for this long (default "
       "5s)");
-  app.add_option("--etcd-ca", head.etcd_authority,
-                 "PEM file of the authority of etcd's certificates (default: the system's)");
-  app.add_option("--etcd-cert", head.etcd_certificate, "PEM file of our certificate for etcd");
-  app.add_option("--etcd-key", head.etcd_key, "with --etcd-cert: its key");
-  app.add_option("--etcd-user", head.etcd_user, "user of etcd's own authentication");
-  app.add_option("--etcd-password-file", head.etcd_password_file,
-                 "with --etcd-user: file whose first line is the password");
+  app.add_option_function<std::string>(
+      "--snapshot-after",
+      [&head](const std::string& text) {
+        const absl::StatusOr<uint64_t> parsed = common::ParseByteSize(text);
+        if (!parsed.ok() || *parsed < kLeastSnapshotBytes || *parsed > kMostSnapshotBytes)
+          throw CLI::ValidationError("--snapshot-after", "must be a size from 64KiB to 512MiB");
+        head.snapshot_bytes = *parsed;
+      },
+      "with --state: how much the log in etcd grows before a snapshot replaces it (default 32MiB)");
+  AddEtcdFlags(app, head);
 }
 
 void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks, bool& version) {
@@ -204,8 +233,8 @@ std::string WhatIsWrongWithHead(const Config& config) {
                ? ""
                : "--head, --advertise and --advertise-http need --state";
   }
-  if (const auto address = etcd::ParseAddress(head.state); !address.ok())
-    return StrCat("--state ", head.state, ": ", common::FromAbsl(address.status().message()));
+  if (const std::string wrong = WhatIsWrongWithEtcd(head); !wrong.empty())
+    return StrCat("--state ", wrong);
   if (config.is_private) return "--state is not for --private";
   if (config.listen.empty())
     return "--state needs --listen ADDR:PORT, where the other machines reach it";
@@ -213,10 +242,6 @@ std::string WhatIsWrongWithHead(const Config& config) {
     return "--advertise-http needs --http ADDR:PORT";
   if (!head.advertise_http.empty() && !http::ParseHostAndPort(head.advertise_http))
     return StrCat("--advertise-http ", head.advertise_http, " is not HOST:PORT");
-  if (head.etcd_certificate.empty() != head.etcd_key.empty())
-    return "--etcd-cert and --etcd-key need each other";
-  if (head.etcd_user.empty() != head.etcd_password_file.empty())
-    return "--etcd-user and --etcd-password-file need each other";
   return "";
 }
 

@@ -23,6 +23,7 @@
 #include "coordinator/coordinator.h"
 #include "coordinator/http/http_service.h"
 #include "coordinator/init_command.h"
+#include "coordinator/migrate_command.h"
 #include "coordinator/standing_by.h"
 #include "identity/tls_versions.h"
 
@@ -177,6 +178,7 @@ int Main(int argc, char** argv) {
 int main(int argc, char** argv) {
   muster::identity::SpeakTls13Only();
   std::optional<int> done = muster::coordinator::RunInitCommand(argc, argv);
+  if (!done.has_value()) done = muster::coordinator::RunMigrateCommand(argc, argv);
   if (!done.has_value()) done = muster::coordinator::RunCareCommand(argc, argv);
   return done.has_value() ? *done : muster::coordinator::Main(argc, argv);
 }

@@ -52,16 +52,6 @@ std::string Reachable(const std::string& listen) {
   return is_any ? ThisMachine() + listen.substr(colon) : listen;
 }
 
-etcd::Access AccessOf(const HeadFlags& flags) {
-  // Checked with the flags.
-  return {.address = *etcd::ParseAddress(flags.state),
-          .authority_file = flags.etcd_authority,
-          .certificate_file = flags.etcd_certificate,
-          .key_file = flags.etcd_key,
-          .user = flags.etcd_user,
-          .password_file = flags.etcd_password_file};
-}
-
 // `http`: what HTTP listens on; empty: no port.
 v1::HeadRecord SelfOf(const Config& config, const std::string& listen, const std::string& http) {
   v1::HeadRecord self;
@@ -88,17 +78,27 @@ absl::StatusOr<http::Sessions::Secrets> FollowedSecrets(const Config& config,
   return secrets;
 }
 
-absl::Status Unreachable(const Config& config, const absl::Status& why) {
+}  // namespace
+
+absl::Status UnusableState(const std::string& state, const absl::Status& why) {
   if (!common::CodeOf(why).empty()) return why;
   return common::MakeProblem(
       why.code(),
       {.code = "JC1631",
-       .what = StrCat("the state at ", config.head.state, " cannot be used"),
+       .what = StrCat("the state at ", state, " cannot be used"),
        .why = std::string(why.message()),
        .fix = "check that etcd runs and can be reached from here: etcdctl endpoint status"});
 }
 
-}  // namespace
+etcd::Access AccessOf(const HeadFlags& flags) {
+  // Checked with the flags.
+  return {.address = *etcd::ParseAddress(flags.state),
+          .authority_file = flags.etcd_authority,
+          .certificate_file = flags.etcd_certificate,
+          .key_file = flags.etcd_key,
+          .user = flags.etcd_user,
+          .password_file = flags.etcd_password_file};
+}
 
 struct StandingBy::Parts {
   absl::Status OpenHttp(const Config& config);
@@ -167,17 +167,20 @@ absl::StatusOr<std::unique_ptr<StandingBy>> StandingBy::Start(const Config& conf
   const v1::HeadRecord self =
       SelfOf(config, port.endpoint, parts->front == nullptr ? "" : parts->front->Address());
   ASSIGN_OR_RETURN(std::unique_ptr<etcd::Client> client, etcd::Client::Make(AccessOf(config.head)));
-  ASSIGN_OR_RETURN(std::unique_ptr<Replica> replica, OpenReplica(config));
-  absl::StatusOr<std::unique_ptr<heads::Head>> head =
-      heads::Head::Open(std::move(client), std::move(replica),
-                        {.self = self,
-                         .lease_ms = config.head.lease_ms,
-                         .data_dir = config.data_dir,
-                         .leads = std::move(callbacks.leads),
-                         .failed = std::move(callbacks.failed),
-                         .lost = std::move(callbacks.step_down)});
-  if (!head.ok()) return Unreachable(config, head.status());
-  parts->head = *std::move(head);
+  ASSIGN_OR_RETURN(
+      parts->head,
+      heads::Head::Open(
+          std::move(client), ReplicaHomeOf(config),
+          {.self = self,
+           .lease_ms = config.head.lease_ms,
+           .snapshot_bytes_least = config.head.snapshot_bytes,
+           .data_dir = config.data_dir,
+           .leads = std::move(callbacks.leads),
+           .failed =
+               [&config, failed = std::move(callbacks.failed)](const absl::Status& why) {
+                 failed(UnusableState(config.head.state, why));
+               },
+           .lost = std::move(callbacks.step_down)}));
   RETURN_IF_ERROR(parts->Serve(config, self, std::move(port)));
   common::LogInfo(StrCat("standing by head=", self.name(), " state=", config.head.state,
                          " tcp=", self.endpoint(), self.http().empty() ? "" : " http=", self.http(),

@@ -3,10 +3,12 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/config/config.h"
+#include "coordinator/etcd/client.h"
 #include "coordinator/stores/leading.h"
 
 namespace muster::coordinator {
@@ -32,6 +34,11 @@ class StandingBy {
   explicit StandingBy(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;
 };
+
+// Why the state cannot be used, for a person; what says that already is passed on.
+absl::Status UnusableState(const std::string& state, const absl::Status& why);
+// etcd as the flags name it, which were checked.
+etcd::Access AccessOf(const HeadFlags& flags);
 
 // Begins anew as the same process: all threads, connections and locks end at once.
 [[noreturn]] void BeginAnew(char** argv, const absl::Status& why);

@@ -7,11 +7,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <memory>
 
 #include "client/command_line/errors.h"
+#include "client/connection/addresses.h"
 #include "common/base/loopback.h"
 #include "common/base/status.h"
 #include "common/files/files.h"
@@ -137,8 +139,9 @@ absl::StatusOr<CodeChoice> ChooseCodeByDefault(const CodeOptions& options, const
   return choice;
 }
 
-bool IsOnAnotherHost(const std::string& server) {
-  if (server.empty() || server.starts_with("unix:")) return false;
+namespace {
+
+bool IsAddressOfAnotherHost(const std::string& server) {
   std::string host = server.substr(0, server.rfind(':'));
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   char name[256] = {};
@@ -153,6 +156,14 @@ bool IsOnAnotherHost(const std::string& server) {
     is_here = IsOfThisHost(each->ai_addr);
   freeaddrinfo(found);
   return !is_here;
+}
+
+}  // namespace
+
+bool IsOnAnotherHost(const std::string& server) {
+  if (server.empty() || server.starts_with("unix:")) return false;
+  const std::vector<std::string> addresses = SplitAddresses(server);
+  return std::any_of(addresses.begin(), addresses.end(), IsAddressOfAnotherHost);
 }
 
 }  // namespace muster::client

@@ -42,7 +42,7 @@ absl::StatusOr<CodeChoice> ChooseCodeByDefault(const CodeOptions& options, const
 std::string JoinedPath(const std::string& base, const std::string& path);
 
 // False for a private coordinator, a unix socket, and an address of this host: programs there find this host's
-// files. May ask a name server.
+// files. Of several addresses one on another host is enough. May ask a name server.
 bool IsOnAnotherHost(const std::string& server);
 
 }  // namespace muster::client

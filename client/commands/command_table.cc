@@ -8,7 +8,7 @@ namespace muster::client {
 namespace {
 
 constexpr Flag kGlobalFlags[] = {
-    {"server", 's', "HOST:PORT", "coordinator to use"},
+    {"server", 's', "HOST:PORT", "coordinator to use, or several: a:7700,b:7700"},
     {"context", 'c', "NAME", "configured context to use", {}, "context"},
     {"quiet", 'q', "", "suppress notes on stderr"},
     {"verbose", 'v', "", "print more on stderr"},

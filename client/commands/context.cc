@@ -64,7 +64,7 @@ absl::StatusOr<int> Add(Session& session, const Arguments& arguments) {
     return Usage("JC1004", StrCat("\"", common::Printable(name), "\" is not a valid context name"),
                  "jobctl context add lab head:7700");
   }
-  RETURN_IF_ERROR(CheckServerAddress("", server));
+  RETURN_IF_ERROR(CheckServerAddresses("", server));
   if (const auto known = file.contexts.find(name);
       known != file.contexts.end() && known->second != server) {
     RETURN_IF_ERROR(session.Confirm(

@@ -1,11 +1,14 @@
 // jobctl events.
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_split.h"
 #include "client/command_line/arguments.h"
 #include "client/command_line/errors.h"
 #include "client/commands/commands.h"
 #include "client/connection/connection.h"
+#include "client/follow/follow.h"
 #include "client/session/job_parts.h"
 #include "client/session/session.h"
 #include "client/terminal/listing.h"
@@ -21,6 +24,8 @@ namespace {
 using common::StrCat;
 
 constexpr int64_t kReadByDefault = 10'000;
+constexpr uint32_t kResumedMost =
+    1'000'000;  // events that a watch missed while it was disconnected
 
 constexpr Flag kEventsFlags[] = {
     {"watch", 'w', "", "keep printing new events"},
@@ -63,6 +68,42 @@ absl::Status CheckRegistered(Connection& connection, const std::string& node) {
   return IsRegistered(node, nodes) ? absl::OkStatus() : NoSuchNode(node, nodes);
 }
 
+// Prints new events until the user ends it. A coordinator that restarts, or that another one replaces,
+// is waited for; then it continues after the last event that was printed.
+absl::StatusOr<int> WatchEvents(Session& session, Connection* connection,
+                                v1::ListEventsRequest request, ListingOptions options) {
+  request.set_follow(true);
+  if (options.output == "json" || options.output == "yaml") options.output = "jsonl";
+  options.limit = 0;
+  Listing listing = EventListing(!request.job().empty());
+  absl::Status failed;
+  const auto print = [&](const v1::EventBatch& batch) {
+    listing.rows.clear();
+    AddRows(batch, &listing);
+    const absl::StatusOr<std::string> text = RenderListing(listing, options, session.terminal());
+    failed = text.status();
+    if (!text.ok()) return false;
+    session.Print(*text);
+    fflush(stdout);
+    options.headers = false;
+    if (batch.events().empty()) return true;
+    const v1::Event& last = *batch.events().rbegin();
+    request.set_after_seq(last.seq());
+    request.set_limit(kResumedMost);
+    // @last may be a different job when it is asked for again.
+    if (!request.job().empty()) request.set_job(std::to_string(last.job()));
+    return true;
+  };
+  absl::Status ended = connection->ListEvents(request, print);
+  while (absl::IsUnavailable(ended)) {
+    ASSIGN_OR_RETURN(connection, Reconnect(session, ended));
+    ended = connection->ListEvents(request, print);
+  }
+  RETURN_IF_ERROR(failed);
+  RETURN_IF_ERROR(ended);
+  return kExitOk;
+}
+
 absl::StatusOr<int> Events(Session& session, const Arguments& arguments) {
   v1::ListEventsRequest request;
   if (!arguments.words().empty()) request.set_job(arguments.words()[0]);
@@ -95,28 +136,8 @@ absl::StatusOr<int> Events(Session& session, const Arguments& arguments) {
     }
     return kExitOk;
   }
-  request.set_follow(true);
-  ASSIGN_OR_RETURN(ListingOptions options,
-                   ListingOptions::From(arguments, session.settings().Get("output")));
-  if (options.output == "json" || options.output == "yaml") options.output = "jsonl";
-  options.limit = 0;
-  absl::Status failed;
-  const absl::Status ended = connection->ListEvents(request, [&](const v1::EventBatch& batch) {
-    listing.rows.clear();
-    AddRows(batch, &listing);
-    const absl::StatusOr<std::string> text = RenderListing(listing, options, session.terminal());
-    if (!text.ok()) {
-      failed = text.status();
-      return false;
-    }
-    session.Print(*text);
-    fflush(stdout);
-    options.headers = false;
-    return true;
-  });
-  RETURN_IF_ERROR(failed);
-  RETURN_IF_ERROR(ended);
-  return kExitOk;
+  ASSIGN_OR_RETURN(const ListingOptions options, session.OptionsOfListing(arguments));
+  return WatchEvents(session, connection, std::move(request), options);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "client/command_line/arguments.h"
 #include "client/command_line/errors.h"
 #include "client/commands/commands.h"
+#include "client/connection/addresses.h"
 #include "client/connection/connection.h"
 #include "client/session/device_login.h"
 #include "client/session/session.h"
@@ -46,7 +47,7 @@ absl::Status SaveContext(Session& session, const std::string& name,
                          const identity::Credentials& credentials) {
   const ConfigFile& file = session.settings().file();
   if (const auto known = file.contexts.find(name);
-      known != file.contexts.end() && known->second != credentials.endpoint) {
+      known != file.contexts.end() && !ShareAddress(known->second, credentials.endpoint)) {
     RETURN_IF_ERROR(session.Confirm(StrCat("The context ", name, " is ", known->second,
                                            ". Change it to ", credentials.endpoint, "?")));
   }

@@ -97,10 +97,16 @@ absl::StatusOr<int> AwaitEnd(Session& session, Connection& connection, const std
   v1::WatchJobRequest watch;
   watch.set_job(name);
   v1::JobRecord record;
-  RETURN_IF_ERROR(connection.WatchJob(watch, 0, [&](const v1::JobUpdate& update) {
+  const auto on_update = [&](const v1::JobUpdate& update) {
     record = update.record();
     return !IsOver(record.state());
-  }));
+  };
+  absl::Status status = connection.WatchJob(watch, 0, on_update);
+  while (absl::IsUnavailable(status)) {
+    ASSIGN_OR_RETURN(Connection * again, Reconnect(session, status));
+    status = again->WatchJob(watch, 0, on_update);
+  }
+  RETURN_IF_ERROR(status);
   session.Note(StrCat(name, " ", Verdict(record, session.terminal().color_err)));
   return WaitExitCode(record, propagate);
 }

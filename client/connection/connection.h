@@ -1,6 +1,11 @@
 // The only way to the coordinator: JobService without gRPC's types. Blocking calls; any thread,
-// several at once. Errors are the coordinator's own ("[JC1201] …"), or JC1301, JC1302, JC1307 from
-// this file.
+// several at once. Errors are the coordinator's own ("[JC1201] …"), or JC1301, JC1302, JC1307, JC1630
+// from this room.
+//
+// Where coordinators replace each other, a call that reaches one that stands by is made again at the one
+// that leads. A call that changes nothing or has an idempotency key is also made again, once, if the
+// coordinator went away before it answered. A stream that breaks later returns UNAVAILABLE; the next
+// call looks for the one that leads.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +27,24 @@ class ExecCall;
 
 class Connection {
  public:
-  // Checks version and protocol with GetServer. `endpoint` is "unix:/path" or "HOST:PORT".
-  // `credentials`: null for a connection that is not encrypted.
+  // How long to wait for a coordinator that leads while others stand by. The next one leads within
+  // about six seconds.
+  static constexpr int64_t kPatienceMs = 15'000;
+
+  // Checks version and protocol with GetServer. `endpoints` is "unix:/path", or "HOST:PORT" of each
+  // coordinator that may lead, separated by commas (addresses.h); the one that leads need not be
+  // among them. `credentials`: null for a connection that is not encrypted.
   static absl::StatusOr<std::unique_ptr<Connection>> Open(
-      const std::string& endpoint, int64_t timeout_ms,
-      const identity::Credentials* credentials = nullptr);
+      const std::string& endpoints, int64_t timeout_ms,
+      const identity::Credentials* credentials = nullptr, int64_t patience_ms = kPatienceMs);
   ~Connection();
 
-  // What GetServer returned when the connection was opened.
+  // What GetServer returned when the connection was opened, and the address that answered. Later
+  // calls may reach another coordinator of the cluster.
   const v1::GetServerResponse& server() const;
   const std::string& endpoint() const;
+  // Of all coordinators of the cluster, as far as known: the one that leads first.
+  std::vector<std::string> addresses() const;
 
   // One method for each call of JobService that has one answer, or a stream of messages, from its row
   // (common/calls.h). A call with several jobs is split into as many requests as needed. A list is one

@@ -54,6 +54,16 @@ auto InBatches(const Request& request, const Send& send) -> decltype(send(reques
   }
 }
 
+// Whether a call whose answer was lost may be made again: it changes nothing, or the coordinator knows
+// it by its key.
+template <typename Request>
+bool MayRepeat(common::Action action, const Request& request) {
+  if constexpr (requires { request.idempotency_key(); }) {
+    if (!request.idempotency_key().empty()) return true;
+  }
+  return action == common::Action::kRead;
+}
+
 // Checks that the answer matches the request.
 template <typename Request, typename Response>
 absl::Status CheckAnswer(const Request&, const Response&, const v1::GetServerResponse&) {
@@ -82,17 +92,20 @@ v1::JobReference ReferenceTo(const std::string& job) {
   absl::StatusOr<v1::Response> Connection::name(const v1::Request& request) {                 \
     const int64_t limit_ms = std::max(LimitMs(#name), channel_->timeout_ms);                  \
     absl::StatusOr<v1::Response> response = InBatches(request, [&](const v1::Request& some) { \
-      return channel_->Unary(&v1::JobService::Stub::name, some, limit_ms);                    \
+      return channel_->Unary(&v1::JobService::Stub::name, some, limit_ms,                     \
+                             MayRepeat(common::Action::action, some));                        \
     });                                                                                       \
     if (response.ok()) RETURN_IF_ERROR(CheckAnswer(request, *response, server()));            \
     return response;                                                                          \
   }
-#define MUSTER_STREAM(name, Request, Message, action, object, cost)                           \
-  absl::Status Connection::name(const v1::Request& request,                                   \
-                                const OnMessage<v1::Message>& on_message) {                   \
-    return channel_->Stream<grpc::ClientReader<v1::Message>, v1::Message>(                    \
-        [&](grpc::ClientContext* context) { return channel_->stub->name(context, request); }, \
-        on_message);                                                                          \
+#define MUSTER_STREAM(name, Request, Message, action, object, cost)         \
+  absl::Status Connection::name(const v1::Request& request,                 \
+                                const OnMessage<v1::Message>& on_message) { \
+    return channel_->Stream<grpc::ClientReader<v1::Message>, v1::Message>(  \
+        [&](v1::JobService::Stub& stub, grpc::ClientContext* context) {     \
+          return stub.name(context, request);                               \
+        },                                                                  \
+        on_message, MayRepeat(common::Action::action, request));            \
   }
 #define MUSTER_BY_HAND(name, Request, Response, action, object, cost)
 MUSTER_JOB_CALLS(MUSTER_ONE, MUSTER_STREAM, MUSTER_BY_HAND, MUSTER_BY_HAND)
@@ -147,13 +160,18 @@ absl::StatusOr<std::vector<v1::CheckpointFile>> Connection::ListCheckpointFiles(
 absl::Status Connection::WatchJob(const v1::WatchJobRequest& request, int64_t deadline_ms,
                                   const OnMessage<v1::JobUpdate>& on_message) {
   return channel_->Stream<grpc::ClientReader<v1::JobUpdate>, v1::JobUpdate>(
-      [&](grpc::ClientContext* context) { return channel_->stub->WatchJob(context, request); },
-      on_message, deadline_ms);
+      [&](v1::JobService::Stub& stub, grpc::ClientContext* context) {
+        return stub.WatchJob(context, request);
+      },
+      on_message, /*may_repeat=*/true, deadline_ms);
 }
 
 std::unique_ptr<ExecCall> Connection::Exec(const v1::ExecStart& start) {
+  // A command is never started twice. The call fails if none leads.
+  const absl::StatusOr<std::shared_ptr<const Line>> leading = channel_->Leading();
+  const std::shared_ptr<const Line> to = leading.ok() ? *leading : channel_->Last();
   auto call = std::make_unique<GrpcExecCall>(
-      channel_->channel, [this](const grpc::Status& status) { return channel_->Convert(status); });
+      to->channel, [to](const grpc::Status& status) { return to->Convert(status); });
   v1::ExecInput first;
   *first.mutable_start() = start;
   call->Write(first);
@@ -161,11 +179,13 @@ std::unique_ptr<ExecCall> Connection::Exec(const v1::ExecStart& start) {
 }
 
 absl::StatusOr<v1::PushObjectsResponse> Connection::PushObjects(const NextChunk& next) {
+  // Not repeated here, as `next` gives each chunk once.
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Line> to, channel_->Leading());
   v1::PushObjectsResponse response;
   absl::Status problem;
   const grpc::Status status = channel_->WithContext([&](grpc::ClientContext* context) {
     const std::unique_ptr<grpc::ClientWriter<v1::ObjectChunk>> writer =
-        channel_->stub->PushObjects(context, &response);
+        to->stub->PushObjects(context, &response);
     v1::ObjectChunk chunk;
     while (true) {
       chunk.Clear();
@@ -184,7 +204,7 @@ absl::StatusOr<v1::PushObjectsResponse> Connection::PushObjects(const NextChunk&
     return writer->Finish();
   });
   RETURN_IF_ERROR(problem);
-  RETURN_IF_ERROR(channel_->Convert(status));
+  RETURN_IF_ERROR(to->Convert(status));
   return response;
 }
 

@@ -9,8 +9,10 @@
 #include "absl/strings/str_format.h"
 #include "client/command_line/arguments.h"
 #include "client/command_line/errors.h"
+#include "client/connection/addresses.h"
 #include "client/connection/connection.h"
 #include "client/connection/socket_trust.h"
+#include "client/session/known_heads.h"
 #include "client/session/private_coordinator.h"
 #include "client/session/sign_in.h"
 #include "client/terminal/listing.h"
@@ -52,21 +54,30 @@ absl::Status Session::OpenPrivate() {
   return last;
 }
 
+absl::Status Session::OpenServer() {
+  constexpr std::string_view kUnix = "unix:";
+  if (settings_.server().starts_with(kUnix)) {
+    RETURN_IF_ERROR(CheckServerSocket(settings_.server().substr(kUnix.size())));
+  }
+  ASSIGN_OR_RETURN(const auto credentials,
+                   CredentialsFor(settings_, common::SystemClock().Read().wall_ms));
+  const std::string addresses =
+      heads_.empty() ? settings_.server()
+                     : JoinAddresses(MergeAddresses(heads_, SplitAddresses(settings_.server())));
+  ASSIGN_OR_RETURN(connection_,
+                   Connection::Open(addresses, settings_.timeout_ms(), credentials.get()));
+  KeepHeads(settings_, connection_->server(), connection_->endpoint());
+  if (credentials != nullptr && renewal_ == nullptr)
+    renewal_ = std::make_unique<SignInRenewal>(settings_, *credentials);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Connection*> Session::Connect() {
   if (connection_ != nullptr) return connection_.get();
   if (is_private()) {
     RETURN_IF_ERROR(OpenPrivate());
   } else {
-    constexpr std::string_view kUnix = "unix:";
-    if (settings_.server().starts_with(kUnix)) {
-      RETURN_IF_ERROR(CheckServerSocket(settings_.server().substr(kUnix.size())));
-    }
-    ASSIGN_OR_RETURN(const auto credentials,
-                     CredentialsFor(settings_, common::SystemClock().Read().wall_ms));
-    ASSIGN_OR_RETURN(connection_, Connection::Open(settings_.server(), settings_.timeout_ms(),
-                                                   credentials.get()));
-    if (credentials != nullptr && renewal_ == nullptr)
-      renewal_ = std::make_unique<SignInRenewal>(settings_, *credentials);
+    RETURN_IF_ERROR(OpenServer());
   }
   if (verbose_) {
     Note(common::StrCat("connected to ", connection_->endpoint(), " (",
@@ -90,7 +101,11 @@ const std::string& Session::idempotency_key() {
   return key_;
 }
 
-void Session::Disconnect() { connection_.reset(); }
+void Session::Disconnect() {
+  if (connection_ == nullptr) return;
+  if (!is_private() && !settings_.server().starts_with("unix:")) heads_ = connection_->addresses();
+  connection_.reset();
+}
 
 void Session::Print(std::string_view text) {
   const std::string safe = Filtered(text);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -62,6 +63,7 @@ class Session {
 
  private:
   absl::Status OpenPrivate();
+  absl::Status OpenServer();
 
   Terminal terminal_;
   Settings settings_;
@@ -73,6 +75,7 @@ class Session {
   std::string key_;
   std::unique_ptr<PrivateCoordinator> private_;
   std::unique_ptr<Connection> connection_;
+  std::vector<std::string> heads_;  // that an earlier connection of this process has learned
   std::unique_ptr<SignInRenewal> renewal_;
 };
 

@@ -12,6 +12,7 @@
 #include "client/command_line/arguments.h"
 #include "client/command_line/command.h"
 #include "client/command_line/errors.h"
+#include "client/connection/addresses.h"
 #include "client/job_file/yaml.h"
 #include "client/terminal/listing.h"
 #include "common/base/status.h"
@@ -26,6 +27,7 @@ namespace {
 
 using common::StrCat;
 
+constexpr size_t kConfigBytesMax = 1 << 20;
 constexpr std::string_view kDefaultNames[] = {"color", "output", "timeout"};
 
 std::string SettingFromEnvironment(const char* name) {
@@ -130,6 +132,20 @@ absl::Status CheckServerAddress(std::string_view what, std::string_view address)
                             what.empty() ? "" : "; for the name of a context, use --context"));
 }
 
+absl::Status CheckServerAddresses(std::string_view what, std::string_view addresses) {
+  const std::vector<std::string> all = SplitAddresses(addresses);
+  for (const std::string& each : all) {
+    RETURN_IF_ERROR(CheckServerAddress(what, each));
+    if (all.size() > 1 && each.starts_with("unix:")) {
+      return Usage("JC1004",
+                   StrCat(what, "\"", common::Printable(each),
+                          "\" is a socket, and only HOST:PORT can be one of several"),
+                   StrCat("give it alone, or as HOST:PORT like ", all.front()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::string HomeDirectory() {
   const std::string home = SettingFromEnvironment("HOME");
   if (!home.empty()) return home;
@@ -152,7 +168,7 @@ absl::StatusOr<ConfigFile> ConfigFile::Read() {
   if (config.path.empty())
     config.path = XdgDirectory("XDG_CONFIG_HOME", ".config") + "/muster/config.yaml";
   if (access(config.path.c_str(), F_OK) != 0) return config;
-  const absl::StatusOr<std::string> content = common::ReadFileOrPipe(config.path, 1 << 20);
+  const absl::StatusOr<std::string> content = common::ReadFileOrPipe(config.path, kConfigBytesMax);
   if (!content.ok()) {
     return Usage(
         "JC1006",
@@ -197,6 +213,41 @@ absl::Status ConfigFile::Write() const {
                               .what = "the configuration cannot be written",
                               .why = std::string(written.message()),
                               .fix = StrCat("ls -ld ", directory)});
+}
+
+namespace {
+
+// Where a line and a column, both from 1, are in a text; npos: nowhere.
+size_t OffsetOf(std::string_view text, int line, int column) {
+  size_t at = 0;
+  for (int i = 1; i < line; ++i) {
+    at = text.find('\n', at);
+    if (at == std::string_view::npos) return at;
+    ++at;
+  }
+  return line < 1 || column < 1 ? std::string_view::npos : at + static_cast<size_t>(column) - 1;
+}
+
+}  // namespace
+
+absl::Status ConfigFile::ChangeServer(const std::string& context, const std::string& from,
+                                      const std::string& to) {
+  ASSIGN_OR_RETURN(ConfigFile file, Read());
+  const auto found = file.contexts.find(context);
+  if (found == file.contexts.end() || found->second != from) return absl::OkStatus();
+  found->second = to;
+  ASSIGN_OR_RETURN(std::string content, common::ReadFile(file.path, kConfigBytesMax));
+  std::vector<YamlProblem> problems;
+  const YamlNode root = ParseYaml(content, &problems);
+  const YamlNode& server = *root.Find("contexts")->Find(context)->Find("server");
+  const size_t at = OffsetOf(content, server.line, server.column);
+  for (const std::string& typed : {StrCat("\"", from, "\""), StrCat("'", from, "'"), from}) {
+    if (at >= content.size() || content.compare(at, typed.size(), typed) != 0) continue;
+    // Quoted: in braces, a comma would end it.
+    content.replace(at, typed.size(), common::JsonQuote(to));
+    return common::WriteFileDurably(file.path, content);
+  }
+  return file.Write();
 }
 
 absl::StatusOr<Settings> Settings::Resolve(const Arguments& arguments) {
@@ -252,7 +303,7 @@ absl::Status Settings::AddServer(const Arguments& arguments) {
   const auto found = file_.contexts.find(context.value);
   if (server.has_value()) {
     const std::string_view origin = server->origin;
-    RETURN_IF_ERROR(CheckServerAddress(
+    RETURN_IF_ERROR(CheckServerAddresses(
         StrCat(origin.starts_with("flag ") ? origin.substr(5) : origin, " "), server->value));
     context = {"context", "", "not used: the server is given"};
   } else if (context.value == "private") {
@@ -260,8 +311,8 @@ absl::Status Settings::AddServer(const Arguments& arguments) {
   } else if (found != file_.contexts.end()) {
     // `context add` and `config view` must work here, to fix it.
     if (arguments.command().name.find(' ') == std::string_view::npos) {
-      RETURN_IF_ERROR(
-          CheckServerAddress(StrCat("the server of context ", context.value, ", "), found->second));
+      RETURN_IF_ERROR(CheckServerAddresses(StrCat("the server of context ", context.value, ", "),
+                                           found->second));
     }
     server = Setting{"server", found->second, StrCat("context ", context.value)};
   } else if (arguments.command().name.starts_with("context ")) {
@@ -324,7 +375,7 @@ std::vector<std::string> Settings::EnvPass() const {
   std::vector<std::string> names;
   for (const auto& [context, passed] : file_.env_pass) {
     const auto found = file_.contexts.find(context);
-    if (found == file_.contexts.end() || found->second != server()) continue;
+    if (found == file_.contexts.end() || !ShareAddress(found->second, server())) continue;
     names.insert(names.end(), passed.begin(), passed.end());
   }
   return names;

@@ -31,14 +31,19 @@ struct Setting {
 // config.yaml as it is in the file.
 struct ConfigFile {
   std::string path;
-  std::string current;                          // empty: private
-  std::map<std::string, std::string> contexts;  // name -> HOST:PORT
+  std::string current;  // empty: private
+  // name -> HOST:PORT, or several separated by commas: coordinators that replace each other
+  std::map<std::string, std::string> contexts;
   // name of a context -> more variables that jobs sent to it get: names, or NAME*
   std::map<std::string, std::vector<std::string>> env_pass;
   std::map<std::string, std::string> defaults;
 
   static absl::StatusOr<ConfigFile> Read();
   absl::Status Write() const;
+  // Changes a context's server in the file as it is now, and nothing else of it: comments stay. Does
+  // nothing if that is not `from` any more.
+  static absl::Status ChangeServer(const std::string& context, const std::string& from,
+                                   const std::string& to);
 };
 
 class Settings {
@@ -52,7 +57,7 @@ class Settings {
   // A private coordinator, or one that is reached by its socket. A port of this machine may be a tunnel to
   // another machine.
   bool IsLocal() const;
-  // From the context that has this server.
+  // From the context that has this server, or another of its cluster.
   std::vector<std::string> EnvPass() const;
   int64_t timeout_ms() const { return timeout_ms_; }
   const ConfigFile& file() const { return file_; }
@@ -72,6 +77,8 @@ class Settings {
 
 // "HOST:PORT" or "unix:/PATH". Errors: JC1004, prefixed with `what` ("--server ").
 absl::Status CheckServerAddress(std::string_view what, std::string_view address);
+// The same, or several "HOST:PORT" separated by commas.
+absl::Status CheckServerAddresses(std::string_view what, std::string_view addresses);
 
 // The private coordinator's directories (see docs): JOBCTL_DATA_DIR and JOBCTL_RUNTIME_DIR take
 // precedence over XDG's.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "client/connection/addresses.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/files/files.h"
@@ -27,12 +28,14 @@ constexpr int64_t kTryAgainMs = 5 * 60'000;
 constexpr size_t kTriedMax = 64;
 constexpr int64_t kKeptEveryMs = 60'000;
 
-// The context that has this server, also if the server was given by its address.
+// The context that has this server, also if the server was given by its address, or by those of several
+// coordinators of its cluster.
 std::string ContextOf(const Settings& settings) {
   const std::string context = settings.Get("context");
   if (!context.empty()) return context;
   for (const auto& [name, server] : settings.file().contexts) {
-    if (server == settings.server() && common::Exists(CredentialsPath(settings.file(), name)))
+    if (ShareAddress(server, settings.server()) &&
+        common::Exists(CredentialsPath(settings.file(), name)))
       return name;
   }
   return "";
@@ -59,6 +62,9 @@ Shared Renewed(const std::string& path, Shared old, int64_t now_ms) {
   const std::string marker = path + ".tried";
   if (WasTriedJustNow(marker, now_ms)) return old;
   absl::StatusOr<identity::Credentials> renewed = identity::Renew(*old, now_ms, kRenewWithin);
+  // The coordinator that renews names only itself.
+  if (renewed.ok() && ShareAddress(old->endpoint, renewed->endpoint))
+    renewed->endpoint = old->endpoint;
   if (!renewed.ok() || !identity::SaveCredentials(path, *renewed).ok()) {
     // The old credentials are good for hours; their end is reported.
     common::WriteFileDurably(marker, StrCat(now_ms)).IgnoreError();
@@ -78,7 +84,9 @@ absl::Status SelectContext(const std::string& context, const identity::Credentia
   // As it is now: other commands may have changed it meanwhile.
   ASSIGN_OR_RETURN(ConfigFile file, ConfigFile::Read());
   RETURN_IF_ERROR(identity::SaveCredentials(CredentialsPath(file, context), credentials));
-  file.contexts[context] = credentials.endpoint;
+  std::string& server = file.contexts[context];
+  // A person who signs in again keeps the other coordinators of the cluster.
+  if (!ShareAddress(server, credentials.endpoint)) server = credentials.endpoint;
   file.current = context;
   return file.Write();
 }

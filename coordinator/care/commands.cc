@@ -77,7 +77,8 @@ std::optional<int> RunCareCommand(int argc, char** argv) {
 std::string CareCommandsHelp() {
   std::string text =
       "Commands (without one, the coordinator serves; each has --help):\n"
-      "  init     make a cluster whose members are known: authority, keys, first token\n";
+      "  init     make a cluster whose members are known: authority, keys, first token\n"
+      "  migrate  move the state of a stopped coordinator into etcd, or back\n";
   for (const CareCommand& command : kCareCommands) {
     absl::StrAppendFormat(&text, "  %-8s %s\n", command.name, command.summary);
   }

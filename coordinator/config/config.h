@@ -12,6 +12,10 @@
 #include "coordinator/notify/address.h"
 #include "coordinator/oidc/client.h"
 
+namespace CLI {
+class App;
+}
+
 namespace muster::coordinator {
 
 struct Config {
@@ -57,5 +61,9 @@ struct ParsedFlags {
 };
 
 ParsedFlags ParseFlags(int argc, char** argv);
+
+// The flags that tell how etcd is reached, for the commands that do; empty: those are right, and so is `state`.
+void AddEtcdFlags(CLI::App& app, HeadFlags& head);
+std::string WhatIsWrongWithEtcd(const HeadFlags& head);
 
 }  // namespace muster::coordinator

@@ -83,8 +83,8 @@ absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& 
        .fix = "check the disk, and that the coordinator owns the files there; then restart it"});
 }
 
-absl::StatusOr<std::unique_ptr<Replica>> OpenReplica(const Config& config) {
-  return SqliteReplica::Open(Paths(config.data_dir));
+std::unique_ptr<ReplicaHome> ReplicaHomeOf(const Config& config) {
+  return std::make_unique<SqliteReplicaHome>(Paths(config.data_dir));
 }
 
 absl::StatusOr<std::string> ReadFollowedNote(const Config& config, Note note) {

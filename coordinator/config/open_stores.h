@@ -53,8 +53,8 @@ std::shared_ptr<SharedState> ShareState(const Config& config, CommitLog* log = n
 absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
                                   LivedClock& clock, const std::shared_ptr<SharedState>& state);
 
-// The copy of a coordinator that does not lead. FAILED_PRECONDITION: it is not one.
-absl::StatusOr<std::unique_ptr<Replica>> OpenReplica(const Config& config);
+// Where a coordinator among several keeps its copy of the state.
+std::unique_ptr<ReplicaHome> ReplicaHomeOf(const Config& config);
 
 // A note of that copy, while it is kept up to date. NOT_FOUND: no leader has written it so far.
 absl::StatusOr<std::string> ReadFollowedNote(const Config& config, Note note);

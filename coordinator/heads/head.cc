@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
+#include "coordinator/heads/snapshot.h"
 
 namespace muster::coordinator::heads {
 namespace {
@@ -21,6 +22,9 @@ constexpr int64_t kPollMs = 150;
 constexpr int64_t kTroublePauseMs = 500;
 constexpr int64_t kRpcWithinMs = 3'000;
 constexpr int64_t kResignWithinMs = 1'000;
+constexpr int64_t kSnapshotLookedAtMs = 1'000;
+// Of the log's pieces, before it is cut off.
+constexpr uint64_t kPiecesMost = 50'000;
 // Of the heads' keys in one answer.
 constexpr int64_t kHeadsMost = 64;
 
@@ -50,12 +54,8 @@ absl::Status Unusable(std::string what, std::string why, std::string fix) {
 
 }  // namespace
 
-Head::Head(std::unique_ptr<etcd::Client> client, std::unique_ptr<Replica> replica, Options options)
-    : client_(std::move(client)),
-      options_(std::move(options)),
-      replica_(std::move(replica)),
-      reader_(replica_->Position()),
-      position_(replica_->Position()) {}
+Head::Head(std::unique_ptr<etcd::Client> client, std::unique_ptr<ReplicaHome> home, Options options)
+    : client_(std::move(client)), home_(std::move(home)), options_(std::move(options)) {}
 
 Head::~Head() {
   {
@@ -63,19 +63,31 @@ Head::~Head() {
     stopping_ = true;
   }
   wake_.notify_all();
-  for (std::thread* thread : {&follower_, &keeper_, &watcher_}) {
+  for (std::thread* thread : {&follower_, &keeper_, &watcher_, &shortener_}) {
     if (thread->joinable()) thread->join();
   }
 }
 
 absl::StatusOr<std::unique_ptr<Head>> Head::Open(std::unique_ptr<etcd::Client> client,
-                                                 std::unique_ptr<Replica> replica,
+                                                 std::unique_ptr<ReplicaHome> home,
                                                  Options options) {
-  std::unique_ptr<Head> head(new Head(std::move(client), std::move(replica), std::move(options)));
-  RETURN_IF_ERROR(head->CheckLog());
-  RETURN_IF_ERROR(head->GrantLease());
-  RETURN_IF_ERROR(head->Look());
+  std::unique_ptr<Head> head(new Head(std::move(client), std::move(home), std::move(options)));
+  ASSIGN_OR_RETURN(head->replica_, head->home_->Open());
   return head;
+}
+
+absl::Status Head::Join() {
+  RETURN_IF_ERROR(CheckLog());
+  reader_ = PieceReader(replica_->Position());
+  {
+    std::lock_guard lock(mutex_);
+    position_ = replica_->Position();
+  }
+  RETURN_IF_ERROR(LoadIfBehindSnapshot());
+  RETURN_IF_ERROR(GrantLease());
+  RETURN_IF_ERROR(Look());
+  has_joined_ = true;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<v1::CommitLogMark> Head::ReadOrMakeMark() {
@@ -101,6 +113,11 @@ absl::StatusOr<v1::CommitLogMark> Head::ReadOrMakeMark() {
 absl::Status Head::CheckLog() {
   ASSIGN_OR_RETURN(const v1::CommitLogMark mark, ReadOrMakeMark());
   const std::string state = etcd::TextOf(client_->address());
+  if (!mark.moved().empty()) {
+    return Unusable(StrCat("the state is no longer at ", state),
+                    StrCat("muster-coordinator migrate has moved it to ", mark.moved()),
+                    "start the coordinator there, without --state");
+  }
   if (mark.format() > kLogFormat) {
     return Unusable(StrCat(state, " was written by a newer muster-coordinator"),
                     StrCat("its log has format ", mark.format(), ", this one knows up to ", kLogFormat),
@@ -137,7 +154,7 @@ absl::Status Head::Register() {
   int64_t lease = 0;
   {
     std::lock_guard lock(mutex_);
-    self.set_position(position_);
+    self.set_position(log_ == nullptr ? position_ : log_->Number());
     lease = lease_;
   }
   etcdserverpb::TxnRequest request;
@@ -146,8 +163,30 @@ absl::Status Head::Register() {
 }
 
 void Head::Start() {
-  follower_ = std::thread([this] { Follow(); });
-  keeper_ = std::thread([this] { Keep(); });
+  follower_ = std::thread([this] {
+    if (!KeepJoining()) return;
+    keeper_ = std::thread([this] { Keep(); });
+    Follow();
+  });
+}
+
+bool Head::KeepJoining() {
+  while (!has_joined_) {
+    const absl::Status joined = Join();
+    if (joined.ok()) break;
+    if (!absl::IsUnavailable(joined) && !absl::IsDeadlineExceeded(joined)) {
+      options_.failed(joined);
+      return false;
+    }
+    if (last_trouble_ != joined.message())
+      common::LogWarning(StrCat("waiting for etcd: ", joined.message()));
+    last_trouble_ = std::string(joined.message());
+    if (!Sleep(kTroublePauseMs)) return false;
+  }
+  last_trouble_.clear();
+  common::LogInfo(StrCat("registered head=", options_.self.name(), " log=", replica_->Log(),
+                         " position=", replica_->Position()));
+  return true;
 }
 
 HeadsView Head::View() const {
@@ -178,6 +217,11 @@ void Head::Follow() {
 }
 
 absl::StatusOr<bool> Head::FollowOnce() {
+  // Its turn came at an earlier look, and etcd did not answer until it had caught up.
+  if (TermRevision() != 0) {
+    RETURN_IF_ERROR(CatchUp());
+    return true;
+  }
   while (true) {
     ASSIGN_OR_RETURN(const bool more, ApplyPage(/*linearizable=*/false));
     if (!more) break;
@@ -194,7 +238,13 @@ absl::StatusOr<bool> Head::FollowOnce() {
 }
 
 absl::StatusOr<bool> Head::ApplyPage(bool linearizable) {
-  ASSIGN_OR_RETURN(const PieceReader::Page page, reader_.Read(*client_, linearizable, kRpcWithinMs));
+  absl::StatusOr<PieceReader::Page> read = reader_.Read(*client_, linearizable, kRpcWithinMs);
+  if (absl::IsOutOfRange(read.status())) {
+    RETURN_IF_ERROR(Load());
+    return true;
+  }
+  RETURN_IF_ERROR(read.status());
+  const PieceReader::Page& page = *read;
   for (const PieceReader::Entry& entry : page.entries) {
     if (const absl::Status applied = replica_->Apply(entry.position, entry.changes); !applied.ok()) {
       // Otherwise the entry would count as read.
@@ -205,6 +255,26 @@ absl::StatusOr<bool> Head::ApplyPage(bool linearizable) {
     position_ = entry.position;
   }
   return page.more;
+}
+
+absl::Status Head::Load() {
+  ASSIGN_OR_RETURN(const std::optional<v1::SnapshotMark> mark, ReadSnapshotMark(*client_));
+  if (!mark.has_value() || mark->position() <= replica_->Position()) {
+    return absl::DataLossError(StrCat("the log in etcd lacks the entries after ", reader_.number(),
+                                      ", and no snapshot has them"));
+  }
+  ASSIGN_OR_RETURN(const std::string stage, home_->Stage());
+  RETURN_IF_ERROR(ReadSnapshot(*client_, *mark, stage));
+  const std::string log = replica_->Log();
+  replica_.reset();
+  const absl::Status replaced = home_->Replace(stage, log, mark->position());
+  ASSIGN_OR_RETURN(replica_, home_->Open());
+  RETURN_IF_ERROR(replaced);
+  reader_ = PieceReader(replica_->Position());
+  common::LogInfo(StrCat("loaded a snapshot position=", mark->position(), " bytes=", mark->bytes()));
+  std::lock_guard lock(mutex_);
+  position_ = replica_->Position();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> Head::Campaign() {
@@ -237,24 +307,36 @@ absl::StatusOr<bool> Head::Campaign() {
 
 // Nothing is added from now on: every leader before compares its own key, which is gone.
 absl::Status Head::CatchUp() {
+  RETURN_IF_ERROR(LoadIfBehindSnapshot());
   while (true) {
     ASSIGN_OR_RETURN(const bool more, ApplyPage(/*linearizable=*/true));
-    if (!more) return absl::OkStatus();
+    if (!more) break;
   }
+  ASSIGN_OR_RETURN(const uint64_t end, EndOfLog(*client_, kRpcWithinMs));
+  if (end == reader_.number()) return absl::OkStatus();
+  return absl::DataLossError(StrCat("the log in etcd ends at ", end, ", and this copy of it at ",
+                                    reader_.number(), ": was etcd restored from an older backup?"));
+}
+
+// Also of a log without entries: they may all be in the snapshot.
+absl::Status Head::LoadIfBehindSnapshot() {
+  ASSIGN_OR_RETURN(const std::optional<v1::SnapshotMark> mark, ReadSnapshotMark(*client_));
+  if (!mark.has_value() || mark->position() <= reader_.number()) return absl::OkStatus();
+  return Load();
 }
 
 void Head::BeginToLead() {
   const uint64_t position = replica_->Position();
-  int64_t revision = 0;
-  {
-    std::lock_guard lock(mutex_);
-    revision = *term_revision_;
-  }
-  log_ = std::make_unique<EtcdLog>(
+  const int64_t revision = TermRevision();
+  auto log = std::make_unique<EtcdLog>(
       *client_, EtcdLog::Options{.term_revision = revision,
                                  .last_number = reader_.number(),
                                  .term = &term_,
                                  .lost = [this](const absl::Status& why) { Lost(why); }});
+  {
+    std::lock_guard lock(mutex_);
+    log_ = std::move(log);
+  }
   leading_ = std::make_unique<Leading>(Leading{.term = term_,
                                                .log = *log_,
                                                .name = options_.self.name(),
@@ -265,7 +347,57 @@ void Head::BeginToLead() {
   common::LogInfo(StrCat("leading head=", options_.self.name(), " position=", position,
                          " term=", revision));
   watcher_ = std::thread([this] { WatchTerm(); });
+  shortener_ = std::thread([this] { KeepLogShort(); });
   options_.leads();
+}
+
+// ---------------------------------------------------------------- snapshots
+
+void Head::KeepLogShort() {
+  while (Sleep(kSnapshotLookedAtMs)) {
+    const absl::Status kept = WriteSnapshotIfDue();
+    if (!kept.ok()) common::LogWarning(StrCat("no snapshot was written: ", kept.message()));
+  }
+}
+
+// The cost of a snapshot grows with the state, so the log grows with it before the next one.
+absl::Status Head::WriteSnapshotIfDue() {
+  if (snapshot_.position() == 0) {
+    ASSIGN_OR_RETURN(const std::optional<v1::SnapshotMark> mark, ReadSnapshotMark(*client_));
+    if (mark.has_value()) snapshot_ = *mark;
+  }
+  const uint64_t grown = log_->Bytes() - bytes_at_snapshot_;
+  if (grown < std::max(options_.snapshot_bytes_least, snapshot_.bytes()) &&
+      log_->Number() - snapshot_.position() < kPiecesMost) {
+    return absl::OkStatus();
+  }
+  const int64_t revision = TermRevision();
+  const uint64_t bytes = log_->Bytes();
+  ASSIGN_OR_RETURN(const std::string stage, home_->Stage());
+  ASSIGN_OR_RETURN(const uint64_t position, home_->Save(stage));
+  const absl::StatusOr<v1::SnapshotMark> written =
+      WriteSnapshot(*client_, revision, stage, position);
+  home_->Stage().IgnoreError();
+  RETURN_IF_ERROR(written.status());
+  snapshot_ = *written;
+  bytes_at_snapshot_ = bytes;
+  common::LogInfo(StrCat("wrote a snapshot position=", position, " bytes=", snapshot_.bytes()));
+  return Trim(*client_, revision, snapshot_, MayBeTrimmedTo(position));
+}
+
+// A coordinator that is only a little behind reads on, and needs no snapshot.
+uint64_t Head::MayBeTrimmedTo(uint64_t position) const {
+  uint64_t number = position;
+  for (const v1::HeadRecord& head : View().heads) {
+    if (head.name() == options_.self.name()) continue;
+    if (head.position() + kPiecesMost >= position) number = std::min(number, head.position());
+  }
+  return number;
+}
+
+int64_t Head::TermRevision() const {
+  std::lock_guard lock(mutex_);
+  return term_revision_.value_or(0);
 }
 
 // ---------------------------------------------------------------- the lease
@@ -314,13 +446,8 @@ absl::Status Head::KeepOnce() {
 
 // etcd before 3.4.38 may renew a lease that was revoked: only the key proves the term.
 absl::Status Head::CheckStillLeader(int64_t within_ms) {
-  int64_t revision = 0;
-  {
-    std::lock_guard lock(mutex_);
-    revision = *term_revision_;
-  }
   etcdserverpb::TxnRequest request;
-  *request.add_compare() = IsStillLeader(*client_, revision);
+  *request.add_compare() = IsStillLeader(*client_, TermRevision());
   ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, within_ms));
   if (done.succeeded()) return absl::OkStatus();
   const absl::Status why = absl::AbortedError("another coordinator leads the cluster now");

@@ -1,7 +1,8 @@
 // One of several coordinators: keeps its copy of the database up to date while another one leads, and takes over
 // when none does. README.md tells how they agree.
 //
-// Threads: one follows the log and campaigns, one renews the lease in etcd, one watches that the term is not over.
+// Threads: one follows the log and campaigns, one renews the lease in etcd; while it leads, one watches that the term
+// is not over, and one writes snapshots.
 #pragma once
 
 #include <condition_variable>
@@ -29,6 +30,8 @@ class Head {
   struct Options {
     v1::HeadRecord self;     // name, endpoint, http, version
     int64_t lease_ms = 0;
+    // A snapshot is written when the log has grown by this much, and by as much as the last one had.
+    uint64_t snapshot_bytes_least = 32 << 20;
     std::string data_dir;    // for people
     // Any thread; must only enqueue. It leads: the replica is up to date and closed, and Lead() may be called.
     std::function<void()> leads;
@@ -38,11 +41,14 @@ class Head {
     std::function<void(const absl::Status&)> lost;
   };
 
-  // Checks that the copy belongs to the log, and registers. Then call Start.
+  // Opens the copy. Then call Start.
   static absl::StatusOr<std::unique_ptr<Head>> Open(std::unique_ptr<etcd::Client> client,
-                                                    std::unique_ptr<Replica> replica,
+                                                    std::unique_ptr<ReplicaHome> home,
                                                     Options options);
   ~Head();
+  // Checks that the copy belongs to the log, and registers. UNAVAILABLE, DEADLINE_EXCEEDED: etcd does not answer.
+  // FAILED_PRECONDITION: it does not belong. Start does it, too, as often as it takes.
+  absl::Status Join();
   void Start();
   // After `leads`. Lives as long as this.
   const Leading& Lead() const { return *leading_; }
@@ -51,7 +57,7 @@ class Head {
   void Resign();
 
  private:
-  Head(std::unique_ptr<etcd::Client> client, std::unique_ptr<Replica> replica, Options options);
+  Head(std::unique_ptr<etcd::Client> client, std::unique_ptr<ReplicaHome> home, Options options);
 
   absl::Status CheckLog();
   absl::StatusOr<v1::CommitLogMark> ReadOrMakeMark();
@@ -59,12 +65,22 @@ class Head {
   absl::Status Register();
 
   void Follow();
+  // False: stopping, or failed.
+  bool KeepJoining();
   // One look at the log and the leader. True: it leads now.
   absl::StatusOr<bool> FollowOnce();
   absl::StatusOr<bool> ApplyPage(bool linearizable);
   absl::StatusOr<bool> Campaign();
   absl::Status CatchUp();
+  // Puts the snapshot in etcd into the place of the copy.
+  absl::Status Load();
+  absl::Status LoadIfBehindSnapshot();
   void BeginToLead();
+
+  // While it leads: writes a snapshot whenever the log has grown enough.
+  void KeepLogShort();
+  absl::Status WriteSnapshotIfDue();
+  uint64_t MayBeTrimmedTo(uint64_t position) const;
 
   void Keep();
   absl::Status KeepOnce();
@@ -74,19 +90,26 @@ class Head {
   void Lost(const absl::Status& why);
   // False: stopping.
   bool Sleep(int64_t ms);
+  int64_t TermRevision() const;
 
   const std::unique_ptr<etcd::Client> client_;
+  const std::unique_ptr<ReplicaHome> home_;
   const Options options_;
   Term term_;
 
   // Used by the thread that follows, and by Open.
   std::unique_ptr<Replica> replica_;
-  PieceReader reader_;
+  PieceReader reader_{0};
   std::string last_trouble_;
+  bool has_joined_ = false;
 
   // Set by the thread that follows before `leads` is called.
   std::unique_ptr<EtcdLog> log_;
   std::unique_ptr<Leading> leading_;
+
+  // Used by the thread that keeps the log short.
+  v1::SnapshotMark snapshot_;
+  uint64_t bytes_at_snapshot_ = 0;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
@@ -97,7 +120,7 @@ class Head {
   uint64_t position_ = 0;
   HeadsView view_;
   bool stopping_ = false;
-  std::thread follower_, keeper_, watcher_;
+  std::thread follower_, keeper_, watcher_, shortener_;
 };
 
 }  // namespace muster::coordinator::heads

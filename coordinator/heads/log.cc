@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "common/problem.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
+#include "coordinator/heads/snapshot.h"
 
 namespace muster::coordinator::heads {
 namespace {
@@ -55,6 +57,20 @@ etcdserverpb::Compare IsStillLeader(const etcd::Client& client, int64_t term_rev
   compare.set_result(etcdserverpb::Compare::EQUAL);
   compare.set_create_revision(term_revision);
   return compare;
+}
+
+absl::StatusOr<uint64_t> EndOfLog(etcd::Client& client, int64_t within_ms) {
+  etcdserverpb::RangeRequest newest;
+  newest.set_key(LogKey(client, 0));
+  newest.set_range_end(etcd::EndOfPrefix(client.Key("log/")));
+  newest.set_limit(1);
+  newest.set_keys_only(true);
+  newest.set_sort_order(etcdserverpb::RangeRequest::DESCEND);
+  ASSIGN_OR_RETURN(const etcdserverpb::RangeResponse found, client.Range(newest, within_ms));
+  if (found.kvs_size() > 0) return NumberOf(client, found.kvs(0).key());
+  // A snapshot has all of them.
+  ASSIGN_OR_RETURN(const std::optional<v1::SnapshotMark> mark, ReadSnapshotMark(client));
+  return mark.has_value() ? mark->position() : 0;
 }
 
 absl::StatusOr<PieceReader::Page> PieceReader::Read(etcd::Client& client, bool linearizable,
@@ -121,7 +137,7 @@ absl::StatusOr<uint64_t> EtcdLog::Append(std::string_view changes) {
     if (absl::IsResourceExhausted(added)) return NoRoom(added);
     if (!added.ok()) return Lost(added);
   }
-  return number_;
+  return number_.load();
 }
 
 // A write without an answer is repeated until there is one, as long as the term lasts: whoever reads the log later
@@ -154,6 +170,7 @@ absl::Status EtcdLog::AppendPiece(const v1::CommitPiece& piece) {
     if (!done->succeeded() && !is_ours)
       return absl::AbortedError("another coordinator leads the cluster now");
     ++number_;
+    bytes_ += value.size();
     return absl::OkStatus();
   }
 }

@@ -1,6 +1,7 @@
 // The log in etcd: entries that the leader adds and every coordinator reads.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -28,6 +29,9 @@ std::string LogKey(const etcd::Client& client, uint64_t number);
 
 // That the leader's key is still the one of this term: part of every transaction that a leader does.
 etcdserverpb::Compare IsStillLeader(const etcd::Client& client, int64_t term_revision);
+
+// The number of the last piece that was ever added, linearizable.
+absl::StatusOr<uint64_t> EndOfLog(etcd::Client& client, int64_t within_ms);
 
 // Collects pieces into entries. One thread.
 class PieceReader {
@@ -71,6 +75,9 @@ class EtcdLog final : public CommitLog {
 
   absl::StatusOr<uint64_t> Append(std::string_view changes) override;
   void FailedHere(const absl::Status& why) override;
+  // What it has added. Any thread.
+  uint64_t Number() const { return number_; }
+  uint64_t Bytes() const { return bytes_; }
 
  private:
   absl::Status AppendPiece(const v1::CommitPiece& piece);
@@ -79,8 +86,9 @@ class EtcdLog final : public CommitLog {
   etcd::Client& client_;
   const Options options_;
   const uint64_t writer_;
-  // Used by the writer whose turn it is.
-  uint64_t number_;
+  // Changed by the writer whose turn it is.
+  std::atomic<uint64_t> number_;
+  std::atomic<uint64_t> bytes_ = 0;
   std::mutex mutex_;  // guards what follows
   absl::Status failure_;
 };

@@ -3,4 +3,5 @@ muster_sources(muster_coordinator COLD
   etcd/address.cc
   etcd/client.cc
   heads/head.cc
-  heads/log.cc)
+  heads/log.cc
+  heads/snapshot.cc)

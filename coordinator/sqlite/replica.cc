@@ -1,7 +1,15 @@
 #include "coordinator/sqlite/replica.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
 #include "common/base/status.h"
+#include "common/files/files.h"
+#include "common/text/strings.h"
 #include "coordinator/sqlite/changes.h"
+#include "coordinator/sqlite/offline.h"
 #include "coordinator/sqlite/schema.h"
 #include "coordinator/sqlite/write_turns.h"
 
@@ -34,6 +42,14 @@ absl::Status SqliteReplica::Follow(const std::string& log) {
   return absl::OkStatus();
 }
 
+absl::Status SqliteReplica::Leave() {
+  RETURN_IF_ERROR(Transact(*database_, [&] {
+    return database_->Execute("DELETE FROM notes; DELETE FROM audit; DROP TABLE replica");
+  }));
+  mark_ = {};
+  return absl::OkStatus();
+}
+
 absl::Status SqliteReplica::Apply(uint64_t position, std::string_view changes) {
   RETURN_IF_ERROR(Transact(*database_, [&] {
     RETURN_IF_ERROR(ApplyChanges(*database_, changes));
@@ -42,6 +58,50 @@ absl::Status SqliteReplica::Apply(uint64_t position, std::string_view changes) {
   mark_.position = position;
   is_empty_ = false;
   return absl::OkStatus();
+}
+
+namespace {
+
+absl::StatusOr<ReplicaMark> MarkOf(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Database> database,
+                   Database::Open(path, Database::Mode::kReadWrite));
+  ASSIGN_OR_RETURN(const std::string sound, database->Texts("PRAGMA quick_check(1)"));
+  if (sound != "ok") return absl::DataLossError(common::StrCat(path, ": ", sound));
+  return ReadReplicaMark(*database);
+}
+
+absl::Status Remove(const std::string& path) {
+  if (unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
+  return common::ErrnoStatus(common::StrCat("cannot remove ", path));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> SqliteReplicaHome::Stage() {
+  const std::string path = paths_.Database() + ".part";
+  for (const char* end : {"", "-wal", "-shm", "-journal"}) RETURN_IF_ERROR(Remove(path + end));
+  return path;
+}
+
+absl::StatusOr<uint64_t> SqliteReplicaHome::Save(const std::string& to) {
+  RETURN_IF_ERROR(CopyDatabase(paths_.Database(), to));
+  ASSIGN_OR_RETURN(const ReplicaMark mark, MarkOf(to));
+  return mark.position;
+}
+
+absl::Status SqliteReplicaHome::Replace(const std::string& from, const std::string& log,
+                                        uint64_t position) {
+  ASSIGN_OR_RETURN(const ReplicaMark mark, MarkOf(from));
+  if (mark.log != log || mark.position != position) {
+    return absl::DataLossError(common::StrCat("a copy of the log ", mark.log, " up to ",
+                                              mark.position, " was found where one of ", log,
+                                              " up to ", position, " should be"));
+  }
+  // What these have is newer than nothing that the log has not.
+  for (const char* end : {"-wal", "-shm"}) RETURN_IF_ERROR(Remove(paths_.Database() + end));
+  if (rename(from.c_str(), paths_.Database().c_str()) != 0)
+    return common::ErrnoStatus(common::StrCat("cannot put ", paths_.Database(), " into place"));
+  return common::SyncDirectory(paths_.Root());
 }
 
 }  // namespace muster::coordinator

@@ -21,6 +21,7 @@ class SqliteReplica final : public Replica {
   const std::string& Log() const override { return mark_.log; }
   bool IsEmpty() const override { return is_empty_; }
   absl::Status Follow(const std::string& log) override;
+  absl::Status Leave() override;
   absl::Status Apply(uint64_t position, std::string_view changes) override;
 
  private:
@@ -30,6 +31,18 @@ class SqliteReplica final : public Replica {
   const std::unique_ptr<Database> database_;
   ReplicaMark mark_;
   bool is_empty_ = false;
+};
+
+class SqliteReplicaHome final : public ReplicaHome {
+ public:
+  explicit SqliteReplicaHome(Paths paths) : paths_(std::move(paths)) {}
+  absl::StatusOr<std::unique_ptr<Replica>> Open() override { return SqliteReplica::Open(paths_); }
+  absl::StatusOr<std::string> Stage() override;
+  absl::StatusOr<uint64_t> Save(const std::string& to) override;
+  absl::Status Replace(const std::string& from, const std::string& log, uint64_t position) override;
+
+ private:
+  const Paths paths_;
 };
 
 }  // namespace muster::coordinator

@@ -21,6 +21,8 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
                          v1::GetServerResponse* response) override {
     response->set_version("0.1.0");
     response->set_protocol(fake_->protocol);
+    response->set_stands_by(fake_->stands_by);
+    response->set_leader(fake_->leader);
     return grpc::Status::OK;
   }
   grpc::Status Submit(grpc::ServerContext*, const v1::SubmitRequest* request,

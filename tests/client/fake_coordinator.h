@@ -32,6 +32,8 @@ class FakeCoordinator {
   v1::ListJobsResponse jobs;
   v1::ListNodesResponse nodes;
   uint32_t protocol = 1;
+  bool stands_by = false;  // for GetServer only
+  std::string leader;
   absl::Status submit_error;     // for Submit only
   bool is_older = false;         // its errors are messages only
   v1::SubmitResponse submitted;  // if it has a name: the answer to Submit

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
@@ -143,6 +144,116 @@ class Errors(ClientCase):
         self.assertEqual((error.code, error.status), ("JC1301", "UNAVAILABLE"))
         self.assertEqual(self.error(self.muster.Client, "head").code, "JC1004")
         self.assertEqual(self.error(self.muster.Client, "a:1", context="b").code, "JC1004")
+
+
+class Head:
+    """One of several coordinators that replace each other, in this process: it leads or stands by, and dies."""
+
+    def __init__(self, case):
+        import grpc
+        from muster.client import _api
+        self.api, self.grpc, self.asked, self.handlers = _api, grpc, [], {}
+        self.stands_by, self.leader, self.leads_after = False, "", 0
+        self.server = grpc.server(ThreadPoolExecutor(8))
+        self.server.add_generic_rpc_handlers((self,))
+        self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+        self.server.start()
+        case.addCleanup(lambda: self.server.stop(0).wait())
+
+    def service(self, details):
+        name = details.method.rsplit("/", 1)[1]
+        _, request, response = self.api.method(name)
+        is_stream = name == "WatchJob"
+        kind = self.grpc.unary_stream_rpc_method_handler if is_stream else self.grpc.unary_unary_rpc_method_handler
+        return kind(lambda asked, context: self.answer(name, asked, context), request.FromString,
+                    response.SerializeToString)
+
+    def answer(self, name, request, context):
+        self.asked.append(name)
+        if name == "GetServer":
+            stands_by = self.stands_by or self.asked.count("GetServer") <= self.leads_after
+            return self.api.message("GetServerResponse")(version="0.1.0", protocol=1, stands_by=stands_by,
+                                                         leader=self.leader)
+        if self.stands_by:
+            detail = self.api.message("ErrorDetail")(code="JC1630", what="this coordinator stands by")
+            wire = self.api.message("StatusDetails")()
+            wire.details.add(type_url="type.googleapis.com/muster.v1.ErrorDetail", value=detail.SerializeToString())
+            context.set_trailing_metadata((("grpc-status-details-bin", wire.SerializeToString()),))
+            context.abort(self.grpc.StatusCode.UNAVAILABLE, "stands by")
+        return self.handlers[name](request, context)
+
+
+class Heads(ClientCase):
+    def setUp(self):
+        super().setUp()
+        self.a, self.b = Head(self), Head(self)
+        self.b.stands_by, self.b.leader = True, self.a.address
+        self.both = f"{self.a.address},{self.b.address}"
+
+    def step_down(self):
+        self.a.stands_by, self.a.leader, self.b.stands_by = True, self.b.address, False
+
+    def know_the_job(self, head, state=3):
+        message = head.api.message
+        record = message("JobRecord")(id=3, name="calm-otter-3", state=state)
+        head.handlers["GetJob"] = lambda *_: message("GetJobResponse")(record=record)
+        head.handlers["WatchJob"] = lambda *_: iter([message("JobUpdate")(record=record)])
+        head.handlers["Submit"] = lambda *_: message("SubmitResponse")(job=3)
+
+    def test_the_one_that_leads_is_found(self):
+        self.step_down()
+        self.assertEqual(self.client(f"127.0.0.1:1,{self.both}").endpoint, self.b.address)
+        # Also if it is not in the list.
+        self.assertEqual(self.client(self.a.address).endpoint, self.b.address)
+
+    def test_the_next_leader_is_waited_for(self):
+        self.a.leads_after = 3
+        self.assertEqual(self.client(self.both).endpoint, self.a.address)
+        self.assertEqual(self.a.asked, ["GetServer"] * 4)
+
+    def test_if_none_answers_the_error_names_each(self):
+        error = self.error(self.muster.Client, "127.0.0.1:1,127.0.0.1:2")
+        self.assertEqual((error.code, error.status), ("JC1301", "UNAVAILABLE"))
+        self.assertEqual(error.what, "none of the coordinators at 127.0.0.1:1, 127.0.0.1:2 answers")
+        self.assertRegex(error.why, r"^127\.0\.0\.1:1 does not answer \(.*\); 127\.0\.0\.1:2 does not answer \(.*\)$")
+
+    def test_one_alone_that_stands_by_is_not_waited_for(self):
+        self.b.leader = ""
+        error = self.error(self.muster.Client, self.b.address)
+        self.assertEqual((error.code, error.why), ("JC1630", "none leads at the moment"))
+        self.assertEqual(self.b.asked, ["GetServer"])
+
+    def test_calls_continue_at_the_next_one_that_leads(self):
+        client = self.client(self.both)
+        for head in (self.a, self.b):
+            self.know_the_job(head)
+        self.assertEqual(client.job(3).name, "calm-otter-3")
+        self.step_down()
+        self.assertEqual(client.submit(["true"]).id, 3)
+        self.assertEqual(client.endpoint, self.b.address)
+        # Each once: the one that stands by did nothing.
+        self.assertEqual((self.a.asked.count("Submit"), self.b.asked.count("Submit")), (1, 1))
+
+    def test_a_wait_continues_when_the_leader_dies(self):
+        self.know_the_job(self.a)
+        self.know_the_job(self.b, 6)
+        running = self.a.handlers["WatchJob"]
+
+        def watch(*asked):
+            yield from running(*asked)
+            self.step_down()
+            self.a.server.stop(0).wait(30)  # which ends this call for the client
+        self.a.handlers["WatchJob"] = watch
+        states = [seen.state for seen in self.client(self.both).follow(3)]
+        self.assertEqual((states[0], states[-1]), ("RUNNING", "SUCCEEDED"))
+
+    def test_lists_of_addresses_are_read_as_jobctl_reads_them(self):
+        from muster.client import _heads, _settings
+        self.assertTrue(_heads.share_address("a:1,b:1", "b:1"))
+        self.assertFalse(_heads.share_address("a:1,b:1", "c:1"))
+        self.assertEqual(_heads.hosts_and_ports(["a:1", "unix:/x", "dns:a:1", "[::1]:7", "a:0"]), ["a:1", "[::1]:7"])
+        self.assertEqual(_settings.resolve("a:1,b:1", None).endpoint, "a:1,b:1")
+        self.assertEqual(self.error(_settings.resolve, "a:1,b", None).code, "JC1004")
 
 
 class Settings(ClientCase):

@@ -179,7 +179,7 @@ TEST(CodeNameTest, AJobWithoutAProjectIsOfTheDefaultOne) {
   EXPECT_EQ(CodeNameOf(spec).project, "vision");
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, CodeStoreContract, testing::ValuesIn(EngineKinds()), NameOfKind);
+INSTANTIATE_TEST_SUITE_P(Engines, CodeStoreContract, testing::ValuesIn(JournalKinds()), NameOfKind);
 
 }  // namespace
 }  // namespace muster::coordinator

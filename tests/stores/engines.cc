@@ -1,5 +1,8 @@
 #include "tests/stores/engines.h"
 
+#include <atomic>
+
+#include "common/base/status.h"
 #include "coordinator/local/blob_store.h"
 #include "coordinator/local/log_store.h"
 #include "coordinator/local/metric_store.h"
@@ -8,6 +11,7 @@
 #include "coordinator/sqlite/identity_store.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
+#include "coordinator/sqlite/replica.h"
 #include "coordinator/store_parts/followed_journal.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/following_index.h"
@@ -71,6 +75,64 @@ class FollowedEngine final : public LocalEngine {
   std::vector<std::unique_ptr<FollowingIndex>> indexes_;  // outlive the journals
 };
 
+// The same on two machines: what is committed on one is an entry of a log, and applied to the other's copy. Each
+// journal that is opened is on the other machine: a takeover.
+class TakenOverEngine final : public LocalEngine {
+ public:
+  TakenOverEngine() {
+    for (const Machine& machine : machines_) {
+      CHECK((*SqliteReplica::Open(machine.paths))->Follow("log").ok());
+    }
+  }
+  std::unique_ptr<Journal> OpenJournal() override {
+    leader_ = 1 - leader_;
+    logs_.push_back(std::make_unique<Copying>(*this, ++terms_, machines_[1 - leader_].paths));
+    turns_here_ = std::make_shared<WriteTurns>(WriteTurns::kTimeout, logs_.back().get());
+    return *OpenSqliteJournal(Here(), nullptr, turns_here_);
+  }
+  std::unique_ptr<JobIndex> OpenJobIndex() override { return *SqliteJobIndex::Open(Here().Database()); }
+  std::unique_ptr<IdentityStore> OpenIdentityStore() override {
+    return *SqliteIdentityStore::Open(Here(), turns_here_);
+  }
+  std::unique_ptr<CodeStore> OpenCodeStore() override {
+    return *SqliteCodeStore::Open(Here(), turns_here_);
+  }
+
+ private:
+  struct Machine {
+    TempDir dir;
+    Paths paths{dir.path()};
+  };
+
+  // Of one leader, until the next one.
+  class Copying final : public CommitLog {
+   public:
+    Copying(TakenOverEngine& engine, uint64_t term, const Paths& other)
+        : engine_(engine), term_(term), other_(*SqliteReplica::Open(other)) {}
+    absl::StatusOr<uint64_t> Append(std::string_view changes) override {
+      if (engine_.terms_ != term_ || has_failed_) return absl::AbortedError("another one leads");
+      CHECK(other_->Apply(++engine_.position_, changes).ok());
+      return engine_.position_.load();
+    }
+    void FailedHere(const absl::Status&) override { has_failed_ = true; }
+
+   private:
+    TakenOverEngine& engine_;
+    const uint64_t term_;
+    const std::unique_ptr<Replica> other_;
+    bool has_failed_ = false;
+  };
+
+  const Paths& Here() const { return machines_[leader_].paths; }
+
+  Machine machines_[2];
+  int leader_ = 0;
+  std::atomic<uint64_t> terms_ = 0;
+  std::atomic<uint64_t> position_ = 0;
+  std::vector<std::unique_ptr<Copying>> logs_;  // outlive the journals
+  std::shared_ptr<WriteTurns> turns_here_;
+};
+
 class MemoryEngine final : public Engine {
  public:
   std::unique_ptr<Journal> OpenJournal() override {
@@ -120,6 +182,7 @@ std::vector<EngineKind> EngineKinds() {
 std::vector<EngineKind> JournalKinds() {
   std::vector<EngineKind> kinds = EngineKinds();
   kinds.push_back({"Followed", [] { return std::make_unique<FollowedEngine>(); }});
+  kinds.push_back({"TakenOver", [] { return std::make_unique<TakenOverEngine>(); }});
   return kinds;
 }
 

@@ -202,7 +202,7 @@ TEST_P(IdentityStoreContract, SecretsAreTheirOwnersAndListedWithoutValues) {
   EXPECT_TRUE(store->Secrets("user:alice")->empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, IdentityStoreContract, testing::ValuesIn(EngineKinds()),
+INSTANTIATE_TEST_SUITE_P(Stores, IdentityStoreContract, testing::ValuesIn(JournalKinds()),
                          NameOfKind);
 
 }  // namespace

@@ -43,9 +43,10 @@ JobOrName = Union[Job, str, int]
 
 
 class Client:
-    """A connection to one coordinator. Thread-safe; use it as a context manager or `close` it.
+    """A connection to a cluster's coordinator. Thread-safe; use it as a context manager or `close` it.
 
-    The coordinator is the one that jobctl would use: `server` ("HOST:PORT" or "unix:/PATH"), `context` (of jobctl's
+    The coordinator is the one that jobctl would use: `server` ("HOST:PORT" or "unix:/PATH"; of several that replace
+    each other, "a:7700,b:7700", the one that leads, also when another one does later), `context` (of jobctl's
     config.yaml), else JOBCTL_SERVER or JOBCTL_CONTEXT, else config.yaml's current context, else your private
     coordinator, which has to run (`jobctl up`). A context that you signed in to (`jobctl login`) is spoken to over TLS
     with its certificate; jobctl renews that, this class does not.
@@ -123,16 +124,16 @@ class Client:
         request = _api.message("SubmitRequest")(
             spec=built, idempotency_key=idempotency_key or uuid.uuid4().hex, queue_anyway=queue_anyway
         )
-        response = self._connection.call("Submit", request)
+        response = self._connection.call("Submit", request, repeat=True)
         return self.job(response.job)
 
     def job(self, job: JobOrName) -> Job:
         """The job as it is now."""
-        return job_of(self._connection.call("GetJob", _reference(job)).record)
+        return job_of(self._connection.call("GetJob", _reference(job), repeat=True).record)
 
     def follow(self, job: JobOrName, *, timeout: float | None = None) -> Iterator[Job]:
-        """The job as it is now, and again after every change, until it is over. A coordinator that restarts meanwhile
-        is waited for. Raises TimeoutError after `timeout` seconds."""
+        """The job as it is now, and again after every change, until it is over. A coordinator that restarts meanwhile,
+        or that another one replaces, is waited for. Raises TimeoutError after `timeout` seconds."""
         request = _api.message("WatchJobRequest")(job=_name(job))
         deadline = None if timeout is None else time.monotonic() + timeout
         last_answer = time.monotonic()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from muster.client._errors import MusterError
+from muster.client._heads import share_address, split_addresses
 from muster.client._trust import check_private_socket, check_server_socket
 
 CONFIG_BYTES_MAX = 1 << 20
@@ -35,7 +36,8 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Target:
-    """Where the coordinator is. `is_private`: it is this user's, which ends when nothing needs it."""
+    """Where the coordinator is, or several that replace each other: "a:7700,b:7700". `is_private`: it is this user's,
+    which ends when nothing needs it."""
 
     endpoint: str
     is_private: bool
@@ -55,7 +57,12 @@ def resolve(server: str | None, context: str | None) -> Target:
     config = _config_path()
     contexts, current, passed = _read_config(config)
     target = _find(server, context, config, contexts, current)
-    names = [name for each, address in contexts.items() if address == target.endpoint for name in passed.get(each, ())]
+    names = [
+        name
+        for each, address in contexts.items()
+        if share_address(address, target.endpoint)
+        for name in passed.get(each, ())
+    ]
     return replace(target, env_pass=tuple(names))
 
 
@@ -78,12 +85,15 @@ def _find(server: str | None, context: str | None, config: Path, contexts: dict[
 
 
 def _checked(what: str, server: str) -> str:
-    host, _, port = server.rpartition(":")
-    if server.startswith("unix:/") or (host and port.isdigit() and 1 <= int(port) <= 65_535):
+    if server.startswith("unix:/"):
         return server
-    raise MusterError(
-        f'{what} "{server}" is neither HOST:PORT nor unix:/PATH', code="JC1004", fix="give both, like head:7700"
-    )
+    for address in split_addresses(server):
+        host, _, port = address.rpartition(":")
+        if host and port.isdigit() and 1 <= int(port) <= 65_535 and not address.startswith("unix:/"):
+            continue
+        fix = "give both, like head:7700, or several like a:7700,b:7700"
+        raise MusterError(f'{what} "{address}" is neither HOST:PORT nor unix:/PATH', code="JC1004", fix=fix)
+    return server
 
 
 def _home() -> Path:
@@ -152,9 +162,9 @@ def _named(server: str, context: str, config: Path) -> Target:
 
 
 def _context_of(config: Path, contexts: dict[str, str], server: str) -> str:
-    """A server that is named by its address has a context's credentials, too."""
+    """A server that is named by its address, or by several of its cluster, has a context's credentials, too."""
     for name, address in contexts.items():
-        if address == server and NAME.fullmatch(name) and (config.parent / "credentials" / name).exists():
+        if share_address(address, server) and NAME.fullmatch(name) and (config.parent / "credentials" / name).exists():
             return name
     return ""
 

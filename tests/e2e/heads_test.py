@@ -1,0 +1,127 @@
+"""Coordinators that replace each other on a real etcd: what is acknowledged stays, ranks never notice, and the state
+goes there and back."""
+import os
+import re
+import threading
+
+
+import harness
+import heads
+from harness import RUNNING, SUCCEEDED, Case, need, wait_until
+
+DIGITS = os.path.join(harness.BIN, "examples", "digits")
+DATA = os.path.join(harness.ROOT, "examples", "data", "optdigits.csv.gz")
+
+
+def losses(text):
+    """What the training printed, without what differs from run to run: times and places."""
+    return re.findall(rb"(?:epoch|final)[^\n]*?(?:loss|accuracy)[^\n]*?\d+\.\d+", text)
+
+
+class Failover(Case):
+    def submit_meanwhile(self, cluster):
+        """Jobs that end at once, each with a key of its own; resent with the same key until there is an answer."""
+        over, acknowledged = threading.Event(), []
+
+        def run():
+            while not over.wait(0.3):
+                key = f"meanwhile-{len(acknowledged)}"
+                done = wait_until(lambda: (lambda tried: tried if tried.returncode == 0 else None)(
+                    cluster.jobctl("submit", "-o", "name", "--queue-anyway", "--idempotency-key", key, "--", "true",
+                                   check=False)), "submitted", 60)
+                acknowledged.append(done.stdout.strip())
+        thread = threading.Thread(target=run)
+        thread.start()
+
+        def stop():
+            over.set()
+            thread.join(timeout=120)
+            return acknowledged
+        self.addCleanup(over.set)
+        return stop
+
+    def test_ranks_notice_nothing_and_no_acknowledged_job_is_lost(self):
+        need(os.path.exists(DIGITS), f"{DIGITS} is not built")
+        etcd = heads.Etcd(self)
+        cluster = heads.Heads(self, etcd).start()
+        for name in ("a", "b"):
+            cluster.add_worker(name)
+        cluster.wait_nodes("a", "b")
+        line = ["-n", "2", "--nodes", "2", "--", DIGITS, "--data", DATA, "--epochs", "6", "--step-delay-ms", "40"]
+        job = cluster.submit(*line)
+        cluster.wait_for(job, RUNNING)
+        stop = self.submit_meanwhile(cluster)
+        took = {"the leader killed": cluster.kill_leader()}
+        member = wait_until(lambda: [etcd.leader()], "etcd has a leader")[0]
+        etcd.members[member].kill9()
+        etcd.members[member].start()
+        took["the leader paused"] = cluster.pause_leader(2 * heads.LEASE_S)
+        acknowledged = stop()
+        record = cluster.wait_for(job, SUCCEEDED, deadline_s=120)
+        self.assertEqual(record.next_attempt, 1, "the ranks noticed nothing")
+        jobs = [each.name for each in cluster.api.list()]
+        self.assertEqual(sorted(jobs), sorted([job, *acknowledged]), "J1, J2: exactly the acknowledged jobs")
+        logs, dropped = cluster.api.logs(job)
+        self.assertEqual(sum(dropped.values()), 0)
+        plain = cluster.submit("-n", "2", "--nodes", "2", "--", DIGITS, "--data", DATA, "--epochs", "6")
+        cluster.wait_for(plain, SUCCEEDED, deadline_s=120)
+        again, _ = cluster.api.logs(plain)
+        self.assertTrue(losses(bytes(logs[(0, 0, 1)])))
+        self.assertEqual(losses(bytes(logs[(0, 0, 1)])), losses(bytes(again[(0, 0, 1)])))
+        print("  seconds until another one led: " + ", ".join(f"{what} {time:.1f}" for what, time in took.items()))
+
+    def test_a_coordinator_that_comes_late_reads_a_snapshot_and_may_lead(self):
+        cluster = heads.Heads(self, heads.Etcd(self), count=2, args=["--snapshot-after", "64KiB"])
+        cluster.heads[0].start()
+        cluster.wait_leader()
+        environment = [word for i in range(40) for word in ("-e", f"V{i}={'x' * 200}")]
+        names = [cluster.submit("--queue-anyway", *environment, "--", "true") for _ in range(8)]
+        wait_until(lambda: "wrote a snapshot" in cluster.heads[0].output(), "a snapshot")
+        cluster.heads[1].start()
+        wait_until(lambda: "registered" in cluster.heads[1].output(), "the second one stands by")
+        self.assertIn("loaded a snapshot", cluster.heads[1].output())
+        cluster.heads[0].stop()
+        index, _ = cluster.wait_leader()
+        self.assertEqual(index, 1)
+        self.assertEqual(sorted(each.name for each in cluster.api.list()), sorted(names))
+
+
+class Migrate(Case):
+    def migrate(self, cluster, source, target):
+        import subprocess
+        return subprocess.run([os.path.join(harness.BIN, "muster-coordinator"), "migrate", "--from", source, "--to", target],
+                              env=cluster.env, capture_output=True, text=True, timeout=harness.DEADLINE_S)
+
+    def test_the_state_goes_into_etcd_and_back(self):
+        etcd = heads.Etcd(self)
+        alone = self.cluster(workers=())
+        names = {alone.submit("--queue-anyway", "--", "true") for _ in range(3)}
+        alone.jobctl("cancel", sorted(names)[0])
+        data = os.path.join(alone.directory, "data")
+        entries = alone.jobctl("audit").stdout
+        alone.coordinator.stop()
+        done = self.migrate(alone, data, etcd.address())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("read back and compared", done.stdout)
+        self.assertIn("is a copy of a state in etcd", self.migrate(alone, data, etcd.address("other")).stderr)
+
+        cluster = heads.Heads(self, etcd, count=2).start()
+        self.assertEqual({each.name for each in cluster.api.list()}, names)
+        names.add(cluster.submit("--queue-anyway", "--", "true"))
+        self.assertEqual(cluster.jobctl("audit").stdout[:len(entries)], entries)
+        back = self.path("back")
+        self.assertIn("runs on", self.migrate(alone, etcd.address(), back).stderr)
+        for head in cluster.heads:
+            head.stop()
+        done = self.migrate(alone, etcd.address(), back)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        cluster.heads[0].start(expect_exit=True)
+        self.assertIn("has moved it to", cluster.heads[0].output())
+        alone.coordinator.argv[alone.coordinator.argv.index(data)] = back
+        alone.restart_coordinator()
+        self.assertEqual({each.name for each in alone.api.list()}, names)
+        self.assertEqual(alone.jobctl("audit").stdout[:len(entries)], entries)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -31,6 +31,7 @@
 #include "coordinator/http/admission/token_file.h"
 #include "coordinator/http/http_service.h"
 #include "coordinator/http/sign_in/http_identities.h"
+#include "coordinator/http_secret.h"
 #include "coordinator/identity/admission.h"
 #include "coordinator/identity/cluster.h"
 #include "coordinator/identity/directory.h"
@@ -62,15 +63,11 @@ constexpr std::chrono::milliseconds kLockTimeout{1'000};
 // If several private coordinators are started at once, all but the first exit immediately.
 constexpr std::chrono::milliseconds kNoTimeout{0};
 constexpr std::chrono::seconds kLivedKeptEvery{5};
-constexpr std::chrono::seconds kCertificateLookedAtEvery{3'600};
-constexpr std::chrono::seconds kCertificateRetriedAfter{600};
-constexpr int64_t kCertificateToldEveryMs = 24 * 3'600'000;
 // A warning about free space appears below the first percentage and ends above the second.
 constexpr uint64_t kLowPercent = 10;
 constexpr uint64_t kRoomyPercent = 12;
 // If calls in progress took more than this at some time, that was a burst.
 constexpr size_t kBurstBytes = 64 << 20;
-constexpr std::string_view kSecretPurpose = "http";
 
 // A private coordinator runs as its user, who may call anything anyway.
 std::vector<Network> MayBeNotified(const Config& config) {
@@ -133,16 +130,13 @@ struct Coordinator::Parts {
   absl::Status OpenHttp();
   absl::Status ShareSecret(Note note, const std::string& path);
   absl::Status OpenHttpIdentities();
-  // Runs now and every hour, sooner after a failure, until the pool stops.
-  void KeepCertificate();
-  void ShowToBrowsers();
   // Runs now and every few seconds, until the pool stops.
   void KeepLived();
   // Reports when the disk has become almost full, and when it has space again.
   void TellDiskSpace();
 
   const Config config;
-  const Leading* const leading;  // null: this coordinator is alone
+  const Leading* const leading;            // null: this coordinator is alone
   const std::unique_ptr<Cluster> cluster;  // null: there are no identities
   const std::function<void(const absl::Status&)> stop;
   const Paths paths;
@@ -173,8 +167,7 @@ struct Coordinator::Parts {
   std::unique_ptr<Daemon> daemon;
   std::unique_ptr<RpcServer> server;
   std::unique_ptr<PrivateWorker> worker;
-  std::optional<bool> disk_is_low;             // used by KeepLived; empty: not reported yet
-  std::optional<int64_t> certificate_told_ms;  // used by KeepCertificate: its last logged failure
+  std::optional<bool> disk_is_low;  // used by KeepLived; empty: not reported yet
   bool is_down = false;
 };
 
@@ -268,47 +261,20 @@ absl::Status Coordinator::Parts::OpenHttpIdentities() {
                                      if (daemon->access.cut) daemon->access.cut(serials);
                                    },
                                    std::move(place)));
-  ShowToBrowsers();  // HTTP takes its names for its own
-  pool.Post([this] { KeepCertificate(); });
+  identities->certificate().Keep(pool, clock);
   return absl::OkStatus();
 }
 
-// A coordinator whose browsers see a warning is better than none.
-void Coordinator::Parts::ShowToBrowsers() {
-  const absl::Status shown = identities->ShowToBrowsers(clock.Read().wall_ms);
-  if (shown.ok()) return;
-  common::LogWarning(StrCat("browsers are not shown the certificate beside the cluster's keys: ",
-                            common::Readable(common::ProblemOf(shown))));
-}
-
-void Coordinator::Parts::KeepCertificate() {
-  ShowToBrowsers();
-  const common::Now now = clock.Read();
-  absl::Status renewed = identities->RenewIfDue(now.wall_ms);
-  if (renewed.ok()) renewed = cluster->Certificate().why;
-  if (renewed.ok()) {
-    certificate_told_ms.reset();
-  } else if (now.mono_ms - certificate_told_ms.value_or(INT64_MIN / 2) >= kCertificateToldEveryMs) {
-    certificate_told_ms = now.mono_ms;
-    common::LogWarning(common::Readable(common::ProblemOf(renewed)));
-  }
-  const std::chrono::seconds pause =
-      renewed.ok() ? kCertificateLookedAtEvery : kCertificateRetriedAfter;
-  pool.PostAfter(pause, [this] { KeepCertificate(); });
-}
-
-// The first leader's secret becomes everybody's. Sealed, where there is a key for that: etcd is no place for secrets.
+// The first leader's secret becomes everybody's.
 absl::Status Coordinator::Parts::ShareSecret(Note note, const std::string& path) {
   const absl::StatusOr<std::string> shared = notes->Read(note);
   if (shared.ok()) {
-    absl::StatusOr<std::string> secret = *shared;
-    if (cluster != nullptr) secret = cluster->Unseal(kSecretPurpose, *shared);
-    RETURN_IF_ERROR(secret.status());
-    return common::WriteFileDurably(path, *secret);
+    ASSIGN_OR_RETURN(const std::string secret, OpenHttpSecret(cluster.get(), *shared));
+    return common::WriteFileDurably(path, secret + "\n", 0600);
   }
   if (!absl::IsNotFound(shared.status())) return shared.status();
   ASSIGN_OR_RETURN(const std::string own, http::LoadOrMakeToken(path));
-  return notes->Write(note, cluster == nullptr ? own : cluster->Seal(kSecretPurpose, own));
+  return notes->Write(note, SealHttpSecret(cluster.get(), own));
 }
 
 absl::Status Coordinator::Parts::OpenHttp() {
@@ -322,14 +288,18 @@ absl::Status Coordinator::Parts::OpenHttp() {
   if (!config.oidc.issuer.empty()) {
     ASSIGN_OR_RETURN(client, oidc::ReadClient(config.oidc));
   }
+  std::function<void()> must_lead;
+  if (leading != nullptr) must_lead = [this] { leading->MustLead(); };
   absl::StatusOr<std::unique_ptr<http::HttpService>> opened = http::HttpService::Open(
       *daemon, {.listen = config.http,
                 .host_names = config.http_hosts,
                 .connections = HttpConnectionsOf(config, shares),
                 .journal_pending_bytes = [this] { return stores.journal->PendingBytes(); },
-                .tls = identities == nullptr ? nullptr : identities->tls(),
+                .tls = identities == nullptr ? nullptr : identities->certificate().tls(),
                 .enrolment = identities == nullptr ? nullptr : &identities->enrolment(),
-                .oidc = std::move(client)});
+                .oidc = std::move(client),
+                .advertised = leading == nullptr ? "" : leading->http,
+                .before_sending = std::move(must_lead)});
   if (!opened.ok()) {
     if (!config.is_private) return opened.status();
     // Its jobs do not need it.
@@ -461,12 +431,11 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   RETURN_IF_ERROR(parts->OpenHttp());
   parts->Serve();
   const size_t connections = parts->shares.connections - HttpConnectionsOf(config, parts->shares);
-  ASSIGN_OR_RETURN(parts->server,
-                   RpcServer::Start(*parts->daemon, {.socket = config.socket,
-                                                     .port = std::move(port),
-                                                     .connections = connections,
-                                                     .cluster = parts->cluster.get(),
-                                                     .leading = leading}));
+  ASSIGN_OR_RETURN(parts->server, RpcServer::Start(*parts->daemon, {.socket = config.socket,
+                                                                    .port = std::move(port),
+                                                                    .connections = connections,
+                                                                    .cluster = parts->cluster.get(),
+                                                                    .leading = leading}));
   parts->daemon->instance.endpoint = parts->server->Endpoint();
   if (parts->front != nullptr) parts->front->Serve();
   parts->lifetime.Begin();

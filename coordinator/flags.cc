@@ -11,6 +11,7 @@
 #include "coordinator/care/commands.h"
 #include "coordinator/config/config.h"
 #include "coordinator/etcd/address.h"
+#include "coordinator/http/admission/guard.h"
 #include "coordinator/http/http_service.h"
 
 namespace muster::coordinator {
@@ -90,13 +91,15 @@ void AddHead(CLI::App& app, HeadFlags& head) {
   app.add_option("--state", head.state,
                  "one of several coordinators that replace each other: keep the state in etcd, as "
                  "etcd://h1:2379,h2:2379,h3:2379/NAME (etcds:// for TLS)");
-  app.add_option("--head", head.name,
-                 "with --state: name of this coordinator among the others (default: the machine's)");
+  app.add_option(
+      "--head", head.name,
+      "with --state: name of this coordinator among the others (default: the machine's)");
   app.add_option("--advertise", head.advertise,
                  "with --state: HOST:PORT by which workers and people reach this one (default: "
                  "--listen, with the machine's name for 0.0.0.0)");
   app.add_option("--advertise-http", head.advertise_http,
-                 "with --state: HOST:PORT by which browsers reach this one");
+                 "with --state: HOST:PORT by which browsers reach this one (default: --http, with "
+                 "the machine's name for 0.0.0.0)");
   app.add_option_function<std::string>(
       "--lease",
       [&head](const std::string& text) {
@@ -105,7 +108,8 @@ void AddHead(CLI::App& app, HeadFlags& head) {
           throw CLI::ValidationError("--lease", "must be a time from 2s to 60s, like 5s");
         head.lease_ms = *parsed;
       },
-      "with --state: another coordinator takes over when one was silent for this long (default 5s)");
+      "with --state: another coordinator takes over when one was silent for this long (default "
+      "5s)");
   app.add_option_function<std::string>(
       "--snapshot-after",
       [&head](const std::string& text) {
@@ -229,9 +233,15 @@ std::string WhatIsWrongWithHead(const Config& config) {
                ? ""
                : "--head, --advertise and --advertise-http need --state";
   }
-  if (const std::string wrong = WhatIsWrongWithEtcd(head); !wrong.empty()) return StrCat("--state ", wrong);
+  if (const std::string wrong = WhatIsWrongWithEtcd(head); !wrong.empty())
+    return StrCat("--state ", wrong);
   if (config.is_private) return "--state is not for --private";
-  if (config.listen.empty()) return "--state needs --listen ADDR:PORT, where the other machines reach it";
+  if (config.listen.empty())
+    return "--state needs --listen ADDR:PORT, where the other machines reach it";
+  if (!head.advertise_http.empty() && config.http.empty())
+    return "--advertise-http needs --http ADDR:PORT";
+  if (!head.advertise_http.empty() && !http::ParseHostAndPort(head.advertise_http))
+    return StrCat("--advertise-http ", head.advertise_http, " is not HOST:PORT");
   return "";
 }
 

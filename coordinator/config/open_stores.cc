@@ -87,6 +87,10 @@ std::unique_ptr<ReplicaHome> ReplicaHomeOf(const Config& config) {
   return std::make_unique<SqliteReplicaHome>(Paths(config.data_dir));
 }
 
+absl::StatusOr<std::string> ReadFollowedNote(const Config& config, Note note) {
+  return SqliteNoteStore::ReadOnce(Paths(config.data_dir), note);
+}
+
 std::shared_ptr<SharedState> ShareState(const Config& config, CommitLog* log) {
   return std::make_shared<SharedState>(config, log);
 }

@@ -15,9 +15,9 @@
 #include "coordinator/store_parts/lived_clock.h"
 #include "coordinator/stores/audit_store.h"
 #include "coordinator/stores/code_store.h"
+#include "coordinator/stores/commit_log.h"
 #include "coordinator/stores/identity_store.h"
 #include "coordinator/stores/job_index.h"
-#include "coordinator/stores/commit_log.h"
 #include "coordinator/stores/journal.h"
 #include "coordinator/stores/log_store.h"
 #include "coordinator/stores/metric_store.h"
@@ -56,10 +56,14 @@ absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& 
 // Where a coordinator among several keeps its copy of the state.
 std::unique_ptr<ReplicaHome> ReplicaHomeOf(const Config& config);
 
+// A note of that copy, while it is kept up to date. NOT_FOUND: no leader has written it so far.
+absl::StatusOr<std::string> ReadFollowedNote(const Config& config, Note note);
+
 // Opened before all other stores, because the clocks continue from its values.
 absl::StatusOr<std::unique_ptr<NoteStore>> OpenNotes(const std::shared_ptr<SharedState>& state);
 
-absl::StatusOr<std::unique_ptr<AuditStore>> OpenAuditStore(const std::shared_ptr<SharedState>& state);
+absl::StatusOr<std::unique_ptr<AuditStore>> OpenAuditStore(
+    const std::shared_ptr<SharedState>& state);
 
 // Opens only the identities in a state that no coordinator serves; creates the state if there is none.
 absl::StatusOr<std::unique_ptr<IdentityStore>> OpenIdentities(const Config& config,

@@ -340,6 +340,7 @@ void Head::BeginToLead() {
   leading_ = std::make_unique<Leading>(Leading{.term = term_,
                                                .log = *log_,
                                                .name = options_.self.name(),
+                                               .http = options_.self.http(),
                                                .view = [this] { return View(); },
                                                .step_down = [this](const absl::Status& why) { Lost(why); }});
   replica_.reset();
@@ -462,7 +463,7 @@ absl::Status Head::Look() {
   heads.set_range_end(etcd::EndOfPrefix(client_->Key("heads/")));
   heads.set_limit(kHeadsMost);
   ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, kRpcWithinMs));
-  HeadsView view;
+  HeadsView view{.leader = {}, .heads = {}, .seen_ms = common::MonotonicMs()};
   for (const etcdserverpb::KeyValue& pair : done.responses(0).response_range().kvs())
     view.leader.ParseFromString(pair.value());
   for (const etcdserverpb::KeyValue& pair : done.responses(1).response_range().kvs()) {

@@ -30,6 +30,9 @@ class HttpService {
     std::shared_ptr<const ServerTls> tls = nullptr;   // of every TCP listener; null: not encrypted
     Enrolment* enrolment = nullptr;                   // null: there is no cluster to join
     std::optional<oidc::Client> oidc = std::nullopt;  // people sign in there; nothing: only tokens
+    // HOST:PORT by which browsers reach this one of several coordinators; empty: at what it listens on.
+    std::string advertised = {};
+    std::function<void()> before_sending = nullptr;  // Handlers::before_sending
   };
   // Listens, but answers nothing yet. Port 0 picks a free one, the same as last time if it is still free.
   static absl::StatusOr<std::unique_ptr<HttpService>> Open(Daemon& daemon, Options options);

@@ -22,12 +22,11 @@ namespace {
 
 using common::StrCat;
 
-constexpr unsigned kMisdirected = 421;
 constexpr std::string_view kScraper = "metrics";  // a client with the token for metrics
 
 bool NeedsNoSession(std::string_view path) {
-  return path == "/healthz" || path == "/readyz" || path == kSignInPath || path == kProviderPath ||
-         IsEnroll(path) || IsPublicAsset(path);
+  return path == "/healthz" || path == "/readyz" || path == kLeaderPath || path == kSignInPath ||
+         path == kProviderPath || IsEnroll(path) || IsPublicAsset(path);
 }
 
 bool IsApi(std::string_view path) {
@@ -76,10 +75,7 @@ std::optional<Response> Site::Check(const RequestHead& head) {
 std::optional<Response> Site::Judge(const RequestHead& head) {
   const absl::StatusOr<Target> target = ParseTarget(head.target);
   if (!target.ok()) return ErrorResponse(target.status());
-  if (const absl::Status ours = CheckAddressed(head, options_.host_names); !ours.ok()) {
-    return ErrorResponse(ours,
-                         absl::IsPermissionDenied(ours) ? kMisdirected : HttpStatusOf(ours.code()));
-  }
+  if (std::optional<Response> foreign = RefuseForeign(head, options_.host_names)) return foreign;
   if (std::optional<Response> refused = CheckSession(head, *target); refused.has_value()) {
     return refused;
   }
@@ -120,9 +116,7 @@ std::optional<Response> Site::CheckSession(const RequestHead& head, const Target
       if (!FieldOf(head.fields, "authorization").empty())
         RecordSignIn(daemon_, target.path, "", head.peer, why).IgnoreError();
       if (IsPage(target.path)) return sign_in_.SignedOutPage({.next = head.target});
-      Response response = ErrorResponse(why);
-      response.fields.emplace_back("WWW-Authenticate", "Bearer realm=\"muster\"");
-      return response;
+      return ErrorOfSession(why);
     }
   }
   const absl::Status origin =
@@ -145,10 +139,7 @@ std::optional<Response> Site::CheckRoute(const RequestHead& head, const Target& 
   const bool takes_form = target.path == kSignInPath || target.path == kProviderPath;
   const bool is_form = takes_form && head.method == "POST" && IsSignInForm(head);
   if (OnlyReads(head) || is_form) return std::nullopt;
-  Response response =
-      Refusal(405, StrCat(common::Printable(target.path), " can only be read"), "use GET");
-  response.fields.emplace_back("Allow", "GET, HEAD");
-  return response;
+  return OnlyReadable(target.path);
 }
 
 void Site::Handle(Request request, Respond respond) {
@@ -160,6 +151,8 @@ void Site::Handle(Request request, Respond respond) {
     respond(std::move(response));
   };
   if (path == "/healthz") return AnswerHealth(daemon_, std::move(counted));
+  // Among several, this is served by the leader alone.
+  if (path == kLeaderPath) return counted(TextResponse("leads\n"));
   if (path == "/readyz") return AnswerReady(daemon_, std::move(counted));
   if (path == kSignInPath || path == kProviderPath) {
     // A preview that only looks must not use the link up.

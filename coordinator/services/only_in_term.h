@@ -20,8 +20,7 @@ class TermInterceptor final : public grpc::experimental::Interceptor {
     using Point = grpc::experimental::InterceptionHookPoints;
     const bool sends = methods->QueryInterceptionHookPoint(Point::PRE_SEND_MESSAGE) ||
                        methods->QueryInterceptionHookPoint(Point::PRE_SEND_STATUS);
-    if (sends && !leading_.term.IsSure())
-      leading_.step_down(absl::DeadlineExceededError("the term is over"));
+    if (sends) leading_.MustLead();
     methods->Proceed();
   }
 

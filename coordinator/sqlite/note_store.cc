@@ -26,13 +26,24 @@ std::string_view NameOf(Note note) {
   return "";
 }
 
+std::string PlaceOf(Note note, const std::string& path) {
+  return common::StrCat("the note ", NameOf(note), " in ", path);
+}
+
+absl::StatusOr<std::string> ReadNote(Database& database, Note note, const std::string& path) {
+  ASSIGN_OR_RETURN(Statement find, database.Prepare("SELECT text FROM notes WHERE name = ?1"));
+  ASSIGN_OR_RETURN(const bool row, find.BindText(1, NameOf(note)).Step());
+  if (!row) return absl::NotFoundError(common::StrCat(PlaceOf(note, path), " was never written"));
+  return std::string(find.Bytes(0));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NoteStore>> SqliteNoteStore::Open(
     const Paths& paths, std::shared_ptr<WriteTurns> turns) {
   std::unique_ptr<SqliteNoteStore> store(new SqliteNoteStore(paths.Database(), turns));
-  ASSIGN_OR_RETURN(store->database_, Database::Open(paths.Database(), Database::Mode::kReadWrite,
-                                                    turns->Timeout()));
+  ASSIGN_OR_RETURN(store->database_,
+                   Database::Open(paths.Database(), Database::Mode::kReadWrite, turns->Timeout()));
   // The journal's connection checkpoints.
   RETURN_IF_ERROR(store->database_->Execute(
       "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0; PRAGMA mmap_size=0;"
@@ -40,16 +51,18 @@ absl::StatusOr<std::unique_ptr<NoteStore>> SqliteNoteStore::Open(
   return store;
 }
 
-std::string SqliteNoteStore::Place(Note note) const {
-  return common::StrCat("the note ", NameOf(note), " in ", path_);
+std::string SqliteNoteStore::Place(Note note) const { return PlaceOf(note, path_); }
+
+absl::StatusOr<std::string> SqliteNoteStore::ReadOnce(const Paths& paths, Note note) {
+  // Read only: as the last to close, it would take away what another connection has written.
+  ASSIGN_OR_RETURN(const std::unique_ptr<Database> database,
+                   Database::Open(paths.Database(), Database::Mode::kReadOnly));
+  return ReadNote(*database, note, paths.Database());
 }
 
 absl::StatusOr<std::string> SqliteNoteStore::Read(Note note) const {
   std::lock_guard lock(mutex_);
-  ASSIGN_OR_RETURN(Statement find, database_->Prepare("SELECT text FROM notes WHERE name = ?1"));
-  ASSIGN_OR_RETURN(const bool row, find.BindText(1, NameOf(note)).Step());
-  if (!row) return absl::NotFoundError(common::StrCat(Place(note), " was never written"));
-  return std::string(find.Bytes(0));
+  return ReadNote(*database_, note, path_);
 }
 
 absl::Status SqliteNoteStore::Write(Note note, const std::string& text) {

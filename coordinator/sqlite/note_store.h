@@ -18,6 +18,8 @@ class SqliteNoteStore final : public NoteStore {
   // The database has its schema.
   static absl::StatusOr<std::unique_ptr<NoteStore>> Open(const Paths& paths,
                                                          std::shared_ptr<WriteTurns> turns);
+  // While another connection has the database open.
+  static absl::StatusOr<std::string> ReadOnce(const Paths& paths, Note note);
   absl::StatusOr<std::string> Read(Note note) const override;
   absl::Status Write(Note note, const std::string& text) override;
   // As Write, but not as often as it is called.

@@ -81,9 +81,14 @@ export async function answer(response) {
     if (error.name === "AbortError") throw error;
     if (response.ok) throw noAnswer();
   }
-  setConnection(response.status === 401 ? "signed-out" : "ok");
+  setConnection(response.status === 401 ? "signed-out" : isElsewhere(response.status, body) ? "gone" : "ok");
   if (response.ok) return body;
   throw errorOf(response.status, body);
+}
+
+// Another coordinator leads, or is about to: this one stands by, or a balancer has none to ask.
+function isElsewhere(status, body) {
+  return body?.error?.code === "JC1630" || (status >= 502 && status <= 504 && !body?.error);
 }
 
 async function send(address, options) {

@@ -6,13 +6,15 @@
  *   resync: read everything again. Also sent when the coordinator answers again after it was gone.
  *   data:   something new was stored for the watched job; kind is "metrics" or "logs", job its number as text
  * watchJob(id) asks for `data` about one job: id is its number as text or "" for none. Reopens the stream.
- * start() opens it, once. A page that is not in sight has no stream; back in sight it hears what it missed.
+ * start() opens it, once. Where another coordinator leads for good, the page is loaded from there. A page that is not in sight has no stream; back in sight it hears what it missed.
  */
 // @ts-check
 import { call, connection, onConnection, setConnection } from "./api.js";
 
 const REST_AFTER_MS = 2_000;
 const RETRY_MS = [300, 600, 1_000, 2_000];
+// A balancer needs a moment until it asks the coordinator that leads; then the page can stay where it is.
+const FOLLOW_AFTER_TRIES = 5;
 
 const listeners = new Set();
 let source = null;
@@ -107,11 +109,24 @@ function failed() {
     try {
       await call("GetServer");  // tells "gone" from "not signed in"
     } catch {
-      if (connection() !== "ok") return failed();
+      if (connection() !== "ok") {
+        if (tries >= FOLLOW_AFTER_TRIES && await isSentAway()) return location.reload();
+        return failed();
+      }
     }
     if (tries > 1) emit("resync");  // calls are answered, but there is no stream left: keep right by reading again
     reopen();
   }, wait);
+}
+
+// A coordinator that stands by sends documents to the one that leads. Calls cannot follow: that is another origin.
+async function isSentAway() {
+  try {
+    const answer = await fetch(location.pathname, { method: "HEAD", redirect: "manual" });
+    return answer.type === "opaqueredirect";
+  } catch {
+    return false;
+  }
 }
 
 // What may have been stored meanwhile.

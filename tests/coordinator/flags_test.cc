@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/files/files.h"
+#include "common/text/strings.h"
 #include "coordinator/config/config.h"
 #include "tests/coordinator/temp_dir.h"
 
@@ -55,6 +56,26 @@ TEST(CoordinatorFlags, AWrongLineIsRefusedByName) {
   EXPECT_EQ(Refusal({"--data-dir", "/d", "--heartbeat-ms", "2000", "--suspect-after-ms", "3999"}),
             "muster-coordinator: --suspect-after-ms 3999 must be at least twice --heartbeat-ms "
             "2000");
+}
+
+TEST(CoordinatorFlags, WhatBrowsersAreSentToIsAHostAndAPort) {
+  const auto refusal = [](const std::string& advertised) {
+    return Refusal({"--data-dir", "/d", "--listen", "127.0.0.1:7700", "--insecure-plaintext",
+                    "--http", "127.0.0.1:7701", "--state", "etcd://127.0.0.1:2379/lab",
+                    "--advertise-http", advertised});
+  };
+  for (const char* wrong : {"h1", "https://h1:7701", "h1:0", "h1:7701/"}) {
+    EXPECT_EQ(refusal(wrong),
+              common::StrCat("muster-coordinator: --advertise-http ", wrong, " is not HOST:PORT"));
+  }
+  EXPECT_EQ(Refusal({"--data-dir", "/d", "--listen", "127.0.0.1:7700", "--insecure-plaintext",
+                     "--state", "etcd://127.0.0.1:2379/lab", "--advertise-http", "h1:7701"}),
+            "muster-coordinator: --advertise-http needs --http ADDR:PORT");
+  const ParsedFlags parsed =
+      Parse({"--data-dir", "/d", "--listen", "127.0.0.1:7700", "--insecure-plaintext", "--http",
+             "127.0.0.1:7701", "--state", "etcd://127.0.0.1:2379/lab", "--advertise-http",
+             "[fd00::1]:7701"});
+  ASSERT_FALSE(parsed.stop) << parsed.text;
 }
 
 TEST(CoordinatorFlags, TheQuotaOfCodeIsASizeAShareOrNone) {

@@ -110,14 +110,15 @@ SEES_HEADERS = {
 }
 
 # Rooms that not every room above them may know: who alone includes them, besides the room itself: rooms or files.
-HTTP_USERS = ("coordinator/coordinator.cc", "coordinator/flags.cc", "coordinator/main.cc")
+HTTP_USERS = ("coordinator/coordinator.cc", "coordinator/flags.cc", "coordinator/main.cc",
+              "coordinator/standing_by.cc")
 KNOWN_TO = {
     # An engine behind coordinator/stores/ is known to the one place that opens it. The commands that care for a data
     # directory know local/ besides, whose files are below it.
     "coordinator/local": ("coordinator/config/open_stores.cc", "coordinator/care"),
     "coordinator/sqlite": ("coordinator/config/open_stores.cc",),
     # The transports.
-    "coordinator/services": ("coordinator/coordinator.cc",),
+    "coordinator/services": ("coordinator/coordinator.cc", "coordinator/standing_by.cc"),
     "coordinator/http": HTTP_USERS,
     "coordinator/http/": (*HTTP_USERS, "coordinator/http/", "coordinator/http"),
     "coordinator/core/outcome": ("coordinator/core", "coordinator/core/"),

@@ -1,7 +1,9 @@
 """A page that stays open: a job from its submit to its end, a rank that is killed under a curve, a coordinator that is
 killed and comes back. Nothing is ever reloaded."""
+import http.server
 import os
 import re
+import threading
 
 from browser import PageCase, expect, harness
 from harness import RUNNING, python_line, wait_until
@@ -90,6 +92,71 @@ class Live(PageCase):
             self.assert_live(page)
             expect(page.locator("#notice")).to_be_empty()
             self.assert_stayed(page)
+        self.expects(r"ERR_|Failed to load resource|net::")
+        self.assert_quiet()
+
+    def stand_in(self, answer):
+        """Something that answers every request at the address of the coordinator, which is gone."""
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                status, fields = answer(self.path)
+                self.send_response(status)
+                for name, value in {"Content-Length": "0", **fields}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+            do_HEAD = do_POST = do_GET
+
+            def log_message(self, *_):
+                pass
+        host, port = self.address.removeprefix("http://").split(":")
+        server = http.server.ThreadingHTTPServer((host, int(port)), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+        def stop():
+            server.shutdown()
+            server.server_close()
+        self.addCleanup(stop)
+        return stop
+
+    def test_a_page_follows_to_the_coordinator_that_leads_now(self):
+        there = self.shared(workers=(), name="there")
+        there_address = self.address
+        here = self.shared()
+        job = here.submit("--name", "moves", "--", "true")
+        page = self.open(here, f"/jobs/{job}?x=1")
+        self.assert_live(page)
+        here.coordinator.kill9()
+        self.stand_in(lambda path: (307, {"Location": there_address + path}))
+        # Not signed in there: browsers keep cookies by host and by name.
+        page.wait_for_url(f"{there_address}/jobs/{job}?x=1")
+        expect(page.locator("[data-page-state=signed-out]")).to_be_visible()
+        page.goto(there.jobctl("ui", "--no-open").stdout.strip())
+        self.assert_live(page)
+        self.expects(r"ERR_|Failed to load resource|net::|Content Security Policy|Refused to connect|violates|not available|Fetch API cannot load")
+        self.assert_quiet()
+
+    def test_a_page_behind_a_balancer_stays_over_a_change_of_the_leader(self):
+        cluster = self.shared()
+        job = cluster.submit("--name", "stays", *python_line("stepper.py", 5, "--until", self.path("go")))
+        cluster.wait_for(job, RUNNING)
+        page = self.open(cluster, f"/jobs/{job}")
+        self.assert_live(page)
+        self.stay(page)
+        cluster.coordinator.kill9()
+        asked = []
+
+        def no_leader(path):  # as a balancer that has nothing to ask
+            asked.append(path)
+            return 503, {"Retry-After": "2"}
+        stop = self.stand_in(no_leader)
+        wait_until(lambda: len(asked) > 4, "the page keeps asking")
+        expect(page.locator("#live")).to_have_attribute("data-state", "gone")
+        stop()
+        cluster.restart_coordinator()
+        open(self.path("go"), "w").close()
+        expect(self.badge(page)).to_have_attribute("data-state", "SUCCEEDED")
+        self.assert_live(page)
+        self.assert_stayed(page)
         self.expects(r"ERR_|Failed to load resource|net::")
         self.assert_quiet()
 

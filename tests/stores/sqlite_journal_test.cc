@@ -8,6 +8,7 @@
 #include "coordinator/sqlite/identity_store.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
+#include "coordinator/sqlite/note_store.h"
 #include "coordinator/sqlite/write_turns.h"
 #include "coordinator/store_parts/lived_clock.h"
 #include "tests/coordinator/temp_dir.h"
@@ -33,6 +34,23 @@ void ExpectRefused(const Paths& paths, const std::string& what) {
   EXPECT_NE(std::string(status.message()).find(what), std::string::npos) << status;
   EXPECT_NE(std::string(status.message()).find(paths.Database()), std::string::npos) << status;
   EXPECT_NE(std::string(status.message()).find("fix:"), std::string::npos) << status;
+}
+
+TEST(SqliteNoteStoreTest, ANoteIsReadBesideTheOneThatWritesIt) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  ASSERT_FALSE(SqliteNoteStore::ReadOnce(paths, Note::kMetricsSecret).ok());
+  const auto journal = OpenSqliteJournal(paths);
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  const auto notes = SqliteNoteStore::Open(paths, std::make_shared<WriteTurns>());
+  ASSERT_TRUE(notes.ok()) << notes.status();
+  EXPECT_TRUE(absl::IsNotFound(SqliteNoteStore::ReadOnce(paths, Note::kMetricsSecret).status()));
+  ASSERT_TRUE((*notes)->Write(Note::kMetricsSecret, "first").ok());
+  EXPECT_EQ(*SqliteNoteStore::ReadOnce(paths, Note::kMetricsSecret), "first");
+  ASSERT_TRUE((*notes)->Write(Note::kMetricsSecret, "second").ok());
+  EXPECT_EQ(*SqliteNoteStore::ReadOnce(paths, Note::kMetricsSecret), "second");
+  EXPECT_EQ(*(*notes)->Read(Note::kMetricsSecret), "second");
+  EXPECT_TRUE(absl::IsNotFound(SqliteNoteStore::ReadOnce(paths, Note::kHttpSecret).status()));
 }
 
 TEST(SqliteJournalTest, RowsOfACoordinatorThatDidNotCountGrowOldFromNowOn) {

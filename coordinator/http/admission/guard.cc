@@ -4,9 +4,11 @@
 #include <cctype>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "common/base/loopback.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
+#include "coordinator/http/server/answers.h"
 
 namespace muster::coordinator::http {
 namespace {
@@ -14,6 +16,7 @@ namespace {
 using common::StrCat;
 
 constexpr size_t kHostShown = 200;
+constexpr unsigned kMisdirected = 421;
 
 bool IsPort(std::string_view text) {
   return !text.empty() && text.size() <= 5 &&
@@ -57,6 +60,24 @@ std::string HostName(std::string_view host_field) {
   return is_clean ? absl::AsciiStrToLower(common::ToAbsl(host)) : "";
 }
 
+std::optional<HostAndPort> ParseHostAndPort(std::string_view text) {
+  HostAndPort at{.host = HostName(text), .port = {}};
+  const size_t colon = text.rfind(':');
+  if (at.host.empty() || colon == std::string_view::npos) return std::nullopt;
+  at.port = std::string(text.substr(colon + 1));
+  uint32_t port = 0;
+  if (!IsPort(at.port) || !absl::SimpleAtoi(at.port, &port) || port == 0 || port > UINT16_MAX)
+    return std::nullopt;
+  // As in a name with leading zeros: what is not written as we would write it is not one of ours.
+  if (StrCat(port) != at.port) return std::nullopt;
+  return at;
+}
+
+std::string TextOf(const HostAndPort& at) {
+  return at.host.find(':') == std::string::npos ? StrCat(at.host, ":", at.port)
+                                                : StrCat("[", at.host, "]:", at.port);
+}
+
 bool IsOurHost(std::string_view host_field, const Peer& peer,
                const std::vector<std::string>& names) {
   const std::string host = HostName(host_field);
@@ -85,6 +106,14 @@ absl::Status CheckAddressed(const RequestHead& head, const std::vector<std::stri
        .why = "the Host field names neither the address that the request arrived at nor a name "
               "from --http-host",
        .fix = "use the address that the coordinator printed, or start it with --http-host NAME"});
+}
+
+std::optional<Response> RefuseForeign(const RequestHead& head,
+                                      const std::vector<std::string>& names) {
+  const absl::Status ours = CheckAddressed(head, names);
+  if (ours.ok()) return std::nullopt;
+  return ErrorResponse(ours,
+                       absl::IsPermissionDenied(ours) ? kMisdirected : HttpStatusOf(ours.code()));
 }
 
 absl::Status CheckOrigin(const RequestHead& head, bool is_stream, bool by_cookie) {

@@ -12,6 +12,7 @@
 #include "common/text/strings.h"
 #include "coordinator/core/state/owner.h"
 #include "coordinator/http/admission/token_file.h"
+#include "coordinator/http/server/answers.h"
 
 namespace muster::coordinator::http {
 namespace {
@@ -75,6 +76,12 @@ absl::Status NotSignedIn(std::string why) {
        .why = std::move(why),
        .fix = "`jobctl ui` prints a link that signs a browser in; programs send Authorization: "
               "Bearer with the token from HTTP-TOKEN in the coordinator's data directory"});
+}
+
+Response ErrorOfSession(const absl::Status& why) {
+  Response response = ErrorResponse(why);
+  response.fields.emplace_back("WWW-Authenticate", "Bearer realm=\"muster\"");
+  return response;
 }
 
 std::string Sessions::MakeTicket(Holder holder, MonoTime now) {

@@ -96,5 +96,7 @@ bool EqualsInConstantTime(std::string_view a, std::string_view b);
 std::string_view CookieOf(std::string_view cookie_field, std::string_view name);
 // JC1313.
 absl::Status NotSignedIn(std::string why);
+// The answer to a client that has not proved who it is.
+Response ErrorOfSession(const absl::Status& why);
 
 }  // namespace muster::coordinator::http

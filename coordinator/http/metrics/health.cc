@@ -15,10 +15,6 @@ namespace {
 
 using common::StrCat;
 
-Response PlainText(std::string text) {
-  return {.content_type = "text/plain; charset=utf-8", .body = std::move(text), .fields = {}};
-}
-
 constexpr char kWhereWhy[] = "the coordinator's log tells why; its disk may be slow or stuck";
 
 // Only the first answer counts; this one comes after the time for the others.
@@ -36,6 +32,11 @@ std::string WarningOf(const Daemon& daemon) {
   return StrCat("warning: [", certificate->code, "] ", certificate->what, "\n");
 }
 
+// Empty: there are no others.
+std::string_view RoleOf(const Daemon& daemon) {
+  return daemon.instance.leading == nullptr ? "" : "leads\n";
+}
+
 }  // namespace
 
 void AnswerHealth(Daemon& daemon, Respond respond) {
@@ -43,7 +44,7 @@ void AnswerHealth(Daemon& daemon, Respond respond) {
               StrCat("the control loop has taken no turn for ", kAliveWithin.count(), " ms"),
               respond);
   daemon.jobs.loop.Ask([respond = std::move(respond)](const LoopView&) -> std::function<void()> {
-    respond(PlainText("alive\n"));
+    respond(TextResponse("alive\n"));
     return nullptr;
   });
 }
@@ -63,7 +64,7 @@ void AnswerReady(Daemon& daemon, Respond respond) {
       [&daemon, respond](const LoopView&) {
         return [&daemon, respond] {
           const absl::Status may = daemon.jobs.loop.MaySubmit();
-          respond(may.ok() ? PlainText(StrCat("ready\n", WarningOf(daemon)))
+          respond(may.ok() ? TextResponse(StrCat("ready\n", RoleOf(daemon), WarningOf(daemon)))
                            : ErrorResponse(may, 503));
         };
       },

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <string_view>
 
 #include "coordinator/http/server/message.h"
 
@@ -11,6 +12,9 @@ struct Daemon;
 }
 
 namespace muster::coordinator::http {
+
+// 200 at the one coordinator that leads, or that is alone, and 503 at the others: for load balancers.
+inline constexpr std::string_view kLeaderPath = "/leader";
 
 // Alive: the control loop takes turns. Does not depend on the disk, which a restart would not fix.
 inline constexpr std::chrono::milliseconds kAliveWithin{5'000};

@@ -179,13 +179,58 @@ void WriteCertificate(const Daemon& daemon, Exposition& page) {
            static_cast<double>(certificate.failed_renewals));
 }
 
-void WriteOwn(const Daemon& daemon, const OwnFacts& own, const ProcessFacts& process,
-              Exposition& page) {
+void WriteBuild(bool is_private, Exposition& page) {
   page.Family("muster_build_info", Kind::kInfo, "The coordinator's version.");
   page.Sample({{"version", common::kVersion},
                {"protocol", std::to_string(common::kProtocol)},
-               {"private", daemon.instance.is_private ? "true" : "false"}},
+               {"private", is_private ? "true" : "false"}},
               1);
+}
+
+void WriteHead(const HeadFacts& head, Exposition& page) {
+  page.One("muster_head_leads", Kind::kGauge,
+           "1 while this coordinator leads the others, 0 while it stands by.", head.leads ? 1 : 0);
+  page.Family("muster_head_position", Kind::kGauge,
+              "Of the newest entry of the shared log that this coordinator has.");
+  if (head.position.has_value()) page.Sample(static_cast<double>(*head.position));
+}
+
+void WriteHttp(const Server::Counts& http, const std::map<unsigned, uint64_t>& responses,
+               Exposition& page) {
+  page.One("muster_http_connections", Kind::kGauge, "HTTP connections that are open.",
+           static_cast<double>(http.connections));
+  page.One("muster_http_accepted_total", Kind::kCounter, "HTTP connections that were accepted.",
+           static_cast<double>(http.accepted));
+  page.One("muster_http_turned_away_total", Kind::kCounter,
+           "HTTP connections that were closed or refused because there were too many.",
+           static_cast<double>(http.turned_away));
+  page.One("muster_http_timed_out_total", Kind::kCounter,
+           "HTTP connections that were closed because the client was idle or slow.",
+           static_cast<double>(http.timed_out));
+  page.Family("muster_http_responses_total", Kind::kCounter, "HTTP responses, by status.");
+  for (const auto& [status, count] : responses)
+    page.Sample({{"status", std::to_string(status)}}, static_cast<double>(count));
+}
+
+void WriteProcess(const ProcessFacts& process, int64_t started_ms, Exposition& page) {
+  page.One("process_start_time_seconds", Kind::kGauge, "When the process started, Unix time.",
+           static_cast<double>(started_ms) / kMsPerS);
+  page.One("process_cpu_seconds_total", Kind::kCounter, "Processor time of the process.",
+           process.cpu_s);
+  page.One("process_resident_memory_bytes", Kind::kGauge, "Resident memory of the process.",
+           static_cast<double>(process.resident_bytes));
+  page.One("process_open_fds", Kind::kGauge, "Open file descriptors.",
+           static_cast<double>(process.open_fds));
+  page.One("process_max_fds", Kind::kGauge, "Limit of open file descriptors.",
+           static_cast<double>(process.max_fds));
+  page.One("process_threads", Kind::kGauge, "Threads of the process.",
+           static_cast<double>(process.threads));
+}
+
+void WriteOwn(const Daemon& daemon, const OwnFacts& own, Exposition& page) {
+  WriteBuild(daemon.instance.is_private, page);
+  if (const Leading* leading = daemon.instance.leading; leading != nullptr)
+    WriteHead(FactsOfHead(leading->view(), leading->name, /*leads=*/true), page);
   page.One("muster_epoch", Kind::kGauge, "Grows at every start of the coordinator.",
            static_cast<double>(daemon.instance.epoch));
   page.One("muster_journal_pending_bytes", Kind::kGauge,
@@ -200,31 +245,14 @@ void WriteOwn(const Daemon& daemon, const OwnFacts& own, const ProcessFacts& pro
   if (daemon.access.cluster != nullptr) WriteCertificate(daemon, page);
   WriteCalls(daemon.traffic.calls, page);
   WriteDenials(daemon.traffic.denied, page);
-  page.One("muster_http_connections", Kind::kGauge, "HTTP connections that are open.",
-           static_cast<double>(own.http.connections));
-  page.One("muster_http_accepted_total", Kind::kCounter, "HTTP connections that were accepted.",
-           static_cast<double>(own.http.accepted));
-  page.One("muster_http_turned_away_total", Kind::kCounter,
-           "HTTP connections that were closed or refused because there were too many.",
-           static_cast<double>(own.http.turned_away));
-  page.One("muster_http_timed_out_total", Kind::kCounter,
-           "HTTP connections that were closed because the client was idle or slow.",
-           static_cast<double>(own.http.timed_out));
-  page.Family("muster_http_responses_total", Kind::kCounter, "HTTP responses, by status.");
-  for (const auto& [status, count] : own.responses)
-    page.Sample({{"status", std::to_string(status)}}, static_cast<double>(count));
-  page.One("process_start_time_seconds", Kind::kGauge, "When the process started, Unix time.",
-           static_cast<double>(daemon.instance.started_ms) / kMsPerS);
-  page.One("process_cpu_seconds_total", Kind::kCounter, "Processor time of the process.",
-           process.cpu_s);
-  page.One("process_resident_memory_bytes", Kind::kGauge, "Resident memory of the process.",
-           static_cast<double>(process.resident_bytes));
-  page.One("process_open_fds", Kind::kGauge, "Open file descriptors.",
-           static_cast<double>(process.open_fds));
-  page.One("process_max_fds", Kind::kGauge, "Limit of open file descriptors.",
-           static_cast<double>(process.max_fds));
-  page.One("process_threads", Kind::kGauge, "Threads of the process.",
-           static_cast<double>(process.threads));
+  WriteHttp(own.http, own.responses, page);
+  WriteProcess(ReadProcess(), daemon.instance.started_ms, page);
+}
+
+Response PageOf(Exposition::Format format, Exposition page) {
+  return {.content_type = std::string(ContentTypeOf(format)),
+          .body = std::move(page).Finish(),
+          .fields = {}};
 }
 
 uint64_t CountEntries(const char* path) {
@@ -237,6 +265,14 @@ uint64_t CountEntries(const char* path) {
 }
 
 }  // namespace
+
+HeadFacts FactsOfHead(const HeadsView& view, std::string_view name, bool leads) {
+  HeadFacts facts{.leads = leads, .position = std::nullopt};
+  for (const v1::HeadRecord& head : view.heads) {
+    if (head.name() == name) facts.position = head.position();
+  }
+  return facts;
+}
 
 ClusterFacts FactsOfCluster(const ClusterState& state, Now now) {
   ClusterFacts facts;
@@ -292,6 +328,15 @@ ProcessFacts ReadProcess() {
   return facts;
 }
 
+Response StandbyMetrics(const StandbyFacts& facts, Exposition::Format format) {
+  Exposition page(format);
+  WriteBuild(/*is_private=*/false, page);
+  WriteHead(facts.head, page);
+  WriteHttp(facts.http, facts.responses, page);
+  WriteProcess(ReadProcess(), facts.started_ms, page);
+  return PageOf(format, std::move(page));
+}
+
 void AnswerMetrics(Daemon& daemon, OwnFacts own, Exposition::Format format, Respond respond) {
   daemon.jobs.loop.Ask([&daemon, own = std::move(own), format, respond = std::move(respond)](
                            const LoopView& view) -> std::function<void()> {
@@ -300,12 +345,10 @@ void AnswerMetrics(Daemon& daemon, OwnFacts own, Exposition::Format format, Resp
     daemon.process.pool.Post([&daemon, own, format, respond, facts] {
       for (ClusterFacts::Job& job : facts->running) daemon.stores.metrics.Decorate(job.summary);
       Exposition page(format);
-      WriteOwn(daemon, own, ReadProcess(), page);
+      WriteOwn(daemon, own, page);
       WriteCluster(*facts, page);
       WriteJobs(*facts, daemon.stores.samples, page);
-      respond({.content_type = std::string(ContentTypeOf(format)),
-               .body = std::move(page).Finish(),
-               .fields = {}});
+      respond(PageOf(format, std::move(page)));
     });
     return nullptr;
   });

@@ -6,13 +6,16 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "coordinator/core/state/state.h"
 #include "coordinator/http/metrics/exposition.h"
 #include "coordinator/http/server/message.h"
 #include "coordinator/http/server/server.h"
+#include "coordinator/stores/leading.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::coordinator {
@@ -64,11 +67,28 @@ struct OwnFacts {
   uint64_t journal_pending_bytes = 0;
 };
 
+// Of one coordinator among several.
+struct HeadFacts {
+  bool leads = false;
+  std::optional<uint64_t> position;  // nothing: etcd has not answered yet
+};
+
+// What a coordinator that stands by knows.
+struct StandbyFacts {
+  HeadFacts head;
+  Server::Counts http;
+  std::map<unsigned, uint64_t> responses;  // by HTTP status
+  int64_t started_ms = 0;
+};
+
+// Pure. `name`: of the coordinator.
+HeadFacts FactsOfHead(const HeadsView& view, std::string_view name, bool leads);
 // Pure.
 ClusterFacts FactsOfCluster(const ClusterState& state, Now now);
 // Of this process, from /proc.
 ProcessFacts ReadProcess();
 
+Response StandbyMetrics(const StandbyFacts& facts, Exposition::Format format);
 // Answers a scrape, even while the disk is full.
 void AnswerMetrics(Daemon& daemon, OwnFacts own, Exposition::Format format, Respond respond);
 

@@ -129,6 +129,20 @@ Response JsonResponse(std::string json) {
   return {.content_type = "application/json", .body = std::move(json), .fields = {}};
 }
 
+Response TextResponse(std::string text) {
+  return {.content_type = "text/plain; charset=utf-8", .body = std::move(text), .fields = {}};
+}
+
+Response PemResponse(std::string pem) {
+  return {.content_type = "application/x-pem-file", .body = std::move(pem), .fields = {}};
+}
+
+Response OnlyReadable(std::string_view path) {
+  Response response = Refusal(405, StrCat(common::Printable(path), " can only be read"), "use GET");
+  response.fields.emplace_back("Allow", "GET, HEAD");
+  return response;
+}
+
 Response HtmlResponse(unsigned status, std::string_view title, std::string_view body) {
   return {.status = status,
           .content_type = "text/html; charset=utf-8",

@@ -24,6 +24,10 @@ Response Refusal(unsigned http_status, std::string what, std::string fix);
 // JC1308, 429: others are served, this caller has its share. `fix`: what helps besides waiting.
 Response OverShare(std::string what, std::string fix);
 Response JsonResponse(std::string json);
+Response TextResponse(std::string text);
+Response PemResponse(std::string pem);
+// 405 for anything but GET and HEAD.
+Response OnlyReadable(std::string_view path);
 Response HtmlResponse(unsigned status, std::string_view title, std::string_view body);
 // For text between tags and in quoted attributes.
 std::string HtmlEscape(std::string_view text);

@@ -128,7 +128,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // `tls`: null for a connection that is not encrypted.
   Connection(Core& core, Stream::Plain::socket_type socket, Peer peer, TlsContext tls)
       : core_(core),
-        stream_(std::move(socket)),
+        stream_(std::move(socket), core.handlers.before_sending),
         peer_(std::move(peer)),
         network_(NetworkOf(peer_.principal)),
         tls_(std::move(tls)),

@@ -51,6 +51,8 @@ struct Handlers {
   std::function<void(Request, Respond)> handle;
   // The caller whose share a request that passed the check uses; null: its address.
   std::function<std::string(const RequestHead&)> caller = nullptr;
+  // Before each piece of an answer or a stream is sent: it may decide to never return. Null: nothing to ask.
+  std::function<void()> before_sending = nullptr;
 };
 
 struct Listener {

@@ -10,6 +10,7 @@
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/beast/core/basic_stream.hpp>
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -26,7 +27,9 @@ class Stream {
   using Plain = beast::basic_stream<asio::generic::stream_protocol>;
   using executor_type = Plain::executor_type;
 
-  explicit Stream(Plain::socket_type socket) : plain_(std::move(socket)) {}
+  // `before_sending` outlives this; empty: nothing to ask (Handlers).
+  Stream(Plain::socket_type socket, const std::function<void()>& before_sending)
+      : plain_(std::move(socket)), before_sending_(before_sending) {}
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
@@ -39,6 +42,7 @@ class Stream {
   }
   template <typename Buffers, typename Handler>
   void async_write_some(const Buffers& buffers, Handler&& handler) {
+    if (before_sending_) before_sending_();
     if (tls_.has_value()) return tls_->async_write_some(buffers, std::forward<Handler>(handler));
     plain_.async_write_some(buffers, std::forward<Handler>(handler));
   }
@@ -84,6 +88,7 @@ class Stream {
   }
 
   Plain plain_;
+  const std::function<void()>& before_sending_;
   // Made with the first byte: a client that sends nothing does not get its 70 KiB of buffers.
   std::optional<Tls> tls_;
 };

@@ -20,13 +20,12 @@ namespace {
 
 using common::StrCat;
 
-constexpr std::string_view kAuthority = "/enroll/ca";
 constexpr std::string_view kJoin = "/enroll/join";
 constexpr std::string_view kSignIn = "/enroll/sign-in";
 constexpr std::string_view kRenew = "/enroll/renew";
 
 std::optional<Response> CheckMethod(const RequestHead& head, std::string_view path) {
-  const bool is_read = path == kAuthority;
+  const bool is_read = path == kAuthorityPath;
   if (is_read ? head.method == "GET" || head.method == "HEAD" : head.method == "POST")
     return std::nullopt;
   Response response =
@@ -56,7 +55,7 @@ Response AnswerWith(const v1::Enrolled& enrolled) {
 }  // namespace
 
 bool IsEnroll(std::string_view path) {
-  return path == kAuthority || path == kJoin || path == kSignIn || path == kRenew ||
+  return path == kAuthorityPath || path == kJoin || path == kSignIn || path == kRenew ||
          path == kDevice || path == kDevicePoll;
 }
 
@@ -81,7 +80,7 @@ std::optional<Response> EnrollHandler::Check(const RequestHead& head, const Targ
                    "ask the coordinator's https:// address");
   }
   if (auto refused = CheckMethod(head, target.path); refused.has_value()) return refused;
-  if (target.path == kAuthority) return std::nullopt;
+  if (target.path == kAuthorityPath) return std::nullopt;
   if (!IsJson(FieldOf(head.fields, "content-type"))) {
     return Refusal(415, "the body of a POST is JSON", "send Content-Type: application/json");
   }
@@ -100,10 +99,8 @@ std::optional<Response> EnrollHandler::Check(const RequestHead& head, const Targ
 
 void EnrollHandler::Answer(Request request, const Target& target, Respond respond) {
   const std::string& path = target.path;
-  if (path == kAuthority) {
-    return respond({.content_type = "application/x-pem-file",
-                    .body = enrolment_.authority_pem(),
-                    .fields = {}});
+  if (path == kAuthorityPath) {
+    return respond(PemResponse(enrolment_.authority_pem()));
   }
   if (path == kDevice || path == kDevicePoll) {
     if (device_ == nullptr) return respond(ErrorResponse(NoProvider()));

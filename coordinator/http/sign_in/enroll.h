@@ -24,6 +24,7 @@ namespace muster::coordinator::http {
 // limit: enrolment: a body; 413
 inline constexpr size_t kEnrollBodyMax = 64 * 1024;
 
+inline constexpr std::string_view kAuthorityPath = "/enroll/ca";
 bool IsEnroll(std::string_view path);
 
 // The audit's entry for a client without a session: at which path, as whom, and the result.

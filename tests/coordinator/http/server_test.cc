@@ -7,9 +7,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -47,7 +49,8 @@ class HttpServerTest : public ::testing::Test {
                  .caller =
                      [](const RequestHead& head) {
                        return std::string(FieldOf(head.fields, "x-caller"));
-                     }});
+                     },
+                 .before_sending = before_sending_});
     server_->Begin();
   }
 
@@ -149,6 +152,7 @@ class HttpServerTest : public ::testing::Test {
   std::condition_variable asked_;
   std::vector<Respond> unanswered_;
   std::string news_;
+  std::function<void()> before_sending_;
   std::unique_ptr<Server> server_;
 };
 
@@ -163,6 +167,44 @@ TEST_F(HttpServerTest, AnswersRequestsOneAfterAnotherOnOneConnection) {
           kClose);
   EXPECT_LT(all.find("GET /a 0"), all.find("POST /b 3"));
   EXPECT_NE(all.find("GET /c 0"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, NothingIsSentBeforeItIsAllowed) {
+  std::atomic<int> asked = 0;
+  std::atomic<int> client = -1;
+  std::atomic<bool> may_send = true;
+  before_sending_ = [&] {
+    ++asked;
+    if (may_send) return;
+    // As a coordinator whose term is over, which does not come back: nothing has left it before.
+    pollfd source = {.fd = client, .events = POLLIN, .revents = 0};
+    EXPECT_EQ(poll(&source, 1, 0), 0);
+    may_send = true;
+  };
+  Start({});
+  const auto was_asked = [&](int fd, const std::string& text, const std::string& until) {
+    client = fd;
+    const int before = asked;
+    may_send = false;
+    if (!text.empty()) Send(fd, text);
+    EXPECT_TRUE(ReadUntil(fd, until));
+    EXPECT_TRUE(may_send);
+    return asked - before;
+  };
+  const int fd = Connect();
+  EXPECT_EQ(was_asked(fd, "GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n", "GET /a 0"), 1);
+  EXPECT_EQ(was_asked(fd, "GET /refused HTTP/1.1\r\nHost: localhost\r\n\r\n", "do not"), 1);
+  // Not once for all pieces of a long one.
+  const int before = asked;
+  EXPECT_GT(Ask("GET /large HTTP/1.1\r\n" + kClose).size(), size_t{32} << 20);
+  EXPECT_GT(asked - before, 2);
+  EXPECT_GE(was_asked(fd, "GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n", "event-stream"), 1);
+  client = fd;
+  may_send = false;
+  Tell("news 1");
+  EXPECT_TRUE(ReadUntil(fd, "news 1"));
+  EXPECT_TRUE(may_send);
+  close(fd);
 }
 
 TEST_F(HttpServerTest, EveryResponseHasTheSecurityFields) {

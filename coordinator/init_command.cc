@@ -145,7 +145,7 @@ absl::StatusOr<Founded> FoundCluster(InitArguments& arguments) {
   return founded;
 }
 
-// Without the authority's key it would be the first one of a cluster of its own.
+// Without the authority's key it would be the first one of another cluster.
 absl::Status CheckFurther(const InitArguments& arguments) {
   if (!arguments.further || common::Exists(StrCat(arguments.keys_dir, "/ca.key")))
     return absl::OkStatus();
@@ -154,18 +154,19 @@ absl::Status CheckFurther(const InitArguments& arguments) {
       {.code = "JC1631",
        .what = StrCat("--further: there is no ", arguments.keys_dir, "/ca.key"),
        .why = "a further coordinator of a cluster has the cluster's authority",
-       .fix = "copy ca.pem, ca.key and secrets.key from the keys directory of another one, as root, and "
+       .fix = "copy ca.pem, ca.key and secrets.key from the keys directory of another one, as "
+              "root, and "
               "name the directory with --keys-dir"});
 }
 
 void SayWhatComesNextForFurther(const InitArguments& arguments, const Founded& founded) {
-  const std::string text = StrCat(
-      "A further coordinator of cluster ", founded.cluster->name(), " is ready.\n",  //
-      "  authority  SHA256:", founded.cluster->authority().Fingerprint(), "\n\n",
-      "Start it with the --state of the others:\n\n",  //
-      "  muster-coordinator --state etcd://…/NAME --head ", arguments.hosts.front(), " --data-dir ",
-      arguments.data_dir, " --listen 0.0.0.0:", kGrpcPort, " --advertise ", arguments.hosts.front(), ":",
-      kGrpcPort, " --http 0.0.0.0:", kHttpPort, "\n");
+  const std::string text =
+      StrCat("A further coordinator of cluster ", founded.cluster->name(), " is ready.\n",  //
+             "  authority  SHA256:", founded.cluster->authority().Fingerprint(), "\n\n",
+             "Start it with the --state of the others:\n\n",  //
+             "  muster-coordinator --state etcd://…/NAME --head ", arguments.hosts.front(),
+             " --data-dir ", arguments.data_dir, " --listen 0.0.0.0:", kGrpcPort, " --advertise ",
+             arguments.hosts.front(), ":", kGrpcPort, " --http 0.0.0.0:", kHttpPort, "\n");
   std::fputs(text.c_str(), stdout);
 }
 
@@ -232,9 +233,10 @@ std::optional<int> RunInitCommand(int argc, char** argv) {
   app.add_option("--host", arguments.hosts,
                  "a name or address by which workers and people reach the coordinator; may be "
                  "repeated (default: this machine's name)");
-  app.add_flag("--further", arguments.further,
-               "the cluster has coordinators already, which keep its state in etcd; --keys-dir has a "
-               "copy of their ca.pem, ca.key and secrets.key");
+  app.add_flag(
+      "--further", arguments.further,
+      "the cluster has coordinators already, which keep its state in etcd; --keys-dir has a "
+      "copy of their ca.pem, ca.key and secrets.key");
   CLI::Option* certificate = app.add_option(
       "--certificate", arguments.for_browsers.certificate,
       "your own certificate for browsers, with its chain, in PEM: kept with the keys");

@@ -140,7 +140,7 @@ int Main(int argc, char** argv) {
     auto standing = StandingBy::Start(
         config, {.leads = [&leads] { leads.Say(absl::OkStatus()); },
                  .failed = stop,
-                 .step_down = [argv](const absl::Status& why) { BeginAnew(argv, why); }});
+                 .step_down = [argv](const absl::Status& why) { StartOver(argv, why); }});
     if (!standing.ok()) return Fail(config, standing.status());
     among = *std::move(standing);
     Report(config, absl::OkStatus());

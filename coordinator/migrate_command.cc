@@ -31,15 +31,14 @@ using common::StrCat;
 
 constexpr int64_t kLeaseMs = 600'000;
 constexpr int64_t kWithinMs = 10'000;
-// Of the entry that a moved state stands for: the log goes on after it.
+// Of the entry that a moved state stands for: the log continues after it.
 constexpr uint64_t kFirstPosition = 1;
 constexpr Note kNotes[] = {Note::kNotify, Note::kLived};
 
 absl::Status Refused(std::string what, std::string why, std::string fix) {
-  return common::MakeProblem(absl::StatusCode::kFailedPrecondition, {.code = "JC1631",
-                                                                     .what = std::move(what),
-                                                                     .why = std::move(why),
-                                                                     .fix = std::move(fix)});
+  return common::MakeProblem(
+      absl::StatusCode::kFailedPrecondition,
+      {.code = "JC1631", .what = std::move(what), .why = std::move(why), .fix = std::move(fix)});
 }
 
 // Of a copy that is being made: what is written there is part of the first entry.
@@ -106,11 +105,14 @@ class IntoEtcd {
  private:
   absl::Status CheckSource() {
     if (OpenStateCare(ConfigOf(data_dir_))->IsEmpty())
-      return Refused(StrCat(data_dir_, " has no state to move"), "", "name the data directory of a coordinator");
-    ASSIGN_OR_RETURN(const std::unique_ptr<Replica> replica, ReplicaHomeOf(ConfigOf(data_dir_))->Open());
+      return Refused(StrCat(data_dir_, " has no state to move"), "",
+                     "name the data directory of a coordinator");
+    ASSIGN_OR_RETURN(const std::unique_ptr<Replica> replica,
+                     ReplicaHomeOf(ConfigOf(data_dir_))->Open());
     if (replica->Log().empty()) return absl::OkStatus();
     return Refused(StrCat(data_dir_, " is a copy of a state in etcd"),
-                   "it belongs to one of several coordinators", "name a data directory that was used without --state");
+                   "it belongs to one of several coordinators",
+                   "name a data directory that was used without --state");
   }
 
   // Takes the name, and the lead, so that no coordinator begins meanwhile.
@@ -158,7 +160,7 @@ class IntoEtcd {
     const std::shared_ptr<SharedState> alone = ShareState(ConfigOf(data_dir_));
     RETURN_IF_ERROR(CopyNotes(alone, ShareState(staged, &first)));
     ASSIGN_OR_RETURN(entries_, CopyAudit(alone, ShareState(staged, &first)));
-    // One file, without a log of its own beside it.
+    // One file, without a write-ahead log beside it.
     const std::string whole = StrCat(stage_dir_, "/whole.db");
     unlink(whole.c_str());
     RETURN_IF_ERROR(ReplicaHomeOf(staged)->Save(whole).status());
@@ -188,9 +190,11 @@ class IntoEtcd {
         before.live_jobs != after.live_jobs || before.finished_jobs != after.finished_jobs) {
       return absl::DataLossError("what etcd returns is not what was written");
     }
-    std::printf("moved to %s: event %lu, %lu live and %lu finished jobs, %lu entries of the audit; read back and compared\n",
-                etcd::TextOf(client_.address()).c_str(), after.last_event, after.live_jobs,
-                after.finished_jobs, entries_);
+    std::printf(
+        "moved to %s: event %lu, %lu live and %lu finished jobs, %lu entries of the audit; read "
+        "back and compared\n",
+        etcd::TextOf(client_.address()).c_str(), after.last_event, after.live_jobs,
+        after.finished_jobs, entries_);
     return absl::OkStatus();
   }
 
@@ -199,7 +203,8 @@ class IntoEtcd {
     etcdserverpb::TxnRequest request;
     *request.add_compare() = heads::IsStillLeader(client_, revision_);
     for (const std::string prefix : {"snapshot/", "log/"}) {
-      etcdserverpb::DeleteRangeRequest& removal = *request.add_success()->mutable_request_delete_range();
+      etcdserverpb::DeleteRangeRequest& removal =
+          *request.add_success()->mutable_request_delete_range();
       removal.set_key(client_.Key(prefix));
       removal.set_range_end(etcd::EndOfPrefix(client_.Key(prefix)));
     }
@@ -274,7 +279,8 @@ absl::Status FromEtcd(const HeadFlags& flags, const std::string& data_dir) {
     ASSIGN_OR_RETURN(const std::unique_ptr<Replica> replica, home->Open());
     const std::string log = replica->Log();
     // First there: two places that both seem to have it would be worse than none.
-    ASSIGN_OR_RETURN(const std::unique_ptr<etcd::Client> again, etcd::Client::Make(AccessOf(flags)));
+    ASSIGN_OR_RETURN(const std::unique_ptr<etcd::Client> again,
+                     etcd::Client::Make(AccessOf(flags)));
     moved = TellMoved(*again, log, data_dir);
     if (moved.ok()) moved = replica->Leave();
   }
@@ -293,7 +299,8 @@ absl::Status FromEtcd(const HeadFlags& flags, const std::string& data_dir) {
 absl::Status Migrate(const std::string& from, const std::string& to, HeadFlags flags) {
   const bool into = to.starts_with("etcd");
   if (into == from.starts_with("etcd"))
-    return Refused("one of --from and --to must be a data directory, the other one etcd://…", "", "");
+    return Refused("one of --from and --to must be a data directory, the other one etcd://…", "",
+                   "");
   flags.state = into ? to : from;
   if (const std::string wrong = WhatIsWrongWithEtcd(flags); !wrong.empty())
     return absl::InvalidArgumentError(wrong);
@@ -314,9 +321,12 @@ std::optional<int> RunMigrateCommand(int argc, char** argv) {
   if (argc < 2 || std::string_view(argv[1]) != "migrate") return std::nullopt;
   std::string from, to;
   HeadFlags flags;
-  CLI::App app("move the state of a stopped coordinator into etcd, for several that replace each other, or back",
-               "muster-coordinator migrate");
-  app.add_option("--from", from, "where it is: a data directory, or etcd://h1:2379,…/NAME")->required();
+  CLI::App app(
+      "move the state of a stopped coordinator into etcd, for several that replace each other, or "
+      "back",
+      "muster-coordinator migrate");
+  app.add_option("--from", from, "where it is: a data directory, or etcd://h1:2379,…/NAME")
+      ->required();
   app.add_option("--to", to, "where it goes; the other of the two")->required();
   AddEtcdFlags(app, flags);
   try {
@@ -326,7 +336,8 @@ std::optional<int> RunMigrateCommand(int argc, char** argv) {
     return 0;
   } catch (const CLI::ParseError& error) {
     std::fprintf(stderr,
-                 "muster-coordinator migrate: %s\n  fix: muster-coordinator migrate --help lists its flags\n",
+                 "muster-coordinator migrate: %s\n  fix: muster-coordinator migrate --help lists "
+                 "its flags\n",
                  error.what());
     return kUsageExit;
   }

@@ -215,7 +215,7 @@ Leading StandingBy::Lead() {
 
 void StandingBy::Resign() { parts_->head->Resign(); }
 
-void BeginAnew(char** argv, const absl::Status& why) {
+void StartOver(char** argv, const absl::Status& why) {
   common::LogWarning(StrCat("stepping down: ", common::MessageOf(why)));
   std::vector<char*> words;
   for (char** word = argv; *word != nullptr; ++word) {

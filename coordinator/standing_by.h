@@ -17,12 +17,13 @@ class StandingBy {
  public:
   struct Callbacks {
     // Any thread; must only enqueue.
-    std::function<void()> leads;                        // then call Lead
-    std::function<void(const absl::Status&)> failed;    // it cannot go on
+    std::function<void()> leads;                      // then call Lead
+    std::function<void(const absl::Status&)> failed;  // it cannot continue
     // Any thread; does not return: this process may do nothing any more.
     std::function<void(const absl::Status&)> step_down;
   };
-  static absl::StatusOr<std::unique_ptr<StandingBy>> Start(const Config& config, Callbacks callbacks);
+  static absl::StatusOr<std::unique_ptr<StandingBy>> Start(const Config& config,
+                                                           Callbacks callbacks);
   ~StandingBy();
   // Frees the addresses and the data directory for the coordinator that leads. Lives as long as this.
   Leading Lead();
@@ -40,7 +41,7 @@ absl::Status UnusableState(const std::string& state, const absl::Status& why);
 // etcd as the flags name it, which were checked.
 etcd::Access AccessOf(const HeadFlags& flags);
 
-// Begins anew as the same process: all threads, connections and locks end at once.
-[[noreturn]] void BeginAnew(char** argv, const absl::Status& why);
+// Starts over as the same process: all threads, connections and locks end at once.
+[[noreturn]] void StartOver(char** argv, const absl::Status& why);
 
 }  // namespace muster::coordinator

@@ -142,8 +142,8 @@ absl::StatusOr<v1::GetServerResponse> AskWho(const Line& line, int64_t limit_ms,
   context->set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(limit_ms));
   v1::GetServerResponse response;
   const grpc::Status status = line.stub->GetServer(context, request, &response);
-  // A server that stops, as one that stood by does before it leads, ends its calls so. If it is the caller who
-  // cancels, nobody waits for the answer.
+  // A server that stops, as one that stood by does before it leads, ends its calls so. If the caller
+  // cancels, no one waits for the answer.
   if (status.error_code() == grpc::StatusCode::CANCELLED)
     return Unreachable(line.endpoint, "it is stopping");
   RETURN_IF_ERROR(line.ConvertUnary(status, limit_ms));

@@ -378,7 +378,8 @@ void LogFeed::MaybeEnd(bool is_over) {
 }  // namespace
 
 void StreamLogs(Jobs& jobs, JobStores& stores, const Instance& instance, Process& process,
-                const Caller& caller, const v1::StreamLogsRequest& request, std::shared_ptr<LogSink> sink) {
+                const Caller& caller, const v1::StreamLogsRequest& request,
+                std::shared_ptr<LogSink> sink) {
   std::shared_ptr<const common::LineMatcher> matcher;
   const common::LineQuery query = QueryOf(request.filter());
   if (query.SelectsLines()) {
@@ -387,9 +388,9 @@ void StreamLogs(Jobs& jobs, JobStores& stores, const Instance& instance, Process
     matcher = *std::move(made);
   }
   FindJob(jobs, process, caller, request.job(),
-          [&jobs, &stores, &process, request, matcher, sink,
-           owner = caller.principal,
-           head = instance.leading == nullptr ? "" : instance.leading->name](absl::StatusOr<FoundJob> found) {
+          [&jobs, &stores, &process, request, matcher, sink, owner = caller.principal,
+           head = instance.leading == nullptr ? "" : instance.leading->name](
+              absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return sink->Close(found.status());
             std::make_shared<LogFeed>(jobs, stores, process, sink, request, matcher, found->record,
                                       owner, head)

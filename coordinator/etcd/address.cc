@@ -19,7 +19,9 @@ absl::Status Invalid(const std::string& why) {
       StrCat(why, "; it must be like etcd://h1:2379,h2:2379,h3:2379/NAME, or etcds:// for TLS"));
 }
 
-bool IsNameCharacter(char c) { return isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.'; }
+bool IsNameCharacter(char c) {
+  return isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+}
 
 bool IsHostAndPort(std::string_view text) {
   const size_t colon = text.rfind(':');

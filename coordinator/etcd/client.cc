@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -102,7 +103,8 @@ struct Client::Parts {
 
 absl::Status Client::Parts::Authenticate(Member& member) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(kMemberWithinMs));
+  context.set_deadline(std::chrono::system_clock::now() +
+                       std::chrono::milliseconds(kMemberWithinMs));
   etcdserverpb::AuthenticateRequest request;
   request.set_name(access.user);
   request.set_password(password);

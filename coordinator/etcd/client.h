@@ -1,4 +1,4 @@
-// A client of etcd v3: blocking calls with deadlines that go on to the next member when one does not answer.
+// A client of etcd v3: blocking calls with deadlines that continue at the next member when one does not answer.
 // Any thread, several at once.
 #pragma once
 
@@ -15,7 +15,8 @@ namespace muster::coordinator::etcd {
 
 struct Access {
   Address address;
-  std::string authority_file;    // PEM; who signed the members' certificates. Empty: the system's authorities
+  std::string
+      authority_file;  // PEM; who signed the members' certificates. Empty: the system's authorities
   std::string certificate_file;  // PEM; ours, with key_file; empty: none
   std::string key_file;
   std::string user;           // empty: etcd's authentication is off
@@ -33,7 +34,7 @@ class Client {
 
   // Each is tried at one member after the other until `within_ms` have passed. So a transaction may be done
   // although an earlier try of it already was: its compares must make that harmless, and show it.
-  // UNAVAILABLE, DEADLINE_EXCEEDED: nobody knows whether it was done. RESOURCE_EXHAUSTED: etcd has no
+  // UNAVAILABLE, DEADLINE_EXCEEDED: whether it was done is not known. RESOURCE_EXHAUSTED: etcd has no
   // space left; it was not done. Other errors: it was not done.
   absl::StatusOr<etcdserverpb::TxnResponse> Txn(const etcdserverpb::TxnRequest& request,
                                                 int64_t within_ms);

@@ -46,10 +46,9 @@ void SetPut(etcdserverpb::TxnRequest& request, const std::string& key, const std
 }
 
 absl::Status Unusable(std::string what, std::string why, std::string fix) {
-  return common::MakeProblem(absl::StatusCode::kFailedPrecondition, {.code = "JC1631",
-                                                                     .what = std::move(what),
-                                                                     .why = std::move(why),
-                                                                     .fix = std::move(fix)});
+  return common::MakeProblem(
+      absl::StatusCode::kFailedPrecondition,
+      {.code = "JC1631", .what = std::move(what), .why = std::move(why), .fix = std::move(fix)});
 }
 
 }  // namespace
@@ -119,27 +118,31 @@ absl::Status Head::CheckLog() {
                     "start the coordinator there, without --state");
   }
   if (mark.format() > kLogFormat) {
-    return Unusable(StrCat(state, " was written by a newer muster-coordinator"),
-                    StrCat("its log has format ", mark.format(), ", this one knows up to ", kLogFormat),
-                    "install the newer version");
+    return Unusable(
+        StrCat(state, " was written by a newer muster-coordinator"),
+        StrCat("its log has format ", mark.format(), ", this one knows up to ", kLogFormat),
+        "install the newer version");
   }
   if (replica_->Log() == mark.id()) return absl::OkStatus();
   if (!replica_->Log().empty()) {
-    return Unusable(StrCat("the data directory ", options_.data_dir, " belongs to another cluster than ", state),
+    return Unusable(StrCat("the data directory ", options_.data_dir,
+                           " belongs to another cluster than ", state),
                     StrCat("it follows the log ", replica_->Log(), ", and that one is ", mark.id()),
                     "name the --state that it was made for, or an empty --data-dir");
   }
   if (!replica_->IsEmpty()) {
-    return Unusable(StrCat("the data directory ", options_.data_dir, " has jobs or identities of its own"),
-                    StrCat("it was used without --state, so it is no copy of ", state),
-                    "name an empty --data-dir");
+    return Unusable(
+        StrCat("the data directory ", options_.data_dir, " has jobs or identities of its own"),
+        StrCat("it was used without --state, so it is not a copy of ", state),
+        "name an empty --data-dir");
   }
   return replica_->Follow(mark.id());
 }
 
 absl::Status Head::GrantLease() {
   const int64_t sent_ms = common::MonotonicMs();
-  ASSIGN_OR_RETURN(const etcd::Client::Lease lease, client_->Grant(options_.lease_ms, kRpcWithinMs));
+  ASSIGN_OR_RETURN(const etcd::Client::Lease lease,
+                   client_->Grant(options_.lease_ms, kRpcWithinMs));
   {
     std::lock_guard lock(mutex_);
     lease_ = lease.id;
@@ -246,7 +249,8 @@ absl::StatusOr<bool> Head::ApplyPage(bool linearizable) {
   RETURN_IF_ERROR(read.status());
   const PieceReader::Page& page = *read;
   for (const PieceReader::Entry& entry : page.entries) {
-    if (const absl::Status applied = replica_->Apply(entry.position, entry.changes); !applied.ok()) {
+    if (const absl::Status applied = replica_->Apply(entry.position, entry.changes);
+        !applied.ok()) {
       // Otherwise the entry would count as read.
       reader_ = PieceReader(replica_->Position());
       return applied;
@@ -271,7 +275,8 @@ absl::Status Head::Load() {
   ASSIGN_OR_RETURN(replica_, home_->Open());
   RETURN_IF_ERROR(replaced);
   reader_ = PieceReader(replica_->Position());
-  common::LogInfo(StrCat("loaded a snapshot position=", mark->position(), " bytes=", mark->bytes()));
+  common::LogInfo(
+      StrCat("loaded a snapshot position=", mark->position(), " bytes=", mark->bytes()));
   std::lock_guard lock(mutex_);
   position_ = replica_->Position();
   return absl::OkStatus();
@@ -285,7 +290,7 @@ absl::StatusOr<bool> Head::Campaign() {
   {
     std::lock_guard lock(mutex_);
     self.set_position(position_);
-    // Of a lease whose last renewal is this old nobody knows whether it still lasts.
+    // Whether a lease whose last renewal is this old still lasts is not known.
     if (common::MonotonicMs() >= renewed_sent_ms_ + Term::SureFor(ttl_ms_)) return false;
     SetPut(request, key, self.SerializeAsString(), lease_);
   }
@@ -337,15 +342,16 @@ void Head::BeginToLead() {
     std::lock_guard lock(mutex_);
     log_ = std::move(log);
   }
-  leading_ = std::make_unique<Leading>(Leading{.term = term_,
-                                               .log = *log_,
-                                               .name = options_.self.name(),
-                                               .http = options_.self.http(),
-                                               .view = [this] { return View(); },
-                                               .step_down = [this](const absl::Status& why) { Lost(why); }});
+  leading_ = std::make_unique<Leading>(
+      Leading{.term = term_,
+              .log = *log_,
+              .name = options_.self.name(),
+              .http = options_.self.http(),
+              .view = [this] { return View(); },
+              .step_down = [this](const absl::Status& why) { Lost(why); }});
   replica_.reset();
-  common::LogInfo(StrCat("leading head=", options_.self.name(), " position=", position,
-                         " term=", revision));
+  common::LogInfo(
+      StrCat("leading head=", options_.self.name(), " position=", position, " term=", revision));
   watcher_ = std::thread([this] { WatchTerm(); });
   shortener_ = std::thread([this] { KeepLogShort(); });
   options_.leads();
@@ -478,7 +484,8 @@ absl::Status Head::Look() {
 void Head::WatchTerm() {
   while (true) {
     const int64_t left_ms = term_.SureUntilMs() - common::MonotonicMs();
-    if (left_ms <= 0) return Lost(absl::DeadlineExceededError("etcd has not renewed the lease in time"));
+    if (left_ms <= 0)
+      return Lost(absl::DeadlineExceededError("etcd has not renewed the lease in time"));
     if (!Sleep(left_ms)) return;
   }
 }

@@ -28,11 +28,11 @@ namespace muster::coordinator::heads {
 class Head {
  public:
   struct Options {
-    v1::HeadRecord self;     // name, endpoint, http, version
+    v1::HeadRecord self;  // name, endpoint, http, version
     int64_t lease_ms = 0;
     // A snapshot is written when the log has grown by this much, and by as much as the last one had.
     uint64_t snapshot_bytes_least = 32 << 20;
-    std::string data_dir;    // for people
+    std::string data_dir;  // for people
     // Any thread; must only enqueue. It leads: the replica is up to date and closed, and Lead() may be called.
     std::function<void()> leads;
     // Any thread, once. It cannot follow, with the reason: the process should exit.

@@ -24,10 +24,11 @@ absl::StatusOr<uint64_t> NumberOf(const etcd::Client& client, const std::string&
   const std::string prefix = client.Key("log/");
   uint64_t number = 0;
   const char* const end = key.data() + key.size();
-  const auto parsed = std::from_chars(key.data() + std::min(prefix.size(), key.size()), end, number, 16);
+  const auto parsed =
+      std::from_chars(key.data() + std::min(prefix.size(), key.size()), end, number, 16);
   if (parsed.ec == std::errc() && parsed.ptr == end && LogKey(client, number) == key) return number;
-  return absl::DataLossError(StrCat("etcd has the key ", common::Printable(key),
-                                    ", which is no entry of the log"));
+  return absl::DataLossError(
+      StrCat("etcd has the key ", common::Printable(key), ", which is not an entry of the log"));
 }
 
 absl::Status NoRoom(const absl::Status& why) {
@@ -36,7 +37,8 @@ absl::Status NoRoom(const absl::Status& why) {
       {.code = "JC1605",
        .what = "etcd has no space left, so nothing can be recorded; running jobs continue",
        .why = std::string(why.message()),
-       .fix = "raise etcd's --quota-backend-bytes, or compact and defragment it; then `etcdctl alarm disarm`"});
+       .fix = "raise etcd's --quota-backend-bytes, or compact and defragment it; then `etcdctl "
+              "alarm disarm`"});
 }
 
 }  // namespace
@@ -140,8 +142,8 @@ absl::StatusOr<uint64_t> EtcdLog::Append(std::string_view changes) {
   return number_.load();
 }
 
-// A write without an answer is repeated until there is one, as long as the term lasts: whoever reads the log later
-// must find what this coordinator goes by.
+// A write without an answer is repeated until there is one, as long as the term lasts: a coordinator that reads the log later
+// must find what this one goes by.
 absl::Status EtcdLog::AppendPiece(const v1::CommitPiece& piece) {
   const std::string key = LogKey(client_, number_ + 1);
   const std::string value = piece.SerializeAsString();
@@ -179,12 +181,11 @@ absl::Status EtcdLog::Lost(const absl::Status& why) {
   {
     std::lock_guard lock(mutex_);
     if (!failure_.ok()) return failure_;
-    failure_ = common::MakeProblem(
-        absl::StatusCode::kAborted,
-        {.code = "JC1630",
-         .what = "this coordinator no longer leads",
-         .why = std::string(why.message()),
-         .fix = "ask again: the clients find the one that leads"});
+    failure_ = common::MakeProblem(absl::StatusCode::kAborted,
+                                   {.code = "JC1630",
+                                    .what = "this coordinator no longer leads",
+                                    .why = std::string(why.message()),
+                                    .fix = "ask again: the clients find the one that leads"});
   }
   options_.lost(why);
   return failure_;

@@ -65,9 +65,9 @@ class PieceReader {
 class EtcdLog final : public CommitLog {
  public:
   struct Options {
-    int64_t term_revision = 0;    // create-revision of the leader's key
-    uint64_t last_number = 0;     // of the last piece in the log
-    const Term* term = nullptr;   // nothing is added once it is over
+    int64_t term_revision = 0;   // create-revision of the leader's key
+    uint64_t last_number = 0;    // of the last piece in the log
+    const Term* term = nullptr;  // nothing is added once it is over
     // This coordinator can no longer lead. Called once, from the thread of the failed Append.
     std::function<void(const absl::Status&)> lost;
   };

@@ -108,8 +108,7 @@ absl::StatusOr<v1::SnapshotMark> WriteSnapshot(etcd::Client& client, int64_t ter
     mark.set_bytes(mark.bytes() + bytes.size());
   }
   mark.set_sha256(hash.FinishHex());
-  RETURN_IF_ERROR(
-      PutAsLeader(client, term_revision, MarkKey(client), mark.SerializeAsString()));
+  RETURN_IF_ERROR(PutAsLeader(client, term_revision, MarkKey(client), mark.SerializeAsString()));
   return mark;
 }
 
@@ -135,7 +134,8 @@ absl::Status ReadSnapshot(etcd::Client& client, const v1::SnapshotMark& mark,
   for (uint32_t chunk = 0; chunk < mark.chunks(); ++chunk) {
     etcdserverpb::RangeRequest request;
     request.set_key(ChunkKey(client, mark.position(), chunk));
-    ASSIGN_OR_RETURN(const etcdserverpb::RangeResponse found, client.Range(request, kChunkWithinMs));
+    ASSIGN_OR_RETURN(const etcdserverpb::RangeResponse found,
+                     client.Range(request, kChunkWithinMs));
     if (found.kvs_size() == 0) return absl::NotFoundError("the snapshot was replaced");
     ASSIGN_OR_RETURN(const std::string part, Uncompressed(found.kvs(0).value()));
     hash.Update(part);

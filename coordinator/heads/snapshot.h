@@ -28,6 +28,7 @@ absl::Status Trim(etcd::Client& client, int64_t term_revision, const v1::Snapsho
 
 // Writes the snapshot's bytes into a file. NOT_FOUND: a newer one has replaced it meanwhile. DATA_LOSS: it cannot be
 // read.
-absl::Status ReadSnapshot(etcd::Client& client, const v1::SnapshotMark& mark, const std::string& file);
+absl::Status ReadSnapshot(etcd::Client& client, const v1::SnapshotMark& mark,
+                          const std::string& file);
 
 }  // namespace muster::coordinator::heads

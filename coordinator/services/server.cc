@@ -112,7 +112,8 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Daemon& daemon, Opti
   builder.RegisterService(parts->jobs.get());
   builder.RegisterService(parts->workers.get());
   builder.RegisterService(parts->execs.get());
-  if (options.leading != nullptr) builder.experimental().SetInterceptorCreators(OnlyInTerm(*options.leading));
+  if (options.leading != nullptr)
+    builder.experimental().SetInterceptorCreators(OnlyInTerm(*options.leading));
   if (options.cluster != nullptr) {
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeWithinMs);
     using Builder = grpc::ServerBuilder::experimental_type;
@@ -125,15 +126,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Daemon& daemon, Opti
   if (parts->server == nullptr) return absl::InternalError("the gRPC server did not start");
   ASSIGN_OR_RETURN(std::vector<Acceptor::Listener> listeners, ListenersOf(daemon, options));
   parts->acceptor = std::make_unique<Acceptor>(
-      std::move(listeners), peers,
-      [server = parts->server.get(), secure = parts->secure.get()](int fd,
-                                                                   const Acceptor::Listener& from) {
-        if (!from.is_tls) return grpc::AddInsecureChannelFromFd(server, fd);
-        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-        connection.listener_fd = from.fd.get();
-        connection.fd = fd;
-        secure->HandleNewConnection(&connection);
-      });
+      std::move(listeners), peers, HandOverTo(parts->server.get(), parts->secure.get()));
   if (options.cluster != nullptr) CutExpired(daemon, parts->peers);
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(parts)));
 }

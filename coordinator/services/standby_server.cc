@@ -26,8 +26,8 @@ constexpr char kGetServer[] = "/muster.v1.JobService/GetServer";
 // GetServer's request has two small fields.
 constexpr int kRequestBytesMost = 64 * 1024;
 constexpr size_t kConnectionsMost = 256;
-constexpr int kHandshakeWithinMs = 10'000;
-constexpr std::chrono::milliseconds kStopWithin{100};
+constexpr int kStandbyHandshakeWithinMs = 10'000;
+constexpr std::chrono::milliseconds kStandbyStopWithin{100};
 
 absl::Status StandsBy(const std::string& name, const HeadsView& view) {
   const bool is_known = !view.leader.name().empty();
@@ -75,7 +75,8 @@ class Answer final : public grpc::ServerGenericBidiReactor {
 class Service final : public grpc::CallbackGenericService {
  public:
   explicit Service(const StandbyServer::Options& options) : options_(options) {}
-  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override {
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
     if (context->method() == kGetServer) return new Answer(Describe(options_));
     return new Answer(StandsBy(options_.name, options_.view()));
   }
@@ -100,7 +101,7 @@ StandbyServer::StandbyServer(std::unique_ptr<Parts> parts) : parts_(std::move(pa
 StandbyServer::~StandbyServer() {
   if (parts_->acceptor != nullptr) parts_->acceptor->Stop();
   if (parts_->server != nullptr)
-    parts_->server->Shutdown(std::chrono::system_clock::now() + kStopWithin);
+    parts_->server->Shutdown(std::chrono::system_clock::now() + kStandbyStopWithin);
 }
 
 absl::StatusOr<std::unique_ptr<StandbyServer>> StandbyServer::Start(Options options) {
@@ -112,7 +113,7 @@ absl::StatusOr<std::unique_ptr<StandbyServer>> StandbyServer::Start(Options opti
   builder.SetMaxReceiveMessageSize(kRequestBytesMost);
   builder.RegisterCallbackGenericService(parts->service.get());
   if (with.cluster != nullptr) {
-    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeWithinMs);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kStandbyHandshakeWithinMs);
     using Builder = grpc::ServerBuilder::experimental_type;
     parts->secure = builder.experimental().AddExternalConnectionAcceptor(
         Builder::ExternalConnectionType::FROM_FD, SecureCredentials(*with.cluster));
@@ -129,15 +130,7 @@ absl::StatusOr<std::unique_ptr<StandbyServer>> StandbyServer::Start(Options opti
         {.fd = std::move(fd), .is_tls = with.cluster != nullptr, .most = kConnectionsMost});
   }
   parts->acceptor = std::make_unique<Acceptor>(
-      std::move(listeners), parts->peers,
-      [server = parts->server.get(), secure = parts->secure.get()](int fd,
-                                                                   const Acceptor::Listener& from) {
-        if (!from.is_tls) return grpc::AddInsecureChannelFromFd(server, fd);
-        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-        connection.listener_fd = from.fd.get();
-        connection.fd = fd;
-        secure->HandleNewConnection(&connection);
-      });
+      std::move(listeners), parts->peers, HandOverTo(parts->server.get(), parts->secure.get()));
   return std::unique_ptr<StandbyServer>(new StandbyServer(std::move(parts)));
 }
 

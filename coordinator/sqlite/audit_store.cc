@@ -13,8 +13,8 @@ using common::StrCat;
 absl::StatusOr<std::unique_ptr<AuditStore>> SqliteAuditStore::Open(
     const Paths& paths, std::shared_ptr<WriteTurns> turns) {
   std::unique_ptr<SqliteAuditStore> store(new SqliteAuditStore(paths.Database(), turns));
-  ASSIGN_OR_RETURN(store->writer_, Database::Open(paths.Database(), Database::Mode::kReadWrite,
-                                                  turns->Timeout()));
+  ASSIGN_OR_RETURN(store->writer_,
+                   Database::Open(paths.Database(), Database::Mode::kReadWrite, turns->Timeout()));
   // The journal's connection checkpoints.
   RETURN_IF_ERROR(store->writer_->Execute(
       "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; PRAGMA mmap_size=0;"
@@ -43,8 +43,7 @@ absl::Status SqliteAuditStore::Append(const std::vector<const v1::AuditEntry*>& 
     ASSIGN_OR_RETURN(Statement put, writer_->Prepare("INSERT INTO audit VALUES(?1, ?2)"));
     for (const v1::AuditEntry* entry : entries) {
       const std::string bytes = entry->SerializeAsString();
-      RETURN_IF_ERROR(
-          put.Bind(1, static_cast<int64_t>(entry->number())).BindBlob(2, bytes).Run());
+      RETURN_IF_ERROR(put.Bind(1, static_cast<int64_t>(entry->number())).BindBlob(2, bytes).Run());
     }
     return absl::OkStatus();
   });
@@ -52,7 +51,8 @@ absl::Status SqliteAuditStore::Append(const std::vector<const v1::AuditEntry*>& 
 
 absl::StatusOr<std::vector<uint64_t>> SqliteAuditStore::Parts() const {
   std::lock_guard lock(mutex_);
-  ASSIGN_OR_RETURN(const int64_t first, reader_->Scalar("SELECT ifnull(min(number), 0) FROM audit"));
+  ASSIGN_OR_RETURN(const int64_t first,
+                   reader_->Scalar("SELECT ifnull(min(number), 0) FROM audit"));
   ASSIGN_OR_RETURN(const int64_t last, reader_->Scalar("SELECT ifnull(max(number), 0) FROM audit"));
   std::vector<uint64_t> parts;
   if (first == 0) return parts;

@@ -9,7 +9,9 @@
 namespace muster::coordinator {
 namespace {
 
-int IsRecorded(void*, const char* table) { return std::string_view(table) != kReplicaTable ? 1 : 0; }
+int IsRecorded(void*, const char* table) {
+  return std::string_view(table) != kReplicaTable ? 1 : 0;
+}
 
 // A copy that differs is a defect: it is never repaired by guessing.
 int OnConflict(void* what, int reason, sqlite3_changeset_iter*) {
@@ -44,9 +46,9 @@ absl::StatusOr<std::string> ChangeRecorder::Take() {
 absl::Status ApplyChanges(Database& database, std::string_view changes) {
   int conflict = 0;
   // SQLite takes the buffer as not const, and reads it only.
-  const int code = sqlite3changeset_apply(database.Handle(), static_cast<int>(changes.size()),
-                                          const_cast<char*>(changes.data()), nullptr, OnConflict,
-                                          &conflict);
+  const int code =
+      sqlite3changeset_apply(database.Handle(), static_cast<int>(changes.size()),
+                             const_cast<char*>(changes.data()), nullptr, OnConflict, &conflict);
   if (code == SQLITE_OK) return absl::OkStatus();
   if (conflict != 0 || code == SQLITE_ABORT || code == SQLITE_CORRUPT || code == SQLITE_SCHEMA) {
     return absl::DataLossError(

@@ -195,9 +195,7 @@ absl::StatusOr<std::string> Database::Texts(const std::string& sql) {
 
 int64_t Database::Changes() { return sqlite3_changes64(connection_); }
 
-absl::Status Database::StatusOf(int code) {
-  return ResultOf(connection_, code);
-}
+absl::Status Database::StatusOf(int code) { return ResultOf(connection_, code); }
 
 bool Database::InTransaction() { return sqlite3_get_autocommit(connection_) == 0; }
 

@@ -181,7 +181,8 @@ absl::Status SqliteJournal::RaiseEpoch() {
 }
 
 absl::Status SqliteJournal::Write(const std::string& sql) {
-  return Transact(*database_, [&] { return database_->Execute(sql); }, turns_->Log());
+  return Transact(
+      *database_, [&] { return database_->Execute(sql); }, turns_->Log());
 }
 
 absl::Status SqliteJournal::CountLives(LivedClock* clock) {

@@ -10,8 +10,7 @@
 namespace muster::coordinator {
 
 absl::StatusOr<std::unique_ptr<JournalWriter>> JournalWriter::Make(Database& database,
-                                                                   uint64_t epoch,
-                                                                   Carried carried,
+                                                                   uint64_t epoch, Carried carried,
                                                                    CommitLog* log) {
   std::unique_ptr<JournalWriter> writer(new JournalWriter(database, epoch, log));
   RETURN_IF_ERROR(writer->Prepare());
@@ -46,7 +45,8 @@ absl::Status JournalWriter::Prepare() {
 }
 
 absl::Status JournalWriter::Commit(const std::vector<JournalRecord>& records) {
-  return Transact(database_, [&] { return WriteAll(records); }, log_);
+  return Transact(
+      database_, [&] { return WriteAll(records); }, log_);
 }
 
 absl::Status JournalWriter::WriteAll(const std::vector<JournalRecord>& records) {

@@ -15,7 +15,7 @@ namespace muster::coordinator {
 inline constexpr std::string_view kReplicaTable = "replica";
 
 struct ReplicaMark {
-  std::string log;        // its id; empty: the database is no copy
+  std::string log;        // its id; empty: the database is not a copy
   uint64_t position = 0;  // of the last entry that it has
 };
 

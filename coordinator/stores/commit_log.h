@@ -15,7 +15,7 @@ class CommitLog {
   virtual ~CommitLog() = default;
   // The entry's position, which is greater than that of every earlier one. OK: it is durable, the others will
   // apply it, and the caller must. RESOURCE_EXHAUSTED: the log has no room, and the entry is not in it. Any
-  // other error: another coordinator leads, or nobody knows whether the entry is there; this process must
+  // other error: another coordinator leads, or whether it is there is not known; this process must
   // commit nothing any more, and every later call fails, too. Waits for the network; one thread at a time.
   virtual absl::StatusOr<uint64_t> Append(std::string_view changes) = 0;
   // What was appended last could not be committed here: this process can no longer lead.

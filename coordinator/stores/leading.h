@@ -25,8 +25,8 @@ struct HeadsView {
 struct Leading {
   const Term& term;
   CommitLog& log;
-  std::string name;                 // of this coordinator
-  std::string http;                 // HOST:PORT by which browsers reach it; empty: they cannot
+  std::string name;  // of this coordinator
+  std::string http;  // HOST:PORT by which browsers reach it; empty: they cannot
   // Its TCP address, on which it listened already while it stood by: who connects meanwhile waits for its turn.
   std::shared_ptr<TcpPort> port;
   std::function<HeadsView()> view;  // any thread

@@ -33,7 +33,7 @@ class Replica {
 class ReplicaHome {
  public:
   virtual ~ReplicaHome() = default;
-  // Makes an empty one if there is none. Until it is destroyed nobody else uses the copy.
+  // Makes an empty one if there is none. Until it is destroyed no one else uses the copy.
   virtual absl::StatusOr<std::unique_ptr<Replica>> Open() = 0;
   // A file in the same place, for a copy that is being made or received. Removed first, if it is there.
   virtual absl::StatusOr<std::string> Stage() = 0;

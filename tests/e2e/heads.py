@@ -84,7 +84,7 @@ class Heads(harness.Muster):
             try:
                 if not self.server(index).stands_by:
                     return index
-            except Exception:  # grpc.RpcError: it is down, or begins anew
+            except Exception:  # grpc.RpcError: it is down, or starts over
                 pass
         return None
 

@@ -20,7 +20,7 @@ def losses(text):
 
 class Failover(Case):
     def submit_meanwhile(self, cluster):
-        """Jobs that end at once, each with a key of its own; resent with the same key until there is an answer."""
+        """Jobs that end at once, each with its own key; resent with the same key until there is an answer."""
         over, acknowledged = threading.Event(), []
 
         def run():

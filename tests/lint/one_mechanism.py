@@ -32,7 +32,8 @@ JOBS = (
     Job(PRODUCT, r"^common/kernel/process_start\.cc$",
         r"\bposix_spawnp?\b|\bposix_spawn_file_actions_|\bposix_spawnattr_|\b(vfork|clone3?)\s*\(|\bSYS_clone|\b(execv\w*|execl\w*|fexecve)\s*\(",
         "a second way to start a process: StartProcess (common/kernel/process_start.h)",
-        {"shim/": "it forks its ranks, one thread and no allocator's lock", "unwind/": "none, and it stays so"}),
+        {"shim/": "it forks its ranks, one thread and no allocator's lock",
+         "coordinator/standing_by.cc": "the same process starts over", "unwind/": "none, and it stays so"}),
     Job(PRODUCT, r"^common/files/plain_files\.cc$",
         r"(?<![.>])\brename(at2?)?\s*\(|\bSYS_rename",
         "replace a file with WriteFileDurably or WriteFileAtomically (common/files/files.h); if it moves something, "
@@ -45,6 +46,7 @@ JOBS = (
          "coordinator/local/blob_check.cc": "a damaged blob, set aside",
          "coordinator/local/blob_store.cc": "an upload of any size",
          "coordinator/segments/writer.cc": "a damaged segment, set aside",
+         "coordinator/sqlite/replica.cc": "a database that was received beside",
          "worker/preparation/image_step.cc": "an unpacked image, and a blob of it",
          "worker/preparation/layout_files.cc": "a blob of a layout that is ours",
          "worker/preparation/code_cache.cc": "directories that are thrown away",

@@ -90,7 +90,9 @@ class TakenOverEngine final : public LocalEngine {
     turns_here_ = std::make_shared<WriteTurns>(WriteTurns::kTimeout, logs_.back().get());
     return *OpenSqliteJournal(Here(), nullptr, turns_here_);
   }
-  std::unique_ptr<JobIndex> OpenJobIndex() override { return *SqliteJobIndex::Open(Here().Database()); }
+  std::unique_ptr<JobIndex> OpenJobIndex() override {
+    return *SqliteJobIndex::Open(Here().Database());
+  }
   std::unique_ptr<IdentityStore> OpenIdentityStore() override {
     return *SqliteIdentityStore::Open(Here(), turns_here_);
   }

@@ -19,10 +19,10 @@ class CheckpointPlace : public Policy {
   }
   Blocker Why(Candidate& job) override {
     const v1::Checkpoint& latest = *LatestCheckpoint(job.job);
-    return MakeBlocker(Reason::kCheckpointPlace,
-                       absl::StrCat("the coordinator ", OtherHeads(latest, head_),
-                                    " has its checkpoint of step ", latest.step(), ", and ", head_,
-                                    " leads"));
+    return MakeBlocker(
+        Reason::kCheckpointPlace,
+        absl::StrCat("the coordinator ", OtherHeads(latest, head_), " has its checkpoint of step ",
+                     latest.step(), ", and ", head_, " leads"));
   }
   std::optional<Blocker> WhyLasting(Candidate& job) override {
     if (Allows(job)) return std::nullopt;

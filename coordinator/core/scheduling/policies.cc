@@ -9,8 +9,7 @@ std::unique_ptr<Policy> MakeDevices(Ground& ground);
 
 std::span<const MakePolicy> Policies() {
   static constexpr MakePolicy kPolicies[] = {
-      MakeStrictOrder,
-      MakeCheckpointPlace,
+      MakeStrictOrder, MakeCheckpointPlace,
       MakeDevices,  // last, because it places jobs, which only makes sense if no other policy keeps them back
   };
   return kPolicies;

@@ -270,7 +270,8 @@ void ApplyCheckpointPart(ClusterState& state, const v1::Event& event) {
     checkpoint->set_state(v1::CHECKPOINT_STATE_UPLOADING);
   }
   if (!ready.more()) checkpoint->add_parts_present(ready.part());
-  if (!ready.head().empty() && !std::count(checkpoint->heads().begin(), checkpoint->heads().end(), ready.head()))
+  if (!ready.head().empty() &&
+      !std::count(checkpoint->heads().begin(), checkpoint->heads().end(), ready.head()))
     checkpoint->add_heads(ready.head());
   CheckpointFileList& files =
       state.checkpoint_files[{job.id(), event.attempt(), checkpoint->step()}];
@@ -476,10 +477,9 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
                      event.attempt_taken_over().head());
       break;
     case v1::Event::kCheckpointAbsent:
-      ChangeCheckpoint(state, event, event.checkpoint_absent().step(), event.attempt(),
-                       [&](v1::Checkpoint& known) {
-                         known.set_absent_at(event.checkpoint_absent().at());
-                       });
+      ChangeCheckpoint(
+          state, event, event.checkpoint_absent().step(), event.attempt(),
+          [&](v1::Checkpoint& known) { known.set_absent_at(event.checkpoint_absent().at()); });
       break;
     case v1::Event::kCheckpointFailed:
       ApplyCheckpointFailed(PartOf(JobOf(state, event), event), event.checkpoint_failed());

@@ -150,6 +150,8 @@ void StandbySite::Handle(Request request, Respond respond) {
 }
 
 absl::Status StandbySite::CheckScraper(const RequestHead& head) {
+  const absl::Status none = NotSignedIn("/metrics of a coordinator that stands by needs a token");
+  if (FieldOf(head.fields, "authorization").empty()) return none;
   if (sessions_ == nullptr) {
     absl::StatusOr<Sessions::Secrets> secrets = options_.secrets();
     if (!secrets.ok()) {
@@ -164,7 +166,7 @@ absl::Status StandbySite::CheckScraper(const RequestHead& head) {
     case Sessions::Proof::kMetricsToken:
       return absl::OkStatus();
     default:
-      return NotSignedIn("/metrics of a coordinator that stands by needs a token");
+      return none;
   }
 }
 

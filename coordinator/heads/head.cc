@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
+#include "coordinator/election/election.h"
 
 namespace muster::coordinator::heads {
 namespace {
@@ -23,15 +24,6 @@ constexpr int64_t kRpcWithinMs = 3'000;
 constexpr int64_t kResignWithinMs = 1'000;
 // Of the heads' keys in one answer.
 constexpr int64_t kHeadsMost = 64;
-
-etcdserverpb::Compare IsAbsent(const std::string& key) {
-  etcdserverpb::Compare compare;
-  compare.set_key(key);
-  compare.set_target(etcdserverpb::Compare::CREATE);
-  compare.set_result(etcdserverpb::Compare::EQUAL);
-  compare.set_create_revision(0);
-  return compare;
-}
 
 void SetPut(etcdserverpb::TxnRequest& request, const std::string& key, const std::string& value,
             int64_t lease = 0) {
@@ -84,7 +76,7 @@ absl::StatusOr<v1::CommitLogMark> Head::ReadOrMakeMark() {
   made.set_id(absl::StrFormat("%016x", Random()));
   made.set_format(kLogFormat);
   etcdserverpb::TxnRequest request;
-  *request.add_compare() = IsAbsent(key);
+  *request.add_compare() = election::IsAbsent(key);
   SetPut(request, key, made.SerializeAsString());
   request.add_failure()->mutable_request_range()->set_key(key);
   ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, kRpcWithinMs));
@@ -215,22 +207,15 @@ absl::StatusOr<bool> Head::Campaign() {
   {
     std::lock_guard lock(mutex_);
     self.set_position(position_);
-    // Of a lease whose last renewal is this old nobody knows whether it still lasts.
-    if (common::MonotonicMs() >= renewed_sent_ms_ + Term::SureFor(ttl_ms_)) return false;
-    SetPut(request, key, self.SerializeAsString(), lease_);
+    const election::Lease lease{.id = lease_, .ttl_ms = ttl_ms_, .renewed_sent_ms = renewed_sent_ms_};
+    if (!election::MayCampaign(lease, common::MonotonicMs())) return false;
+    request = election::CampaignTxn(key, self, lease.id);
   }
-  *request.add_compare() = IsAbsent(key);
-  request.add_failure()->mutable_request_range()->set_key(key);
   ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, kRpcWithinMs));
-  int64_t revision = done.header().revision();
-  if (!done.succeeded()) {
-    // Ours, by an earlier try without an answer: its instance is known only here.
-    const auto& kvs = done.responses(0).response_range().kvs();
-    if (kvs.size() != 1 || kvs[0].value() != self.SerializeAsString()) return false;
-    revision = kvs[0].create_revision();
-  }
+  const std::optional<int64_t> term = election::TermWon(done, self);
+  if (!term.has_value()) return false;
   std::lock_guard lock(mutex_);
-  term_revision_ = revision;
+  term_revision_ = term;
   term_.Renewed(renewed_sent_ms_, ttl_ms_);
   return true;
 }
@@ -319,7 +304,7 @@ absl::Status Head::CheckStillLeader(int64_t within_ms) {
     revision = *term_revision_;
   }
   etcdserverpb::TxnRequest request;
-  *request.add_compare() = IsStillLeader(*client_, revision);
+  *request.add_compare() = election::IsStillLeader(client_->Key("leader"), revision);
   ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, within_ms));
   if (done.succeeded()) return absl::OkStatus();
   const absl::Status why = absl::AbortedError("another coordinator leads the cluster now");

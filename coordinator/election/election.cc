@@ -35,12 +35,18 @@ etcdserverpb::TxnRequest CampaignTxn(const std::string& leader_key, const v1::He
   return request;
 }
 
-std::optional<int64_t> TermWon(const etcdserverpb::TxnResponse& answer, const v1::HeadRecord& self) {
+bool IsOurs(const etcdserverpb::KeyValue& leader, const v1::HeadRecord& self, int64_t lease) {
+  v1::HeadRecord record;
+  return leader.lease() == lease && record.ParseFromString(leader.value()) &&
+         record.name() == self.name() && record.instance() == self.instance();
+}
+
+std::optional<int64_t> TermWon(const etcdserverpb::TxnResponse& answer, const v1::HeadRecord& self,
+                               int64_t lease) {
   if (answer.succeeded()) return answer.header().revision();
-  // Ours, by an earlier try without an answer: its instance is known only here.
   if (answer.responses_size() != 1) return std::nullopt;
   const auto& kvs = answer.responses(0).response_range().kvs();
-  if (kvs.size() != 1 || kvs[0].value() != self.SerializeAsString()) return std::nullopt;
+  if (kvs.size() != 1 || !IsOurs(kvs[0], self, lease)) return std::nullopt;
   return kvs[0].create_revision();
 }
 

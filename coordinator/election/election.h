@@ -27,7 +27,11 @@ etcdserverpb::Compare IsStillLeader(const std::string& leader_key, int64_t term)
 
 etcdserverpb::TxnRequest CampaignTxn(const std::string& leader_key, const v1::HeadRecord& self,
                                      int64_t lease);
-// The term that has begun, if `self` won.
-std::optional<int64_t> TermWon(const etcdserverpb::TxnResponse& answer, const v1::HeadRecord& self);
+// The leader's key was written by this run of `self`, and goes with `lease`. Then it must lead: nobody else can as long
+// as it renews that lease, also if it never got the answer to the campaign that it won.
+bool IsOurs(const etcdserverpb::KeyValue& leader, const v1::HeadRecord& self, int64_t lease);
+// The term that has begun, if `self` won, now or by an earlier try.
+std::optional<int64_t> TermWon(const etcdserverpb::TxnResponse& answer, const v1::HeadRecord& self,
+                               int64_t lease);
 
 }  // namespace muster::coordinator::election

@@ -40,11 +40,16 @@ absl::Status Unusable(std::string what, std::string why, std::string fix) {
                                                                      .fix = std::move(fix)});
 }
 
+Head::Options OfThisRun(Head::Options options) {
+  options.self.set_instance(Random());
+  return options;
+}
+
 }  // namespace
 
 Head::Head(std::unique_ptr<etcd::Client> client, std::unique_ptr<Replica> replica, Options options)
     : client_(std::move(client)),
-      options_(std::move(options)),
+      options_(OfThisRun(std::move(options))),
       replica_(std::move(replica)),
       reader_(replica_->Position()),
       position_(replica_->Position()) {}
@@ -170,6 +175,18 @@ void Head::Follow() {
 }
 
 absl::StatusOr<bool> Head::FollowOnce() {
+  int64_t lease = 0;
+  bool has_won = false;
+  {
+    std::lock_guard lock(mutex_);
+    lease = lease_;
+    has_won = term_revision_.has_value();
+  }
+  if (has_won) {
+    // It could not catch up then.
+    RETURN_IF_ERROR(CatchUp());
+    return true;
+  }
   while (true) {
     ASSIGN_OR_RETURN(const bool more, ApplyPage(/*linearizable=*/false));
     if (!more) break;
@@ -178,7 +195,7 @@ absl::StatusOr<bool> Head::FollowOnce() {
   leader.set_key(client_->Key("leader"));
   leader.set_serializable(true);
   ASSIGN_OR_RETURN(const etcdserverpb::RangeResponse found, client_->Range(leader, kRpcWithinMs));
-  if (found.kvs_size() > 0) return false;
+  if (found.kvs_size() > 0 && !election::IsOurs(found.kvs(0), options_.self, lease)) return false;
   ASSIGN_OR_RETURN(const bool won, Campaign());
   if (!won) return false;
   RETURN_IF_ERROR(CatchUp());
@@ -202,21 +219,22 @@ absl::StatusOr<bool> Head::ApplyPage(bool linearizable) {
 absl::StatusOr<bool> Head::Campaign() {
   const std::string key = client_->Key("leader");
   v1::HeadRecord self = options_.self;
-  self.set_instance(Random());
   etcdserverpb::TxnRequest request;
+  election::Lease lease;
   {
     std::lock_guard lock(mutex_);
     self.set_position(position_);
-    const election::Lease lease{.id = lease_, .ttl_ms = ttl_ms_, .renewed_sent_ms = renewed_sent_ms_};
+    lease = {.id = lease_, .ttl_ms = ttl_ms_, .renewed_sent_ms = renewed_sent_ms_};
     if (!election::MayCampaign(lease, common::MonotonicMs())) return false;
     request = election::CampaignTxn(key, self, lease.id);
   }
   ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, kRpcWithinMs));
-  const std::optional<int64_t> term = election::TermWon(done, self);
+  const std::optional<int64_t> term = election::TermWon(done, self, lease.id);
   if (!term.has_value()) return false;
   std::lock_guard lock(mutex_);
   term_revision_ = term;
-  term_.Renewed(renewed_sent_ms_, ttl_ms_);
+  // Not those of a later lease, which the key does not go with.
+  term_.Renewed(lease.renewed_sent_ms, lease.ttl_ms);
   return true;
 }
 

@@ -9,12 +9,13 @@ namespace {
 constexpr int64_t kMemberWithinMs = 1'000;
 constexpr int64_t kPauseBetweenRoundsMs = 50;
 constexpr int kMembers = 3;
+constexpr int64_t kLateMs = 10'000;
 
 }  // namespace
 
 int64_t EtcdCalls::Latency() {
   if (!queue_.Chance(0.02)) return queue_.Draw(0, 4);
-  return queue_.Chance(0.8) ? queue_.Draw(20, 1'500) : queue_.Draw(1'000, 14'000);
+  return queue_.Chance(0.8) ? queue_.Draw(20, 1'500) : queue_.Draw(1'000, kLateMs);
 }
 
 void EtcdCalls::Ask(const std::shared_ptr<Try>& call) {
@@ -26,7 +27,8 @@ void EtcdCalls::Ask(const std::shared_ptr<Try>& call) {
     if (++call->tries % kMembers != 0) return Ask(call);
     process_.after(kPauseBetweenRoundsMs, [this, call] { Ask(call); });
   });
-  if (!is_cut_ && !queue_.Chance(0.005)) Send(call, is_over);
+  // What was sent while it was cut off may arrive afterwards, when nobody waits for it.
+  if (is_cut_ ? queue_.Chance(0.5) : !queue_.Chance(0.005)) Send(call, is_over);
 }
 
 void EtcdCalls::Send(const std::shared_ptr<Try>& call, const std::shared_ptr<bool>& is_over) {
@@ -37,7 +39,8 @@ void EtcdCalls::Send(const std::shared_ptr<Try>& call, const std::shared_ptr<boo
   const auto answered = std::make_shared<absl::StatusOr<std::any>>(absl::UnknownError(""));
   std::function<void()> arrives =
       process_.inside([take, answered]() mutable { take(std::move(*answered)); });
-  queue_.After(Latency(), [this, call, answered, arrives = std::move(arrives)] {
+  const int64_t latency_ms = is_cut_ ? queue_.Draw(100, kLateMs) : Latency();
+  queue_.After(latency_ms, [this, call, answered, arrives = std::move(arrives)] {
     etcd_.Arrive([this, call, answered, arrives] {
       *answered = call->serve(etcd_);
       if (is_cut_ || queue_.Chance(0.005)) return;

@@ -30,6 +30,8 @@ class Server {
   virtual bool leads() const = 0;
   // SIGSTOP: connections reach it, and it does nothing.
   virtual bool is_paused() const { return false; }
+  // It would answer now.
+  virtual bool may_answer() const { return leads(); }
   virtual const coordinator::ClusterState& state() const = 0;
   virtual uint64_t epoch() const = 0;
   // Finished jobs, as a client would list them.

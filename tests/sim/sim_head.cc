@@ -110,6 +110,7 @@ void SimHead::Start() {
   number_ = copy_.position;
   gathering_ = {};
   lease_ = {};
+  instance_ = static_cast<uint64_t>(queue_.Draw(1, int64_t{1} << 50));
   GrantLease([this](const absl::Status& granted) {
     if (!granted.ok()) return BeginAnew("it cannot reach etcd");
     Follow();
@@ -168,6 +169,7 @@ void SimHead::FollowAgain(int64_t pause_ms) {
 
 void SimHead::Follow() {
   is_idle_ = false;
+  if (term_revision_.has_value()) return CatchUp();
   ReadAll(false, [this](const absl::Status& read) {
     if (!read.ok()) return FollowAgain(kTroublePauseMs);
     LookForLeader();
@@ -220,29 +222,35 @@ void SimHead::LookForLeader() {
   leader.set_serializable(true);
   etcd_calls_.Call<etcdserverpb::RangeResponse>(
       kRpcWithinMs, [leader](SimEtcd& etcd) { return etcd.Range(leader); },
-      [this](const absl::StatusOr<etcdserverpb::RangeResponse>& found) {
+      [this, lease_id = lease_.id](const absl::StatusOr<etcdserverpb::RangeResponse>& found) {
         if (!found.ok()) return FollowAgain(kTroublePauseMs);
-        if (found->kvs_size() == 0) return Campaign();
+        if (found->kvs_size() == 0 || election::IsOurs(found->kvs(0), Self(), lease_id)) return Campaign();
         is_idle_ = seen_revision_ == etcd_.revision() && found->header().revision() == etcd_.revision();
         FollowAgain(kPollMs);
       });
 }
 
-void SimHead::Campaign() {
+v1::HeadRecord SimHead::Self() const {
   v1::HeadRecord self;
   self.set_name(name());
-  self.set_instance(static_cast<uint64_t>(queue_.Draw(1, int64_t{1} << 50)));
+  self.set_instance(instance_);
   self.set_position(copy_.position);
+  return self;
+}
+
+void SimHead::Campaign() {
+  const v1::HeadRecord self = Self();
+  const election::Lease lease = lease_;
   if (!election::MayCampaign(lease_, MonoMs())) return FollowAgain(kPollMs);
-  const etcdserverpb::TxnRequest request = election::CampaignTxn(kLeaderKey, self, lease_.id);
+  const etcdserverpb::TxnRequest request = election::CampaignTxn(kLeaderKey, self, lease.id);
   etcd_calls_.Call<etcdserverpb::TxnResponse>(
       kRpcWithinMs, [request](SimEtcd& etcd) { return etcd.Txn(request); },
-      [this, self](const absl::StatusOr<etcdserverpb::TxnResponse>& done) {
+      [this, self, lease](const absl::StatusOr<etcdserverpb::TxnResponse>& done) {
         if (!done.ok()) return FollowAgain(kTroublePauseMs);
-        const std::optional<int64_t> term = election::TermWon(*done, self);
+        const std::optional<int64_t> term = election::TermWon(*done, self, lease.id);
         if (!term.has_value()) return FollowAgain(kPollMs);
         term_revision_ = term;
-        term_->Renewed(lease_.renewed_sent_ms, lease_.ttl_ms);
+        term_->Renewed(lease.renewed_sent_ms, lease.ttl_ms);
         CatchUp();
       });
 }
@@ -258,7 +266,7 @@ void SimHead::BeginToLead() {
   log_.Begins(writer_, *term_revision_);
   if (!options_.plants.no_two_thirds) WatchTerm();
   // The process opens its stores.
-  After(queue_.Draw(5, 300), [this] { RaiseEpoch(); });
+  After(queue_.Chance(0.2) ? queue_.Draw(300, 3'000) : queue_.Draw(5, 300), [this] { RaiseEpoch(); });
 }
 
 // ---------------------------------------------------------------- the lease

@@ -46,9 +46,10 @@ class SimHead final : public Server {
   bool alive() const override { return is_running_; }
   bool leads() const override { return state_ != nullptr; }
   bool is_paused() const override { return is_paused_; }
+  bool may_answer() const override { return leads() && !is_paused_ && IsSure(); }
   const coordinator::ClusterState& state() const override { return *state_; }
   uint64_t epoch() const override { return epoch_; }
-  const std::map<uint64_t, v1::JobRecord>& finished() const override { return index_; }
+  const std::map<uint64_t, v1::JobRecord>& finished() const override { return copy_.finished; }
   common::Now Now() const override;
 
   void Start() override;
@@ -98,6 +99,7 @@ class SimHead final : public Server {
   void ReadAll(bool linearizable, Done done);
   void LookForLeader();
   void Campaign();
+  v1::HeadRecord Self() const;
   void CatchUp();
   void BeginToLead();
   absl::Status ApplyPage(const etcdserverpb::RangeResponse& page);
@@ -139,6 +141,7 @@ class SimHead final : public Server {
   bool is_paused_ = false;
   uint64_t life_ = 0;  // closures of an older life do nothing
   std::vector<std::function<void()>> waiting_, in_order_;  // for a stopped process to go on
+  uint64_t instance_ = 0;
   coordinator::election::Lease lease_;
   std::optional<int64_t> term_revision_;
   std::unique_ptr<coordinator::Term> term_;
@@ -151,7 +154,7 @@ class SimHead final : public Server {
   std::unique_ptr<coordinator::ClusterState> state_;
   uint64_t writer_ = 0;
   uint64_t epoch_ = 0;
-  std::map<uint64_t, v1::JobRecord> index_;
+  std::map<uint64_t, v1::JobRecord> index_;  // of finished jobs, also of turns that are not durable yet
   std::map<std::string, uint64_t> streams_;  // of nodes that are registered: their sessions
   std::deque<Release> releases_;
   std::deque<Pending> pending_;

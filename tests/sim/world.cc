@@ -14,6 +14,14 @@ constexpr int64_t kStormMs = 40 * 60'000;  // faults happen for this long …
 constexpr int64_t kSettleMs =
     24 * 3'600'000;  // … and everything is over this long after they stop (J12)
 constexpr uint32_t kGraceMs = 5'000;
+constexpr const char* kFaults[] = {
+    "kill coordinator", "kill worker", "kill worker", "kill a shim", "reboot", "partition", "hang up", "cancel a job",
+    "repeat an old report", "stop a shim", "damage a record", "lose the identity", "second worker", "stand still",
+    "pause",
+    // Of several heads.
+    "kill a head", "stop a head", "stop a head", "cut a head from etcd", "cut a head from etcd", "etcd elects",
+    "end a head"};
+constexpr int64_t kFaultsOfOne = 14, kFaultsOfSeveral = 21;  // the last ones
 // How much faster or slower a clock may run than time passes: etcd's; that of a head's machine or a node's. The margin of
 // the fence, 5 s of 610 s, allows for two of these that differ by 0.8 %.
 constexpr double kEtcdRateMost = 0.05;
@@ -45,7 +53,10 @@ void World::MakeServers(const Options& options) {
   log_ = std::make_unique<SharedLog>(ledger_);
   etcd_ = std::make_unique<SimEtcd>(
       queue_, DrawRate(kEtcdRateMost),
-      [this](const etcdserverpb::PutRequest& put) { log_->Written(*etcd_, put); });
+      [this](const etcdserverpb::PutRequest& put) {
+        log_->Written(*etcd_, put);
+        if (put.key() == kLeaderKey) BreakNewLeader(put.value());
+      });
   for (int i = 0; i < options.heads; ++i) {
     names_.push_back(absl::StrCat("head", i));
     auto head = std::make_unique<SimHead>(queue_, *etcd_, *log_, ledger_, callbacks,
@@ -65,7 +76,7 @@ double World::DrawRate(double most) {
 Server* World::Leader() const {
   Server* leader = nullptr;
   for (const auto& server : servers_) {
-    if (!server->leads() || server->is_paused()) continue;
+    if (!server->may_answer()) continue;
     if (leader == nullptr || server->epoch() > leader->epoch()) leader = server.get();
   }
   return leader;
@@ -94,6 +105,7 @@ void World::AddNodes() {
     nodes_.push_back(MakeNode(std::string(1, static_cast<char>('a' + i))));
     others_.push_back(MakeNode(nodes_.back()->name()));
     others_.back()->JoinHost(*nodes_.back());
+    if (!heads_.empty()) nodes_.back()->SetRate(DrawRate(kRateMost));
   }
   others_.push_back(MakeNode("x"));
 }
@@ -297,17 +309,9 @@ void World::BreakSomething() {
   ++faults_;
   SimNode& node =
       *nodes_[static_cast<size_t>(queue_.Draw(0, static_cast<int64_t>(nodes_.size()) - 1))];
-  static constexpr const char* kFaults[] = {
-      "kill coordinator", "kill worker",     "kill worker",
-      "kill a shim",      "reboot",          "partition",
-      "hang up",          "cancel a job",    "repeat an old report",
-      "stop a shim",      "damage a record", "lose the identity",
-      "second worker",    "stand still",     "pause",
-      "kill a head",      "stop a head",     "stop a head",
-      "cut a head from etcd", "cut a head from etcd", "etcd elects", "end a head"};
-  const int64_t fault = queue_.Draw(0, heads_.empty() ? 14 : 21);
+  const int64_t fault = queue_.Draw(0, heads_.empty() ? kFaultsOfOne : kFaultsOfSeveral);
   queue_.Trace(absl::StrCat("FAULT ", kFaults[fault], " (", node.name(), ")"));
-  fault > 14 || (fault == 0 && !heads_.empty()) ? BreakHead(fault) : Break(node, fault);
+  fault > kFaultsOfOne || (fault == 0 && !heads_.empty()) ? BreakHead(DrawHead(), fault) : Break(node, fault);
 }
 
 SimHead& World::DrawHead() {
@@ -322,8 +326,22 @@ int64_t World::DrawOutage() {
   return queue_.Draw(100, queue_.Chance(0.7) ? 3 * lease_ms_ : 120'000);
 }
 
-void World::BreakHead(int64_t fault) {
-  SimHead& head = DrawHead();
+// A term begins: the moment at which most can go wrong.
+void World::BreakNewLeader(const std::string& record) {
+  if (calm_ || !queue_.Chance(0.1)) return;
+  v1::HeadRecord leader;
+  leader.ParseFromString(record);
+  SimHead& head = **std::find_if(heads_.begin(), heads_.end(),
+                                 [&](const SimHead* each) { return each->name() == leader.name(); });
+  queue_.After(queue_.Draw(0, 10), [this, &head, fault = queue_.Draw(kFaultsOfOne + 1, kFaultsOfSeveral)] {
+    if (calm_) return;
+    ++faults_;
+    queue_.Trace(absl::StrCat("FAULT ", kFaults[fault]));
+    BreakHead(head, fault);
+  });
+}
+
+void World::BreakHead(SimHead& head, int64_t fault) {
   queue_.Trace(absl::StrCat("  of ", head.name()));
   switch (fault) {
     case 16:
@@ -547,11 +565,12 @@ Result World::Run() {
     return leader != nullptr && witness_.acknowledged().size() == jobs_to_submit_ &&
            leader->finished().size() == jobs_to_submit_;
   };
-  while (!settled() && queue_.Step(end)) {
-  }
   // The copies follow.
-  const int64_t followed = queue_.now_ms() + (heads_.empty() ? 0 : 30'000);
-  while (queue_.Step(followed)) {
+  const auto follow = [this] {
+    return std::all_of(heads_.begin(), heads_.end(),
+                       [this](const SimHead* head) { return head->position() == log_->position(); });
+  };
+  while (!(settled() && follow()) && queue_.Step(end)) {
   }
   CheckEnd();
   Result result{ledger_.events().size(), witness_.starts(), witness_.overtaken(), jobs_to_submit_, faults_};

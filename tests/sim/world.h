@@ -63,11 +63,12 @@ class World {
   int64_t Latency();
 
   void MakeServers(const Options& options);
-  // The one that leads, or thinks so, and can be reached; null: none.
+  // The one that would answer; null: none.
   Server* Leader() const;
   Server& AnyServer();  // that a client asks
   void ReadOften();
-  void BreakHead(int64_t fault);
+  void BreakHead(SimHead& head, int64_t fault);
+  void BreakNewLeader(const std::string& record);
   SimHead& DrawHead();
   int64_t DrawOutage();
   double DrawRate(double most);

@@ -23,6 +23,17 @@ etcdserverpb::Compare IsStillLeader(const std::string& leader_key, int64_t term)
   return compare;
 }
 
+bool IsOurs(const etcdserverpb::KeyValue& leader, const v1::HeadRecord& self, int64_t lease) {
+  v1::HeadRecord record;
+  return leader.lease() == lease && record.ParseFromString(leader.value()) &&
+         record.name() == self.name() && record.instance() == self.instance();
+}
+
+bool ShouldCampaign(const etcdserverpb::RangeResponse& leader, const v1::HeadRecord& self,
+                    int64_t lease) {
+  return leader.kvs().empty() || IsOurs(leader.kvs(0), self, lease);
+}
+
 etcdserverpb::TxnRequest CampaignTxn(const std::string& leader_key, const v1::HeadRecord& self,
                                      int64_t lease) {
   etcdserverpb::TxnRequest request;
@@ -33,12 +44,6 @@ etcdserverpb::TxnRequest CampaignTxn(const std::string& leader_key, const v1::He
   put.set_lease(lease);
   request.add_failure()->mutable_request_range()->set_key(leader_key);
   return request;
-}
-
-bool IsOurs(const etcdserverpb::KeyValue& leader, const v1::HeadRecord& self, int64_t lease) {
-  v1::HeadRecord record;
-  return leader.lease() == lease && record.ParseFromString(leader.value()) &&
-         record.name() == self.name() && record.instance() == self.instance();
 }
 
 std::optional<int64_t> TermWon(const etcdserverpb::TxnResponse& answer, const v1::HeadRecord& self,

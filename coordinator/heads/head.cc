@@ -195,7 +195,7 @@ absl::StatusOr<bool> Head::FollowOnce() {
   leader.set_key(client_->Key("leader"));
   leader.set_serializable(true);
   ASSIGN_OR_RETURN(const etcdserverpb::RangeResponse found, client_->Range(leader, kRpcWithinMs));
-  if (found.kvs_size() > 0 && !election::IsOurs(found.kvs(0), options_.self, lease)) return false;
+  if (!election::ShouldCampaign(found, options_.self, lease)) return false;
   ASSIGN_OR_RETURN(const bool won, Campaign());
   if (!won) return false;
   RETURN_IF_ERROR(CatchUp());

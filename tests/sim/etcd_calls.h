@@ -1,5 +1,5 @@
 // A head's calls to etcd, as coordinator/etcd/client.cc makes them: at one member after the other until one answers or
-// the time is over. Requests and answers are late or lost; one that nobody waits for any more may still be done.
+// the time is over. Requests and answers are late or lost; one that its caller gave up may still be done.
 #pragma once
 
 #include <any>

@@ -1,4 +1,4 @@
-// What is durable, whoever wrote it: checked as it is committed.
+// What is durable, of one coordinator or of several: checked as it is committed.
 #pragma once
 
 #include <cstdint>

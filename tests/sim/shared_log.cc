@@ -12,13 +12,16 @@ void AddPart(std::string& bytes, char kind, const std::string& part) {
 
 }  // namespace
 
-std::string PieceKey(uint64_t number) { return absl::StrCat(kLogPrefix, absl::StrFormat("%016x", number)); }
+std::string PieceKey(uint64_t number) {
+  return absl::StrCat(kLogPrefix, absl::StrFormat("%016x", number));
+}
 
 std::string Entry::Pack() const {
   std::string bytes;
   if (epoch != 0) AddPart(bytes, 'n', absl::StrCat(epoch));
   for (const v1::Event& event : events) AddPart(bytes, 'e', event.SerializeAsString());
   for (const v1::JobRecord& job : finished) AddPart(bytes, 'f', job.SerializeAsString());
+  for (const uint64_t note : notes) AddPart(bytes, 'c', absl::StrCat(note));
   if (snapshot.has_value()) AddPart(bytes, 's', snapshot->SerializeAsString());
   return bytes;
 }
@@ -37,6 +40,9 @@ Entry Entry::Unpack(const std::string& bytes) {
         break;
       case 'f':
         entry.finished.emplace_back().ParseFromString(part);
+        break;
+      case 'c':
+        entry.notes.push_back(std::stoull(part));
         break;
       case 's':
         entry.snapshot.emplace().ParseFromString(part);
@@ -59,18 +65,21 @@ void SharedLog::Written(const SimEtcd& etcd, const etcdserverpb::PutRequest& put
                               " to the log after its end"));
   }
   if (put.key() != PieceKey(pieces_ + 1))
-    throw Broken(absl::StrCat("J11: ", put.key(), " was written, and the log has ", pieces_, " pieces"));
+    throw Broken(
+        absl::StrCat("J11: ", put.key(), " was written, and the log has ", pieces_, " pieces"));
   ++pieces_;
   const std::optional<std::string> changes = gathering_.Add(piece);
   if (!changes.has_value()) return;
   position_ = pieces_;
-  for (const v1::Event& event : Entry::Unpack(*changes).events) ledger_.Committed(event);
+  const Entry entry = Entry::Unpack(*changes);
+  for (const v1::Event& event : entry.events) ledger_.Committed(event);
+  notes_.insert(entry.notes.begin(), entry.notes.end());
 }
 
 void SharedLog::Acts(int64_t term, const std::string& name, const char* what) {
   if (term < acting_term_) {
-    throw Broken(absl::StrCat("J14: head ", name, " of term ", term, " ", what, " after head ", acting_,
-                              " of term ", acting_term_, " had acted"));
+    throw Broken(absl::StrCat("J14: head ", name, " of term ", term, " ", what, " after head ",
+                              acting_, " of term ", acting_term_, " had acted"));
   }
   acting_term_ = term;
   acting_ = name;

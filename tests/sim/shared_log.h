@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct Entry {
   uint64_t epoch = 0;
   std::vector<v1::Event> events;
   std::vector<v1::JobRecord> finished;
+  std::vector<uint64_t> notes;  // what other stores than the journal commit: numbers of a client's
   std::optional<v1::Snapshot> snapshot;  // of the state after the events
 
   std::string Pack() const;
@@ -39,7 +41,7 @@ class SharedLog {
   // A key is about to be written.
   void Written(const SimEtcd& etcd, const etcdserverpb::PutRequest& put);
   uint64_t position() const { return position_; }
-  uint64_t pieces() const { return pieces_; }
+  const std::set<uint64_t>& notes() const { return notes_; }
 
   // A coordinator of this term answers a heartbeat or a read, or releases a command. At most one at a time may.
   void Acts(int64_t term, const std::string& name, const char* what);
@@ -51,6 +53,7 @@ class SharedLog {
   std::map<uint64_t, int64_t> term_of_;  // by writer
   uint64_t position_ = 0;                // of the last entry that is whole
   uint64_t pieces_ = 0;
+  std::set<uint64_t> notes_;
   int64_t acting_term_ = 0;
   std::string acting_;
   uint64_t acts_ = 0;

@@ -104,11 +104,13 @@ void SimCoordinator::Commit(const Turn& turn) {
 void SimCoordinator::Follow(const Turn& turn, std::vector<ReplySink>& replies) {
   for (const v1::JobRecord& job : turn.finished) finished_[job.id()] = job;
   indexed_ += turn.events.size();
-  for (const coordinator::Command& command : turn.commands) callbacks_.deliver(*this, command, epoch_);
+  for (const coordinator::Command& command : turn.commands)
+    callbacks_.deliver(*this, command, epoch_);
   for (size_t i = 0; i < replies.size() && i < turn.replies.size(); ++i) {
     if (replies[i]) replies[i](turn.replies[i]);
   }
-  if (indexed_ == ledger_.events().size() && indexed_ - snapshot_size_ > 200 && queue_.Chance(0.05)) {
+  if (indexed_ == ledger_.events().size() && indexed_ - snapshot_size_ > 200 &&
+      queue_.Chance(0.05)) {
     // Compaction: only what is durable, and known to the index, may be in a snapshot.
     ClusterState state;
     state.settings = settings_;

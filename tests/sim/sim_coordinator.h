@@ -58,10 +58,10 @@ class SimCoordinator final : public Server {
   int64_t last_commit_ms_ = 0;   // turns are committed in order,
   int64_t last_release_ms_ = 0;  // and released in order
   int64_t armed_ms_ = -1;
-  v1::Snapshot snapshot_;           // of the state after the first `snapshot_size_` events
+  v1::Snapshot snapshot_;  // of the state after the first `snapshot_size_` events
   size_t snapshot_size_ = 0;
-  std::map<uint64_t, v1::JobRecord> finished_;               // the index of finished jobs, durable
-  size_t indexed_ = 0;                                       // of the journal, what the index has
+  std::map<uint64_t, v1::JobRecord> finished_;  // the index of finished jobs, durable
+  size_t indexed_ = 0;                          // of the journal, what the index has
 };
 
 }  // namespace muster::sim

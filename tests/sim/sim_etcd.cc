@@ -40,7 +40,8 @@ const etcdserverpb::KeyValue* SimEtcd::Find(const std::string& key) const {
 
 bool SimEtcd::Holds(const etcdserverpb::Compare& compare) const {
   const etcdserverpb::KeyValue* const pair = Find(compare.key());
-  if (compare.result() != etcdserverpb::Compare::EQUAL) throw Broken("the model of etcd lacks a compare");
+  if (compare.result() != etcdserverpb::Compare::EQUAL)
+    throw Broken("the model of etcd lacks a compare");
   switch (compare.target()) {
     case etcdserverpb::Compare::VERSION:
       return compare.version() == (pair == nullptr ? 0 : pair->version());
@@ -59,7 +60,8 @@ absl::StatusOr<etcdserverpb::TxnResponse> SimEtcd::Txn(const etcdserverpb::TxnRe
   for (const etcdserverpb::RequestOp& op : ops) {
     if (!op.has_request_put()) continue;
     const int64_t lease = op.request_put().lease();
-    if (lease != 0 && !leases_.contains(lease)) return absl::NotFoundError("requested lease not found");
+    if (lease != 0 && !leases_.contains(lease))
+      return absl::NotFoundError("requested lease not found");
     writes = true;
   }
   if (writes) ++revision_;
@@ -95,8 +97,8 @@ etcdserverpb::RangeResponse SimEtcd::RangeAt(const etcdserverpb::RangeRequest& r
   etcdserverpb::RangeResponse answer;
   answer.mutable_header()->set_revision(revision);
   for (auto at = keys_.lower_bound(request.key()); at != keys_.end(); ++at) {
-    const bool is_in = request.range_end().empty() ? at->first == request.key()
-                                                   : at->first < request.range_end();
+    const bool is_in =
+        request.range_end().empty() ? at->first == request.key() : at->first < request.range_end();
     if (!is_in) break;
     const etcdserverpb::KeyValue* const pair = FindAt(at->second, revision);
     if (pair == nullptr) continue;
@@ -109,10 +111,12 @@ etcdserverpb::RangeResponse SimEtcd::RangeAt(const etcdserverpb::RangeRequest& r
   return answer;
 }
 
-absl::StatusOr<etcdserverpb::RangeResponse> SimEtcd::Range(const etcdserverpb::RangeRequest& request) {
+absl::StatusOr<etcdserverpb::RangeResponse> SimEtcd::Range(
+    const etcdserverpb::RangeRequest& request) {
   const bool is_behind = request.serializable() && queue_.Chance(0.2);
   if (!is_behind) return RangeAt(request, revision_);
-  return RangeAt(request, RevisionBefore(queue_.Chance(0.8) ? queue_.Draw(1, 200) : queue_.Draw(1, kLagMs)));
+  return RangeAt(request,
+                 RevisionBefore(queue_.Chance(0.8) ? queue_.Draw(1, 200) : queue_.Draw(1, kLagMs)));
 }
 
 int64_t SimEtcd::RevisionBefore(int64_t lag_ms) const {
@@ -176,7 +180,8 @@ void SimEtcd::Revoke(int64_t id) {
 
 void SimEtcd::Changed() {
   revisions_.emplace_back(queue_.now_ms(), revision_);
-  while (revisions_.size() > 1 && revisions_[1].first < queue_.now_ms() - kLagMs) revisions_.pop_front();
+  while (revisions_.size() > 1 && revisions_[1].first < queue_.now_ms() - kLagMs)
+    revisions_.pop_front();
   for (auto& changed : std::exchange(waiting_, {})) changed();
 }
 

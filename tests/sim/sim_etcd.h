@@ -26,7 +26,7 @@ class SimEtcd {
 
   // Runs a request that has arrived: at once, or while the members elect their leader, later or never.
   void Arrive(std::function<void()> request);
-  // The members elect a leader for so long. Leases begin anew afterwards.
+  // The members elect a leader for so long. Leases last their whole time from then on.
   void Elect(int64_t lasts_ms);
 
   absl::StatusOr<etcdserverpb::TxnResponse> Txn(const etcdserverpb::TxnRequest& request);
@@ -49,14 +49,16 @@ class SimEtcd {
   };
   struct Lease {
     int64_t ttl_ms;
-    int64_t ends_ms;      // by the queue's time
-    int64_t revoked_ms;   // a moment later, when its keys go
+    int64_t ends_ms;     // by the queue's time
+    int64_t revoked_ms;  // a moment later, when its keys go
   };
 
   bool Holds(const etcdserverpb::Compare& compare) const;
   void Do(const etcdserverpb::RequestOp& op, etcdserverpb::ResponseOp* answer);
-  etcdserverpb::RangeResponse RangeAt(const etcdserverpb::RangeRequest& request, int64_t revision) const;
-  const etcdserverpb::KeyValue* FindAt(const std::vector<Version>& versions, int64_t revision) const;
+  etcdserverpb::RangeResponse RangeAt(const etcdserverpb::RangeRequest& request,
+                                      int64_t revision) const;
+  const etcdserverpb::KeyValue* FindAt(const std::vector<Version>& versions,
+                                       int64_t revision) const;
   void Renew(int64_t id, Lease& lease);
   void ExpireLater(int64_t id);
   void Changed();

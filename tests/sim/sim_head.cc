@@ -46,15 +46,18 @@ SimHead::SimHead(EventQueue& queue, SimEtcd& etcd, SharedLog& log, Ledger& ledge
       wall_skew_ms_(queue.Draw(-3'600'000, 3'600'000)),
       etcd_calls_(queue, etcd,
                   {.mono_ms = [this] { return MonoMs(); },
-                   .after = [this](int64_t ms, std::function<void()> action) { After(ms, std::move(action)); },
+                   .after = [this](int64_t ms,
+                                   std::function<void()> action) { After(ms, std::move(action)); },
                    .inside = [this](std::function<void()> action) -> std::function<void()> {
-                     return [this, life = life_, action = std::move(action)] { Wake(life, action); };
+                     return
+                         [this, life = life_, action = std::move(action)] { Wake(life, action); };
                    }}) {}
 
 // ---------------------------------------------------------------- the process
 
 int64_t SimHead::MonoMs() const {
-  return mono_offset_ms_ + static_cast<int64_t>(static_cast<double>(queue_.now_ms()) * options_.rate);
+  return mono_offset_ms_ +
+         static_cast<int64_t>(static_cast<double>(queue_.now_ms()) * options_.rate);
 }
 
 common::Now SimHead::Now() const {
@@ -78,7 +81,8 @@ void SimHead::Pause() {
 
 void SimHead::GoOn() {
   if (!std::exchange(is_paused_, false)) return;
-  for (auto& action : std::exchange(waiting_, {})) After(queue_.Draw(0, kSchedulerLateMs), std::move(action));
+  for (auto& action : std::exchange(waiting_, {}))
+    After(queue_.Draw(0, kSchedulerLateMs), std::move(action));
   int64_t at_ms = 0;
   for (auto& action : std::exchange(in_order_, {})) {
     at_ms = queue_.Draw(at_ms, kSchedulerLateMs);
@@ -112,7 +116,7 @@ void SimHead::Start() {
   lease_ = {};
   instance_ = static_cast<uint64_t>(queue_.Draw(1, int64_t{1} << 50));
   GrantLease([this](const absl::Status& granted) {
-    if (!granted.ok()) return BeginAnew("it cannot reach etcd");
+    if (!granted.ok()) return StartOver("it cannot reach etcd");
     Follow();
     Keep();
   });
@@ -124,8 +128,8 @@ void SimHead::Kill() {
   callbacks_.killed(*this);
 }
 
-void SimHead::BeginAnew(const char* why) {
-  queue_.Trace(absl::StrCat("head ", name(), " begins anew: ", why));
+void SimHead::StartOver(const char* why) {
+  queue_.Trace(absl::StrCat("head ", name(), " starts over: ", why));
   Kill();
   queue_.After(queue_.Draw(20, 800), [this, life = life_] {
     if (life == life_) Start();
@@ -152,7 +156,9 @@ void SimHead::GrantLease(Done done) {
   const int64_t sent_ms = MonoMs();
   etcd_calls_.Call<int64_t>(
       kRpcWithinMs,
-      [ttl_ms = options_.lease_ms](SimEtcd& etcd) -> absl::StatusOr<int64_t> { return etcd.Grant(ttl_ms); },
+      [ttl_ms = options_.lease_ms](SimEtcd& etcd) -> absl::StatusOr<int64_t> {
+        return etcd.Grant(ttl_ms);
+      },
       [this, sent_ms, done = std::move(done)](const absl::StatusOr<int64_t>& id) {
         if (id.ok()) lease_ = {.id = *id, .ttl_ms = options_.lease_ms, .renewed_sent_ms = sent_ms};
         done(id.status());
@@ -185,7 +191,8 @@ void SimHead::ReadAll(bool linearizable, Done done) {
   request.set_serializable(!linearizable);
   etcd_calls_.Call<etcdserverpb::RangeResponse>(
       kRpcWithinMs, [request](SimEtcd& etcd) { return etcd.Range(request); },
-      [this, linearizable, done = std::move(done)](const absl::StatusOr<etcdserverpb::RangeResponse>& page) {
+      [this, linearizable,
+       done = std::move(done)](const absl::StatusOr<etcdserverpb::RangeResponse>& page) {
         if (!page.ok()) return done(page.status());
         seen_revision_ = page->header().revision();
         Fits(ApplyPage(*page));
@@ -211,6 +218,7 @@ void SimHead::Copy::Apply(uint64_t at, Entry entry) {
   if (entry.epoch != 0) epoch = entry.epoch;
   for (v1::Event& event : entry.events) events.push_back(std::move(event));
   for (v1::JobRecord& job : entry.finished) finished[job.id()] = std::move(job);
+  notes.insert(entry.notes.begin(), entry.notes.end());
   if (!entry.snapshot.has_value()) return;
   snapshot = std::move(entry.snapshot);
   snapshot_size = events.size();
@@ -224,8 +232,9 @@ void SimHead::LookForLeader() {
       kRpcWithinMs, [leader](SimEtcd& etcd) { return etcd.Range(leader); },
       [this, lease_id = lease_.id](const absl::StatusOr<etcdserverpb::RangeResponse>& found) {
         if (!found.ok()) return FollowAgain(kTroublePauseMs);
-        if (found->kvs_size() == 0 || election::IsOurs(found->kvs(0), Self(), lease_id)) return Campaign();
-        is_idle_ = seen_revision_ == etcd_.revision() && found->header().revision() == etcd_.revision();
+        if (election::ShouldCampaign(*found, Self(), lease_id)) return Campaign();
+        is_idle_ =
+            seen_revision_ == etcd_.revision() && found->header().revision() == etcd_.revision();
         FollowAgain(kPollMs);
       });
 }
@@ -256,17 +265,21 @@ void SimHead::Campaign() {
 }
 
 void SimHead::CatchUp() {
-  ReadAll(true, [this](const absl::Status& read) { read.ok() ? BeginToLead() : FollowAgain(kTroublePauseMs); });
+  ReadAll(true, [this](const absl::Status& read) {
+    read.ok() ? BeginToLead() : FollowAgain(kTroublePauseMs);
+  });
 }
 
 void SimHead::BeginToLead() {
-  queue_.Trace(absl::StrCat("head ", name(), " leads: term ", *term_revision_, ", position ", copy_.position));
+  queue_.Trace(absl::StrCat("head ", name(), " leads: term ", *term_revision_, ", position ",
+                            copy_.position));
   ++takeovers_;
   writer_ = static_cast<uint64_t>(queue_.Draw(1, int64_t{1} << 50));
   log_.Begins(writer_, *term_revision_);
   if (!options_.plants.no_two_thirds) WatchTerm();
   // The process opens its stores.
-  After(queue_.Chance(0.2) ? queue_.Draw(300, 3'000) : queue_.Draw(5, 300), [this] { RaiseEpoch(); });
+  After(queue_.Chance(0.2) ? queue_.Draw(300, 3'000) : queue_.Draw(5, 300),
+        [this] { RaiseEpoch(); });
 }
 
 // ---------------------------------------------------------------- the lease
@@ -288,7 +301,7 @@ void SimHead::KeepOnce() {
       [this, is_leader, sent_ms](const absl::StatusOr<int64_t>& ttl_ms) {
         if (ttl_ms.ok()) return Renewed(is_leader, sent_ms, *ttl_ms);
         if (!absl::IsNotFound(ttl_ms.status())) return Keep();
-        if (is_leader) return BeginAnew("its lease is over");
+        if (is_leader) return StartOver("its lease is over");
         GrantLease([this](const absl::Status&) { Keep(); });
       });
 }
@@ -308,7 +321,7 @@ void SimHead::Renewed(bool is_leader, int64_t sent_ms, int64_t ttl_ms) {
       kRpcWithinMs, [request](SimEtcd& etcd) { return etcd.Txn(request); },
       [this, note, sent_ms, ttl_ms](const absl::StatusOr<etcdserverpb::TxnResponse>& done) {
         if (!done.ok()) return Keep();
-        if (!done->succeeded()) return BeginAnew("another one leads");
+        if (!done->succeeded()) return StartOver("another one leads");
         note();
         term_->Renewed(sent_ms, ttl_ms);
         Keep();
@@ -317,7 +330,7 @@ void SimHead::Renewed(bool is_leader, int64_t sent_ms, int64_t ttl_ms) {
 
 void SimHead::WatchTerm() {
   const int64_t left_ms = term_->SureUntilMs() - MonoMs();
-  if (left_ms <= 0) return BeginAnew("etcd has not renewed the lease in time");
+  if (left_ms <= 0) return StartOver("etcd has not renewed the lease in time");
   After(left_ms, [this] { WatchTerm(); });
 }
 
@@ -326,7 +339,7 @@ void SimHead::WatchTerm() {
 bool SimHead::MayAct(const char* what) {
   const bool is_answer = std::string_view(what) == "answered a heartbeat";
   if (!IsSure() && !(options_.plants.no_two_thirds && is_answer)) {
-    BeginAnew("the term is over");
+    StartOver("the term is over");
     return false;
   }
   log_.Acts(*term_revision_, name(), what);
@@ -337,7 +350,7 @@ void SimHead::RaiseEpoch() {
   Entry entry;
   entry.epoch = copy_.epoch + 1;
   Append(entry.Pack(), [this, entry](const absl::Status& added) {
-    if (!added.ok()) return BeginAnew("its first entry was not added");
+    if (!added.ok()) return StartOver("its first entry was not added");
     copy_.Apply(number_, entry);
     epoch_ = entry.epoch;
     Recover();
@@ -360,10 +373,13 @@ void SimHead::Recover() {
     }
     ledger_.CheckRecovered(*state, Now());
     ledger_.CheckIndex(copy_.finished);
+    if (copy_.notes != log_.notes())
+      throw Broken(absl::StrCat("J11: head ", name(), " has other notes than the log"));
   }
   index_ = copy_.finished;
   for (const auto& [id, job] : index_) {
-    coordinator::RestoreKey(*state, coordinator::OwnerKey(job), job.idempotency_key(), id, job.spec_hash());
+    coordinator::RestoreKey(*state, coordinator::OwnerKey(job), job.idempotency_key(), id,
+                            job.spec_hash());
   }
   state_ = std::move(state);
   armed_ms_ = -1;
@@ -375,7 +391,8 @@ void SimHead::Recover() {
 
 void SimHead::Take(coordinator::Input input, ReplySink reply) {
   if (is_paused_) {
-    return in_order_.push_back([this, input = std::move(input), reply = std::move(reply)] { Take(input, reply); });
+    return in_order_.push_back(
+        [this, input = std::move(input), reply = std::move(reply)] { Take(input, reply); });
   }
   if (state_ == nullptr) return;
   if (const auto* registered = std::get_if<coordinator::WorkerRegisteredInput>(&input)) {
@@ -408,6 +425,19 @@ void SimHead::List(ListSink sink) {
   ReleaseDurable();
 }
 
+void SimHead::Note(uint64_t number, std::function<void()> noted) {
+  if (is_paused_)
+    return in_order_.push_back([this, number, noted = std::move(noted)] { Note(number, noted); });
+  if (state_ == nullptr) return;
+  Entry entry;
+  entry.notes.push_back(number);
+  pending_.push_back({++last_appended_, std::move(entry)});
+  releases_.push_back({last_appended_, {[this, noted = std::move(noted)] {
+                         if (MayAct("answered a call")) noted();
+                       }}});
+  Write();
+}
+
 void SimHead::Answer(const ReplySink& reply, const coordinator::Reply& text, const char* what) {
   if (reply && MayAct(what)) reply(text);
 }
@@ -418,9 +448,10 @@ void SimHead::Finish(Turn turn, std::vector<ReplySink> replies) {
   Release release;
   for (size_t i = 0; i < replies.size() && i < turn.replies.size(); ++i) {
     if (!replies[i]) continue;
-    release.effects.push_back([this, reply = std::move(replies[i]), text = std::move(turn.replies[i])] {
-      Answer(reply, text, "answered a call");
-    });
+    release.effects.push_back(
+        [this, reply = std::move(replies[i]), text = std::move(turn.replies[i])] {
+          Answer(reply, text, "answered a call");
+        });
   }
   std::vector<coordinator::Command> at_once;
   for (coordinator::Command& command : turn.commands) {
@@ -432,15 +463,15 @@ void SimHead::Finish(Turn turn, std::vector<ReplySink> replies) {
   }
   if (!turn.events.empty() || !turn.finished.empty()) {
     since_snapshot_ += turn.events.size();
-    Pending pending{++last_appended_, {}};
-    pending.entry.events = std::move(turn.events);
-    pending.entry.finished = std::move(turn.finished);
-    for (const v1::JobRecord& job : pending.entry.finished) index_[job.id()] = job;
+    Entry entry;
+    entry.events = std::move(turn.events);
+    entry.finished = std::move(turn.finished);
+    for (const v1::JobRecord& job : entry.finished) index_[job.id()] = job;
     if (since_snapshot_ >= kEventsPerSnapshot) {
-      pending.entry.snapshot = coordinator::MakeSnapshot(*state_);
+      entry.snapshot = coordinator::MakeSnapshot(*state_);
       since_snapshot_ = 0;
     }
-    pending_.push_back(std::move(pending));
+    pending_.push_back({++last_appended_, std::move(entry)});
   }
   release.turn = last_appended_;
   releases_.push_back(std::move(release));
@@ -459,7 +490,8 @@ void SimHead::Send(const coordinator::Command& command) {
   }
   if (!streams_.contains(command.node)) return;
   const bool is_answer = command.message.has_heartbeat_reply();
-  if (MayAct(is_answer ? "answered a heartbeat" : "sent a command")) callbacks_.deliver(*this, command, epoch_);
+  if (MayAct(is_answer ? "answered a heartbeat" : "sent a command"))
+    callbacks_.deliver(*this, command, epoch_);
 }
 
 void SimHead::ReleaseDurable() {
@@ -484,20 +516,22 @@ void SimHead::Write() {
     turn = next.turn;
     for (v1::Event& event : next.entry.events) entry.events.push_back(std::move(event));
     for (v1::JobRecord& job : next.entry.finished) entry.finished.push_back(std::move(job));
+    for (const uint64_t note : next.entry.notes) entry.notes.push_back(note);
     // An earlier turn's would lack the later events.
     entry.snapshot = std::move(next.entry.snapshot);
   }
   std::string changes = entry.Pack();
   Append(std::move(changes), [this, turn, entry = std::move(entry)](const absl::Status& added) {
-    if (!added.ok()) return BeginAnew("it cannot add to the log");
-    After(queue_.Chance(0.02) ? queue_.Draw(50, 1'500) : queue_.Draw(0, 2), [this, turn, entry, at = number_] {
-      copy_.Apply(at, entry);
-      is_writing_ = false;
-      durable_turn_ = turn;
-      const uint64_t life = life_;
-      ReleaseDurable();
-      if (life == life_) Write();
-    });
+    if (!added.ok()) return StartOver("it cannot add to the log");
+    After(queue_.Chance(0.02) ? queue_.Draw(50, 1'500) : queue_.Draw(0, 2),
+          [this, turn, entry, at = number_] {
+            copy_.Apply(at, entry);
+            is_writing_ = false;
+            durable_turn_ = turn;
+            const uint64_t life = life_;
+            ReleaseDurable();
+            if (life == life_) Write();
+          });
   });
 }
 
@@ -511,14 +545,15 @@ void SimHead::Append(std::string changes, Done done) {
     return AppendPiece(piece.SerializeAsString(), std::move(done));
   }
   piece.set_changes(changes.substr(0, changes.size() / 2));
-  AppendPiece(piece.SerializeAsString(), [this, changes, done = std::move(done)](const absl::Status& added) {
-    if (!added.ok()) return done(added);
-    v1::CommitPiece last;
-    last.set_writer(writer_);
-    last.set_last(true);
-    last.set_changes(changes.substr(changes.size() / 2));
-    AppendPiece(last.SerializeAsString(), done);
-  });
+  AppendPiece(piece.SerializeAsString(),
+              [this, changes, done = std::move(done)](const absl::Status& added) {
+                if (!added.ok()) return done(added);
+                v1::CommitPiece last;
+                last.set_writer(writer_);
+                last.set_last(true);
+                last.set_changes(changes.substr(changes.size() / 2));
+                AppendPiece(last.SerializeAsString(), done);
+              });
 }
 
 void SimHead::AppendPiece(std::string value, Done done) {
@@ -529,10 +564,12 @@ void SimHead::AppendPiece(std::string value, Done done) {
   if (options_.plants.no_term_compare) request.mutable_compare()->DeleteSubrange(0, 1);
   etcd_calls_.Call<etcdserverpb::TxnResponse>(
       left_ms, [request](SimEtcd& etcd) { return etcd.Txn(request); },
-      [this, value, done = std::move(done)](const absl::StatusOr<etcdserverpb::TxnResponse>& answer) {
+      [this, value,
+       done = std::move(done)](const absl::StatusOr<etcdserverpb::TxnResponse>& answer) {
         if (MayHaveBeenDone(answer.status())) return AppendPiece(value, done);
         if (!answer.ok()) return done(answer.status());
-        if (!election::IsAdded(*answer, value)) return done(absl::AbortedError("another one leads"));
+        if (!election::IsAdded(*answer, value))
+          return done(absl::AbortedError("another one leads"));
         ++number_;
         done(absl::OkStatus());
       });

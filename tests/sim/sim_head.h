@@ -57,6 +57,9 @@ class SimHead final : public Server {
   void Take(coordinator::Input input, ReplySink reply = nullptr) override;
   void List(ListSink sink) override;
 
+  // A call that another store than the journal takes, in a separate transaction.
+  void Note(uint64_t number, std::function<void()> noted);
+
   void Pause();
   void GoOn();
   void Resign();  // SIGTERM
@@ -74,6 +77,7 @@ class SimHead final : public Server {
     std::optional<v1::Snapshot> snapshot;
     size_t snapshot_size = 0;  // of `events`
     std::map<uint64_t, v1::JobRecord> finished;
+    std::set<uint64_t> notes;
     void Apply(uint64_t at, Entry entry);
   };
   struct Release {
@@ -89,7 +93,7 @@ class SimHead final : public Server {
   int64_t MonoMs() const;
   void After(int64_t ms, std::function<void()> action);
   void Wake(uint64_t life, std::function<void()> action);
-  void BeginAnew(const char* why);
+  void StartOver(const char* why);
   void Forget();  // what a process has in memory
 
   // The thread that follows.
@@ -139,8 +143,8 @@ class SimHead final : public Server {
   // The process.
   bool is_running_ = false;
   bool is_paused_ = false;
-  uint64_t life_ = 0;  // closures of an older life do nothing
-  std::vector<std::function<void()>> waiting_, in_order_;  // for a stopped process to go on
+  uint64_t life_ = 0;                                      // closures of an older life do nothing
+  std::vector<std::function<void()>> waiting_, in_order_;  // until a stopped process resumes
   uint64_t instance_ = 0;
   coordinator::election::Lease lease_;
   std::optional<int64_t> term_revision_;
@@ -154,7 +158,8 @@ class SimHead final : public Server {
   std::unique_ptr<coordinator::ClusterState> state_;
   uint64_t writer_ = 0;
   uint64_t epoch_ = 0;
-  std::map<uint64_t, v1::JobRecord> index_;  // of finished jobs, also of turns that are not durable yet
+  std::map<uint64_t, v1::JobRecord>
+      index_;  // of finished jobs, also of turns that are not durable yet
   std::map<std::string, uint64_t> streams_;  // of nodes that are registered: their sessions
   std::deque<Release> releases_;
   std::deque<Pending> pending_;

@@ -61,7 +61,8 @@ void Add(Result& total, const Result& result) {
 void Print(uint64_t seeds, const Result& total, double seconds) {
   const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
   std::printf(
-      "%llu seeds, %llu jobs, %llu rank starts, %llu ranks overtaken, %llu faults, %llu takeovers, %llu reads, "
+      "%llu seeds, %llu jobs, %llu rank starts, %llu ranks overtaken, %llu faults, %llu takeovers, "
+      "%llu reads, "
       "%llu events, %.0f simulated hours in %.1f s\n",
       number(seeds), number(total.jobs), number(total.rank_starts), number(total.overtaken),
       number(total.faults), number(total.takeovers), number(total.reads), number(total.events),

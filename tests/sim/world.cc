@@ -15,12 +15,12 @@ constexpr int64_t kSettleMs =
     24 * 3'600'000;  // … and everything is over this long after they stop (J12)
 constexpr uint32_t kGraceMs = 5'000;
 constexpr const char* kFaults[] = {
-    "kill coordinator", "kill worker", "kill worker", "kill a shim", "reboot", "partition", "hang up", "cancel a job",
-    "repeat an old report", "stop a shim", "damage a record", "lose the identity", "second worker", "stand still",
-    "pause",
+    "kill coordinator", "kill worker", "kill worker", "kill a shim", "reboot", "partition",
+    "hang up", "cancel a job", "repeat an old report", "stop a shim", "damage a record",
+    "lose the identity", "second worker", "stand still", "pause",
     // Of several heads.
-    "kill a head", "stop a head", "stop a head", "cut a head from etcd", "cut a head from etcd", "etcd elects",
-    "end a head"};
+    "kill a head", "stop a head", "stop a head", "cut a head from etcd", "cut a head from etcd",
+    "etcd elects", "end a head"};
 constexpr int64_t kFaultsOfOne = 14, kFaultsOfSeveral = 21;  // the last ones
 // How much faster or slower a clock may run than time passes: etcd's; that of a head's machine or a node's. The margin of
 // the fence, 5 s of 610 s, allows for two of these that differ by 0.8 %.
@@ -30,9 +30,9 @@ constexpr double kRateMost = 0.004;
 }  // namespace
 
 World::World(uint64_t seed, const Options& options)
-    : queue_(seed),
-      witness_(queue_),
-      ledger_(queue_, witness_, [this](const std::string& sha256) { return blobs_.contains(sha256); }) {
+    : queue_(seed), witness_(queue_), ledger_(queue_, witness_, [this](const std::string& sha256) {
+        return blobs_.contains(sha256);
+      }) {
   queue_.trace = options.trace;
   MakeServers(options);
   AddNodes();
@@ -40,23 +40,20 @@ World::World(uint64_t seed, const Options& options)
 }
 
 void World::MakeServers(const Options& options) {
-  const Server::Callbacks callbacks{
-      [this](Server& server, const coordinator::Command& command, uint64_t epoch) {
-        Deliver(server, command, epoch);
-      },
-      [this](Server& server) { ServerKilled(server); }};
+  const Server::Callbacks callbacks{[this](Server& server, const coordinator::Command& command,
+                                           uint64_t epoch) { Deliver(server, command, epoch); },
+                                    [this](Server& server) { ServerKilled(server); }};
   if (options.heads == 1) {
     servers_.push_back(std::make_unique<SimCoordinator>(queue_, ledger_, callbacks));
     return;
   }
   lease_ms_ = queue_.Chance(0.3) ? 5'000 : queue_.Draw(5, 30) * 1'000;
   log_ = std::make_unique<SharedLog>(ledger_);
-  etcd_ = std::make_unique<SimEtcd>(
-      queue_, DrawRate(kEtcdRateMost),
-      [this](const etcdserverpb::PutRequest& put) {
-        log_->Written(*etcd_, put);
-        if (put.key() == kLeaderKey) BreakNewLeader(put.value());
-      });
+  etcd_ = std::make_unique<SimEtcd>(queue_, DrawRate(kEtcdRateMost),
+                                    [this](const etcdserverpb::PutRequest& put) {
+                                      log_->Written(*etcd_, put);
+                                      if (put.key() == kLeaderKey) BreakNewLeader(put.value());
+                                    });
   for (int i = 0; i < options.heads; ++i) {
     names_.push_back(absl::StrCat("head", i));
     auto head = std::make_unique<SimHead>(queue_, *etcd_, *log_, ledger_, callbacks,
@@ -149,9 +146,11 @@ void World::Connect(SimNode& node, Server& server) {
 
 // As worker/links/coordinator_link.cc does, with the same rules.
 void World::DialInTurn(SimNode& node) {
-  worker::HeadRounds& rounds = rounds_.try_emplace(&node, queue_.Draw(0, int64_t{1} << 50)).first->second;
+  worker::HeadRounds& rounds =
+      rounds_.try_emplace(&node, queue_.Draw(0, int64_t{1} << 50)).first->second;
   const std::string& name = rounds.Next(names_, queue_.now_ms());
-  Server& server = *servers_[static_cast<size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin())];
+  Server& server = *servers_[static_cast<size_t>(std::find(names_.begin(), names_.end(), name) -
+                                                 names_.begin())];
   queue_.After(Latency(), [this, &node, &server] { AskInTurn(node, server); });
 }
 
@@ -161,7 +160,8 @@ void World::AskInTurn(SimNode& node, Server& server) {
   const bool answers = server.alive() && !partitioned_.contains(node.name()) && !node.still();
   // One that is stopped takes the connection, and says nothing.
   if (answers && (server.leads() || server.is_paused())) return Connect(node, server);
-  const int64_t at_ms = rounds_.at(&node).Ended(answers ? End::kStandsBy : End::kFailed, queue_.now_ms());
+  const int64_t at_ms =
+      rounds_.at(&node).Ended(answers ? End::kStandsBy : End::kFailed, queue_.now_ms());
   queue_.After(at_ms - queue_.now_ms() + queue_.Draw(0, answers ? 5 : 1'000), [this, &node] {
     if (node.worker_alive() && node.link() == 0) Dial(node);
   });
@@ -287,7 +287,7 @@ void World::CancelSome() {
   leader->Take(coordinator::CancelInput{{"uid:1"}, {victim->first}});
 }
 
-// J1: a list has every job whose submit was acknowledged before it was asked for, whoever answers.
+// J1: a list has every job whose submit was acknowledged before it was asked for, from any head that answers.
 void World::ReadOften() {
   if (calm_) return;
   queue_.After(queue_.Draw(100, 10'000), [this] { ReadOften(); });
@@ -296,9 +296,17 @@ void World::ReadOften() {
   AnyServer().List([this, expected = std::move(expected)](const std::set<uint64_t>& jobs) {
     ++reads_;
     for (const uint64_t job : expected) {
-      if (!jobs.contains(job)) throw Broken(absl::StrCat("J1: job ", job, " was acknowledged, and a later list lacks it"));
+      if (!jobs.contains(job))
+        throw Broken(absl::StrCat("J1: job ", job, " was acknowledged, and a later list lacks it"));
     }
   });
+}
+
+void World::NoteOften() {
+  if (calm_) return;
+  queue_.After(queue_.Draw(200, 4'000), [this] { NoteOften(); });
+  const uint64_t number = next_note_++;
+  dynamic_cast<SimHead&>(AnyServer()).Note(number, [this, number] { noted_.insert(number); });
 }
 
 // ---------------------------------------------------------------- faults
@@ -311,7 +319,8 @@ void World::BreakSomething() {
       *nodes_[static_cast<size_t>(queue_.Draw(0, static_cast<int64_t>(nodes_.size()) - 1))];
   const int64_t fault = queue_.Draw(0, heads_.empty() ? kFaultsOfOne : kFaultsOfSeveral);
   queue_.Trace(absl::StrCat("FAULT ", kFaults[fault], " (", node.name(), ")"));
-  fault > kFaultsOfOne || (fault == 0 && !heads_.empty()) ? BreakHead(DrawHead(), fault) : Break(node, fault);
+  fault > kFaultsOfOne || (fault == 0 && !heads_.empty()) ? BreakHead(DrawHead(), fault)
+                                                          : Break(node, fault);
 }
 
 SimHead& World::DrawHead() {
@@ -331,14 +340,16 @@ void World::BreakNewLeader(const std::string& record) {
   if (calm_ || !queue_.Chance(0.1)) return;
   v1::HeadRecord leader;
   leader.ParseFromString(record);
-  SimHead& head = **std::find_if(heads_.begin(), heads_.end(),
-                                 [&](const SimHead* each) { return each->name() == leader.name(); });
-  queue_.After(queue_.Draw(0, 10), [this, &head, fault = queue_.Draw(kFaultsOfOne + 1, kFaultsOfSeveral)] {
-    if (calm_) return;
-    ++faults_;
-    queue_.Trace(absl::StrCat("FAULT ", kFaults[fault]));
-    BreakHead(head, fault);
+  SimHead& head = **std::find_if(heads_.begin(), heads_.end(), [&](const SimHead* each) {
+    return each->name() == leader.name();
   });
+  queue_.After(queue_.Draw(0, 10),
+               [this, &head, fault = queue_.Draw(kFaultsOfOne + 1, kFaultsOfSeveral)] {
+                 if (calm_) return;
+                 ++faults_;
+                 queue_.Trace(absl::StrCat("FAULT ", kFaults[fault]));
+                 BreakHead(head, fault);
+               });
 }
 
 void World::BreakHead(SimHead& head, int64_t fault) {
@@ -353,7 +364,8 @@ void World::BreakHead(SimHead& head, int64_t fault) {
       head.CutFromEtcd(true);
       return queue_.After(DrawOutage(), [&head] { head.CutFromEtcd(false); });
     case 20:
-      return etcd_->Elect(queue_.Chance(0.8) ? queue_.Draw(100, 5'000) : queue_.Draw(1'000, 60'000));
+      return etcd_->Elect(queue_.Chance(0.8) ? queue_.Draw(100, 5'000)
+                                             : queue_.Draw(1'000, 60'000));
     case 21:
       head.Resign();
       break;
@@ -495,6 +507,10 @@ void World::CheckEnd() {
     throw Broken(absl::StrCat("J12: job ", id, " is still ", coordinator::StateName(job.state()),
                               ": ", job.reason()));
   }
+  for (const uint64_t note : noted_) {
+    if (!log_->notes().contains(note))
+      throw Broken(absl::StrCat("J1: note ", note, " was acknowledged and is lost"));
+  }
   for (const SimHead* head : heads_) {
     if (head->position() != log_->position()) {
       throw Broken(absl::StrCat("J11: the copy of ", head->name(), " is at ", head->position(),
@@ -538,7 +554,10 @@ Result World::Run() {
   for (uint64_t i = 0; i < jobs_to_submit_; ++i) SubmitLater(i);
   queue_.After(queue_.Draw(0, 60'000), [this] { BreakSomething(); });
   queue_.After(0, [this] { ReleaseHeld(); });
-  if (!heads_.empty()) queue_.After(0, [this] { ReadOften(); });
+  if (!heads_.empty()) {
+    queue_.After(0, [this] { ReadOften(); });
+    queue_.After(0, [this] { NoteOften(); });
+  }
   while (queue_.Step(kStormMs)) {
   }
   calm_ = true;
@@ -567,13 +586,15 @@ Result World::Run() {
   };
   // The copies follow.
   const auto follow = [this] {
-    return std::all_of(heads_.begin(), heads_.end(),
-                       [this](const SimHead* head) { return head->position() == log_->position(); });
+    return std::all_of(heads_.begin(), heads_.end(), [this](const SimHead* head) {
+      return head->position() == log_->position();
+    });
   };
   while (!(settled() && follow()) && queue_.Step(end)) {
   }
   CheckEnd();
-  Result result{ledger_.events().size(), witness_.starts(), witness_.overtaken(), jobs_to_submit_, faults_};
+  Result result{ledger_.events().size(), witness_.starts(), witness_.overtaken(), jobs_to_submit_,
+                faults_};
   for (const SimHead* head : heads_) result.takeovers += head->takeovers();
   result.reads = reads_;
   result.simulated_ms = queue_.now_ms();

@@ -67,6 +67,7 @@ class World {
   Server* Leader() const;
   Server& AnyServer();  // that a client asks
   void ReadOften();
+  void NoteOften();
   void BreakHead(SimHead& head, int64_t fault);
   void BreakNewLeader(const std::string& record);
   SimHead& DrawHead();
@@ -100,6 +101,8 @@ class World {
   int64_t lease_ms_ = 0;
   std::map<const SimNode*, worker::HeadRounds> rounds_;
   uint64_t reads_ = 0;
+  uint64_t next_note_ = 1;
+  std::set<uint64_t> noted_;  // acknowledged
 
   std::vector<std::unique_ptr<Server>> servers_;
   std::vector<std::unique_ptr<SimNode>> nodes_;

@@ -140,7 +140,7 @@ void World::Dial(SimNode& node) {
 
 void World::Connect(SimNode& node, Server& server) {
   const uint64_t link = next_link_++;
-  links_[link] = {&node, &server, 0, 0, false};
+  links_[link] = {.node = &node, .server = &server};
   node.LinkUp(link);
 }
 
@@ -226,7 +226,9 @@ void World::Deliver(Server& server, const coordinator::Command& command, uint64_
     int64_t& last = found->second.last_down_ms;
     last = std::max(last, queue_.now_ms() + Latency());
     queue_.After(last - queue_.now_ms(), [this, link = found->first, &node, message] {
-      if (!links_[link].closed && !partitioned_.contains(node.name())) node.Receive(link, message);
+      const Link& at = links_[link];
+      if ((!at.closed || at.drains) && !partitioned_.contains(node.name()))
+        node.Receive(link, message);
     });
   }
 }
@@ -238,6 +240,9 @@ void World::ServerKilled(Server& server) {
     SimNode& node = *link.node;
     if (const auto rounds = rounds_.find(&node); rounds != rounds_.end())
       rounds->second.Ended(worker::HeadRounds::End::kFailed, queue_.now_ms());
+    link.drains = !heads_.empty() && queue_.Chance(0.7);
+    // A machine that lost power closes no connection: the worker finds out.
+    if (!heads_.empty() && queue_.Chance(0.1)) continue;
     queue_.After(Latency(), [id = id, &node] { node.LinkDown(id); });
   }
 }

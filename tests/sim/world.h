@@ -50,6 +50,7 @@ class World {
     int64_t last_up_ms = 0;  // each direction delivers in order
     int64_t last_down_ms = 0;
     bool closed = false;
+    bool drains = false;  // what was sent before it was closed still arrives
   };
 
   void Dial(SimNode& node);

@@ -20,6 +20,7 @@
 #include "coordinator/base/data_lock.h"
 #include "coordinator/care/commands.h"
 #include "coordinator/config/open_stores.h"
+#include "coordinator/election/election.h"
 #include "coordinator/heads/head.h"
 #include "coordinator/heads/snapshot.h"
 #include "coordinator/standing_by.h"
@@ -201,7 +202,7 @@ class IntoEtcd {
   // Leaves nothing that a coordinator would take for a state.
   void Undo() {
     etcdserverpb::TxnRequest request;
-    *request.add_compare() = heads::IsStillLeader(client_, revision_);
+    *request.add_compare() = election::IsStillLeader(client_.Key("leader"), revision_);
     for (const std::string prefix : {"snapshot/", "log/"}) {
       etcdserverpb::DeleteRangeRequest& removal =
           *request.add_success()->mutable_request_delete_range();

@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
+#include "coordinator/election/election.h"
 #include "coordinator/heads/snapshot.h"
 
 namespace muster::coordinator::heads {
@@ -28,15 +29,6 @@ constexpr uint64_t kPiecesMost = 50'000;
 // Of the heads' keys in one answer.
 constexpr int64_t kHeadsMost = 64;
 
-etcdserverpb::Compare IsAbsent(const std::string& key) {
-  etcdserverpb::Compare compare;
-  compare.set_key(key);
-  compare.set_target(etcdserverpb::Compare::CREATE);
-  compare.set_result(etcdserverpb::Compare::EQUAL);
-  compare.set_create_revision(0);
-  return compare;
-}
-
 void SetPut(etcdserverpb::TxnRequest& request, const std::string& key, const std::string& value,
             int64_t lease = 0) {
   etcdserverpb::PutRequest& put = *request.add_success()->mutable_request_put();
@@ -51,10 +43,15 @@ absl::Status Unusable(std::string what, std::string why, std::string fix) {
       {.code = "JC1631", .what = std::move(what), .why = std::move(why), .fix = std::move(fix)});
 }
 
+Head::Options OfThisRun(Head::Options options) {
+  options.self.set_instance(Random());
+  return options;
+}
+
 }  // namespace
 
 Head::Head(std::unique_ptr<etcd::Client> client, std::unique_ptr<ReplicaHome> home, Options options)
-    : client_(std::move(client)), home_(std::move(home)), options_(std::move(options)) {}
+    : client_(std::move(client)), home_(std::move(home)), options_(OfThisRun(std::move(options))) {}
 
 Head::~Head() {
   {
@@ -95,7 +92,7 @@ absl::StatusOr<v1::CommitLogMark> Head::ReadOrMakeMark() {
   made.set_id(absl::StrFormat("%016x", Random()));
   made.set_format(kLogFormat);
   etcdserverpb::TxnRequest request;
-  *request.add_compare() = IsAbsent(key);
+  *request.add_compare() = election::IsAbsent(key);
   SetPut(request, key, made.SerializeAsString());
   request.add_failure()->mutable_request_range()->set_key(key);
   ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, kRpcWithinMs));
@@ -220,8 +217,15 @@ void Head::Follow() {
 }
 
 absl::StatusOr<bool> Head::FollowOnce() {
-  // Its turn came at an earlier look, and etcd did not answer until it had caught up.
-  if (TermRevision() != 0) {
+  int64_t lease = 0;
+  bool has_won = false;
+  {
+    std::lock_guard lock(mutex_);
+    lease = lease_;
+    has_won = term_revision_.has_value();
+  }
+  if (has_won) {
+    // It could not catch up then.
     RETURN_IF_ERROR(CatchUp());
     return true;
   }
@@ -233,7 +237,7 @@ absl::StatusOr<bool> Head::FollowOnce() {
   leader.set_key(client_->Key("leader"));
   leader.set_serializable(true);
   ASSIGN_OR_RETURN(const etcdserverpb::RangeResponse found, client_->Range(leader, kRpcWithinMs));
-  if (found.kvs_size() > 0) return false;
+  if (!election::ShouldCampaign(found, options_.self, lease)) return false;
   ASSIGN_OR_RETURN(const bool won, Campaign());
   if (!won) return false;
   RETURN_IF_ERROR(CatchUp());
@@ -285,28 +289,22 @@ absl::Status Head::Load() {
 absl::StatusOr<bool> Head::Campaign() {
   const std::string key = client_->Key("leader");
   v1::HeadRecord self = options_.self;
-  self.set_instance(Random());
   etcdserverpb::TxnRequest request;
+  election::Lease lease;
   {
     std::lock_guard lock(mutex_);
     self.set_position(position_);
-    // Whether a lease whose last renewal is this old still lasts is not known.
-    if (common::MonotonicMs() >= renewed_sent_ms_ + Term::SureFor(ttl_ms_)) return false;
-    SetPut(request, key, self.SerializeAsString(), lease_);
+    lease = {.id = lease_, .ttl_ms = ttl_ms_, .renewed_sent_ms = renewed_sent_ms_};
+    if (!election::MayCampaign(lease, common::MonotonicMs())) return false;
+    request = election::CampaignTxn(key, self, lease.id);
   }
-  *request.add_compare() = IsAbsent(key);
-  request.add_failure()->mutable_request_range()->set_key(key);
   ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, kRpcWithinMs));
-  int64_t revision = done.header().revision();
-  if (!done.succeeded()) {
-    // Ours, by an earlier try without an answer: its instance is known only here.
-    const auto& kvs = done.responses(0).response_range().kvs();
-    if (kvs.size() != 1 || kvs[0].value() != self.SerializeAsString()) return false;
-    revision = kvs[0].create_revision();
-  }
+  const std::optional<int64_t> term = election::TermWon(done, self, lease.id);
+  if (!term.has_value()) return false;
   std::lock_guard lock(mutex_);
-  term_revision_ = revision;
-  term_.Renewed(renewed_sent_ms_, ttl_ms_);
+  term_revision_ = term;
+  // Not those of a later lease, which the key does not go with.
+  term_.Renewed(lease.renewed_sent_ms, lease.ttl_ms);
   return true;
 }
 
@@ -453,7 +451,7 @@ absl::Status Head::KeepOnce() {
 // etcd before 3.4.38 may renew a lease that was revoked: only the key proves the term.
 absl::Status Head::CheckStillLeader(int64_t within_ms) {
   etcdserverpb::TxnRequest request;
-  *request.add_compare() = IsStillLeader(*client_, TermRevision());
+  *request.add_compare() = election::IsStillLeader(client_->Key("leader"), TermRevision());
   ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, within_ms));
   if (done.succeeded()) return absl::OkStatus();
   const absl::Status why = absl::AbortedError("another coordinator leads the cluster now");

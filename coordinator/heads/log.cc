@@ -52,15 +52,6 @@ std::string LogKey(const etcd::Client& client, uint64_t number) {
   return client.Key(absl::StrFormat("log/%016x", number));
 }
 
-etcdserverpb::Compare IsStillLeader(const etcd::Client& client, int64_t term_revision) {
-  etcdserverpb::Compare compare;
-  compare.set_key(client.Key("leader"));
-  compare.set_target(etcdserverpb::Compare::CREATE);
-  compare.set_result(etcdserverpb::Compare::EQUAL);
-  compare.set_create_revision(term_revision);
-  return compare;
-}
-
 absl::StatusOr<uint64_t> EndOfLog(etcd::Client& client, int64_t within_ms) {
   etcdserverpb::RangeRequest newest;
   newest.set_key(LogKey(client, 0));
@@ -104,17 +95,8 @@ absl::Status PieceReader::Add(const etcdserverpb::KeyValue& pair, Page& page) {
     return absl::DataLossError(
         StrCat("the entry ", common::Printable(pair.key()), " in etcd cannot be read"));
   }
-  if (piece.first()) {
-    // What was gathered is from a leader that died before its last piece.
-    gathered_.clear();
-    is_gathering_ = true;
-  }
-  if (!is_gathering_) return absl::OkStatus();
-  gathered_ += piece.changes();
-  if (!piece.last()) return absl::OkStatus();
-  page.entries.push_back({.position = number_ + 1, .changes = std::move(gathered_)});
-  gathered_.clear();
-  is_gathering_ = false;
+  if (std::optional<std::string> changes = gathering_.Add(piece))
+    page.entries.push_back({.position = number_ + 1, .changes = *std::move(changes)});
   return absl::OkStatus();
 }
 
@@ -147,17 +129,8 @@ absl::StatusOr<uint64_t> EtcdLog::Append(std::string_view changes) {
 absl::Status EtcdLog::AppendPiece(const v1::CommitPiece& piece) {
   const std::string key = LogKey(client_, number_ + 1);
   const std::string value = piece.SerializeAsString();
-  etcdserverpb::TxnRequest request;
-  *request.add_compare() = IsStillLeader(client_, options_.term_revision);
-  etcdserverpb::Compare& is_new = *request.add_compare();
-  is_new.set_key(key);
-  is_new.set_target(etcdserverpb::Compare::VERSION);
-  is_new.set_result(etcdserverpb::Compare::EQUAL);
-  is_new.set_version(0);
-  etcdserverpb::PutRequest& put = *request.add_success()->mutable_request_put();
-  put.set_key(key);
-  put.set_value(value);
-  request.add_failure()->mutable_request_range()->set_key(key);
+  const etcdserverpb::TxnRequest request =
+      election::AddPieceTxn(client_.Key("leader"), options_.term_revision, key, value);
   absl::Status last = absl::DeadlineExceededError("the term is over");
   while (true) {
     const int64_t left_ms = options_.term->SureUntilMs() - common::MonotonicMs();
@@ -166,10 +139,7 @@ absl::Status EtcdLog::AppendPiece(const v1::CommitPiece& piece) {
     last = done.status();
     if (absl::IsUnavailable(last) || absl::IsDeadlineExceeded(last)) continue;
     RETURN_IF_ERROR(last);
-    const bool is_ours = done->responses_size() == 1 &&
-                         done->responses(0).response_range().kvs_size() == 1 &&
-                         done->responses(0).response_range().kvs(0).value() == value;
-    if (!done->succeeded() && !is_ours)
+    if (!election::IsAdded(*done, value))
       return absl::AbortedError("another coordinator leads the cluster now");
     ++number_;
     bytes_ += value.size();

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/base/term.h"
+#include "coordinator/election/pieces.h"
 #include "coordinator/etcd/client.h"
 #include "coordinator/stores/commit_log.h"
 #include "muster/v1/head.pb.h"
@@ -26,9 +27,6 @@ inline constexpr size_t kPieceBytesMost = 1 << 20;
 uint64_t Random();
 
 std::string LogKey(const etcd::Client& client, uint64_t number);
-
-// That the leader's key is still the one of this term: part of every transaction that a leader does.
-etcdserverpb::Compare IsStillLeader(const etcd::Client& client, int64_t term_revision);
 
 // The number of the last piece that was ever added, linearizable.
 absl::StatusOr<uint64_t> EndOfLog(etcd::Client& client, int64_t within_ms);
@@ -57,8 +55,7 @@ class PieceReader {
   absl::Status Add(const etcdserverpb::KeyValue& pair, Page& page);
 
   uint64_t number_;
-  std::string gathered_;
-  bool is_gathering_ = false;
+  election::Gathering gathering_;
 };
 
 // The leader's end.

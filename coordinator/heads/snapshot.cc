@@ -11,6 +11,7 @@
 #include "common/hash/sha256.h"
 #include "common/log.h"
 #include "common/text/strings.h"
+#include "coordinator/election/election.h"
 #include "coordinator/heads/log.h"
 
 namespace muster::coordinator::heads {
@@ -55,7 +56,7 @@ absl::StatusOr<std::string> Uncompressed(const std::string& bytes) {
 
 absl::StatusOr<int64_t> DoAsLeader(etcd::Client& client, int64_t term_revision,
                                    etcdserverpb::TxnRequest request) {
-  *request.add_compare() = IsStillLeader(client, term_revision);
+  *request.add_compare() = election::IsStillLeader(client.Key("leader"), term_revision);
   ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client.Txn(request, kChunkWithinMs));
   if (!done.succeeded()) return absl::AbortedError("another coordinator leads the cluster now");
   return done.header().revision();

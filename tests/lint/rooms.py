@@ -40,7 +40,7 @@ FLOORS = {
     ],
     "coordinator": [
         ["base", "core/state", "etcd", "net", "oidc", "segments"],
-        ["core/scheduling", "stores"],
+        ["core/scheduling", "election", "stores"],
         ["audit", "core/views", "curves", "identity", "logs"],
         ["core/outcome", "findings", "http/server", "store_parts"],
         ["core/decide", "http/admission", "local", "sqlite"],
@@ -126,7 +126,8 @@ KNOWN_TO = {
 }
 
 # No thread, clock, file, random number or log. A name with a slash at its end stands for all rooms below it.
-PURE = ("common/job", "compare", "coordinator/core", "coordinator/core/", "coordinator/findings", "worker/core")
+PURE = ("common/job", "compare", "coordinator/core", "coordinator/core/", "coordinator/election", "coordinator/findings",
+        "worker/core")
 
 # A room has at most so many files; a flat list of like things may be longer.
 FILES_MAX = 42

@@ -4,31 +4,15 @@
 #include <memory>
 #include <utility>
 
-#include "coordinator/core/state/invariants.h"
 #include "coordinator/core/state/owner.h"
 #include "coordinator/core/state/replayed.h"
 #include "coordinator/core/state/state.h"
 #include "coordinator/core/state/timers.h"
-#include "coordinator/core/views/views.h"
 
 namespace muster::sim {
 
 using coordinator::ClusterState;
 using coordinator::Turn;
-
-namespace {
-
-void Fits(const absl::Status& status) {
-  if (!status.ok()) throw Broken(std::string(status.message()));
-}
-
-// J13: the indexes and sums of the state agree with it after every event.
-void Holds(const ClusterState& state) {
-  const std::string broken = coordinator::BrokenInvariant(state);
-  if (!broken.empty()) throw Broken("J13: " + broken);
-}
-
-}  // namespace
 
 common::Now SimCoordinator::Now() const {
   // Its wall clock differs by an hour from all others, and jumps with each life.
@@ -37,8 +21,8 @@ common::Now SimCoordinator::Now() const {
 }
 
 std::vector<v1::JobRecord> SimCoordinator::Replay(ClusterState& state, size_t first) const {
-  for (size_t i = first; i < durable_.size(); ++i) {
-    Fits(coordinator::ReplayEvent(state, durable_[i], Now()));
+  for (size_t i = first; i < ledger_.events().size(); ++i) {
+    Fits(coordinator::ReplayEvent(state, ledger_.events()[i], Now()));
     Holds(state);
   }
   Fits(coordinator::CheckReplayed(state));
@@ -54,20 +38,7 @@ void SimCoordinator::Start() {
   state->settings = settings_;
   if (snapshot_size_ > 0) Fits(coordinator::ReplaySnapshot(*state, snapshot_, Now()));
   CatchUp(Replay(*state, snapshot_size_));
-  // J11: the state from the snapshot equals the state from the beginning.
-  ClusterState whole;
-  whole.settings = settings_;
-  Replay(whole, 0);
-  for (ClusterState* side : {state.get(), &whole}) {
-    for (auto& [name, node] : side->nodes) {
-      node.record.set_connected(false);
-      node.record.set_last_contact_ms(0);
-    }
-  }
-  if (coordinator::MakeSnapshot(*state).SerializeAsString() !=
-      coordinator::MakeSnapshot(whole).SerializeAsString()) {
-    throw Broken("J11: the state from the snapshot differs from the state from the whole journal");
-  }
+  ledger_.CheckRecovered(*state, Now());
   for (const auto& [id, job] : finished_) {
     coordinator::RestoreKey(*state, coordinator::OwnerKey(job), job.idempotency_key(), id,
                             job.spec_hash());
@@ -81,7 +52,7 @@ void SimCoordinator::Kill() {
   if (state_ == nullptr) return;
   state_.reset();
   ++life_;
-  callbacks_.killed();
+  callbacks_.killed(*this);
 }
 
 void SimCoordinator::Take(coordinator::Input input, ReplySink reply) {
@@ -91,6 +62,14 @@ void SimCoordinator::Take(coordinator::Input input, ReplySink reply) {
   replies.push_back(std::move(reply));
   Release(std::move(turn), std::move(replies));
   ArmTimer();
+}
+
+void SimCoordinator::List(ListSink sink) {
+  if (state_ == nullptr) return;
+  std::set<uint64_t> jobs;
+  for (const auto& [id, job] : state_->jobs) jobs.insert(id);
+  for (const auto& [id, job] : finished_) jobs.insert(id);
+  sink(jobs);
 }
 
 void SimCoordinator::Release(Turn turn, std::vector<ReplySink> replies) {
@@ -119,41 +98,32 @@ void SimCoordinator::Release(Turn turn, std::vector<ReplySink> replies) {
 }
 
 void SimCoordinator::Commit(const Turn& turn) {
-  for (const v1::Event& event : turn.events) {
-    durable_.push_back(event);
-    if (queue_.trace) {
-      queue_.Trace(absl::StrCat(event.job() != 0 ? absl::StrCat("job ", event.job(), ": ") : "",
-                                coordinator::DescribeEvent(event)));
-    }
-    CheckCommitted(event);
-    CheckFinal(event);
-  }
+  for (const v1::Event& event : turn.events) ledger_.Committed(event);
 }
 
 void SimCoordinator::Follow(const Turn& turn, std::vector<ReplySink>& replies) {
   for (const v1::JobRecord& job : turn.finished) finished_[job.id()] = job;
   indexed_ += turn.events.size();
-  for (const coordinator::Command& command : turn.commands) callbacks_.deliver(command, epoch_);
+  for (const coordinator::Command& command : turn.commands)
+    callbacks_.deliver(*this, command, epoch_);
   for (size_t i = 0; i < replies.size() && i < turn.replies.size(); ++i) {
     if (replies[i]) replies[i](turn.replies[i]);
   }
-  if (indexed_ == durable_.size() && indexed_ - snapshot_size_ > 200 && queue_.Chance(0.05)) {
+  if (indexed_ == ledger_.events().size() && indexed_ - snapshot_size_ > 200 &&
+      queue_.Chance(0.05)) {
     // Compaction: only what is durable, and known to the index, may be in a snapshot.
     ClusterState state;
     state.settings = settings_;
     Replay(state, 0);
     snapshot_ = coordinator::MakeSnapshot(state);
-    snapshot_size_ = durable_.size();
+    snapshot_size_ = ledger_.events().size();
   }
 }
 
 void SimCoordinator::CatchUp(const std::vector<v1::JobRecord>& replayed) {
   for (const v1::JobRecord& job : replayed) finished_.try_emplace(job.id(), job);
-  indexed_ = durable_.size();
-  for (const uint64_t job : ended_) {
-    if (!finished_.contains(job))
-      throw Broken(absl::StrCat("J1: job ", job, " is over, and the index lacks it"));
-  }
+  indexed_ = ledger_.events().size();
+  ledger_.CheckIndex(finished_);
 }
 
 void SimCoordinator::ArmTimer() {
@@ -167,39 +137,6 @@ void SimCoordinator::ArmTimer() {
     armed_ms_ = -1;
     Take(coordinator::TickInput{});
   });
-}
-
-void SimCoordinator::CheckCommitted(const v1::Event& event) {
-  if (event.has_checkpoint_part()) {
-    for (const v1::CheckpointFile& file : event.checkpoint_part().files()) {
-      if (!callbacks_.has_blob(file.sha256())) {
-        throw Broken(
-            absl::StrCat("J9: job ", event.job(), " lists a checkpoint whose bytes are not here"));
-      }
-    }
-  }
-  if (!event.has_checkpoint_committed()) return;
-  const std::pair<uint32_t, int64_t> now{event.attempt(), event.checkpoint_committed().step()};
-  auto& latest = latest_[event.job()];
-  // Uploads of one attempt may finish in any order; `latest` is the highest. An older attempt must
-  // no longer commit.
-  if (now.first < latest.first) {
-    throw Broken(
-        absl::StrCat("J9: an older attempt of job ", event.job(), " committed a checkpoint"));
-  }
-  latest = std::max(latest, now);
-}
-
-void SimCoordinator::CheckFinal(const v1::Event& event) {
-  if (ended_.contains(event.job()) && event.job() != 0) {
-    throw Broken(absl::StrCat("J11: job ", event.job(), " had an event after its end"));
-  }
-  if (!event.has_job_state_changed() || !coordinator::IsFinal(event.job_state_changed().to()))
-    return;
-  ended_.insert(event.job());
-  if (witness_.AnyAlive(event.job())) {
-    throw Broken(absl::StrCat("J6: job ", event.job(), " is over and has live ranks"));
-  }
 }
 
 }  // namespace muster::sim

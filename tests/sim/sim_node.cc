@@ -1,6 +1,7 @@
 #include "tests/sim/sim_node.h"
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <utility>
 
@@ -43,7 +44,8 @@ void SimNode::JoinHost(SimNode& other) {
 }
 
 void SimNode::After(int64_t delay_ms, std::function<void()> action) {
-  queue_.After(delay_ms, [this, action = std::move(action)] {
+  const double real_ms = std::ceil(static_cast<double>(delay_ms) / host_->rate);
+  queue_.After(static_cast<int64_t>(real_ms), [this, action = std::move(action)] {
     if (host_->still) return waiting_.push_back(action);
     action();
   });
@@ -83,7 +85,8 @@ void SimNode::LoadIdentity() {
 }
 
 common::Now SimNode::Now() const {
-  return {queue_.now_ms() - host_->behind_ms + 1'000'000,
+  const auto lived_ms = static_cast<double>(queue_.now_ms() - host_->behind_ms);
+  return {static_cast<int64_t>(lived_ms * host_->rate) + 1'000'000,
           queue_.now_ms() - host_->wall_behind_ms + wall_skew_ms_ + 1'700'000'000'000};
 }
 

@@ -41,6 +41,7 @@ class SimNode {
 
   // Another state directory with the same node name on the same machine.
   void JoinHost(SimNode& other);
+  void SetRate(double rate) { host_->rate = rate; }
 
   const std::string& name() const { return name_; }
   bool worker_alive() const { return worker_ != nullptr; }

@@ -23,6 +23,7 @@ struct Broken : std::runtime_error {
 // A machine, and what may be asked of it. One that stands still, as a frozen container or a paused
 // virtual machine does, cannot stop its ranks; they do nothing meanwhile either.
 struct Host {
+  double rate = 1;  // how fast its clocks run
   bool still = false;
   // Since it resumed: until then a rank may live beside its successor …
   int64_t excused_until_ms = 0;

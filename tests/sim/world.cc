@@ -5,6 +5,7 @@
 
 #include "coordinator/core/scheduling/pass.h"
 #include "coordinator/core/state/state.h"
+#include "tests/sim/sim_coordinator.h"
 
 namespace muster::sim {
 namespace {
@@ -13,19 +14,74 @@ constexpr int64_t kStormMs = 40 * 60'000;  // faults happen for this long …
 constexpr int64_t kSettleMs =
     24 * 3'600'000;  // … and everything is over this long after they stop (J12)
 constexpr uint32_t kGraceMs = 5'000;
+constexpr const char* kFaults[] = {
+    "kill coordinator", "kill worker", "kill worker", "kill a shim", "reboot", "partition",
+    "hang up", "cancel a job", "repeat an old report", "stop a shim", "damage a record",
+    "lose the identity", "second worker", "stand still", "pause",
+    // Of several heads.
+    "kill a head", "stop a head", "stop a head", "cut a head from etcd", "cut a head from etcd",
+    "etcd elects", "end a head"};
+constexpr int64_t kFaultsOfOne = 14, kFaultsOfSeveral = 21;  // the last ones
+// How much faster or slower a clock may run than time passes: etcd's; that of a head's machine or a node's. The margin of
+// the fence, 5 s of 610 s, allows for two of these that differ by 0.8 %.
+constexpr double kEtcdRateMost = 0.05;
+constexpr double kRateMost = 0.004;
 
 }  // namespace
 
-World::World(uint64_t seed, bool trace) : queue_(seed), witness_(queue_) {
-  queue_.trace = trace;
-  coordinator_ = std::make_unique<SimCoordinator>(
-      queue_, witness_,
-      SimCoordinator::Callbacks{
-          [this](const coordinator::Command& command, uint64_t epoch) { Deliver(command, epoch); },
-          [this] { CoordinatorKilled(); },
-          [this](const std::string& sha256) { return blobs_.contains(sha256); }});
+World::World(uint64_t seed, const Options& options)
+    : queue_(seed), witness_(queue_), ledger_(queue_, witness_, [this](const std::string& sha256) {
+        return blobs_.contains(sha256);
+      }) {
+  queue_.trace = options.trace;
+  MakeServers(options);
   AddNodes();
   jobs_to_submit_ = static_cast<uint64_t>(queue_.Draw(3, 12));
+}
+
+void World::MakeServers(const Options& options) {
+  const Server::Callbacks callbacks{[this](Server& server, const coordinator::Command& command,
+                                           uint64_t epoch) { Deliver(server, command, epoch); },
+                                    [this](Server& server) { ServerKilled(server); }};
+  if (options.heads == 1) {
+    servers_.push_back(std::make_unique<SimCoordinator>(queue_, ledger_, callbacks));
+    return;
+  }
+  lease_ms_ = queue_.Chance(0.3) ? 5'000 : queue_.Draw(5, 30) * 1'000;
+  log_ = std::make_unique<SharedLog>(ledger_);
+  etcd_ = std::make_unique<SimEtcd>(queue_, DrawRate(kEtcdRateMost),
+                                    [this](const etcdserverpb::PutRequest& put) {
+                                      log_->Written(*etcd_, put);
+                                      if (put.key() == kLeaderKey) BreakNewLeader(put.value());
+                                    });
+  for (int i = 0; i < options.heads; ++i) {
+    names_.push_back(absl::StrCat("head", i));
+    auto head = std::make_unique<SimHead>(queue_, *etcd_, *log_, ledger_, callbacks,
+                                          SimHead::Options{.name = names_.back(),
+                                                           .rate = DrawRate(kRateMost),
+                                                           .lease_ms = lease_ms_,
+                                                           .plants = options.plants});
+    heads_.push_back(head.get());
+    servers_.push_back(std::move(head));
+  }
+}
+
+double World::DrawRate(double most) {
+  return 1 + most * static_cast<double>(queue_.Draw(-1'000, 1'000)) / 1'000;
+}
+
+Server* World::Leader() const {
+  Server* leader = nullptr;
+  for (const auto& server : servers_) {
+    if (!server->may_answer()) continue;
+    if (leader == nullptr || server->epoch() > leader->epoch()) leader = server.get();
+  }
+  return leader;
+}
+
+Server& World::AnyServer() {
+  if (servers_.size() == 1) return *servers_[0];
+  return *servers_[static_cast<size_t>(queue_.Draw(0, static_cast<int64_t>(servers_.size()) - 1))];
 }
 
 std::unique_ptr<SimNode> World::MakeNode(const std::string& name) {
@@ -46,6 +102,7 @@ void World::AddNodes() {
     nodes_.push_back(MakeNode(std::string(1, static_cast<char>('a' + i))));
     others_.push_back(MakeNode(nodes_.back()->name()));
     others_.back()->JoinHost(*nodes_.back());
+    if (!heads_.empty()) nodes_.back()->SetRate(DrawRate(kRateMost));
   }
   others_.push_back(MakeNode("x"));
 }
@@ -68,17 +125,45 @@ Behavior World::BehaviorOf(uint64_t job) {
 // ---------------------------------------------------------------- network
 
 void World::Dial(SimNode& node) {
+  if (!heads_.empty()) return DialInTurn(node);
   queue_.After(Latency(), [this, &node] {
     if (!node.worker_alive() || node.link() != 0) return;
-    if (!coordinator_->alive() || partitioned_.contains(node.name()) || node.still()) {
+    if (!servers_[0]->alive() || partitioned_.contains(node.name()) || node.still()) {
       queue_.After(queue_.Draw(50, 5000), [this, &node] {
         if (node.worker_alive() && node.link() == 0) Dial(node);
       });
       return;
     }
-    const uint64_t link = next_link_++;
-    links_[link] = {&node, 0, 0, false};
-    node.LinkUp(link);
+    Connect(node, *servers_[0]);
+  });
+}
+
+void World::Connect(SimNode& node, Server& server) {
+  const uint64_t link = next_link_++;
+  links_[link] = {.node = &node, .server = &server};
+  node.LinkUp(link);
+}
+
+// As worker/links/coordinator_link.cc does, with the same rules.
+void World::DialInTurn(SimNode& node) {
+  worker::HeadRounds& rounds =
+      rounds_.try_emplace(&node, queue_.Draw(0, int64_t{1} << 50)).first->second;
+  const std::string& name = rounds.Next(names_, queue_.now_ms());
+  Server& server = *servers_[static_cast<size_t>(std::find(names_.begin(), names_.end(), name) -
+                                                 names_.begin())];
+  queue_.After(Latency(), [this, &node, &server] { AskInTurn(node, server); });
+}
+
+void World::AskInTurn(SimNode& node, Server& server) {
+  using End = worker::HeadRounds::End;
+  if (!node.worker_alive() || node.link() != 0) return;
+  const bool answers = server.alive() && !partitioned_.contains(node.name()) && !node.still();
+  // One that is stopped takes the connection, and says nothing.
+  if (answers && (server.leads() || server.is_paused())) return Connect(node, server);
+  const int64_t at_ms =
+      rounds_.at(&node).Ended(answers ? End::kStandsBy : End::kFailed, queue_.now_ms());
+  queue_.After(at_ms - queue_.now_ms() + queue_.Draw(0, answers ? 5 : 1'000), [this, &node] {
+    if (node.worker_alive() && node.link() == 0) Dial(node);
   });
 }
 
@@ -86,11 +171,14 @@ void World::HangUp(uint64_t link) {
   const auto found = links_.find(link);
   if (found == links_.end() || std::exchange(found->second.closed, true)) return;
   SimNode& node = *found->second.node;
+  Server& server = *found->second.server;
+  if (const auto rounds = rounds_.find(&node); rounds != rounds_.end())
+    rounds->second.Ended(worker::HeadRounds::End::kFailed, queue_.now_ms());
   // Each end notices after a while; a partitioned end much later, when its keepalive fails.
   const int64_t delay =
       partitioned_.contains(node.name()) ? queue_.Draw(10'000, 40'000) : Latency();
-  queue_.After(delay, [this, link, &node] {
-    coordinator_->Take(coordinator::WorkerGoneInput{link, node.name()});
+  queue_.After(delay, [link, &node, &server] {
+    server.Take(coordinator::WorkerGoneInput{link, node.name()});
   });
   queue_.After(Latency(), [link, &node] { node.LinkDown(link); });
 }
@@ -103,46 +191,58 @@ void World::FromNode(SimNode& node, uint64_t link, v1::WorkerMessage message) {
   }
   int64_t& last = found->second.last_up_ms;
   last = std::max(last, queue_.now_ms() + Latency());
-  queue_.After(last - queue_.now_ms(), [this, &node, link, message = std::move(message)] {
-    if (links_[link].closed || !coordinator_->alive()) return;
+  Server& server = *found->second.server;
+  queue_.After(last - queue_.now_ms(), [this, &node, &server, link, message = std::move(message)] {
+    if (links_[link].closed || !server.alive()) return;
     if (!message.has_register_()) {
-      coordinator_->Take(coordinator::WorkerSaidInput{link, node.name(), message});
+      server.Take(coordinator::WorkerSaidInput{link, node.name(), message});
       return;
     }
-    coordinator_->Take(coordinator::WorkerRegisteredInput{link, message.register_()},
-                       [this, link](const coordinator::Reply& reply) {
-                         if (!reply.status.ok()) HangUp(link);
-                       });
+    server.Take(coordinator::WorkerRegisteredInput{link, message.register_()},
+                [this, link](const coordinator::Reply& reply) {
+                  if (!reply.status.ok()) HangUp(link);
+                });
   });
 }
 
-void World::Deliver(const coordinator::Command& command, uint64_t epoch) {
+void World::Deliver(Server& server, const coordinator::Command& command, uint64_t epoch) {
+  uint64_t& link = link_of_node_[{&server, command.node}];
   // Only an accepted registration takes over the node from an older stream.
   if (command.message.has_registered()) {
-    const coordinator::Node* node = coordinator::FindNode(coordinator_->state(), command.node);
-    link_of_node_[command.node] = node == nullptr ? 0 : node->session;
+    const coordinator::Node* node = coordinator::FindNode(server.state(), command.node);
+    link = node == nullptr ? 0 : node->session;
   }
-  const uint64_t link = link_of_node_[command.node];
   const auto found = links_.find(link);
   if (found == links_.end() || found->second.closed || partitioned_.contains(command.node)) return;
   v1::CoordinatorMessage message = command.message;
   message.set_epoch(epoch);
   SimNode& node = *found->second.node;
+  if (message.has_registered() && !heads_.empty()) {
+    message.mutable_registered()->mutable_heads()->Assign(names_.begin(), names_.end());
+    rounds_.at(&node).Leads();
+  }
   const int copies = queue_.Chance(0.03) ? 2 : 1;  // commands may be repeated
   for (int i = 0; i < copies; ++i) {
     int64_t& last = found->second.last_down_ms;
     last = std::max(last, queue_.now_ms() + Latency());
-    queue_.After(last - queue_.now_ms(), [this, link, &node, message] {
-      if (!links_[link].closed && !partitioned_.contains(node.name())) node.Receive(link, message);
+    queue_.After(last - queue_.now_ms(), [this, link = found->first, &node, message] {
+      const Link& at = links_[link];
+      if ((!at.closed || at.drains) && !partitioned_.contains(node.name()))
+        node.Receive(link, message);
     });
   }
 }
 
-void World::CoordinatorKilled() {
-  link_of_node_.clear();
+void World::ServerKilled(Server& server) {
+  std::erase_if(link_of_node_, [&](const auto& at) { return at.first.first == &server; });
   for (auto& [id, link] : links_) {
-    if (std::exchange(link.closed, true)) continue;
+    if (link.server != &server || std::exchange(link.closed, true)) continue;
     SimNode& node = *link.node;
+    if (const auto rounds = rounds_.find(&node); rounds != rounds_.end())
+      rounds->second.Ended(worker::HeadRounds::End::kFailed, queue_.now_ms());
+    link.drains = !heads_.empty() && queue_.Chance(0.7);
+    // A machine that lost power closes no connection: the worker finds out.
+    if (!heads_.empty() && queue_.Chance(0.1)) continue;
     queue_.After(Latency(), [id = id, &node] { node.LinkDown(id); });
   }
 }
@@ -176,7 +276,7 @@ void World::Submit(uint64_t number) {
   });
   if (queue_.Chance(0.1)) return;  // the request is lost
   const bool answer_lost = queue_.Chance(0.1);
-  coordinator_->Take(std::move(input), [this, key, answer_lost](const coordinator::Reply& reply) {
+  AnyServer().Take(std::move(input), [this, key, answer_lost](const coordinator::Reply& reply) {
     if (!reply.status.ok())
       throw Broken(absl::StrCat("a submit was refused: ", reply.status.message()));
     if (!answer_lost) witness_.SubmitAcknowledged(key, reply.submit.job());
@@ -184,11 +284,34 @@ void World::Submit(uint64_t number) {
 }
 
 void World::CancelSome() {
-  if (!coordinator_->alive() || coordinator_->state().jobs.empty()) return;
-  const auto& jobs = coordinator_->state().jobs;
+  Server* const leader = Leader();
+  if (leader == nullptr || leader->state().jobs.empty()) return;
+  const auto& jobs = leader->state().jobs;
   const auto victim =
       std::next(jobs.begin(), queue_.Draw(0, static_cast<int64_t>(jobs.size()) - 1));
-  coordinator_->Take(coordinator::CancelInput{{"uid:1"}, {victim->first}});
+  leader->Take(coordinator::CancelInput{{"uid:1"}, {victim->first}});
+}
+
+// J1: a list has every job whose submit was acknowledged before it was asked for, from any head that answers.
+void World::ReadOften() {
+  if (calm_) return;
+  queue_.After(queue_.Draw(100, 10'000), [this] { ReadOften(); });
+  std::set<uint64_t> expected;
+  for (const auto& [key, job] : witness_.acknowledged()) expected.insert(job);
+  AnyServer().List([this, expected = std::move(expected)](const std::set<uint64_t>& jobs) {
+    ++reads_;
+    for (const uint64_t job : expected) {
+      if (!jobs.contains(job))
+        throw Broken(absl::StrCat("J1: job ", job, " was acknowledged, and a later list lacks it"));
+    }
+  });
+}
+
+void World::NoteOften() {
+  if (calm_) return;
+  queue_.After(queue_.Draw(200, 4'000), [this] { NoteOften(); });
+  const uint64_t number = next_note_++;
+  dynamic_cast<SimHead&>(AnyServer()).Note(number, [this, number] { noted_.insert(number); });
 }
 
 // ---------------------------------------------------------------- faults
@@ -199,23 +322,71 @@ void World::BreakSomething() {
   ++faults_;
   SimNode& node =
       *nodes_[static_cast<size_t>(queue_.Draw(0, static_cast<int64_t>(nodes_.size()) - 1))];
-  static constexpr const char* kFaults[] = {
-      "kill coordinator", "kill worker",     "kill worker",
-      "kill a shim",      "reboot",          "partition",
-      "hang up",          "cancel a job",    "repeat an old report",
-      "stop a shim",      "damage a record", "lose the identity",
-      "second worker",    "stand still",     "pause"};
-  const int64_t fault = queue_.Draw(0, 14);
+  const int64_t fault = queue_.Draw(0, heads_.empty() ? kFaultsOfOne : kFaultsOfSeveral);
   queue_.Trace(absl::StrCat("FAULT ", kFaults[fault], " (", node.name(), ")"));
-  Break(node, fault);
+  fault > kFaultsOfOne || (fault == 0 && !heads_.empty()) ? BreakHead(DrawHead(), fault)
+                                                          : Break(node, fault);
+}
+
+SimHead& World::DrawHead() {
+  auto* const leader = dynamic_cast<SimHead*>(Leader());
+  if (leader != nullptr && queue_.Chance(0.7)) return *leader;
+  return *heads_[static_cast<size_t>(queue_.Draw(0, static_cast<int64_t>(heads_.size()) - 1))];
+}
+
+// About as long as a lease; sometimes so long that nodes are given up meanwhile.
+int64_t World::DrawOutage() {
+  if (queue_.Chance(0.3)) return queue_.Draw(500'000, 1'500'000);
+  return queue_.Draw(100, queue_.Chance(0.7) ? 3 * lease_ms_ : 120'000);
+}
+
+// A term begins: the moment at which most can go wrong.
+void World::BreakNewLeader(const std::string& record) {
+  if (calm_ || !queue_.Chance(0.1)) return;
+  v1::HeadRecord leader;
+  leader.ParseFromString(record);
+  SimHead& head = **std::find_if(heads_.begin(), heads_.end(), [&](const SimHead* each) {
+    return each->name() == leader.name();
+  });
+  queue_.After(queue_.Draw(0, 10),
+               [this, &head, fault = queue_.Draw(kFaultsOfOne + 1, kFaultsOfSeveral)] {
+                 if (calm_) return;
+                 ++faults_;
+                 queue_.Trace(absl::StrCat("FAULT ", kFaults[fault]));
+                 BreakHead(head, fault);
+               });
+}
+
+void World::BreakHead(SimHead& head, int64_t fault) {
+  queue_.Trace(absl::StrCat("  of ", head.name()));
+  switch (fault) {
+    case 16:
+    case 17:
+      head.Pause();
+      return queue_.After(DrawOutage(), [&head] { head.GoOn(); });
+    case 18:
+    case 19:
+      head.CutFromEtcd(true);
+      return queue_.After(DrawOutage(), [&head] { head.CutFromEtcd(false); });
+    case 20:
+      return etcd_->Elect(queue_.Chance(0.8) ? queue_.Draw(100, 5'000)
+                                             : queue_.Draw(1'000, 60'000));
+    case 21:
+      head.Resign();
+      break;
+    default:
+      head.Kill();
+      break;
+  }
+  queue_.After(queue_.Draw(10, 60'000), [&head] { head.Start(); });
 }
 
 void World::Break(SimNode& node, int64_t fault) {
   if (node.still()) return;
   switch (fault) {
     case 0:
-      coordinator_->Kill();
-      queue_.After(queue_.Draw(10, 60'000), [this] { coordinator_->Start(); });
+      servers_[0]->Kill();
+      queue_.After(queue_.Draw(10, 60'000), [this] { servers_[0]->Start(); });
       break;
     case 1:
     case 2:
@@ -298,10 +469,11 @@ void World::KillLater(SimNode& other) {
 
 // J10: a report about an attempt other than the live one changes nothing.
 void World::ReplayOldReport() {
-  if (!coordinator_->alive() || old_reports_.empty()) return;
+  Server* const leader = Leader();
+  if (leader == nullptr || old_reports_.empty()) return;
   const auto& [name, status] = old_reports_[static_cast<size_t>(
       queue_.Draw(0, static_cast<int64_t>(old_reports_.size()) - 1))];
-  const auto& state = coordinator_->state();
+  const auto& state = leader->state();
   const coordinator::Node* node = coordinator::FindNode(state, name);
   if (node == nullptr || node->session == 0 || node->record.state() != v1::NODE_STATE_ALIVE) return;
   const auto job = state.jobs.find(status.job());
@@ -324,9 +496,11 @@ void World::ReplayOldReport() {
 
 void World::CheckEnd() {
   witness_.CheckEnd();
+  const Server* const leader = Leader();
+  if (leader == nullptr) throw Broken("J12: no coordinator leads");
   std::set<uint64_t> listed;
-  for (const auto& [id, job] : coordinator_->state().jobs) listed.insert(id);
-  for (const auto& [id, job] : coordinator_->finished()) listed.insert(id);
+  for (const auto& [id, job] : leader->state().jobs) listed.insert(id);
+  for (const auto& [id, job] : leader->finished()) listed.insert(id);
   for (const auto& [key, job] : witness_.acknowledged()) {
     if (!listed.contains(job))
       throw Broken(absl::StrCat("J1: job ", job, " was acknowledged and is lost"));
@@ -334,52 +508,74 @@ void World::CheckEnd() {
   if (listed.size() != jobs_to_submit_) {
     throw Broken(absl::StrCat("J2: ", jobs_to_submit_, " keys made ", listed.size(), " jobs"));
   }
-  for (const auto& [id, job] : coordinator_->state().jobs) {
+  for (const auto& [id, job] : leader->state().jobs) {
     throw Broken(absl::StrCat("J12: job ", id, " is still ", coordinator::StateName(job.state()),
                               ": ", job.reason()));
+  }
+  for (const uint64_t note : noted_) {
+    if (!log_->notes().contains(note))
+      throw Broken(absl::StrCat("J1: note ", note, " was acknowledged and is lost"));
+  }
+  for (const SimHead* head : heads_) {
+    if (head->position() != log_->position()) {
+      throw Broken(absl::StrCat("J11: the copy of ", head->name(), " is at ", head->position(),
+                                ", the log at ", log_->position()));
+    }
   }
 }
 
 // A job that lost too many nodes in a row is held until a person releases it.
 void World::ReleaseHeld() {
   queue_.After(300'000, [this] { ReleaseHeld(); });
-  if (!coordinator_->alive()) return;
+  Server* const leader = Leader();
+  if (leader == nullptr) return;
   coordinator::ReleaseInput release{{"uid:1"}, {}};
-  for (const auto& [id, job] : coordinator_->state().jobs) {
+  for (const auto& [id, job] : leader->state().jobs) {
     if (job.held()) release.jobs.push_back(id);
   }
-  if (!release.jobs.empty()) coordinator_->Take(std::move(release));
+  if (!release.jobs.empty()) leader->Take(std::move(release));
 }
 
 // A shape that these nodes can never hold waits forever, as requested.
 void World::TakeBackImpossible() {
   queue_.After(600'000, [this] { TakeBackImpossible(); });
-  if (!coordinator_->alive() || coordinator_->state().queue.empty()) return;
-  const coordinator::ClusterState& state = coordinator_->state();
+  Server* const leader = Leader();
+  if (leader == nullptr || leader->state().queue.empty()) return;
+  const coordinator::ClusterState& state = leader->state();
   coordinator::CancelInput cancel{{"uid:1"}, {}};
   for (const coordinator::QueuePlace& place : state.queue) {
     const v1::JobRecord& job = state.jobs.at(place.job);
-    const bool never = coordinator::WhyNever(state, job, coordinator_->Now()).has_value();
+    const bool never = coordinator::WhyNever(state, job, leader->Now()).has_value();
     if (never) cancel.jobs.push_back(place.job);
   }
-  if (!cancel.jobs.empty()) coordinator_->Take(std::move(cancel));
+  if (!cancel.jobs.empty()) leader->Take(std::move(cancel));
 }
 
 Result World::Run() {
-  coordinator_->Start();
+  for (auto& server : servers_) server->Start();
   for (auto& node : nodes_) {
     queue_.After(queue_.Draw(0, 5'000), [&node] { node->StartWorker(); });
   }
   for (uint64_t i = 0; i < jobs_to_submit_; ++i) SubmitLater(i);
   queue_.After(queue_.Draw(0, 60'000), [this] { BreakSomething(); });
   queue_.After(0, [this] { ReleaseHeld(); });
+  if (!heads_.empty()) {
+    queue_.After(0, [this] { ReadOften(); });
+    queue_.After(0, [this] { NoteOften(); });
+  }
   while (queue_.Step(kStormMs)) {
   }
   calm_ = true;
   partitioned_.clear();
   for (auto& node : nodes_) node->GoOn(0, false);
   for (auto& other : others_) other->GoOn(0, false);
-  queue_.After(0, [this] { coordinator_->Start(); });
+  for (SimHead* head : heads_) {
+    head->CutFromEtcd(false);
+    head->GoOn();
+  }
+  queue_.After(0, [this] {
+    for (auto& server : servers_) server->Start();
+  });
   // The first ones are back for good; a copy under a separate name is a node like any other.
   for (auto& other : others_) {
     queue_.After(0,
@@ -389,14 +585,25 @@ Result World::Run() {
   queue_.After(60'000, [this] { TakeBackImpossible(); });
   const int64_t end = queue_.now_ms() + kSettleMs;
   const auto settled = [this] {
-    return coordinator_->alive() && witness_.acknowledged().size() == jobs_to_submit_ &&
-           coordinator_->finished().size() == jobs_to_submit_;
+    const Server* const leader = Leader();
+    return leader != nullptr && witness_.acknowledged().size() == jobs_to_submit_ &&
+           leader->finished().size() == jobs_to_submit_;
   };
-  while (!settled() && queue_.Step(end)) {
+  // The copies follow.
+  const auto follow = [this] {
+    return std::all_of(heads_.begin(), heads_.end(), [this](const SimHead* head) {
+      return head->position() == log_->position();
+    });
+  };
+  while (!(settled() && follow()) && queue_.Step(end)) {
   }
   CheckEnd();
-  return {coordinator_->events(), witness_.starts(), witness_.overtaken(),
-          jobs_to_submit_,        faults_,           queue_.now_ms()};
+  Result result{ledger_.events().size(), witness_.starts(), witness_.overtaken(), jobs_to_submit_,
+                faults_};
+  for (const SimHead* head : heads_) result.takeovers += head->takeovers();
+  result.reads = reads_;
+  result.simulated_ms = queue_.now_ms();
+  return result;
 }
 
 }  // namespace muster::sim

@@ -1,0 +1,92 @@
+#include "tests/sim/ledger.h"
+
+#include <algorithm>
+
+#include "coordinator/core/state/apply.h"
+#include "coordinator/core/state/invariants.h"
+#include "coordinator/core/state/replayed.h"
+#include "coordinator/core/views/views.h"
+
+namespace muster::sim {
+
+void Fits(const absl::Status& status) {
+  if (!status.ok()) throw Broken(std::string(status.message()));
+}
+
+void Holds(const coordinator::ClusterState& state) {
+  const std::string broken = coordinator::BrokenInvariant(state);
+  if (!broken.empty()) throw Broken("J13: " + broken);
+}
+
+void Ledger::Committed(const v1::Event& event) {
+  events_.push_back(event);
+  if (queue_.trace) {
+    queue_.Trace(absl::StrCat(event.job() != 0 ? absl::StrCat("job ", event.job(), ": ") : "",
+                              coordinator::DescribeEvent(event)));
+  }
+  CheckCheckpoint(event);
+  CheckFinal(event);
+}
+
+void Ledger::CheckIndex(const std::map<uint64_t, v1::JobRecord>& finished) const {
+  for (const uint64_t job : ended_) {
+    if (!finished.contains(job))
+      throw Broken(absl::StrCat("J1: job ", job, " is over, and the index lacks it"));
+  }
+}
+
+void Ledger::CheckRecovered(coordinator::ClusterState& recovered, common::Now now) const {
+  coordinator::ClusterState whole;
+  whole.settings = recovered.settings;
+  for (const v1::Event& event : events_) {
+    Fits(coordinator::ReplayEvent(whole, event, now));
+    Holds(whole);
+  }
+  Fits(coordinator::CheckReplayed(whole));
+  coordinator::TakeFinished(whole);
+  for (coordinator::ClusterState* side : {&recovered, &whole}) {
+    for (auto& [name, node] : side->nodes) {
+      node.record.set_connected(false);
+      node.record.set_last_contact_ms(0);
+    }
+  }
+  if (coordinator::MakeSnapshot(recovered).SerializeAsString() !=
+      coordinator::MakeSnapshot(whole).SerializeAsString()) {
+    throw Broken("J11: the state from the snapshot differs from the state from the whole journal");
+  }
+}
+
+void Ledger::CheckCheckpoint(const v1::Event& event) {
+  if (event.has_checkpoint_part()) {
+    for (const v1::CheckpointFile& file : event.checkpoint_part().files()) {
+      if (!has_blob_(file.sha256())) {
+        throw Broken(
+            absl::StrCat("J9: job ", event.job(), " lists a checkpoint whose bytes are not here"));
+      }
+    }
+  }
+  if (!event.has_checkpoint_committed()) return;
+  const std::pair<uint32_t, int64_t> now{event.attempt(), event.checkpoint_committed().step()};
+  auto& latest = latest_[event.job()];
+  // Uploads of one attempt may finish in any order; `latest` is the highest. An older attempt must
+  // no longer commit.
+  if (now.first < latest.first) {
+    throw Broken(
+        absl::StrCat("J9: an older attempt of job ", event.job(), " committed a checkpoint"));
+  }
+  latest = std::max(latest, now);
+}
+
+void Ledger::CheckFinal(const v1::Event& event) {
+  if (ended_.contains(event.job()) && event.job() != 0) {
+    throw Broken(absl::StrCat("J11: job ", event.job(), " had an event after its end"));
+  }
+  if (!event.has_job_state_changed() || !coordinator::IsFinal(event.job_state_changed().to()))
+    return;
+  ended_.insert(event.job());
+  if (witness_.AnyAlive(event.job())) {
+    throw Broken(absl::StrCat("J6: job ", event.job(), " is over and has live ranks"));
+  }
+}
+
+}  // namespace muster::sim

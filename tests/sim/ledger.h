@@ -1,0 +1,48 @@
+// What is durable, of one coordinator or of several: checked as it is committed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/core/state/state.h"
+#include "muster/v1/event.pb.h"
+#include "tests/sim/event_queue.h"
+#include "tests/sim/witness.h"
+
+namespace muster::sim {
+
+class Ledger {
+ public:
+  Ledger(EventQueue& queue, Witness& witness, std::function<bool(const std::string&)> has_blob)
+      : queue_(queue), witness_(witness), has_blob_(std::move(has_blob)) {}
+
+  void Committed(const v1::Event& event);
+  const std::vector<v1::Event>& events() const { return events_; }
+  // The index of finished jobs has what the events before have ended.
+  void CheckIndex(const std::map<uint64_t, v1::JobRecord>& finished) const;
+  // J11: the state that was recovered is the one of all events.
+  void CheckRecovered(coordinator::ClusterState& recovered, common::Now now) const;
+
+ private:
+  void CheckCheckpoint(const v1::Event& event);
+  void CheckFinal(const v1::Event& event);
+
+  EventQueue& queue_;
+  Witness& witness_;
+  const std::function<bool(const std::string& sha256)> has_blob_;
+  std::vector<v1::Event> events_;
+  std::set<uint64_t> ended_;                                 // J11: final is final
+  std::map<uint64_t, std::pair<uint32_t, int64_t>> latest_;  // J9
+};
+
+// Throws Broken.
+void Fits(const absl::Status& status);
+// J13: the indexes and sums of the state agree with it after every event.
+void Holds(const coordinator::ClusterState& state);
+
+}  // namespace muster::sim

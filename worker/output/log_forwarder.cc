@@ -292,9 +292,9 @@ void LogForwarder::GoBack(Stream& stream, uint64_t durable_offset) {
   stream.went_back_to = durable_offset;
   stream.acked = stream.kept;
   stream.acked.offset = std::max(stream.kept.offset, durable_offset);
-  callbacks_.note(common::StrCat(
-      "output is resent: it was damaged on the coordinator's disk job=", stream.key.job,
-      " attempt=", stream.key.attempt, " rank=", stream.rank, " from=", stream.acked.offset));
+  callbacks_.note(common::StrCat("output is resent: the coordinator lacks it job=", stream.key.job,
+                                 " attempt=", stream.key.attempt, " rank=", stream.rank,
+                                 " from=", stream.acked.offset));
   in_flight_bytes_ -= stream.in_flight_bytes;
   stream.in_flight.clear();
   stream.in_flight_bytes = 0;

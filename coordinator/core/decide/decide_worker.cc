@@ -178,6 +178,7 @@ void AddUnfetched(const ClusterState& state, const v1::JobRecord& job, const v1:
     event.mutable_checkpoint_flagged()->set_step(resumed->step());
     event.mutable_checkpoint_flagged()->set_why(Said(status.failure()));
   } else {
+    event.set_skippable(true);
     event.mutable_checkpoint_absent()->set_step(resumed->step());
     event.mutable_checkpoint_absent()->set_at(head);
     event.mutable_checkpoint_absent()->set_held(others);

@@ -116,6 +116,7 @@ std::optional<v1::Event> TakeOver(const std::string& head, const v1::JobRecord& 
     return std::nullopt;
   v1::Event event = JobEvent(job, now);
   event.set_attempt(attempt.number());
+  event.set_skippable(true);
   event.mutable_attempt_taken_over()->set_head(head);
   return event;
 }

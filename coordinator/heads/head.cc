@@ -218,16 +218,9 @@ void Head::Follow() {
 
 absl::StatusOr<bool> Head::FollowOnce() {
   int64_t lease = 0;
-  bool has_won = false;
   {
     std::lock_guard lock(mutex_);
     lease = lease_;
-    has_won = term_revision_.has_value();
-  }
-  if (has_won) {
-    // It could not catch up then.
-    RETURN_IF_ERROR(CatchUp());
-    return true;
   }
   while (true) {
     ASSIGN_OR_RETURN(const bool more, ApplyPage(/*linearizable=*/false));

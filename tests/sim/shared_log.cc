@@ -1,5 +1,6 @@
 #include "tests/sim/shared_log.h"
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -29,7 +30,9 @@ std::string Entry::Pack() const {
 Entry Entry::Unpack(const std::string& bytes) {
   Entry entry;
   for (size_t at = 0; at < bytes.size();) {
-    const size_t size = std::stoul(bytes.substr(at + 1, 8), nullptr, 16);
+    size_t size = 0;
+    if (!absl::SimpleHexAtoi(bytes.substr(at + 1, 8), &size) || at + 9 + size > bytes.size())
+      throw Broken("J11: an entry of the log cannot be read");
     const std::string part = bytes.substr(at + 9, size);
     switch (bytes[at]) {
       case 'n':

@@ -150,7 +150,7 @@ void SimEtcd::Renew(int64_t id, Lease& lease) {
   const int64_t from_ms = std::max(queue_.now_ms(), electing_until_ms_);
   const bool is_watched = lease.revoked_ms > 0;
   lease.ends_ms = from_ms + static_cast<int64_t>(static_cast<double>(lease.ttl_ms) / rate_);
-  lease.revoked_ms = lease.ends_ms + queue_.Draw(0, 600);
+  lease.revoked_ms = lease.ends_ms + (queue_.Chance(0.5) ? 0 : queue_.Draw(0, 600));
   if (!is_watched) ExpireLater(id);
 }
 

@@ -175,7 +175,6 @@ void SimHead::FollowAgain(int64_t pause_ms) {
 
 void SimHead::Follow() {
   is_idle_ = false;
-  if (term_revision_.has_value()) return CatchUp();
   ReadAll(false, [this](const absl::Status& read) {
     if (!read.ok()) return FollowAgain(kTroublePauseMs);
     LookForLeader();

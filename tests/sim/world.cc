@@ -47,6 +47,8 @@ void World::MakeServers(const Options& options) {
     servers_.push_back(std::make_unique<SimCoordinator>(queue_, ledger_, callbacks));
     return;
   }
+  // A term that lasts gives nodes up; one that does not, only begins.
+  spares_heads_ = queue_.Chance(0.5) ? 0.9 : 0;
   lease_ms_ = queue_.Chance(0.3) ? 5'000 : queue_.Draw(5, 30) * 1'000;
   log_ = std::make_unique<SharedLog>(ledger_);
   etcd_ = std::make_unique<SimEtcd>(queue_, DrawRate(kEtcdRateMost),
@@ -67,6 +69,7 @@ void World::MakeServers(const Options& options) {
 }
 
 double World::DrawRate(double most) {
+  if (queue_.Chance(0.5)) return queue_.Chance(0.5) ? 1 + most : 1 - most;
   return 1 + most * static_cast<double>(queue_.Draw(-1'000, 1'000)) / 1'000;
 }
 
@@ -256,6 +259,20 @@ void World::SubmitLater(uint64_t number) {
 // Resends the same request until it is acknowledged: requests and answers get lost.
 void World::Submit(uint64_t number) {
   const std::string key = absl::StrCat("key-", number);
+  queue_.After(queue_.Draw(1'000, 10'000), [this, number, key] {
+    if (!witness_.acknowledged().contains(key)) Submit(number);
+  });
+  if (queue_.Chance(0.1)) return;  // the request is lost
+  const bool answer_lost = queue_.Chance(0.1);
+  AnyServer().Take(SubmitOf(number, key),
+                   [this, key, answer_lost](const coordinator::Reply& reply) {
+                     if (!reply.status.ok())
+                       throw Broken(absl::StrCat("a submit was refused: ", reply.status.message()));
+                     if (!answer_lost) witness_.SubmitAcknowledged(key, reply.submit.job());
+                   });
+}
+
+coordinator::SubmitInput World::SubmitOf(uint64_t number, const std::string& key) {
   coordinator::SubmitInput input;
   input.caller.principal = "uid:1";
   input.request.set_idempotency_key(key);
@@ -271,15 +288,24 @@ void World::Submit(uint64_t number) {
   spec->set_priority(static_cast<int32_t>(number % 2));
   spec->set_on_node_loss(number % 5 == 0 ? v1::ON_NODE_LOSS_WAIT : v1::ON_NODE_LOSS_REPLACE);
   spec->set_node_loss_restarts(1000);
-  queue_.After(queue_.Draw(1'000, 10'000), [this, number, key] {
-    if (!witness_.acknowledged().contains(key)) Submit(number);
-  });
-  if (queue_.Chance(0.1)) return;  // the request is lost
-  const bool answer_lost = queue_.Chance(0.1);
-  AnyServer().Take(std::move(input), [this, key, answer_lost](const coordinator::Reply& reply) {
-    if (!reply.status.ok())
-      throw Broken(absl::StrCat("a submit was refused: ", reply.status.message()));
-    if (!answer_lost) witness_.SubmitAcknowledged(key, reply.submit.job());
+  return input;
+}
+
+// J2, long after the acknowledgement: the same key is the same job, and refused for another spec.
+void World::ResubmitOften() {
+  if (calm_) return;
+  queue_.After(queue_.Draw(1'000, 30'000), [this] { ResubmitOften(); });
+  const auto number =
+      static_cast<uint64_t>(queue_.Draw(0, static_cast<int64_t>(jobs_to_submit_) - 1));
+  const std::string key = absl::StrCat("key-", number);
+  if (!witness_.acknowledged().contains(key)) return;
+  const bool is_same = queue_.Chance(0.7);
+  coordinator::SubmitInput input = SubmitOf(number, key);
+  if (!is_same) input.request.mutable_spec()->add_command("otherwise");
+  AnyServer().Take(std::move(input), [this, key, is_same](const coordinator::Reply& reply) {
+    if (reply.status.ok() != is_same)
+      throw Broken(absl::StrCat("J2: key ", key, " came again: ", reply.status.message()));
+    if (is_same) witness_.SubmitAcknowledged(key, reply.submit.job());
   });
 }
 
@@ -322,7 +348,8 @@ void World::BreakSomething() {
   ++faults_;
   SimNode& node =
       *nodes_[static_cast<size_t>(queue_.Draw(0, static_cast<int64_t>(nodes_.size()) - 1))];
-  const int64_t fault = queue_.Draw(0, heads_.empty() ? kFaultsOfOne : kFaultsOfSeveral);
+  const bool spares_heads = heads_.empty() || queue_.Chance(spares_heads_);
+  const int64_t fault = queue_.Draw(0, spares_heads ? kFaultsOfOne : kFaultsOfSeveral);
   queue_.Trace(absl::StrCat("FAULT ", kFaults[fault], " (", node.name(), ")"));
   fault > kFaultsOfOne || (fault == 0 && !heads_.empty()) ? BreakHead(DrawHead(), fault)
                                                           : Break(node, fault);
@@ -562,6 +589,7 @@ Result World::Run() {
   if (!heads_.empty()) {
     queue_.After(0, [this] { ReadOften(); });
     queue_.After(0, [this] { NoteOften(); });
+    queue_.After(0, [this] { ResubmitOften(); });
   }
   while (queue_.Step(kStormMs)) {
   }

@@ -77,6 +77,8 @@ class World {
 
   void SubmitLater(uint64_t number);
   void Submit(uint64_t number);
+  static coordinator::SubmitInput SubmitOf(uint64_t number, const std::string& key);
+  void ResubmitOften();
   void CancelSome();
   void BreakSomething();
   void Break(SimNode& node, int64_t fault);
@@ -100,6 +102,7 @@ class World {
   std::vector<SimHead*> heads_;
   std::vector<std::string> names_;  // of the heads
   int64_t lease_ms_ = 0;
+  double spares_heads_ = 0;
   std::map<const SimNode*, worker::HeadRounds> rounds_;
   uint64_t reads_ = 0;
   uint64_t next_note_ = 1;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -134,13 +135,18 @@ int Main(int argc, char** argv) {
   StopRequest request;
   const auto stop = [&request](const absl::Status& why) { request.Say(why); };
   StopRequest leads;
+  std::atomic<bool> is_stopping = false;
   std::unique_ptr<StandingBy> among;  // the other coordinators; null: this one is alone
   std::optional<Leading> leading;
   if (!config.head.state.empty()) {
-    auto standing = StandingBy::Start(
-        config, {.leads = [&leads] { leads.Say(absl::OkStatus()); },
-                 .failed = stop,
-                 .step_down = [argv](const absl::Status& why) { StartOver(argv, why); }});
+    auto standing = StandingBy::Start(config, {.leads = [&leads] { leads.Say(absl::OkStatus()); },
+                                               .failed = stop,
+                                               .step_down =
+                                                   [argv, &is_stopping](const absl::Status& why) {
+                                                     // Who was asked to stop does not start over, as when etcd is stopped along with it.
+                                                     if (is_stopping) _exit(kFailedExit);
+                                                     StartOver(argv, why);
+                                                   }});
     if (!standing.ok()) return Fail(config, standing.status());
     among = *std::move(standing);
     Report(config, absl::OkStatus());
@@ -157,6 +163,7 @@ int Main(int argc, char** argv) {
   }
   if (among == nullptr) Report(config, absl::OkStatus());
   WaitForStop(signals, request);
+  is_stopping = true;
   absl::Status why = request.Why();
   if (why.ok() && !(why = (*coordinator)->CannotRecord()).ok()) (*coordinator)->StopWorker();
   if (!why.ok()) {

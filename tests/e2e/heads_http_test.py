@@ -117,7 +117,7 @@ class HttpOfSeveral(Case):
             rest = b""
         self.assertNotIn(b"event:", rest)
         self.when(first, "/leader", 503)
-        self.assertEqual(self.ask(first, "/readyz").body, "ready\nstands by\n")
+        self.assertEqual(self.when(first, "/readyz", 200).body, "ready\nstands by\n")
 
 
 if __name__ == "__main__":

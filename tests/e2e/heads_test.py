@@ -47,7 +47,7 @@ class Failover(Case):
         for name in ("a", "b"):
             cluster.add_worker(name)
         cluster.wait_nodes("a", "b")
-        line = ["-n", "2", "--nodes", "2", "--", DIGITS, "--data", DATA, "--epochs", "6", "--step-delay-ms", "40"]
+        line = ["-n", "2", "--nodes", "2", "--", DIGITS, "--data", DATA, "--epochs", "2", "--step-delay-ms", "120"]
         job = cluster.submit(*line)
         cluster.wait_for(job, RUNNING)
         stop = self.submit_meanwhile(cluster)
@@ -63,7 +63,7 @@ class Failover(Case):
         self.assertEqual(sorted(jobs), sorted([job, *acknowledged]), "J1, J2: exactly the acknowledged jobs")
         logs, dropped = cluster.api.logs(job)
         self.assertEqual(sum(dropped.values()), 0)
-        plain = cluster.submit("-n", "2", "--nodes", "2", "--", DIGITS, "--data", DATA, "--epochs", "6")
+        plain = cluster.submit("-n", "2", "--nodes", "2", "--", DIGITS, "--data", DATA, "--epochs", "2")
         cluster.wait_for(plain, SUCCEEDED, deadline_s=120)
         again, _ = cluster.api.logs(plain)
         self.assertTrue(losses(bytes(logs[(0, 0, 1)])))

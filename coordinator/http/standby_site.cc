@@ -73,11 +73,10 @@ std::optional<Response> StandbySite::Own(const RequestHead& head, std::string_vi
   }
   const HeadsView view = options_.view();
   if (IsFresh(view)) return TextResponse("ready\nstands by\n");
-  return ErrorResponse(
-      StandsBy(view.seen_ms == 0
-                   ? std::string("etcd has not answered it yet")
-                   : StrCat("etcd has not answered it for ", kViewFreshMs / 1'000, " s"),
-               "check that etcd runs and can be reached from there"));
+  return ErrorResponse(StandsBy(
+      view.seen_ms == 0 ? std::string("etcd has not answered it yet")
+                        : StrCat("etcd has not answered it for ", kViewFreshMs / 1'000, " s"),
+      "check that etcd runs and can be reached from there"));
 }
 
 Response StandbySite::Elsewhere(const RequestHead& head, std::string_view path) const {

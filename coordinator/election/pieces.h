@@ -22,6 +22,9 @@ class Gathering {
   // The changes of the entry that is whole with this piece.
   std::optional<std::string> Add(const v1::CommitPiece& piece);
 
+  // Of the entry that lacks its last piece.
+  size_t Bytes() const { return gathered_.size(); }
+
  private:
   std::string gathered_;
   bool is_gathering_ = false;

@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
+#include "common/text/text.h"
 #include "coordinator/election/election.h"
 #include "coordinator/heads/snapshot.h"
 
@@ -28,6 +29,7 @@ constexpr int64_t kSnapshotLookedAtMs = 1'000;
 constexpr uint64_t kPiecesMost = 50'000;
 // Of the heads' keys in one answer.
 constexpr int64_t kHeadsMost = 64;
+constexpr size_t kHeadBytesMost = 2'048;
 
 void SetPut(etcdserverpb::TxnRequest& request, const std::string& key, const std::string& value,
             int64_t lease = 0) {
@@ -41,6 +43,17 @@ absl::Status Unusable(std::string what, std::string why, std::string fix) {
   return common::MakeProblem(
       absl::StatusCode::kFailedPrecondition,
       {.code = "JC1631", .what = std::move(what), .why = std::move(why), .fix = std::move(fix)});
+}
+
+// Answers to clients and workers name it, so it is no longer than a name and addresses are.
+std::optional<v1::HeadRecord> ReadHead(const etcdserverpb::KeyValue& pair) {
+  v1::HeadRecord head;
+  if (pair.value().size() > kHeadBytesMost || !head.ParseFromString(pair.value()) ||
+      !common::IsCleanUtf8(head.name()) || !common::IsCleanUtf8(head.endpoint()) ||
+      !common::IsCleanUtf8(head.http())) {
+    return std::nullopt;
+  }
+  return head;
 }
 
 Head::Options OfThisRun(Head::Options options) {
@@ -462,10 +475,9 @@ absl::Status Head::Look() {
   ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, kRpcWithinMs));
   HeadsView view{.leader = {}, .heads = {}, .seen_ms = common::MonotonicMs()};
   for (const etcdserverpb::KeyValue& pair : done.responses(0).response_range().kvs())
-    view.leader.ParseFromString(pair.value());
+    if (std::optional<v1::HeadRecord> head = ReadHead(pair)) view.leader = *std::move(head);
   for (const etcdserverpb::KeyValue& pair : done.responses(1).response_range().kvs()) {
-    v1::HeadRecord head;
-    if (head.ParseFromString(pair.value())) view.heads.push_back(std::move(head));
+    if (std::optional<v1::HeadRecord> head = ReadHead(pair)) view.heads.push_back(*std::move(head));
   }
   std::lock_guard lock(mutex_);
   view_ = std::move(view);

@@ -97,6 +97,10 @@ absl::Status PieceReader::Add(const etcdserverpb::KeyValue& pair, Page& page) {
   }
   if (std::optional<std::string> changes = gathering_.Add(piece))
     page.entries.push_back({.position = number_ + 1, .changes = *std::move(changes)});
+  if (gathering_.Bytes() > kEntryBytesMost) {
+    return absl::DataLossError(StrCat("the entry in etcd that has the piece ", number_ + 1,
+                                      " is larger than ", kEntryBytesMost, " bytes"));
+  }
   return absl::OkStatus();
 }
 
@@ -110,6 +114,10 @@ absl::StatusOr<uint64_t> EtcdLog::Append(std::string_view changes) {
   {
     std::lock_guard lock(mutex_);
     RETURN_IF_ERROR(failure_);
+  }
+  if (changes.size() > kEntryBytesMost) {
+    return Lost(absl::InvalidArgumentError(StrCat("a transaction changes ", changes.size(),
+                                                  " bytes, and the limit is ", kEntryBytesMost)));
   }
   v1::CommitPiece piece;
   piece.set_writer(writer_);

@@ -22,6 +22,9 @@ namespace muster::coordinator::heads {
 inline constexpr uint32_t kLogFormat = 1;
 // etcd refuses a request of 1.5 MiB.
 inline constexpr size_t kPieceBytesMost = 1 << 20;
+// The largest is a snapshot of all live jobs, whose bytes Settings bounds below that. SQLite takes 2 GiB.
+// limit: several coordinators: one transaction's changes; the coordinator steps down
+inline constexpr size_t kEntryBytesMost = 1 << 30;
 
 // 64 random bits.
 uint64_t Random();

@@ -27,8 +27,7 @@ void EtcdCalls::Ask(const std::shared_ptr<Try>& call) {
     if (++call->tries % kMembers != 0) return Ask(call);
     process_.after(kPauseBetweenRoundsMs, [this, call] { Ask(call); });
   });
-  // What was sent while it was cut off may arrive afterwards, when the caller no longer waits for it.
-  if (is_cut_ ? queue_.Chance(0.5) : !queue_.Chance(0.005)) Send(call, is_over);
+  if (is_cut_ ? queue_.Chance(leaks_) : !queue_.Chance(0.005)) Send(call, is_over);
 }
 
 void EtcdCalls::Send(const std::shared_ptr<Try>& call, const std::shared_ptr<bool>& is_over) {

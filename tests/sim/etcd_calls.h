@@ -26,8 +26,11 @@ class EtcdCalls {
   EtcdCalls(EventQueue& queue, SimEtcd& etcd, Process process)
       : queue_(queue), etcd_(etcd), process_(std::move(process)) {}
 
-  // Nothing gets through to etcd, or back.
-  void Cut(bool is_cut) { is_cut_ = is_cut; }
+  // No answer comes back. What is sent gets lost; or may arrive late, when the caller no longer waits for it.
+  void Cut(bool is_cut) {
+    is_cut_ = is_cut;
+    leaks_ = queue_.Chance(0.3) ? 0 : 0.7;
+  }
   bool is_cut() const { return is_cut_; }
 
   template <typename Answer>
@@ -61,6 +64,7 @@ class EtcdCalls {
   SimEtcd& etcd_;
   const Process process_;
   bool is_cut_ = false;
+  double leaks_ = 0;
 };
 
 }  // namespace muster::sim

@@ -84,7 +84,13 @@ Server* World::Leader() const {
 
 Server& World::AnyServer() {
   if (servers_.size() == 1) return *servers_[0];
-  return *servers_[static_cast<size_t>(queue_.Draw(0, static_cast<int64_t>(servers_.size()) - 1))];
+  // Clients that are told by one head that it does not lead ask the next.
+  std::vector<Server*> asked;
+  for (const auto& server : servers_) {
+    if (server->leads()) asked.push_back(server.get());
+  }
+  if (asked.empty()) return *servers_[0];
+  return *asked[static_cast<size_t>(queue_.Draw(0, static_cast<int64_t>(asked.size()) - 1))];
 }
 
 std::unique_ptr<SimNode> World::MakeNode(const std::string& name) {
@@ -321,7 +327,7 @@ void World::CancelSome() {
 // J1: a list has every job whose submit was acknowledged before it was asked for, from any head that answers.
 void World::ReadOften() {
   if (calm_) return;
-  queue_.After(queue_.Draw(100, 10'000), [this] { ReadOften(); });
+  queue_.After(queue_.Draw(50, 2'000), [this] { ReadOften(); });
   std::set<uint64_t> expected;
   for (const auto& [key, job] : witness_.acknowledged()) expected.insert(job);
   AnyServer().List([this, expected = std::move(expected)](const std::set<uint64_t>& jobs) {
@@ -335,7 +341,7 @@ void World::ReadOften() {
 
 void World::NoteOften() {
   if (calm_) return;
-  queue_.After(queue_.Draw(200, 4'000), [this] { NoteOften(); });
+  queue_.After(queue_.Draw(200, 5'000), [this] { NoteOften(); });
   const uint64_t number = next_note_++;
   dynamic_cast<SimHead&>(AnyServer()).Note(number, [this, number] { noted_.insert(number); });
 }

@@ -44,15 +44,16 @@ install_servers() {
   fi
 }
 
-# unpack_packages GROUP…: of each the program of its name, on PATH afterwards; nothing is installed or started.
+# unpack_packages GROUP…: their programs, on PATH afterwards; nothing is installed or started.
 unpack_packages() {
   local name folder=$PWD/$build_dir/unpacked
   for name in $(package_rows "$@"); do
-    command -v "$name" >/dev/null || [ -x "$folder/usr/bin/$name" ] || {
+    # A program has its package's name, maybe without -server; the file tells that another one's are here.
+    command -v "${name%-server}" >/dev/null || [ -e "$folder/$name.unpacked" ] || {
       say "downloading the package $name into $folder"
       mkdir -p "$folder"
       # As root apt-get would hand the download to a user that may not write there.
-      (cd "$folder" && retrying apt-get download -q -o APT::Sandbox::User=root "$name" && dpkg -x "$name"_*.deb .) \
+      (cd "$folder" && retrying apt-get download -q -o APT::Sandbox::User=root "$name" && dpkg -x "$name"_*.deb . && touch "$name.unpacked") \
         </dev/null || say "$name cannot be had here: tests that need it are skipped"
     }
   done

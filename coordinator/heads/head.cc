@@ -93,6 +93,7 @@ absl::Status Head::Join() {
     position_ = replica_->Position();
   }
   RETURN_IF_ERROR(LoadIfBehindSnapshot());
+  RETURN_IF_ERROR(TakeName());
   RETURN_IF_ERROR(GrantLease());
   RETURN_IF_ERROR(Look());
   has_joined_ = true;
@@ -149,6 +150,18 @@ absl::Status Head::CheckLog() {
   return replica_->Follow(mark.id());
 }
 
+// Names tell where checkpoints are, so two coordinators with one name would each count as having the other's.
+absl::Status Head::TakeName() {
+  etcdserverpb::RangeRequest request;
+  request.set_key(client_->Key(StrCat("heads/", options_.self.name())));
+  ASSIGN_OR_RETURN(const etcdserverpb::RangeResponse found, client_->Range(request, kRpcWithinMs));
+  if (found.kvs_size() == 0) return absl::OkStatus();
+  return absl::UnavailableError(StrCat(
+      "a coordinator is registered as ", options_.self.name(),
+      ": if it is an earlier run of this one, its lease will be over in a moment; if not, give "
+      "this one another --head"));
+}
+
 absl::Status Head::GrantLease() {
   const int64_t sent_ms = common::MonotonicMs();
   ASSIGN_OR_RETURN(const etcd::Client::Lease lease,
@@ -192,7 +205,7 @@ bool Head::KeepJoining() {
       return false;
     }
     if (last_trouble_ != joined.message())
-      common::LogWarning(StrCat("waiting for etcd: ", joined.message()));
+      common::LogWarning(StrCat("waiting to register: ", joined.message()));
     last_trouble_ = std::string(joined.message());
     if (!Sleep(kTroublePauseMs)) return false;
   }

@@ -63,6 +63,8 @@ class Head {
   absl::StatusOr<v1::CommitLogMark> ReadOrMakeMark();
   absl::Status GrantLease();
   absl::Status Register();
+  // The first time: no other coordinator has its name.
+  absl::Status TakeName();
 
   void Follow();
   // False: stopping, or failed.

@@ -24,6 +24,7 @@
 #include "coordinator/sqlite/journal_writer.h"
 #include "coordinator/sqlite/lost_database.h"
 #include "coordinator/sqlite/replay.h"
+#include "coordinator/sqlite/replica_tables.h"
 #include "coordinator/sqlite/schema.h"
 #include "coordinator/stores/shortage.h"
 
@@ -60,6 +61,7 @@ class SqliteJournal final : public Journal {
   // Waits out a lock of another process for a while.
   absl::Status PrepareUnlocked(LivedClock* clock);
   absl::Status PrepareTables(LivedClock* clock);
+  absl::Status RefuseCopy();
   absl::Status RaiseEpoch();
   // In a transaction.
   absl::Status Write(const std::string& sql);
@@ -166,9 +168,22 @@ absl::Status SqliteJournal::PrepareUnlocked(LivedClock* clock) {
 
 absl::Status SqliteJournal::PrepareTables(LivedClock* clock) {
   RETURN_IF_ERROR(PrepareSchema(*database_, paths_.Database()));
+  if (turns_->Log() == nullptr) RETURN_IF_ERROR(RefuseCopy());
   RETURN_IF_ERROR(RaiseEpoch());
   RETURN_IF_ERROR(CountLives(clock));
   return KeepClusterId();
+}
+
+// Its changes would be in no log, and the copy would differ from all others.
+absl::Status SqliteJournal::RefuseCopy() {
+  ASSIGN_OR_RETURN(const ReplicaMark mark, ReadReplicaMark(*database_));
+  if (mark.log.empty()) return absl::OkStatus();
+  return MakeProblem(absl::StatusCode::kFailedPrecondition,
+                     {.code = "JC1631",
+                      .what = StrCat(paths_.Database(), " is a copy of a state in etcd"),
+                      .why = "it belongs to one of several coordinators",
+                      .fix = "start it with their --state; or move the state here: "
+                             "muster-coordinator migrate --from etcd://… --to DIR"});
 }
 
 absl::Status SqliteJournal::RaiseEpoch() {

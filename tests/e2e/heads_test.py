@@ -80,6 +80,12 @@ class Failover(Case):
         cluster.heads[1].start()
         wait_until(lambda: "registered" in cluster.heads[1].output(), "the second one stands by")
         self.assertIn("loaded a snapshot", cluster.heads[1].output())
+        twin = harness.Daemon([*cluster.heads[1].argv], dict(self.env), self.path("twin.out"))
+        twin.argv[twin.argv.index("--data-dir") + 1] = self.path("twin")
+        twin.argv[twin.argv.index("--listen") + 1] = "127.0.0.1:0"
+        self.daemons.append(twin.start())
+        wait_until(lambda: "is registered as h1" in twin.output(), "a second coordinator of one name waits")
+        twin.stop()
         cluster.heads[0].stop()
         index, _ = cluster.wait_leader()
         self.assertEqual(index, 1)
@@ -104,6 +110,8 @@ class Migrate(Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("read back and compared", done.stdout)
         self.assertIn("is a copy of a state in etcd", self.migrate(alone, data, etcd.address("other")).stderr)
+        alone.coordinator.start(expect_exit=True)
+        self.assertIn("is a copy of a state in etcd", alone.coordinator.output())
 
         cluster = heads.Heads(self, etcd, count=2).start()
         self.assertEqual({each.name for each in cluster.api.list()}, names)

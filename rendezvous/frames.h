@@ -20,10 +20,11 @@ enum class Frame : uint8_t {
   kCounts = 5,   // u64 exited, stuck: of the node's ranks
   kWatchOn = 6,  // key: as kWatch, for those who waited when the relay was last told of this queue
   kDecline = 7,  // key of a queue: the relay was told of an item, and no rank is left that wants it
+  kDropped = 8,  // as kOutdated asked
   // root to relay
   kAnswer = 16,    // u64 number, u8: kMayKeep or 0, the answer
   kThere = 17,     // key, u8: kMayKeep or kIsQueue or neither, the value if it may be kept
-  kOutdated = 18,  // key: its value has changed
+  kOutdated = 18,  // key: its value has changed; answered by kDropped
   kPassed = 19,    // key: of the barrier
   kRefused = 20,   // u64 number, the reason: the request breaks a rule or a limit
   kEnd = 21,       // no rank is left that could end the waits

@@ -348,7 +348,9 @@ void Relay::OnFrame(Frame kind, std::string_view bytes) {
     case Frame::kThere:
       return OnThere(fields);
     case Frame::kOutdated:
-      return Drop(fields.Text());
+      Drop(fields.Text());
+      FrameWriter(&Out(), Frame::kDropped);
+      return;
     case Frame::kPassed:
       return OnPassed(fields.Text());
     case Frame::kRefused:

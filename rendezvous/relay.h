@@ -2,8 +2,8 @@
 // connection. The loop's thread.
 //
 // What the root sees grows with nodes, not with ranks: a key is fetched once for a node, waits for it are one, and what
-// ranks add to a key while an addition is under way goes there as one. A value is kept if it was set once; the root
-// tells when that is over, before it answers anything that was asked after the change. While a write of a rank here is
+// ranks add to a key while an addition is under way goes there as one. A value is kept if it was set once; when that is
+// over, the root answers no one until all that keep it have dropped it (outbox.h). While a write of a rank here is
 // under way, its key is neither kept nor shared, so that a rank sees what it wrote.
 #pragma once
 

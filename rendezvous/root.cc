@@ -16,7 +16,10 @@ constexpr size_t kSpareLinks = 64;
 }  // namespace
 
 Root::Root(Loop& loop, Setup setup, common::RankAtStore* status)
-    : loop_(loop), setup_(std::move(setup)), clients_(loop, *this, status) {
+    : loop_(loop),
+      setup_(std::move(setup)),
+      clients_(loop, *this, status),
+      outbox_(clients_, [this](LinkId id) { return LinkOf(id); }) {
   if (!setup_.network.valid()) return;
   acceptor_ = std::make_unique<Acceptor>(loop_, std::move(setup_.network),
                                          [this](common::UniqueFd fd) { Accept(std::move(fd)); });
@@ -47,6 +50,7 @@ void Root::OnClosed(LinkId id, std::string_view why) {
   closed_.push_back(std::move(found->second.link));
   peers_.erase(found);
   values_.Forget(id);
+  outbox_.Forget(id);
 }
 
 Link* Root::LinkOf(LinkId id) {
@@ -68,36 +72,43 @@ void Root::Ask(ClientId client, const Request& request, std::string_view) {
   } else {
     is_fine = values_.Execute(request, &answer);
   }
-  if (!is_fine) {
-    clients_.Refuse(client, values_.Why());
-  } else if (!answer.empty()) {
-    clients_.Answer(client, answer);
-  }
+  const std::string why = is_fine ? "" : values_.Why();
   Deliver();
+  if (!is_fine) {
+    clients_.Refuse(client, why);
+  } else if (!answer.empty()) {
+    outbox_.Answer(client, answer);
+  }
+}
+
+void Root::Abandon(ClientId client) {
+  values_.StopWaiting(client);
+  outbox_.Forget(client);
 }
 
 void Root::Deliver() {
   while (values_.HasEffects()) {
     const Values::Effects effects = values_.TakeEffects();
-    for (const auto& [id, key] : effects.outdated) {
-      if (Link* link = LinkOf(id)) FrameWriter(&link->Out(), Frame::kOutdated).Text(key);
-    }
+    for (const auto& [id, key] : effects.outdated) outbox_.Outdate(id, key);
     for (const auto& [id, key] : effects.there) TellThere(id, key);
     for (const auto& [id, key] : effects.passed) {
-      if (Link* link = LinkOf(id)) FrameWriter(&link->Out(), Frame::kPassed).Text(key);
+      FrameWriter(outbox_.To(id), Frame::kPassed).Text(key);
     }
     for (const Waiter waiter : effects.ready) {
-      clients_.Answer(waiter, std::string_view(&kGoOn, 1));
+      outbox_.Answer(waiter, std::string_view(&kGoOn, 1));
     }
   }
 }
 
+bool Root::MayHold(std::string_view key) const {
+  return values_.MayBeHeld(key) && !outbox_.IsWaiting();
+}
+
 void Root::TellThere(LinkId id, std::string_view key) {
-  Link* link = LinkOf(id);
-  if (link == nullptr) return;
-  const bool may_hold = values_.MayBeHeld(key);
+  if (LinkOf(id) == nullptr) return;
+  const bool may_hold = MayHold(key);
   if (may_hold) values_.Hold(id, key);
-  FrameWriter(&link->Out(), Frame::kThere)
+  FrameWriter(outbox_.To(id), Frame::kThere)
       .Text(key)
       .Byte(may_hold               ? kMayKeep
             : values_.IsQueue(key) ? kIsQueue
@@ -124,6 +135,9 @@ void Root::OnFrame(LinkId id, Frame kind, std::string_view bytes) {
     case Frame::kDecline:
       values_.Decline(fields.Text());
       break;
+    case Frame::kDropped:
+      outbox_.Dropped(id);
+      break;
     case Frame::kUnwatch:
       values_.StopWatching(id, fields.Text());
       break;
@@ -143,31 +157,29 @@ void Root::OnFrame(LinkId id, Frame kind, std::string_view bytes) {
 }
 
 void Root::OnAsk(LinkId id, FrameReader fields) {
-  Link* link = LinkOf(id);
-  if (link == nullptr) return;
+  if (LinkOf(id) == nullptr) return;
   const uint64_t number = fields.Number();
   RequestReader reader;
   std::string answer;
   const bool is_whole = reader.Read(fields.Rest(), &request_) == RequestReader::Outcome::kWhole;
   if (!is_whole || !values_.Execute(request_, &answer)) {
-    FrameWriter(&link->Out(), Frame::kRefused)
+    FrameWriter(outbox_.To(id), Frame::kRefused)
         .Number(number)
         .Text(is_whole ? values_.Why() : "a message between nodes cannot be read");
     return;
   }
   // What the request itself outdates is told before its answer.
   Deliver();
-  const bool may_hold = request_.op == Op::kGet && values_.MayBeHeld(request_.key);
+  const bool may_hold = request_.op == Op::kGet && MayHold(request_.key);
   if (may_hold) values_.Hold(id, request_.key);
-  FrameWriter(&link->Out(), Frame::kAnswer)
+  FrameWriter(outbox_.To(id), Frame::kAnswer)
       .Number(number)
       .Byte(may_hold ? kMayKeep : uint8_t{0})
       .Rest(answer);
 }
 
 void Root::OnArrive(LinkId id, FrameReader fields) {
-  Link* link = LinkOf(id);
-  if (link == nullptr) return;
+  if (LinkOf(id) == nullptr) return;
   const uint64_t number = fields.Number();
   const std::string_view key = fields.Text();
   const auto world = static_cast<int64_t>(fields.Number());
@@ -175,12 +187,12 @@ void Root::OnArrive(LinkId id, FrameReader fields) {
   bool is_fine = true;
   const bool is_complete = values_.Arrive(key, world, arrivals, &is_fine);
   if (!is_fine) {
-    FrameWriter(&link->Out(), Frame::kRefused).Number(number).Text(values_.Why());
+    FrameWriter(outbox_.To(id), Frame::kRefused).Number(number).Text(values_.Why());
     return;
   }
   if (!is_complete) values_.AwaitBarrier(LinkId{id}, key);
   Deliver();
-  FrameWriter(&link->Out(), Frame::kAnswer)
+  FrameWriter(outbox_.To(id), Frame::kAnswer)
       .Number(number)
       .Byte(0)
       .Byte(static_cast<uint8_t>(is_complete ? kGoOn : kCanceled));
@@ -208,6 +220,7 @@ void Root::Tick(int64_t now_ms) {
     if (!peer.link->IsOpen() && now_ms - peer.since_ms > kHandshakeMs) late.push_back(id);
   }
   for (const LinkId id : late) OnClosed(id, "it did not show the attempt's secret in time");
+  outbox_.Tick(now_ms);
   clients_.Tick(now_ms);
   EndHopelessWaits();
 }

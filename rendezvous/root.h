@@ -12,6 +12,7 @@
 #include "rendezvous/clients.h"
 #include "rendezvous/link.h"
 #include "rendezvous/loop.h"
+#include "rendezvous/outbox.h"
 #include "rendezvous/stream.h"
 #include "rendezvous/values.h"
 
@@ -32,7 +33,7 @@ class Root final : public Backend {
   void Tick(int64_t now_ms);
 
   void Ask(ClientId client, const Request& request, std::string_view raw) override;
-  void Abandon(ClientId client) override { values_.StopWaiting(client); }
+  void Abandon(ClientId client) override;
 
  private:
   struct Peer {
@@ -46,6 +47,8 @@ class Root final : public Backend {
   void OnAsk(LinkId id, FrameReader fields);
   void OnArrive(LinkId id, FrameReader fields);
   void OnClosed(LinkId id, std::string_view why);
+  // The node may keep its value.
+  bool MayHold(std::string_view key) const;
   void TellThere(LinkId id, std::string_view key);
   void Deliver();
   void EndHopelessWaits();
@@ -55,6 +58,7 @@ class Root final : public Backend {
   Setup setup_;
   Values values_;
   Clients clients_;
+  Outbox outbox_;
   std::unique_ptr<Acceptor> acceptor_;
   absl::flat_hash_map<LinkId, Peer> peers_;
   std::vector<std::unique_ptr<Link>>

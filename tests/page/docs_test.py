@@ -39,6 +39,9 @@ NOT_TYPED = {
         "runuser -u muster": "needs root and systemd: tests/packages/life_test.py installs the units in a chroot",
         "muster-worker join head.example.org:7701 --state-dir /var/lib/muster/worker --name": "needs root and systemd",
         "useradd --system": "needs root: it adds an account and directories of the system",
+        "systemctl stop muster-coordinator\nmuster-coordinator migrate": "needs an etcd: tests/e2e/heads_test.py has one",
+        "muster-coordinator init --further": "needs an etcd: tests/e2e/heads_test.py has one",
+        "muster-coordinator --state": "needs an etcd: tests/e2e/heads_test.py has one",
     },
     "docs/containers.md": {
         "docker compose -f": "needs docker: tests/e2e/containers_test.py starts these images under podman",

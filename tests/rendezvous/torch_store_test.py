@@ -3,6 +3,7 @@ expectations are known to be right, with MUSTER_TEST_FULL=1 on torch's own serve
 import contextlib
 import importlib.util
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -92,6 +93,19 @@ class Promises:
             self.assertFalse(early[0].done() or early[1].done())
             a.set("late", "here")
             self.assertEqual([each.result(timeout=20) for each in early], [b"here", b"here"])
+
+    def test_what_was_deleted_or_exchanged_is_gone_on_all_nodes(self):
+        a, b, c = self.all()
+        for turn in range(50):
+            key = f"key{turn}"
+            a.set(key, "old")
+            self.assertEqual([store.get(key) for store in (a, b, c)], [b"old"] * 3)
+            if turn % 2:
+                self.assertTrue(b.delete_key(key))
+                self.assertEqual([store.check([key]) for store in (c, b, a)], [False] * 3)
+            else:
+                b.compare_set(key, "old", "new")
+                self.assertEqual([store.get(key) for store in (c, b, a)], [b"new"] * 3)
 
     def test_add_counts_over_all_ranks(self):
         all_ = self.all()
@@ -347,6 +361,42 @@ class OnThreeNodes(Promises, unittest.TestCase):
     @classmethod
     def serve(cls):
         return stores.Stores(BINARY, [1, 1, 1])
+
+    def test_a_change_is_answered_once_no_node_keeps_what_was_there_before(self):
+        a, b, c = self.all()
+        a.set("key", "value")
+        self.assertEqual(c.get("key"), b"value")  # its node keeps it
+        hung = self.served.nodes[2].process
+        with ThreadPoolExecutor(2) as pool:
+            hung.send_signal(signal.SIGSTOP)
+            try:
+                deleted = pool.submit(b.delete_key, "key")
+                while_it_hangs = pool.submit(a.check, ["key"])
+                time.sleep(0.3)
+                self.assertFalse(deleted.done() or while_it_hangs.done())
+            finally:
+                hung.send_signal(signal.SIGCONT)
+            self.assertTrue(deleted.result(timeout=20))
+        self.assertFalse(c.check(["key"]))
+
+    def test_a_node_that_hangs_for_long_is_not_waited_for(self):
+        a, b, c = self.all()
+        a.set("key", "value")
+        self.assertEqual(c.get("key"), b"value")
+        hung = self.served.nodes[2].process
+        hung.send_signal(signal.SIGSTOP)
+        try:
+            self.assertTrue(b.delete_key("key"))
+            self.assertFalse(a.check(["key"]))
+        finally:
+            hung.send_signal(signal.SIGCONT)
+        until = time.monotonic() + 20
+        while c.check(["key"]) and time.monotonic() < until:
+            time.sleep(0.01)
+        a.set("key", "again")  # a late word about the first change is not taken for one about the second
+        self.assertEqual([store.get("key") for store in (a, b, c)], [b"again"] * 3)
+        self.assertEqual(b.compare_set("key", "again", "new"), b"new")
+        self.assertEqual([store.get("key") for store in (c, a)], [b"new"] * 2)
 
 
 @unittest.skipUnless(HAS_TORCH and os.environ.get("MUSTER_TEST_FULL") == "1", "needs torch and MUSTER_TEST_FULL=1")

@@ -21,6 +21,7 @@
 #include "common/problem.h"
 #include "common/text/strings.h"
 #include "coordinator/base/data_lock.h"
+#include "coordinator/base/machine_name.h"
 #include "coordinator/config/open_stores.h"
 #include "coordinator/identity/browser_certificate.h"
 #include "coordinator/identity/cluster.h"
@@ -51,11 +52,6 @@ struct InitArguments {
   BrowserFiles for_browsers;  // empty: none
   bool further = false;       // its users and jobs are those of coordinators that exist
 };
-
-std::string ThisMachine() {
-  char name[HOST_NAME_MAX + 1] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
-}
 
 // The account of the person who runs this command, even through sudo: jobs' ranks run as their
 // owner's account, and this account exists. Root and the accounts of services do not identify a
@@ -121,7 +117,7 @@ absl::StatusOr<Founded> FoundCluster(InitArguments& arguments) {
   LivedClock clock(*notes);
   ASSIGN_OR_RETURN(const BrowserCertificate for_browsers,
                    CheckForBrowsers(arguments, clock.Read().wall_ms));
-  if (arguments.hosts.empty()) arguments.hosts.push_back(ThisMachine());
+  if (arguments.hosts.empty()) arguments.hosts.push_back(MachineName());
   Founded founded;
   ASSIGN_OR_RETURN(founded.cluster, Cluster::Found({.data_dir = arguments.data_dir,
                                                     .name = arguments.name,

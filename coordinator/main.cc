@@ -104,6 +104,20 @@ int Fail(const Config& config, const absl::Status& status) {
   return common::CodeOf(status) == "JC1604" ? kLockedExit : kFailedExit;
 }
 
+void WarnOfPlaintext(const Config& config) {
+  if (!config.listen.empty() && !config.is_secured) {
+    common::LogWarning(common::StrCat("--insecure-plaintext: ", config.listen,
+                                      " is served without encryption, and anyone who can reach it "
+                                      "can run commands on the nodes"));
+  }
+  for (const std::string& each : config.http) {
+    if (http::IsLocalOnly(each) || config.is_secured) continue;
+    common::LogWarning(
+        common::StrCat("--insecure-plaintext: HTTP on ", each,
+                       " is not encrypted: who can listen in can take over sessions"));
+  }
+}
+
 int Main(int argc, char** argv) {
   const ParsedFlags flags = ParseFlags(argc, argv);
   if (flags.stop) {
@@ -121,17 +135,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "muster-coordinator: %s\n", std::string(log.message()).c_str());
     return kFailedExit;
   }
-  if (!config.listen.empty() && !config.is_secured) {
-    common::LogWarning(common::StrCat("--insecure-plaintext: ", config.listen,
-                                      " is served without encryption, and anyone who can reach it "
-                                      "can run commands on the nodes"));
-  }
-  for (const std::string& each : config.http) {
-    if (http::IsLocalOnly(each) || config.is_secured) continue;
-    common::LogWarning(
-        common::StrCat("--insecure-plaintext: HTTP on ", each,
-                       " is not encrypted: who can listen in can take over sessions"));
-  }
+  WarnOfPlaintext(config);
   StopRequest request;
   const auto stop = [&request](const absl::Status& why) { request.Say(why); };
   StopRequest leads;
@@ -143,7 +147,7 @@ int Main(int argc, char** argv) {
                                                .failed = stop,
                                                .step_down =
                                                    [argv, &is_stopping](const absl::Status& why) {
-                                                     // Who was asked to stop does not start over, as when etcd is stopped along with it.
+                                                     // Not even if etcd is stopped along with it.
                                                      if (is_stopping) _exit(kFailedExit);
                                                      StartOver(argv, why);
                                                    }});

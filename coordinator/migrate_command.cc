@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "absl/strings/str_format.h"
+#include "common/base/random.h"
 #include "common/base/status.h"
 #include "common/files/files.h"
 #include "common/files/private_directory.h"
@@ -21,6 +22,7 @@
 #include "coordinator/care/commands.h"
 #include "coordinator/config/open_stores.h"
 #include "coordinator/election/election.h"
+#include "coordinator/etcd/requests.h"
 #include "coordinator/heads/head.h"
 #include "coordinator/heads/snapshot.h"
 #include "coordinator/standing_by.h"
@@ -35,12 +37,6 @@ constexpr int64_t kWithinMs = 10'000;
 // Of the entry that a moved state stands for: the log continues after it.
 constexpr uint64_t kFirstPosition = 1;
 constexpr Note kNotes[] = {Note::kNotify, Note::kLived};
-
-absl::Status Refused(std::string what, std::string why, std::string fix) {
-  return common::MakeProblem(
-      absl::StatusCode::kFailedPrecondition,
-      {.code = "JC1631", .what = std::move(what), .why = std::move(why), .fix = std::move(fix)});
-}
 
 // Of a copy that is being made: what is written there is part of the first entry.
 class FirstEntry final : public CommitLog {
@@ -106,41 +102,36 @@ class IntoEtcd {
  private:
   absl::Status CheckSource() {
     if (OpenStateCare(ConfigOf(data_dir_))->IsEmpty())
-      return Refused(StrCat(data_dir_, " has no state to move"), "",
-                     "name the data directory of a coordinator");
+      return heads::Unusable(StrCat(data_dir_, " has no state to move"), "",
+                             "name the data directory of a coordinator");
     ASSIGN_OR_RETURN(const std::unique_ptr<Replica> replica,
                      ReplicaHomeOf(ConfigOf(data_dir_))->Open());
     if (replica->Log().empty()) return absl::OkStatus();
-    return Refused(StrCat(data_dir_, " is a copy of a state in etcd"),
-                   "it belongs to one of several coordinators",
-                   "name a data directory that was used without --state");
+    return heads::Unusable(StrCat(data_dir_, " is a copy of a state in etcd"),
+                           "it belongs to one of several coordinators",
+                           "name a data directory that was used without --state");
   }
 
   // Takes the name, and the lead, so that no coordinator begins meanwhile.
   absl::Status Reserve() {
     ASSIGN_OR_RETURN(const etcd::Client::Lease lease, client_.Grant(kLeaseMs, kWithinMs));
     lease_ = lease.id;
-    mark_.set_id(absl::StrFormat("%016x", heads::Random()));
+    mark_.set_id(absl::StrFormat("%016x", common::Random64()));
     mark_.set_format(heads::kLogFormat);
     v1::HeadRecord self;
     self.set_name("migrate");
-    self.set_instance(heads::Random());
+    self.set_instance(common::Random64());
     etcdserverpb::TxnRequest request;
     for (const auto& [key, value, of_lease] :
          {std::tuple(client_.Key("cluster"), mark_.SerializeAsString(), int64_t{0}),
           std::tuple(client_.Key("leader"), self.SerializeAsString(), lease_)}) {
-      etcdserverpb::Compare& absent = *request.add_compare();
-      absent.set_key(key);
-      absent.set_target(etcdserverpb::Compare::CREATE);
-      etcdserverpb::PutRequest& put = *request.add_success()->mutable_request_put();
-      put.set_key(key);
-      put.set_value(value);
-      put.set_lease(of_lease);
+      *request.add_compare() = election::IsAbsent(key);
+      etcd::AddPut(request, key, value, of_lease);
     }
     ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_.Txn(request, kWithinMs));
     if (!done.succeeded()) {
-      return Refused(StrCat(etcd::TextOf(client_.address()), " has a state already"), "",
-                     "choose another name, behind the last slash");
+      return heads::Unusable(StrCat(etcd::TextOf(client_.address()), " has a state already"), "",
+                             "choose another name, behind the last slash");
     }
     revision_ = done.header().revision();
     return absl::OkStatus();
@@ -203,13 +194,9 @@ class IntoEtcd {
   void Undo() {
     etcdserverpb::TxnRequest request;
     *request.add_compare() = election::IsStillLeader(client_.Key("leader"), revision_);
-    for (const std::string prefix : {"snapshot/", "log/"}) {
-      etcdserverpb::DeleteRangeRequest& removal =
-          *request.add_success()->mutable_request_delete_range();
-      removal.set_key(client_.Key(prefix));
-      removal.set_range_end(etcd::EndOfPrefix(client_.Key(prefix)));
-    }
-    request.add_success()->mutable_request_delete_range()->set_key(client_.Key("cluster"));
+    for (const std::string prefix : {"snapshot/", "log/"})
+      etcd::AddRemoval(request, client_.Key(prefix), etcd::EndOfPrefix(client_.Key(prefix)));
+    etcd::AddRemoval(request, client_.Key("cluster"));
     client_.Txn(request, kWithinMs).IgnoreError();
   }
 
@@ -233,9 +220,7 @@ absl::Status TellMoved(etcd::Client& client, const std::string& log, const std::
   mark.set_format(heads::kLogFormat);
   mark.set_moved(to);
   etcdserverpb::TxnRequest request;
-  etcdserverpb::PutRequest& put = *request.add_success()->mutable_request_put();
-  put.set_key(client.Key("cluster"));
-  put.set_value(mark.SerializeAsString());
+  etcd::AddPut(request, client.Key("cluster"), mark.SerializeAsString());
   return client.Txn(request, kWithinMs).status();
 }
 
@@ -263,8 +248,8 @@ absl::Status FromEtcd(const HeadFlags& flags, const std::string& data_dir) {
   for (const v1::HeadRecord& other : head->View().heads) {
     if (other.name() == self.name()) continue;
     head->Resign();
-    return Refused(StrCat("the coordinator ", other.name(), " runs on ", flags.state), "",
-                   "stop all of them, and wait until their leases are over");
+    return heads::Unusable(StrCat("the coordinator ", other.name(), " runs on ", flags.state), "",
+                           "stop all of them, and wait until their leases are over");
   }
   head->Start();
   absl::Status moved = led.get_future().get();
@@ -300,14 +285,14 @@ absl::Status FromEtcd(const HeadFlags& flags, const std::string& data_dir) {
 absl::Status Migrate(const std::string& from, const std::string& to, HeadFlags flags) {
   const bool into = to.starts_with("etcd");
   if (into == from.starts_with("etcd"))
-    return Refused("one of --from and --to must be a data directory, the other one etcd://…", "",
-                   "");
+    return heads::Unusable(
+        "one of --from and --to must be a data directory, the other one etcd://…", "", "");
   flags.state = into ? to : from;
   if (const std::string wrong = WhatIsWrongWithEtcd(flags); !wrong.empty())
     return absl::InvalidArgumentError(wrong);
   const std::string& data_dir = into ? from : to;
   if (into && !common::Exists(data_dir))
-    return Refused(StrCat("there is no data directory ", data_dir), "", "");
+    return heads::Unusable(StrCat("there is no data directory ", data_dir), "", "");
   RETURN_IF_ERROR(common::MakePrivateDirectory(data_dir));
   ASSIGN_OR_RETURN(const common::UniqueFd lock,
                    LockDataDirectory(Paths(data_dir).Lock(), std::chrono::milliseconds(0)));

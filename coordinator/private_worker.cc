@@ -15,6 +15,7 @@
 #include "common/log.h"
 #include "common/text/strings.h"
 #include "coordinator/base/data_lock.h"
+#include "coordinator/base/machine_name.h"
 
 namespace muster::coordinator {
 namespace {
@@ -37,12 +38,6 @@ std::string WorkerProgram() {
     if (access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return directory + "/muster-worker";
-}
-
-std::string HostName() {
-  char name[HOST_NAME_MAX + 1] = {};
-  if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";
-  return name;
 }
 
 }  // namespace
@@ -84,7 +79,7 @@ absl::Status PrivateWorker::Spawn() {
   const std::string program = WorkerProgram();
   const pid_t pid = common::StartProcess(
       {.program = program,
-       .argv = {program, "--private", "--coordinator", "unix:" + socket_, "--name", HostName(),
+       .argv = {program, "--private", "--coordinator", "unix:" + socket_, "--name", MachineName(),
                 "--state-dir", state_dir_, "--log-file", state_dir_ + "/worker.log"},
        .fds = {common::NoInput()}});
   if (pid < 0) {

@@ -1,7 +1,6 @@
 #include "coordinator/standing_by.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/close_range.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include "common/problem.h"
 #include "common/text/strings.h"
 #include "coordinator/base/data_lock.h"
+#include "coordinator/base/machine_name.h"
 #include "coordinator/base/work_pool.h"
 #include "coordinator/config/open_stores.h"
 #include "coordinator/etcd/client.h"
@@ -40,17 +40,12 @@ using common::StrCat;
 constexpr std::chrono::milliseconds kStandbyLockTimeout{5'000};
 constexpr int kCannotBeginExit = 1;
 
-std::string ThisMachine() {
-  char name[HOST_NAME_MAX + 1] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
-}
-
 // HOST:PORT by which others reach what listens on ADDR:PORT.
 std::string Reachable(const std::string& listen) {
   const size_t colon = listen.rfind(':');
   const std::string host = listen.substr(0, colon);
   const bool is_any = host == "0.0.0.0" || host == "[::]" || host == "::" || host.empty();
-  return is_any ? ThisMachine() + listen.substr(colon) : listen;
+  return is_any ? MachineName() + listen.substr(colon) : listen;
 }
 
 // The same sockets once more: they listen until both are closed.
@@ -66,7 +61,7 @@ absl::StatusOr<TcpPort> Duplicate(const TcpPort& port) {
 // `http`: what HTTP listens on; empty: no port.
 v1::HeadRecord SelfOf(const Config& config, const std::string& listen, const std::string& http) {
   v1::HeadRecord self;
-  self.set_name(config.head.name.empty() ? ThisMachine() : config.head.name);
+  self.set_name(config.head.name.empty() ? MachineName() : config.head.name);
   self.set_version(common::kVersion);
   self.set_endpoint(config.head.advertise.empty() ? Reachable(listen) : config.head.advertise);
   self.set_http(config.head.advertise_http.empty() && !http.empty() ? Reachable(http)

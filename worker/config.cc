@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <random>
 
 #include "common/base/limits.h"
 #include "common/base/loopback.h"
+#include "common/base/random.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/files/files.h"
@@ -119,7 +119,7 @@ absl::StatusOr<v1::NodeFacts> MakeFacts(const Config& config, const Identity& id
   *facts.mutable_limits() = DescribeLimitHost(limits);
   facts.set_version(common::kVersion);
   facts.set_protocol(common::kProtocol);
-  facts.set_process((uint64_t{std::random_device()()} << 32) | std::random_device()());
+  facts.set_process(common::Random64());
   return facts;
 }
 

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/str_join.h"
+#include "common/address_list.h"
 #include "common/text/strings.h"
 #include "common/text/units.h"
 
@@ -23,17 +23,9 @@ std::vector<std::string> SplitAddresses(std::string_view list) {
   }
 }
 
-std::string JoinAddresses(const std::vector<std::string>& addresses) {
-  return absl::StrJoin(addresses, ",");
-}
-
-std::vector<std::string> MergeAddresses(std::vector<std::string> first,
+std::vector<std::string> MergeAddresses(const std::vector<std::string>& first,
                                         const std::vector<std::string>& second) {
-  for (const std::string& each : second) {
-    if (std::find(first.begin(), first.end(), each) == first.end()) first.push_back(each);
-  }
-  if (first.size() > kAddressesMax) first.resize(kAddressesMax);
-  return first;
+  return common::MergeAddresses(first, second, kAddressesMax);
 }
 
 bool HaveSameAddresses(std::vector<std::string> one, std::vector<std::string> other) {

@@ -13,9 +13,8 @@ namespace muster::client {
 inline constexpr size_t kAddressesMax = 16;
 
 std::vector<std::string> SplitAddresses(std::string_view list);
-std::string JoinAddresses(const std::vector<std::string>& addresses);
 // Those of `first`, then those of `second` that are not among them; at most kAddressesMax.
-std::vector<std::string> MergeAddresses(std::vector<std::string> first,
+std::vector<std::string> MergeAddresses(const std::vector<std::string>& first,
                                         const std::vector<std::string>& second);
 // Whether two lists have the same addresses, in whatever order.
 bool HaveSameAddresses(std::vector<std::string> one, std::vector<std::string> other);

@@ -6,6 +6,7 @@
 #include "client/connection/addresses.h"
 #include "client/session/settings.h"
 #include "client/session/sign_in.h"
+#include "common/address_list.h"
 #include "identity/credential_files.h"
 #include "identity/names.h"
 
@@ -36,7 +37,7 @@ void KeepHeads(const Settings& settings, const v1::GetServerResponse& server,
   if (known == settings.file().contexts.end()) return;
   const std::vector<std::string> heads = AddressesToKeep(server, dialed);
   if (heads.empty() || HaveSameAddresses(SplitAddresses(known->second), heads)) return;
-  const std::string list = JoinAddresses(heads);
+  const std::string list = common::JoinAddresses(heads);
   if (!ConfigFile::ChangeServer(context, known->second, list).ok()) return;
   if (identity::IsName(context)) KeepInCredentials(CredentialsPath(settings.file(), context), list);
 }

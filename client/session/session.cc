@@ -16,6 +16,7 @@
 #include "client/session/private_coordinator.h"
 #include "client/session/sign_in.h"
 #include "client/terminal/listing.h"
+#include "common/address_list.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/text/strings.h"
@@ -62,8 +63,9 @@ absl::Status Session::OpenServer() {
   ASSIGN_OR_RETURN(const auto credentials,
                    CredentialsFor(settings_, common::SystemClock().Read().wall_ms));
   const std::string addresses =
-      heads_.empty() ? settings_.server()
-                     : JoinAddresses(MergeAddresses(heads_, SplitAddresses(settings_.server())));
+      heads_.empty()
+          ? settings_.server()
+          : common::JoinAddresses(MergeAddresses(heads_, SplitAddresses(settings_.server())));
   ASSIGN_OR_RETURN(connection_,
                    Connection::Open(addresses, settings_.timeout_ms(), credentials.get()));
   KeepHeads(settings_, connection_->server(), connection_->endpoint());

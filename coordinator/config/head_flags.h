@@ -12,8 +12,8 @@ struct HeadFlags {
   std::string advertise;  // HOST:PORT by which workers and people reach it; empty: from --listen
   std::string advertise_http;
   int64_t lease_ms = 5'000;
-  uint64_t snapshot_bytes =
-      32 << 20;  // how much the log in etcd grows before a snapshot replaces it
+  // How much the log in etcd grows before a snapshot replaces it.
+  uint64_t snapshot_bytes = 32 << 20;
   std::string etcd_authority;
   std::string etcd_certificate;
   std::string etcd_key;

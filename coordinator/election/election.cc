@@ -1,6 +1,7 @@
 #include "coordinator/election/election.h"
 
 #include "coordinator/base/term.h"
+#include "coordinator/etcd/requests.h"
 
 namespace muster::coordinator::election {
 
@@ -38,10 +39,7 @@ etcdserverpb::TxnRequest CampaignTxn(const std::string& leader_key, const v1::He
                                      int64_t lease) {
   etcdserverpb::TxnRequest request;
   *request.add_compare() = IsAbsent(leader_key);
-  etcdserverpb::PutRequest& put = *request.add_success()->mutable_request_put();
-  put.set_key(leader_key);
-  put.set_value(self.SerializeAsString());
-  put.set_lease(lease);
+  etcd::AddPut(request, leader_key, self.SerializeAsString(), lease);
   request.add_failure()->mutable_request_range()->set_key(leader_key);
   return request;
 }

@@ -15,8 +15,8 @@ namespace muster::coordinator::election {
 struct Lease {
   int64_t id = 0;
   int64_t ttl_ms = 0;
-  int64_t renewed_sent_ms =
-      0;  // when the grant or renewal that was answered last was sent, by its own clock
+  // When the grant or renewal that was answered last was sent, by its own clock.
+  int64_t renewed_sent_ms = 0;
 };
 
 // A lease whose last renewal is older than two thirds of it may be over.
@@ -27,8 +27,8 @@ etcdserverpb::Compare IsAbsent(const std::string& key);
 etcdserverpb::Compare IsStillLeader(const std::string& leader_key, int64_t term);
 
 // The leader's key was written by this run of `self`, and goes with `lease`. Then it must lead: no other head can as
-// long as it renews that lease, also if the answer to the
-// campaign that it won was lost, or it could not catch up then.
+// long as it renews that lease, also
+// if the answer to the campaign that it won was lost, or it could not catch up then.
 bool IsOurs(const etcdserverpb::KeyValue& leader, const v1::HeadRecord& self, int64_t lease);
 // After a look at the leader's key.
 bool ShouldCampaign(const etcdserverpb::RangeResponse& leader, const v1::HeadRecord& self,

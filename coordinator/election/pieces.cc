@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "coordinator/election/election.h"
+#include "coordinator/etcd/requests.h"
 
 namespace muster::coordinator::election {
 
@@ -10,14 +11,8 @@ etcdserverpb::TxnRequest AddPieceTxn(const std::string& leader_key, int64_t term
                                      const std::string& piece_key, const std::string& value) {
   etcdserverpb::TxnRequest request;
   *request.add_compare() = IsStillLeader(leader_key, term);
-  etcdserverpb::Compare& is_new = *request.add_compare();
-  is_new.set_key(piece_key);
-  is_new.set_target(etcdserverpb::Compare::VERSION);
-  is_new.set_result(etcdserverpb::Compare::EQUAL);
-  is_new.set_version(0);
-  etcdserverpb::PutRequest& put = *request.add_success()->mutable_request_put();
-  put.set_key(piece_key);
-  put.set_value(value);
+  *request.add_compare() = IsAbsent(piece_key);
+  etcd::AddPut(request, piece_key, value);
   request.add_failure()->mutable_request_range()->set_key(piece_key);
   return request;
 }

@@ -98,6 +98,15 @@ struct Client::Parts {
   // Calls `call` until a member answers.
   absl::Status Try(int64_t within_ms,
                    const std::function<grpc::Status(Member&, grpc::ClientContext&)>& call);
+  // The same for a call that has an answer.
+  template <typename Response, typename Call>
+  absl::StatusOr<Response> Ask(int64_t within_ms, const Call& call) {
+    Response response;
+    RETURN_IF_ERROR(Try(within_ms, [&](Member& member, grpc::ClientContext& context) {
+      return call(member, context, &response);
+    }));
+    return response;
+  }
   absl::Status Authenticate(Member& member);
 };
 
@@ -177,38 +186,40 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Make(const Access& access) {
 
 absl::StatusOr<etcdserverpb::TxnResponse> Client::Txn(const etcdserverpb::TxnRequest& request,
                                                       int64_t within_ms) {
-  etcdserverpb::TxnResponse response;
-  RETURN_IF_ERROR(parts_->Try(within_ms, [&](Member& member, grpc::ClientContext& context) {
-    return member.kv->Txn(&context, request, &response);
-  }));
-  return response;
+  return parts_->Ask<etcdserverpb::TxnResponse>(
+      within_ms, [&](Member& member, grpc::ClientContext& context, auto* response) {
+        return member.kv->Txn(&context, request, response);
+      });
 }
 
 absl::StatusOr<etcdserverpb::RangeResponse> Client::Range(const etcdserverpb::RangeRequest& request,
                                                           int64_t within_ms) {
-  etcdserverpb::RangeResponse response;
-  RETURN_IF_ERROR(parts_->Try(within_ms, [&](Member& member, grpc::ClientContext& context) {
-    return member.kv->Range(&context, request, &response);
-  }));
-  return response;
+  return parts_->Ask<etcdserverpb::RangeResponse>(
+      within_ms, [&](Member& member, grpc::ClientContext& context, auto* response) {
+        return member.kv->Range(&context, request, response);
+      });
 }
 
 absl::Status Client::Compact(int64_t revision, int64_t within_ms) {
   etcdserverpb::CompactionRequest request;
   request.set_revision(revision);
-  return parts_->Try(within_ms, [&](Member& member, grpc::ClientContext& context) {
-    etcdserverpb::CompactionResponse response;
-    return member.kv->Compact(&context, request, &response);
-  });
+  return parts_
+      ->Ask<etcdserverpb::CompactionResponse>(
+          within_ms,
+          [&](Member& member, grpc::ClientContext& context, auto* response) {
+            return member.kv->Compact(&context, request, response);
+          })
+      .status();
 }
 
 absl::StatusOr<Client::Lease> Client::Grant(int64_t ttl_ms, int64_t within_ms) {
   etcdserverpb::LeaseGrantRequest request;
   request.set_ttl((ttl_ms + 999) / 1'000);
-  etcdserverpb::LeaseGrantResponse response;
-  RETURN_IF_ERROR(parts_->Try(within_ms, [&](Member& member, grpc::ClientContext& context) {
-    return member.lease->LeaseGrant(&context, request, &response);
-  }));
+  ASSIGN_OR_RETURN(const auto response,
+                   parts_->Ask<etcdserverpb::LeaseGrantResponse>(
+                       within_ms, [&](Member& member, grpc::ClientContext& context, auto* answer) {
+                         return member.lease->LeaseGrant(&context, request, answer);
+                       }));
   if (!response.error().empty()) return absl::InternalError(StrCat("etcd: ", response.error()));
   return Lease{.id = response.id(), .ttl_ms = response.ttl() * 1'000};
 }
@@ -232,10 +243,13 @@ absl::StatusOr<int64_t> Client::KeepAlive(int64_t lease, int64_t within_ms) {
 absl::Status Client::Revoke(int64_t lease, int64_t within_ms) {
   etcdserverpb::LeaseRevokeRequest request;
   request.set_id(lease);
-  return parts_->Try(within_ms, [&](Member& member, grpc::ClientContext& context) {
-    etcdserverpb::LeaseRevokeResponse response;
-    return member.lease->LeaseRevoke(&context, request, &response);
-  });
+  return parts_
+      ->Ask<etcdserverpb::LeaseRevokeResponse>(
+          within_ms,
+          [&](Member& member, grpc::ClientContext& context, auto* response) {
+            return member.lease->LeaseRevoke(&context, request, response);
+          })
+      .status();
 }
 
 std::string Client::Key(const std::string& rest) const {

@@ -6,12 +6,14 @@
 
 #include "absl/strings/str_format.h"
 #include "common/base/clock.h"
+#include "common/base/random.h"
 #include "common/base/status.h"
 #include "common/log.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
 #include "coordinator/election/election.h"
+#include "coordinator/etcd/requests.h"
 #include "coordinator/heads/snapshot.h"
 
 namespace muster::coordinator::heads {
@@ -31,20 +33,6 @@ constexpr uint64_t kPiecesMost = 50'000;
 constexpr int64_t kHeadsMost = 64;
 constexpr size_t kHeadBytesMost = 2'048;
 
-void SetPut(etcdserverpb::TxnRequest& request, const std::string& key, const std::string& value,
-            int64_t lease = 0) {
-  etcdserverpb::PutRequest& put = *request.add_success()->mutable_request_put();
-  put.set_key(key);
-  put.set_value(value);
-  put.set_lease(lease);
-}
-
-absl::Status Unusable(std::string what, std::string why, std::string fix) {
-  return common::MakeProblem(
-      absl::StatusCode::kFailedPrecondition,
-      {.code = "JC1631", .what = std::move(what), .why = std::move(why), .fix = std::move(fix)});
-}
-
 // Answers to clients and workers name it, so it is no longer than a name and addresses are.
 std::optional<v1::HeadRecord> ReadHead(const etcdserverpb::KeyValue& pair) {
   v1::HeadRecord head;
@@ -57,11 +45,17 @@ std::optional<v1::HeadRecord> ReadHead(const etcdserverpb::KeyValue& pair) {
 }
 
 Head::Options OfThisRun(Head::Options options) {
-  options.self.set_instance(Random());
+  options.self.set_instance(common::Random64());
   return options;
 }
 
 }  // namespace
+
+absl::Status Unusable(std::string what, std::string why, std::string fix) {
+  return common::MakeProblem(
+      absl::StatusCode::kFailedPrecondition,
+      {.code = "JC1631", .what = std::move(what), .why = std::move(why), .fix = std::move(fix)});
+}
 
 Head::Head(std::unique_ptr<etcd::Client> client, std::unique_ptr<ReplicaHome> home, Options options)
     : client_(std::move(client)), home_(std::move(home)), options_(OfThisRun(std::move(options))) {}
@@ -95,7 +89,7 @@ absl::Status Head::Join() {
   RETURN_IF_ERROR(LoadIfBehindSnapshot());
   RETURN_IF_ERROR(TakeName());
   RETURN_IF_ERROR(GrantLease());
-  RETURN_IF_ERROR(Look());
+  RETURN_IF_ERROR(Look().status());
   has_joined_ = true;
   return absl::OkStatus();
 }
@@ -103,11 +97,11 @@ absl::Status Head::Join() {
 absl::StatusOr<v1::CommitLogMark> Head::ReadOrMakeMark() {
   const std::string key = client_->Key("cluster");
   v1::CommitLogMark made;
-  made.set_id(absl::StrFormat("%016x", Random()));
+  made.set_id(absl::StrFormat("%016x", common::Random64()));
   made.set_format(kLogFormat);
   etcdserverpb::TxnRequest request;
   *request.add_compare() = election::IsAbsent(key);
-  SetPut(request, key, made.SerializeAsString());
+  etcd::AddPut(request, key, made.SerializeAsString());
   request.add_failure()->mutable_request_range()->set_key(key);
   ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, kRpcWithinMs));
   if (done.succeeded()) return made;
@@ -175,16 +169,23 @@ absl::Status Head::GrantLease() {
   return Register();
 }
 
-absl::Status Head::Register() {
+v1::HeadRecord Head::Self() const {
   v1::HeadRecord self = options_.self;
+  std::lock_guard lock(mutex_);
+  self.set_position(log_ == nullptr ? position_ : log_->Number());
+  return self;
+}
+
+absl::Status Head::Register() {
+  const v1::HeadRecord self = Self();
   int64_t lease = 0;
   {
     std::lock_guard lock(mutex_);
-    self.set_position(log_ == nullptr ? position_ : log_->Number());
     lease = lease_;
   }
   etcdserverpb::TxnRequest request;
-  SetPut(request, client_->Key(StrCat("heads/", self.name())), self.SerializeAsString(), lease);
+  etcd::AddPut(request, client_->Key(StrCat("heads/", self.name())), self.SerializeAsString(),
+               lease);
   return client_->Txn(request, kRpcWithinMs).status();
 }
 
@@ -266,7 +267,8 @@ absl::StatusOr<bool> Head::FollowOnce() {
 absl::StatusOr<bool> Head::ApplyPage(bool linearizable) {
   absl::StatusOr<PieceReader::Page> read = reader_.Read(*client_, linearizable, kRpcWithinMs);
   if (absl::IsOutOfRange(read.status())) {
-    RETURN_IF_ERROR(Load());
+    ASSIGN_OR_RETURN(const std::optional<v1::SnapshotMark> mark, ReadSnapshotMark(*client_));
+    RETURN_IF_ERROR(Load(mark));
     return true;
   }
   RETURN_IF_ERROR(read.status());
@@ -284,8 +286,7 @@ absl::StatusOr<bool> Head::ApplyPage(bool linearizable) {
   return page.more;
 }
 
-absl::Status Head::Load() {
-  ASSIGN_OR_RETURN(const std::optional<v1::SnapshotMark> mark, ReadSnapshotMark(*client_));
+absl::Status Head::Load(const std::optional<v1::SnapshotMark>& mark) {
   if (!mark.has_value() || mark->position() <= replica_->Position()) {
     return absl::DataLossError(StrCat("the log in etcd lacks the entries after ", reader_.number(),
                                       ", and no snapshot has them"));
@@ -307,17 +308,15 @@ absl::Status Head::Load() {
 
 absl::StatusOr<bool> Head::Campaign() {
   const std::string key = client_->Key("leader");
-  v1::HeadRecord self = options_.self;
-  etcdserverpb::TxnRequest request;
+  const v1::HeadRecord self = Self();
   election::Lease lease;
   {
     std::lock_guard lock(mutex_);
-    self.set_position(position_);
     lease = {.id = lease_, .ttl_ms = ttl_ms_, .renewed_sent_ms = renewed_sent_ms_};
-    if (!election::MayCampaign(lease, common::MonotonicMs())) return false;
-    request = election::CampaignTxn(key, self, lease.id);
   }
-  ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, kRpcWithinMs));
+  if (!election::MayCampaign(lease, common::MonotonicMs())) return false;
+  ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done,
+                   client_->Txn(election::CampaignTxn(key, self, lease.id), kRpcWithinMs));
   const std::optional<int64_t> term = election::TermWon(done, self, lease.id);
   if (!term.has_value()) return false;
   std::lock_guard lock(mutex_);
@@ -344,7 +343,7 @@ absl::Status Head::CatchUp() {
 absl::Status Head::LoadIfBehindSnapshot() {
   ASSIGN_OR_RETURN(const std::optional<v1::SnapshotMark> mark, ReadSnapshotMark(*client_));
   if (!mark.has_value() || mark->position() <= reader_.number()) return absl::OkStatus();
-  return Load();
+  return Load(mark);
 }
 
 void Head::BeginToLead() {
@@ -385,13 +384,13 @@ void Head::KeepLogShort() {
 
 // The cost of a snapshot grows with the state, so the log grows with it before the next one.
 absl::Status Head::WriteSnapshotIfDue() {
-  if (snapshot_.position() == 0) {
+  if (!snapshot_.has_value()) {
     ASSIGN_OR_RETURN(const std::optional<v1::SnapshotMark> mark, ReadSnapshotMark(*client_));
-    if (mark.has_value()) snapshot_ = *mark;
+    snapshot_ = mark.value_or(v1::SnapshotMark());
   }
   const uint64_t grown = log_->Bytes() - bytes_at_snapshot_;
-  if (grown < std::max(options_.snapshot_bytes_least, snapshot_.bytes()) &&
-      log_->Number() - snapshot_.position() < kPiecesMost) {
+  if (grown < std::max(options_.snapshot_bytes_least, snapshot_->bytes()) &&
+      log_->Number() - snapshot_->position() < kPiecesMost) {
     return absl::OkStatus();
   }
   const int64_t revision = TermRevision();
@@ -404,8 +403,8 @@ absl::Status Head::WriteSnapshotIfDue() {
   RETURN_IF_ERROR(written.status());
   snapshot_ = *written;
   bytes_at_snapshot_ = bytes;
-  common::LogInfo(StrCat("wrote a snapshot position=", position, " bytes=", snapshot_.bytes()));
-  return Trim(*client_, revision, snapshot_, MayBeTrimmedTo(position));
+  common::LogInfo(StrCat("wrote a snapshot position=", position, " bytes=", snapshot_->bytes()));
+  return Trim(*client_, revision, *snapshot_, MayBeTrimmedTo(position));
 }
 
 // A coordinator that is only a little behind reads on, and needs no snapshot.
@@ -456,29 +455,32 @@ absl::Status Head::KeepOnce() {
     return is_leader ? ttl_ms.status() : GrantLease();
   }
   RETURN_IF_ERROR(ttl_ms.status());
-  if (is_leader) RETURN_IF_ERROR(CheckStillLeader(kRpcWithinMs));
+  // etcd before 3.4.38 may renew a lease that was revoked: only the key proves the term.
+  ASSIGN_OR_RETURN(const int64_t term, Look());
+  if (is_leader && term != TermRevision()) {
+    const absl::Status why = absl::AbortedError("another coordinator leads the cluster now");
+    Lost(why);
+    return why;
+  }
   {
     std::lock_guard lock(mutex_);
     ttl_ms_ = *ttl_ms;
     renewed_sent_ms_ = sent_ms;
     if (is_leader) term_.Renewed(sent_ms, *ttl_ms);
   }
-  RETURN_IF_ERROR(Register());
-  return Look();
+  // An idle cluster writes nothing.
+  return IsRegisteredAsItIs() ? absl::OkStatus() : Register();
 }
 
-// etcd before 3.4.38 may renew a lease that was revoked: only the key proves the term.
-absl::Status Head::CheckStillLeader(int64_t within_ms) {
-  etcdserverpb::TxnRequest request;
-  *request.add_compare() = election::IsStillLeader(client_->Key("leader"), TermRevision());
-  ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, within_ms));
-  if (done.succeeded()) return absl::OkStatus();
-  const absl::Status why = absl::AbortedError("another coordinator leads the cluster now");
-  Lost(why);
-  return why;
+bool Head::IsRegisteredAsItIs() const {
+  const v1::HeadRecord self = Self();
+  const HeadsView view = View();
+  return std::any_of(view.heads.begin(), view.heads.end(), [&](const v1::HeadRecord& head) {
+    return head.instance() == self.instance() && head.position() == self.position();
+  });
 }
 
-absl::Status Head::Look() {
+absl::StatusOr<int64_t> Head::Look() {
   etcdserverpb::TxnRequest request;
   request.add_success()->mutable_request_range()->set_key(client_->Key("leader"));
   etcdserverpb::RangeRequest& heads = *request.add_success()->mutable_request_range();
@@ -487,14 +489,17 @@ absl::Status Head::Look() {
   heads.set_limit(kHeadsMost);
   ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse done, client_->Txn(request, kRpcWithinMs));
   HeadsView view{.leader = {}, .heads = {}, .seen_ms = common::MonotonicMs()};
-  for (const etcdserverpb::KeyValue& pair : done.responses(0).response_range().kvs())
+  int64_t term = 0;
+  for (const etcdserverpb::KeyValue& pair : done.responses(0).response_range().kvs()) {
+    term = pair.create_revision();
     if (std::optional<v1::HeadRecord> head = ReadHead(pair)) view.leader = *std::move(head);
+  }
   for (const etcdserverpb::KeyValue& pair : done.responses(1).response_range().kvs()) {
     if (std::optional<v1::HeadRecord> head = ReadHead(pair)) view.heads.push_back(*std::move(head));
   }
   std::lock_guard lock(mutex_);
   view_ = std::move(view);
-  return absl::OkStatus();
+  return term;
 }
 
 void Head::WatchTerm() {

@@ -25,6 +25,9 @@
 
 namespace muster::coordinator::heads {
 
+// FAILED_PRECONDITION, JC1631: a state or a data directory that does not fit.
+absl::Status Unusable(std::string what, std::string why, std::string fix);
+
 class Head {
  public:
   struct Options {
@@ -62,6 +65,8 @@ class Head {
   absl::Status CheckLog();
   absl::StatusOr<v1::CommitLogMark> ReadOrMakeMark();
   absl::Status GrantLease();
+  // What it registers.
+  v1::HeadRecord Self() const;
   absl::Status Register();
   // The first time: no other coordinator has its name.
   absl::Status TakeName();
@@ -75,7 +80,7 @@ class Head {
   absl::StatusOr<bool> Campaign();
   absl::Status CatchUp();
   // Puts the snapshot in etcd into the place of the copy.
-  absl::Status Load();
+  absl::Status Load(const std::optional<v1::SnapshotMark>& mark);
   absl::Status LoadIfBehindSnapshot();
   void BeginToLead();
 
@@ -86,8 +91,10 @@ class Head {
 
   void Keep();
   absl::Status KeepOnce();
-  absl::Status CheckStillLeader(int64_t within_ms);
-  absl::Status Look();
+  // Reads who leads and who is registered. Returns the term that the leader's key has now; 0: none leads.
+  absl::StatusOr<int64_t> Look();
+  // What the last look found of this one is what it would register now.
+  bool IsRegisteredAsItIs() const;
   void WatchTerm();
   void Lost(const absl::Status& why);
   // False: stopping.
@@ -110,7 +117,7 @@ class Head {
   std::unique_ptr<Leading> leading_;
 
   // Used by the thread that keeps the log short.
-  v1::SnapshotMark snapshot_;
+  std::optional<v1::SnapshotMark> snapshot_;  // empty: not read yet
   uint64_t bytes_at_snapshot_ = 0;
 
   mutable std::mutex mutex_;  // guards what follows

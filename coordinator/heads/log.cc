@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "common/base/random.h"
 #include "common/base/status.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
@@ -42,11 +42,6 @@ absl::Status NoRoom(const absl::Status& why) {
 }
 
 }  // namespace
-
-uint64_t Random() {
-  std::random_device random;
-  return uint64_t{random()} << 32 | random();
-}
 
 std::string LogKey(const etcd::Client& client, uint64_t number) {
   return client.Key(absl::StrFormat("log/%016x", number));
@@ -107,7 +102,7 @@ absl::Status PieceReader::Add(const etcdserverpb::KeyValue& pair, Page& page) {
 EtcdLog::EtcdLog(etcd::Client& client, Options options)
     : client_(client),
       options_(std::move(options)),
-      writer_(Random()),
+      writer_(common::Random64()),
       number_(options_.last_number) {}
 
 absl::StatusOr<uint64_t> EtcdLog::Append(std::string_view changes) {
@@ -132,8 +127,8 @@ absl::StatusOr<uint64_t> EtcdLog::Append(std::string_view changes) {
   return number_.load();
 }
 
-// A write without an answer is repeated until there is one, as long as the term lasts: a coordinator that reads the log later
-// must find what this one goes by.
+// A write without an answer is repeated until there is one, as long as the term lasts: a coordinator that reads the log
+// later must find what this one goes by.
 absl::Status EtcdLog::AppendPiece(const v1::CommitPiece& piece) {
   const std::string key = LogKey(client_, number_ + 1);
   const std::string value = piece.SerializeAsString();

@@ -26,9 +26,6 @@ inline constexpr size_t kPieceBytesMost = 1 << 20;
 // limit: several coordinators: one transaction's changes; the coordinator steps down
 inline constexpr size_t kEntryBytesMost = 1 << 30;
 
-// 64 random bits.
-uint64_t Random();
-
 std::string LogKey(const etcd::Client& client, uint64_t number);
 
 // The number of the last piece that was ever added, linearizable.

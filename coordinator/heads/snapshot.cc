@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "common/text/strings.h"
 #include "coordinator/election/election.h"
+#include "coordinator/etcd/requests.h"
 #include "coordinator/heads/log.h"
 
 namespace muster::coordinator::heads {
@@ -63,20 +64,10 @@ absl::StatusOr<int64_t> DoAsLeader(etcd::Client& client, int64_t term_revision,
 }
 
 absl::Status PutAsLeader(etcd::Client& client, int64_t term_revision, const std::string& key,
-                         std::string value) {
+                         const std::string& value) {
   etcdserverpb::TxnRequest request;
-  etcdserverpb::PutRequest& put = *request.add_success()->mutable_request_put();
-  put.set_key(key);
-  put.set_value(std::move(value));
+  etcd::AddPut(request, key, value);
   return DoAsLeader(client, term_revision, std::move(request)).status();
-}
-
-void AddRemoval(etcdserverpb::TxnRequest& request, const std::string& begin,
-                const std::string& end) {
-  etcdserverpb::DeleteRangeRequest& removal =
-      *request.add_success()->mutable_request_delete_range();
-  removal.set_key(begin);
-  removal.set_range_end(end);
 }
 
 }  // namespace
@@ -116,8 +107,8 @@ absl::StatusOr<v1::SnapshotMark> WriteSnapshot(etcd::Client& client, int64_t ter
 absl::Status Trim(etcd::Client& client, int64_t term_revision, const v1::SnapshotMark& newest,
                   uint64_t number) {
   etcdserverpb::TxnRequest request;
-  AddRemoval(request, LogKey(client, 0), LogKey(client, number + 1));
-  AddRemoval(request, ChunksOf(client, 0), ChunksOf(client, newest.position()));
+  etcd::AddRemoval(request, LogKey(client, 0), LogKey(client, number + 1));
+  etcd::AddRemoval(request, ChunksOf(client, 0), ChunksOf(client, newest.position()));
   ASSIGN_OR_RETURN(const int64_t revision, DoAsLeader(client, term_revision, std::move(request)));
   const absl::Status compacted = client.Compact(revision, kChunkWithinMs);
   // Not every user of etcd may; then its own --auto-compaction frees the space. OUT_OF_RANGE: it has already.

@@ -13,12 +13,7 @@ using common::StrCat;
 absl::StatusOr<std::unique_ptr<AuditStore>> SqliteAuditStore::Open(
     const Paths& paths, std::shared_ptr<WriteTurns> turns) {
   std::unique_ptr<SqliteAuditStore> store(new SqliteAuditStore(paths.Database(), turns));
-  ASSIGN_OR_RETURN(store->writer_,
-                   Database::Open(paths.Database(), Database::Mode::kReadWrite, turns->Timeout()));
-  // The journal's connection checkpoints.
-  RETURN_IF_ERROR(store->writer_->Execute(
-      "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; PRAGMA mmap_size=0;"
-      "PRAGMA trusted_schema=OFF"));
+  ASSIGN_OR_RETURN(store->writer_, OpenForTurns(paths.Database(), *turns));
   ASSIGN_OR_RETURN(store->reader_, Database::Open(paths.Database(), Database::Mode::kReadOnly));
   return store;
 }

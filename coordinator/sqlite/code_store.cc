@@ -23,11 +23,7 @@ absl::StatusOr<std::unique_ptr<CodeStore>> SqliteCodeStore::Open(
     const Paths& paths, std::shared_ptr<WriteTurns> turns) {
   std::unique_ptr<SqliteCodeStore> store(new SqliteCodeStore(turns));
   ASSIGN_OR_RETURN(store->database_,
-                   Database::Open(paths.Database(), Database::Mode::kReadWrite, turns->Timeout()));
-  // The journal's connection checkpoints.
-  RETURN_IF_ERROR(store->database_->Execute(
-      "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; PRAGMA mmap_size=0;"
-      "PRAGMA cache_size=-8192; PRAGMA trusted_schema=OFF"));
+                   OpenForTurns(paths.Database(), *turns, "PRAGMA cache_size=-8192"));
   return store;
 }
 

@@ -64,12 +64,9 @@ Row RowOf(const v1::Secret& secret) {
 absl::StatusOr<std::unique_ptr<IdentityStore>> SqliteIdentityStore::Open(
     const Paths& paths, std::shared_ptr<WriteTurns> turns) {
   std::unique_ptr<SqliteIdentityStore> store(new SqliteIdentityStore(paths, turns));
-  ASSIGN_OR_RETURN(store->database_,
-                   Database::Open(paths.Database(), Database::Mode::kReadWrite, turns->Timeout()));
-  // The journal's connection checkpoints.
-  RETURN_IF_ERROR(store->database_->Execute(
-      "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; PRAGMA mmap_size=0;"
-      "PRAGMA cache_size=-4096; PRAGMA trusted_schema=OFF; PRAGMA secure_delete=ON"));
+  ASSIGN_OR_RETURN(
+      store->database_,
+      OpenForTurns(paths.Database(), *turns, "PRAGMA cache_size=-4096; PRAGMA secure_delete=ON"));
   return store;
 }
 

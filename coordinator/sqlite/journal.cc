@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "common/base/random.h"
 #include "common/base/status.h"
 #include "common/files/files.h"
 #include "common/problem.h"
@@ -207,9 +208,7 @@ absl::Status SqliteJournal::CountLives(LivedClock* clock) {
 }
 
 absl::Status SqliteJournal::KeepClusterId() {
-  std::random_device random;
-  const uint64_t fresh =
-      (uint64_t{random()} << 32 | random()) >> 1;  // SQLite's integers are signed
+  const uint64_t fresh = common::Random64() >> 1;  // SQLite's integers are signed
   RETURN_IF_ERROR(Write(StrCat("INSERT OR IGNORE INTO meta VALUES('cluster', ", fresh, ")")));
   ASSIGN_OR_RETURN(const int64_t kept,
                    database_->Scalar("SELECT value FROM meta WHERE key = 'cluster'"));

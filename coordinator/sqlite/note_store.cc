@@ -43,11 +43,7 @@ absl::StatusOr<std::unique_ptr<NoteStore>> SqliteNoteStore::Open(
     const Paths& paths, std::shared_ptr<WriteTurns> turns) {
   std::unique_ptr<SqliteNoteStore> store(new SqliteNoteStore(paths.Database(), turns));
   ASSIGN_OR_RETURN(store->database_,
-                   Database::Open(paths.Database(), Database::Mode::kReadWrite, turns->Timeout()));
-  // The journal's connection checkpoints.
-  RETURN_IF_ERROR(store->database_->Execute(
-      "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0; PRAGMA mmap_size=0;"
-      "PRAGMA trusted_schema=OFF"));
+                   OpenForTurns(paths.Database(), *turns, "PRAGMA synchronous=NORMAL"));
   return store;
 }
 

@@ -1,8 +1,5 @@
 #include "coordinator/sqlite/replica.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdio>
 
 #include "common/base/status.h"
@@ -70,16 +67,12 @@ absl::StatusOr<ReplicaMark> MarkOf(const std::string& path) {
   return ReadReplicaMark(*database);
 }
 
-absl::Status Remove(const std::string& path) {
-  if (unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
-  return common::ErrnoStatus(common::StrCat("cannot remove ", path));
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> SqliteReplicaHome::Stage() {
   const std::string path = paths_.Database() + ".part";
-  for (const char* end : {"", "-wal", "-shm", "-journal"}) RETURN_IF_ERROR(Remove(path + end));
+  for (const char* end : {"", "-wal", "-shm", "-journal"})
+    RETURN_IF_ERROR(common::RemoveTree(path + end));
   return path;
 }
 
@@ -98,7 +91,8 @@ absl::Status SqliteReplicaHome::Replace(const std::string& from, const std::stri
                                               " up to ", position, " should be"));
   }
   // What these have is newer than nothing that the log has not.
-  for (const char* end : {"-wal", "-shm"}) RETURN_IF_ERROR(Remove(paths_.Database() + end));
+  for (const char* end : {"-wal", "-shm"})
+    RETURN_IF_ERROR(common::RemoveTree(paths_.Database() + end));
   if (rename(from.c_str(), paths_.Database().c_str()) != 0)
     return common::ErrnoStatus(common::StrCat("cannot put ", paths_.Database(), " into place"));
   return common::SyncDirectory(paths_.Root());

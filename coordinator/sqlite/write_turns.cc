@@ -93,6 +93,18 @@ absl::Status Commit(Database& database, const std::function<absl::Status()>& wor
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<Database>> OpenForTurns(const std::string& path,
+                                                       const WriteTurns& turns,
+                                                       const std::string& more_pragmas) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Database> database,
+                   Database::Open(path, Database::Mode::kReadWrite, turns.Timeout()));
+  RETURN_IF_ERROR(
+      database->Execute("PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; PRAGMA mmap_size=0;"
+                        "PRAGMA trusted_schema=OFF;" +
+                        more_pragmas));
+  return database;
+}
+
 absl::Status Transact(Database& database, const std::function<absl::Status()>& work,
                       CommitLog* log) {
   RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));

@@ -13,8 +13,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "coordinator/sqlite/database.h"
 #include "coordinator/stores/commit_log.h"
 
@@ -78,6 +80,11 @@ class WriteTurns {
   uint64_t next_ticket_ = 0;
   std::deque<uint64_t> waiting_;  // tickets
 };
+
+// A connection for a store that writes in its turns. The journal's connection checkpoints.
+absl::StatusOr<std::unique_ptr<Database>> OpenForTurns(const std::string& path,
+                                                       const WriteTurns& turns,
+                                                       const std::string& more_pragmas = {});
 
 // BEGIN IMMEDIATE, the work, COMMIT; a rollback if one of them fails. The caller has the turn. With a log, what the
 // work has changed is added there before it is committed here.

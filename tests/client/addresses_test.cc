@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "client/session/known_heads.h"
+#include "common/address_list.h"
 
 namespace muster::client {
 namespace {
@@ -15,7 +16,7 @@ TEST(AddressesTest, AListIsSplitAtItsCommasAndASocketIsOneAddress) {
   EXPECT_EQ(SplitAddresses("a:7700,b:7700, [::1]:7700"), List({"a:7700", "b:7700", "[::1]:7700"}));
   EXPECT_EQ(SplitAddresses("a:7700,"), List({"a:7700", ""}));
   EXPECT_EQ(SplitAddresses("unix:/run/a,b"), List({"unix:/run/a,b"}));
-  EXPECT_EQ(JoinAddresses({"a:1", "b:2"}), "a:1,b:2");
+  EXPECT_EQ(common::JoinAddresses({"a:1", "b:2"}), "a:1,b:2");
 }
 
 TEST(AddressesTest, MergingKeepsTheOrderAndDropsWhatIsThereTwice) {

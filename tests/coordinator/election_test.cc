@@ -76,8 +76,8 @@ TEST(Election, EachPieceIsAddedByTheLeaderOfTheTermAloneAndOnce) {
   EXPECT_EQ(request.compare(0).key(), kKey);
   EXPECT_EQ(request.compare(0).create_revision(), 12);
   EXPECT_EQ(request.compare(1).key(), "/a/log/1");
-  EXPECT_EQ(request.compare(1).target(), etcdserverpb::Compare::VERSION);
-  EXPECT_EQ(request.compare(1).version(), 0);
+  EXPECT_EQ(request.compare(1).target(), etcdserverpb::Compare::CREATE);
+  EXPECT_EQ(request.compare(1).create_revision(), 0);
 }
 
 TEST(Election, APieceThatAnEarlierTryAddedIsAddedAndAnotherOnesIsNot) {

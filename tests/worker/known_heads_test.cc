@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/address_list.h"
 #include "common/base/status.h"
 #include "common/files/files.h"
 #include "common/problem.h"
@@ -26,7 +27,7 @@ TEST(Addresses, AListIsSplitAtCommasOutsideOfPaths) {
   EXPECT_EQ(SplitAddresses("unix:/a,unix:/b"), (Heads{"unix:/a", "unix:/b"}));
   EXPECT_EQ(SplitAddresses("a:1,unix:/b"), (Heads{"a:1", "unix:/b"}));
   EXPECT_EQ(SplitAddresses(",a:1,"), (Heads{"", "a:1", ""}));
-  EXPECT_EQ(JoinAddresses({"a:1", "b:1"}), "a:1,b:1");
+  EXPECT_EQ(common::JoinAddresses({"a:1", "b:1"}), "a:1,b:1");
 }
 
 TEST(Addresses, OnlyHostAndPortMayBeNamedOverTheNetwork) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/address_list.h"
 #include "common/text/strings.h"
 #include "common/text/url.h"
 
@@ -33,13 +34,6 @@ std::vector<std::string> SplitAddresses(std::string_view text) {
   }
 }
 
-std::string JoinAddresses(const std::vector<std::string>& addresses) {
-  std::string text;
-  for (const std::string& address : addresses)
-    common::StrAppend(&text, text.empty() ? "" : ",", address);
-  return text;
-}
-
 bool IsHostPort(std::string_view address) {
   if (address.size() > kHeadBytesMax || address.find_first_of("/?#") != std::string_view::npos)
     return false;
@@ -52,14 +46,7 @@ bool IsHostPort(std::string_view address) {
 
 std::vector<std::string> MergeHeads(const std::vector<std::string>& first,
                                     const std::vector<std::string>& more) {
-  std::vector<std::string> heads;
-  for (const std::vector<std::string>* some : {&first, &more}) {
-    for (const std::string& head : *some) {
-      const bool is_new = std::find(heads.begin(), heads.end(), head) == heads.end();
-      if (is_new && heads.size() < kHeadsMax) heads.push_back(head);
-    }
-  }
-  return heads;
+  return common::MergeAddresses(first, more, kHeadsMax);
 }
 
 }  // namespace muster::worker

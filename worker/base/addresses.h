@@ -17,7 +17,6 @@ inline constexpr size_t kHeadBytesMax = 255;
 // "a:7700,b:7700" as its parts, also empty ones. As a path may have a comma, "unix:/path" ends at ",unix:" or at
 // the end of the text.
 std::vector<std::string> SplitAddresses(std::string_view text);
-std::string JoinAddresses(const std::vector<std::string>& addresses);
 // Whether an address that came over the network may be dialed: HOST:PORT, which gRPC must not take for anything
 // else, such as a socket of this machine.
 bool IsHostPort(std::string_view address);

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/address_list.h"
 #include "common/base/status.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
@@ -39,8 +40,8 @@ Answer OneOfSeveral(const std::vector<std::string>& addresses, const std::string
   std::vector<std::string> endpoints =
       EndpointsOf(addresses, credentials.http, credentials.endpoint);
   if (!known_endpoints.empty()) endpoints = MergeHeads(endpoints, SplitAddresses(known_endpoints));
-  credentials.endpoint = JoinAddresses(endpoints);
-  credentials.http = JoinAddresses(addresses);
+  credentials.endpoint = common::JoinAddresses(endpoints);
+  credentials.http = common::JoinAddresses(addresses);
   return credentials;
 }
 

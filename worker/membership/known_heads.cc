@@ -1,9 +1,6 @@
 #include "worker/membership/known_heads.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -83,7 +80,7 @@ void KnownHeads::Learned(const std::string& cluster_id, const std::vector<std::s
 void KnownHeads::Write() const {
   absl::Status written;
   if (kept_.heads.empty()) {
-    if (unlink(path_.c_str()) != 0 && errno != ENOENT) written = common::ErrnoStatus(path_);
+    written = common::RemoveTree(path_);
   } else {
     std::string text =
         common::StrCat("cluster=", kept_.cluster_id, "\nauthority=", kept_.authority, "\n");

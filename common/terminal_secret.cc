@@ -50,4 +50,11 @@ absl::StatusOr<std::string> AskHidden(const std::string& prompt, size_t bytes_ma
   return line;
 }
 
+absl::StatusOr<std::string> ReadOrAskHidden(const std::string& file, const std::string& prompt,
+                                            size_t bytes_max) {
+  const bool from_input = file.empty() || file == "-";
+  if (from_input && isatty(STDIN_FILENO) == 1) return AskHidden(prompt, bytes_max);
+  return ReadFileOrPipe(from_input ? "/dev/stdin" : file, bytes_max);
+}
+
 }  // namespace muster::common

@@ -254,7 +254,9 @@ absl::Status Coordinator::Parts::OpenHttpIdentities() {
   const std::string& tcp = daemon->instance.tcp_endpoint;
   Enrolment::Place place{.endpoint = tcp.empty() ? "" : tcp.substr(tcp.rfind(':')),
                          .worker_lives_ms = config.worker_certificate_ms,
-                         .user_lives_ms = config.person_certificate_ms};
+                         .user_lives_ms = config.person_certificate_ms,
+                         .state = config.head.state,
+                         .secrets_key = cluster->SecretsKeyText()};
   ASSIGN_OR_RETURN(identities, http::HttpIdentities::Open(
                                    *cluster, *directory,
                                    [this](const std::vector<std::string>& serials) {

@@ -19,6 +19,7 @@
 #include "common/files/files.h"
 #include "common/files/private_directory.h"
 #include "common/problem.h"
+#include "common/terminal_secret.h"
 #include "common/text/strings.h"
 #include "coordinator/base/data_lock.h"
 #include "coordinator/base/machine_name.h"
@@ -29,6 +30,7 @@
 #include "coordinator/identity/issue_token.h"
 #include "coordinator/store_parts/lived_clock.h"
 #include "coordinator/stores/paths.h"
+#include "identity/enroll.h"
 #include "identity/names.h"
 
 namespace muster::coordinator {
@@ -41,6 +43,7 @@ constexpr int kFailedExit = 1;
 constexpr std::string_view kGrpcPort = "7700";
 constexpr std::string_view kHttpPort = "7701";
 constexpr int64_t kTokenLivesMs = 24 * 3'600'000;
+constexpr size_t kTokenFileMax = 4 * 1024;
 constexpr uid_t kFirstPerson = 1000;  // below are accounts of services; source: login.defs(5)
 
 struct InitArguments {
@@ -51,6 +54,10 @@ struct InitArguments {
   std::vector<std::string> hosts;
   BrowserFiles for_browsers;  // empty: none
   bool further = false;       // its users and jobs are those of coordinators that exist
+  std::string
+      join;  // HOST:PORT of one of them, which gives the keys; empty: they are there, or new
+  std::string token_file;
+  std::string state = "etcd://…/NAME";  // of the others
 };
 
 // The account of the person who runs this command, even through sudo: jobs' ranks run as their
@@ -151,8 +158,31 @@ absl::Status CheckFurther(const InitArguments& arguments) {
        .what = StrCat("--further: there is no ", arguments.keys_dir, "/ca.key"),
        .why = "a further coordinator of a cluster has the cluster's authority",
        .fix = "copy ca.pem, ca.key and secrets.key from the keys directory of another one, as "
-              "root, and "
-              "name the directory with --keys-dir"});
+              "root, and name the directory with --keys-dir; or use --join, which fetches them"});
+}
+
+// The keys of a coordinator that leads, for its token. All that can be wrong here is looked at before, as the token
+// works once.
+absl::Status FetchKeys(InitArguments& arguments) {
+  if (arguments.keys_dir.empty()) arguments.keys_dir = arguments.data_dir + "-keys";
+  RETURN_IF_ERROR(Cluster::CheckIsNew(arguments.data_dir, arguments.keys_dir));
+  ASSIGN_OR_RETURN(
+      const std::string token,
+      common::ReadOrAskHidden(arguments.token_file, "Token (of `jobctl token create coordinator`)",
+                              kTokenFileMax));
+  if (arguments.hosts.empty()) arguments.hosts.push_back(MachineName());
+  ASSIGN_OR_RETURN(const identity::CoordinatorKeys keys,
+                   identity::FetchCoordinatorKeys(arguments.join, token, arguments.hosts.front()));
+  arguments.further = true;
+  arguments.name = keys.cluster;
+  arguments.state = keys.state;
+  return Cluster::PutKeys(arguments.keys_dir, {.authority_pem = keys.authority_pem,
+                                               .authority_key_pem = keys.authority_key_pem,
+                                               .secrets_key = keys.secrets_key});
+}
+
+absl::Status Prepare(InitArguments& arguments) {
+  return arguments.join.empty() ? CheckFurther(arguments) : FetchKeys(arguments);
 }
 
 void SayWhatComesNextForFurther(const InitArguments& arguments, const Founded& founded) {
@@ -160,7 +190,7 @@ void SayWhatComesNextForFurther(const InitArguments& arguments, const Founded& f
       StrCat("A further coordinator of cluster ", founded.cluster->name(), " is ready.\n",  //
              "  authority  SHA256:", founded.cluster->authority().Fingerprint(), "\n\n",
              "Start it with the --state of the others:\n\n",  //
-             "  muster-coordinator --state etcd://…/NAME --head ", arguments.hosts.front(),
+             "  muster-coordinator --state ", arguments.state, " --head ", arguments.hosts.front(),
              " --data-dir ", arguments.data_dir, " --listen 0.0.0.0:", kGrpcPort, " --advertise ",
              arguments.hosts.front(), ":", kGrpcPort, " --http 0.0.0.0:", kHttpPort, "\n");
   std::fputs(text.c_str(), stdout);
@@ -195,7 +225,7 @@ int Init(InitArguments arguments) {
   arguments.data_dir = WithoutSlash(Absolute(arguments.data_dir));
   arguments.keys_dir = WithoutSlash(Absolute(arguments.keys_dir));
   if (arguments.admin.empty()) arguments.admin = WhoTypesThis();
-  const absl::Status may = CheckFurther(arguments);
+  const absl::Status may = Prepare(arguments);
   const absl::StatusOr<Founded> founded =
       may.ok() ? FoundCluster(arguments) : absl::StatusOr<Founded>(may);
   if (!founded.ok()) {
@@ -218,8 +248,8 @@ std::optional<int> RunInitCommand(int argc, char** argv) {
   app.add_option("--data-dir", arguments.data_dir,
                  "the coordinator's data directory, also a new one")
       ->required();
-  app.add_option("--name", arguments.name, "of the cluster; stands in every certificate")
-      ->required();
+  CLI::Option* name =
+      app.add_option("--name", arguments.name, "of the cluster; stands in every certificate");
   app.add_option("--keys-dir", arguments.keys_dir,
                  "where the authority and the keys go, or are when several coordinators share them "
                  "(default: DATA_DIR-keys)");
@@ -233,6 +263,14 @@ std::optional<int> RunInitCommand(int argc, char** argv) {
       "--further", arguments.further,
       "the cluster has coordinators already, which keep its state in etcd; --keys-dir has a "
       "copy of their ca.pem, ca.key and secrets.key");
+  CLI::Option* join = app.add_option(
+      "--join", arguments.join,
+      "HOST:PORT of the HTTPS of the coordinator that leads such a cluster: fetches those keys "
+      "with "
+      "a token of `jobctl token create coordinator`, from standard input or asked for");
+  app.add_option("--token-file", arguments.token_file, "with --join: where the token is")
+      ->needs(join);
+  join->excludes(name);
   CLI::Option* certificate = app.add_option(
       "--certificate", arguments.for_browsers.certificate,
       "your own certificate for browsers, with its chain, in PEM: kept with the keys");
@@ -242,6 +280,7 @@ std::optional<int> RunInitCommand(int argc, char** argv) {
   key->needs(certificate);
   try {
     app.parse(argc - 1, argv + 1);
+    if (arguments.name.empty() && arguments.join.empty()) throw CLI::RequiredError("--name");
   } catch (const CLI::CallForHelp&) {
     std::fputs(app.help().c_str(), stdout);
     return kDoneExit;

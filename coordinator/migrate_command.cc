@@ -20,6 +20,7 @@
 #include "common/text/strings.h"
 #include "coordinator/base/data_lock.h"
 #include "coordinator/care/commands.h"
+#include "coordinator/care/kept_apart.h"
 #include "coordinator/config/open_stores.h"
 #include "coordinator/election/election.h"
 #include "coordinator/etcd/requests.h"
@@ -34,53 +35,6 @@ using common::StrCat;
 
 constexpr int64_t kLeaseMs = 600'000;
 constexpr int64_t kWithinMs = 10'000;
-// Of the entry that a moved state stands for: the log continues after it.
-constexpr uint64_t kFirstPosition = 1;
-constexpr Note kNotes[] = {Note::kNotify, Note::kLived};
-
-// Of a copy that is being made: what is written there is part of the first entry.
-class FirstEntry final : public CommitLog {
- public:
-  absl::StatusOr<uint64_t> Append(std::string_view) override { return kFirstPosition; }
-  void FailedHere(const absl::Status&) override {}
-};
-
-// Copies what a coordinator that is alone has in files and others in the database, from one to the other.
-absl::Status CopyNotes(const std::shared_ptr<SharedState>& from,
-                       const std::shared_ptr<SharedState>& to) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<NoteStore> read, OpenNotes(from));
-  ASSIGN_OR_RETURN(const std::unique_ptr<NoteStore> written, OpenNotes(to));
-  for (const Note note : kNotes) {
-    const absl::StatusOr<std::string> text = read->Read(note);
-    if (absl::IsNotFound(text.status())) continue;
-    RETURN_IF_ERROR(text.status());
-    RETURN_IF_ERROR(written->Write(note, *text));
-  }
-  return absl::OkStatus();
-}
-
-// What the other side has already is left as it is: numbers never repeat.
-absl::StatusOr<uint64_t> CopyAudit(const std::shared_ptr<SharedState>& from,
-                                   const std::shared_ptr<SharedState>& to) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<AuditStore> read, OpenAuditStore(from));
-  ASSIGN_OR_RETURN(const std::unique_ptr<AuditStore> written, OpenAuditStore(to));
-  ASSIGN_OR_RETURN(const AuditStore::End end, written->Recover());
-  ASSIGN_OR_RETURN(const std::vector<uint64_t> parts, read->Parts());
-  uint64_t last = end.head.number();
-  for (const uint64_t first : parts) {
-    ASSIGN_OR_RETURN(const AuditPart part, read->Read(first));
-    if (!part.damaged.empty())
-      return absl::DataLossError(StrCat("the audit is damaged: ", part.damaged.front()));
-    std::vector<const v1::AuditEntry*> entries;
-    for (const v1::AuditEntry& entry : part.entries) {
-      if (entry.number() > last) entries.push_back(&entry);
-    }
-    if (entries.empty()) continue;
-    RETURN_IF_ERROR(written->Append(entries));
-    last = entries.back()->number();
-  }
-  return last;
-}
 
 // ---------------------------------------------------------------- into etcd
 
@@ -146,19 +100,19 @@ class IntoEtcd {
     {
       ASSIGN_OR_RETURN(const std::unique_ptr<Replica> replica, ReplicaHomeOf(staged)->Open());
       RETURN_IF_ERROR(replica->Follow(mark_.id()));
-      RETURN_IF_ERROR(replica->Apply(kFirstPosition, ""));
+      RETURN_IF_ERROR(replica->Apply(OfACopy::kPosition, ""));
     }
-    FirstEntry first;
+    OfACopy first;
     const std::shared_ptr<SharedState> alone = ShareState(ConfigOf(data_dir_));
-    RETURN_IF_ERROR(CopyNotes(alone, ShareState(staged, &first)));
-    ASSIGN_OR_RETURN(entries_, CopyAudit(alone, ShareState(staged, &first)));
+    ASSIGN_OR_RETURN(entries_, CopyNotesAndAudit(alone, ShareState(staged, &first)));
     // One file, without a write-ahead log beside it.
     const std::string whole = StrCat(stage_dir_, "/whole.db");
     unlink(whole.c_str());
     RETURN_IF_ERROR(ReplicaHomeOf(staged)->Save(whole).status());
-    ASSIGN_OR_RETURN(snapshot_, heads::WriteSnapshot(client_, revision_, whole, kFirstPosition));
+    ASSIGN_OR_RETURN(snapshot_,
+                     heads::WriteSnapshot(client_, revision_, whole, OfACopy::kPosition));
     RETURN_IF_ERROR(Verify());
-    return ReplicaHomeOf(ConfigOf(data_dir_))->Replace(whole, mark_.id(), kFirstPosition);
+    return ReplicaHomeOf(ConfigOf(data_dir_))->Replace(whole, mark_.id(), OfACopy::kPosition);
   }
 
   // Reads back what etcd has, and compares what it contains.
@@ -255,11 +209,10 @@ absl::Status FromEtcd(const HeadFlags& flags, const std::string& data_dir) {
   absl::Status moved = led.get_future().get();
   const std::unique_ptr<ReplicaHome> home = ReplicaHomeOf(ConfigOf(data_dir));
   if (moved.ok()) {
-    FirstEntry nothing;
-    const std::shared_ptr<SharedState> shared = ShareState(ConfigOf(data_dir), &nothing);
-    const std::shared_ptr<SharedState> alone = ShareState(ConfigOf(data_dir));
-    moved = CopyNotes(shared, alone);
-    if (moved.ok()) moved = CopyAudit(shared, alone).status();
+    OfACopy nothing;
+    moved =
+        CopyNotesAndAudit(ShareState(ConfigOf(data_dir), &nothing), ShareState(ConfigOf(data_dir)))
+            .status();
   }
   if (moved.ok()) {
     ASSIGN_OR_RETURN(const std::unique_ptr<Replica> replica, home->Open());

@@ -4,10 +4,12 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "common/base/status.h"
+#include "common/hash/hex.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
@@ -26,6 +28,7 @@ using google::protobuf::Message;
 using std::chrono::milliseconds;
 
 constexpr uint32_t kIntervalMaxS = 300;
+constexpr size_t kSecretsKeyBytes = 32;
 
 std::string JsonOf(const Message& message) {
   std::string json;
@@ -149,6 +152,35 @@ absl::StatusOr<Credentials> Enroll(const Enrolling& enrolling) {
   request.set_node(enrolling.node);
   request.set_csr_pem(MakeRequest(key));
   return Ask(question, request, key);
+}
+
+absl::StatusOr<CoordinatorKeys> FetchCoordinatorKeys(const std::string& address,
+                                                     const std::string& token,
+                                                     const std::string& host) {
+  const std::string text(absl::StripAsciiWhitespace(token));
+  ASSIGN_OR_RETURN(const TokenText parsed, ParseToken(text));
+  ASSIGN_OR_RETURN(std::string authority_pem,
+                   FetchAuthority({.address = address, .fingerprint = parsed.authority}));
+  v1::CoordinatorJoinRequest request;
+  request.set_token(text);
+  request.set_host(host);
+  ASSIGN_OR_RETURN(const HttpsAnswer answer, AskHttps({.address = address,
+                                                       .target = "/enroll/coordinator",
+                                                       .body = JsonOf(request),
+                                                       .authority_pem = authority_pem}));
+  v1::CoordinatorKeys keys;
+  if (answer.status != 200 || !Parse(answer.body, keys)) return StatusOfAnswer(address, answer);
+  // The token names the authority; the rest is checked against it before it is used.
+  ASSIGN_OR_RETURN(const Authority authority, Authority::Load(authority_pem, keys.ca_key_pem()));
+  const std::optional<std::string> secrets_key = common::FromHex(keys.secrets_key());
+  if (!secrets_key.has_value() || secrets_key->size() != kSecretsKeyBytes) {
+    return absl::DataLossError(StrCat(address, " answered with a key that cannot be used"));
+  }
+  return CoordinatorKeys{.cluster = authority.cluster(),
+                         .authority_pem = std::move(authority_pem),
+                         .authority_key_pem = keys.ca_key_pem(),
+                         .secrets_key = keys.secrets_key(),
+                         .state = common::Printable(keys.state())};
 }
 
 absl::StatusOr<DeviceSignIn> BeginSignIn(const Endpoint& endpoint) {

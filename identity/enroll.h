@@ -42,6 +42,19 @@ absl::StatusOr<DeviceSignIn> BeginSignIn(const Endpoint& endpoint);
 absl::StatusOr<Credentials> FinishSignIn(const Endpoint& endpoint, const std::string& handle,
                                          const PrivateKey& key);
 
+// What a further coordinator of the cluster needs besides etcd.
+struct CoordinatorKeys {
+  std::string cluster;
+  std::string authority_pem;
+  std::string authority_key_pem;
+  std::string secrets_key;  // 64 hex digits
+  std::string state;        // --state of the leader
+};
+// `address`: HOST:PORT of the leader's HTTPS listener; `host`: by which this machine will be reached.
+absl::StatusOr<CoordinatorKeys> FetchCoordinatorKeys(const std::string& address,
+                                                     const std::string& token,
+                                                     const std::string& host);
+
 // New credentials for a new key, authorized by the old key.
 absl::StatusOr<Credentials> Renew(const Credentials& old, int64_t now_ms,
                                   std::chrono::milliseconds within = std::chrono::seconds(10));

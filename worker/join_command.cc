@@ -44,10 +44,8 @@ absl::StatusOr<std::string> ReadToken(const JoinOptions& options) {
         stderr);
     return options.token;
   }
-  const bool from_input = options.token_file.empty() || options.token_file == "-";
-  if (from_input && isatty(STDIN_FILENO) == 1)
-    return common::AskHidden("Token (of `jobctl token create worker`)", kTokenFileMax);
-  return common::ReadFileOrPipe(from_input ? "/dev/stdin" : options.token_file, kTokenFileMax);
+  return common::ReadOrAskHidden(options.token_file, "Token (of `jobctl token create worker`)",
+                                 kTokenFileMax);
 }
 
 // When a cluster starts, more nodes may join at once than the coordinator answers. When the one that led has died,

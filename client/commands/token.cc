@@ -38,11 +38,13 @@ absl::StatusOr<v1::CreateTokenRequest> RequestOf(const Arguments& arguments) {
       return Usage("JC1004", "a person's token needs the name of the user",
                    "jobctl token create person alice");
     }
+  } else if (kind == "coordinator") {
+    request.set_kind(v1::TOKEN_KIND_COORDINATOR);
   } else {
-    return Usage(
-        "JC1004",
-        StrCat("a token is for a worker or a person, not for \"", common::Printable(kind), "\""),
-        "jobctl token create worker, or: jobctl token create person USER");
+    return Usage("JC1004",
+                 StrCat("a token is for a worker, a person or a coordinator, not for \"",
+                        common::Printable(kind), "\""),
+                 "jobctl token create worker, or: jobctl token create person USER");
   }
   if (arguments.words().size() > 1) request.set_subject(arguments.words()[1]);
   if (arguments.Has("role")) request.set_role(RoleOfWord(arguments.Get("role")));
@@ -51,6 +53,20 @@ absl::StatusOr<v1::CreateTokenRequest> RequestOf(const Arguments& arguments) {
   request.set_lives_ms(lives_ms);
   request.set_uses(static_cast<uint32_t>(uses));
   return request;
+}
+
+std::string WhatToType(const v1::Token& token, const std::string& address) {
+  switch (token.kind()) {
+    case v1::TOKEN_KIND_JOIN:
+      return StrCat("on the node: muster-worker join ", address,
+                    token.subject().empty() ? "" : StrCat(" --name ", token.subject()),
+                    "   which asks for it");
+    case v1::TOKEN_KIND_COORDINATOR:
+      return StrCat("on the machine: muster-coordinator init --join ", address,
+                    " --data-dir DIR   which asks for it; who has it can become anyone here");
+    default:
+      return StrCat(token.subject(), " types: jobctl login ", address, "   and pastes it");
+  }
 }
 
 // Prints the token alone on stdout, for programs and for copying, and on stderr how to use it.
@@ -72,13 +88,13 @@ absl::StatusOr<int> CreateToken(Session& session, const Arguments& arguments) {
   session.Note(StrCat("shown once; valid for ",
                       common::HumanDuration(token.expires_ms() - token.created_ms()), ", ",
                       common::Counted(token.uses_left(), "use"), ", as ", token.id()));
-  session.Note(
-      token.kind() == v1::TOKEN_KIND_JOIN
-          ? StrCat("on the node: muster-worker join ", made.address(),
-                   token.subject().empty() ? "" : StrCat(" --name ", token.subject()),
-                   "   which asks for it")
-          : StrCat(token.subject(), " types: jobctl login ", made.address(), "   and pastes it"));
+  session.Note(WhatToType(token, made.address()));
   return kExitOk;
+}
+
+std::string WhoUses(v1::TokenKind kind) {
+  if (kind == v1::TOKEN_KIND_JOIN) return "worker";
+  return kind == v1::TOKEN_KIND_COORDINATOR ? "coordinator" : "person";
 }
 
 std::string UseOf(const v1::Token& token) {
@@ -102,11 +118,11 @@ absl::StatusOr<int> ListTokens(Session& session, const Arguments& arguments) {
   while (true) {
     ASSIGN_OR_RETURN(const v1::ListTokensResponse page, connection->ListTokens(request));
     for (const v1::Token& token : page.tokens()) {
-      listing.rows.push_back(
-          {Cell(token.id()), Cell(token.kind() == v1::TOKEN_KIND_JOIN ? "worker" : "person"),
-           Cell(token.subject()), Cell(Value(int64_t{token.uses_left()}), UseOf(token)),
-           TimeCell(token.expires_ms()), Cell(token.created_by()), TimeCell(token.created_ms()),
-           token.used_ms() == 0 ? Cell() : TimeCell(token.used_ms())});
+      listing.rows.push_back({Cell(token.id()), Cell(WhoUses(token.kind())), Cell(token.subject()),
+                              Cell(Value(int64_t{token.uses_left()}), UseOf(token)),
+                              TimeCell(token.expires_ms()), Cell(token.created_by()),
+                              TimeCell(token.created_ms()),
+                              token.used_ms() == 0 ? Cell() : TimeCell(token.used_ms())});
     }
     if (!page.more() || page.tokens().empty()) break;
     request.set_after(page.tokens().rbegin()->id());
@@ -131,16 +147,17 @@ absl::StatusOr<int> RevokeTokens(Session& session, const Arguments& arguments) {
 const Command kTokenCreateCommand = {
     .name = "token create",
     .place = 470,
-    .summary = "create what a worker joins or a person signs in with",
-    .arguments = "worker [NODE] | person USER",
+    .summary = "create what a worker or coordinator joins or a person signs in with",
+    .arguments = "worker [NODE] | person USER | coordinator",
     .least = 1,
     .most = 2,
     .flags = kTokenCreateFlags,
-    .completes = "worker|person",
+    .completes = "worker|person|coordinator",
     .examples =
         "jobctl token create worker --uses 8\tfor eight nodes, within an hour\n"
         "jobctl token create worker node7\tonly for a node of this name\n"
-        "jobctl token create person alice --role operator\tadds the user alice",
+        "jobctl token create person alice --role operator\tadds the user alice\n"
+        "jobctl token create coordinator\tfor a further one; it gets the cluster's keys",
     .notes =
         "Prints the token once, alone on stdout; the coordinator keeps only its hash. It\n"
         "has the hash of the cluster's authority in it, which join and login verify.",

@@ -15,6 +15,7 @@
 #include "coordinator/base/data_lock.h"
 #include "coordinator/base/file_tree.h"
 #include "coordinator/care/backup_target.h"
+#include "coordinator/care/kept_apart.h"
 #include "coordinator/care/manifest.h"
 #include "coordinator/stores/paths.h"
 
@@ -89,6 +90,7 @@ class Restore {
     }
     ASSIGN_OR_RETURN(const StateContents contents,
                      state_.Load(Stage(), AdvanceFor(manifest_, request_.wall_ms)));
+    RETURN_IF_ERROR(LeaveTheOthers(Stage(), request_.data_dir));
     totals_.live_jobs = contents.live_jobs;
     totals_.finished_jobs = contents.finished_jobs;
     totals_.next_job = contents.next_job;

@@ -89,6 +89,8 @@ absl::Status Head::Join() {
   RETURN_IF_ERROR(LoadIfBehindSnapshot());
   RETURN_IF_ERROR(TakeName());
   RETURN_IF_ERROR(GrantLease());
+  // Who raised the log's format meanwhile did not see this one.
+  RETURN_IF_ERROR(CheckLog());
   RETURN_IF_ERROR(Look().status());
   has_joined_ = true;
   return absl::OkStatus();

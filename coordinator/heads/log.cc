@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/random.h"
 #include "common/base/status.h"
+#include "common/hash/crc32c.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
@@ -86,7 +87,7 @@ absl::StatusOr<PieceReader::Page> PieceReader::Read(etcd::Client& client, bool l
 
 absl::Status PieceReader::Add(const etcdserverpb::KeyValue& pair, Page& page) {
   v1::CommitPiece piece;
-  if (!piece.ParseFromString(pair.value())) {
+  if (!piece.ParseFromString(pair.value()) || piece.crc32c() != common::Crc32c(piece.changes())) {
     return absl::DataLossError(
         StrCat("the entry ", common::Printable(pair.key()), " in etcd cannot be read"));
   }
@@ -120,6 +121,7 @@ absl::StatusOr<uint64_t> EtcdLog::Append(std::string_view changes) {
     piece.set_first(begin == 0);
     piece.set_last(begin + kPieceBytesMost >= changes.size());
     piece.set_changes(std::string(changes.substr(begin, kPieceBytesMost)));
+    piece.set_crc32c(common::Crc32c(piece.changes()));
     const absl::Status added = AppendPiece(piece);
     if (absl::IsResourceExhausted(added)) return NoRoom(added);
     if (!added.ok()) return Lost(added);

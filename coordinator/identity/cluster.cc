@@ -64,6 +64,32 @@ absl::Status NotUsable(const std::string& what, std::string why) {
                              {.code = "JC1325", .what = what, .why = std::move(why)});
 }
 
+absl::Status CheckHasNoCluster(const std::string& data_dir) {
+  const std::string path = ClusterFileOf(data_dir);
+  if (!common::Exists(path)) return absl::OkStatus();
+  return common::MakeProblem(absl::StatusCode::kAlreadyExists,
+                             {.code = "JC1325",
+                              .what = StrCat(data_dir, " belongs to a cluster already"),
+                              .why = StrCat(path, " names it"),
+                              .fix = "start the coordinator; `jobctl token create` makes tokens"});
+}
+
+absl::Status CheckHasNoKeys(const std::string& keys_dir) {
+  if (!common::Exists(keys_dir + "/ca.pem")) return absl::OkStatus();
+  return common::MakeProblem(
+      absl::StatusCode::kAlreadyExists,
+      {.code = "JC1325",
+       .what = StrCat(keys_dir, " has the keys of a cluster already"),
+       .fix = "if they are this cluster's, init --further uses them; otherwise name another "
+              "--keys-dir"});
+}
+
+absl::Status CheckKeysAreApart(const std::string& data_dir, const std::string& keys_dir) {
+  if (!(keys_dir + "/").starts_with(data_dir + "/")) return absl::OkStatus();
+  return NotUsable(StrCat("the keys may not lie in ", keys_dir),
+                   "that is inside the data directory, whose backups would have them");
+}
+
 // A secret file that only its owner may read.
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
   struct stat info {};
@@ -94,13 +120,19 @@ absl::StatusOr<std::string> LoadSecretsKey(const std::string& keys_dir) {
 }
 
 // The authority is written last: its presence means that the directory is complete.
-absl::Status MakeKeys(const std::string& keys_dir, const std::string& name, int64_t now_ms) {
+absl::Status WriteKeys(const std::string& keys_dir, const Cluster::Keys& keys) {
   RETURN_IF_ERROR(common::MakePrivateDirectory(keys_dir));
+  RETURN_IF_ERROR(
+      common::WriteFileDurably(keys_dir + "/secrets.key", StrCat(keys.secrets_key, "\n")));
+  RETURN_IF_ERROR(common::WriteFileDurably(keys_dir + "/ca.key", keys.authority_key_pem));
+  return common::WriteFileDurably(keys_dir + "/ca.pem", keys.authority_pem, 0644);
+}
+
+absl::Status MakeKeys(const std::string& keys_dir, const std::string& name, int64_t now_ms) {
   const identity::Authority made = identity::Authority::Create(name, now_ms);
-  RETURN_IF_ERROR(common::WriteFileDurably(
-      keys_dir + "/secrets.key", common::ToHex(identity::RandomBytes(kSealKeyBytes)) + "\n"));
-  RETURN_IF_ERROR(common::WriteFileDurably(keys_dir + "/ca.key", made.key().ToPem()));
-  return common::WriteFileDurably(keys_dir + "/ca.pem", made.certificate_pem(), 0644);
+  return WriteKeys(keys_dir, {.authority_pem = made.certificate_pem(),
+                              .authority_key_pem = made.key().ToPem(),
+                              .secrets_key = common::ToHex(identity::RandomBytes(kSealKeyBytes))});
 }
 
 std::string OwnName(const std::vector<std::string>& host_names) {
@@ -135,23 +167,23 @@ Cluster::Cluster(identity::Authority authority, identity::PrivateKey key, std::s
       key_file_(StrCat(keys_dir_, "/", OwnName(host_names_), ".key")),
       authority_file_(keys_dir_ + "/ca.pem") {}
 
+absl::Status Cluster::PutKeys(const std::string& keys_dir, const Keys& keys) {
+  RETURN_IF_ERROR(CheckHasNoKeys(keys_dir));
+  return WriteKeys(keys_dir, keys);
+}
+
+absl::Status Cluster::CheckIsNew(const std::string& data_dir, const std::string& keys_dir) {
+  RETURN_IF_ERROR(CheckHasNoCluster(data_dir));
+  RETURN_IF_ERROR(CheckKeysAreApart(data_dir, keys_dir));
+  return CheckHasNoKeys(keys_dir);
+}
+
 absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Found(const Founding& founding, int64_t now_ms) {
   RETURN_IF_ERROR(identity::CheckName("a cluster", founding.name));
-  const std::string path = ClusterFileOf(founding.data_dir);
-  if (common::Exists(path)) {
-    return common::MakeProblem(
-        absl::StatusCode::kAlreadyExists,
-        {.code = "JC1325",
-         .what = StrCat(founding.data_dir, " belongs to a cluster already"),
-         .why = StrCat(path, " names it"),
-         .fix = "start the coordinator; `jobctl token create` makes tokens"});
-  }
+  RETURN_IF_ERROR(CheckHasNoCluster(founding.data_dir));
   const std::string keys_dir =
       founding.keys_dir.empty() ? founding.data_dir + "-keys" : founding.keys_dir;
-  if ((keys_dir + "/").starts_with(founding.data_dir + "/")) {
-    return NotUsable(StrCat("the keys may not lie in ", keys_dir),
-                     "that is inside the data directory, whose backups would have them");
-  }
+  RETURN_IF_ERROR(CheckKeysAreApart(founding.data_dir, keys_dir));
   if (!common::Exists(keys_dir + "/ca.pem")) {
     RETURN_IF_ERROR(MakeKeys(keys_dir, founding.name, now_ms));
   }
@@ -162,7 +194,8 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Found(const Founding& founding
   }
   RETURN_IF_ERROR(common::MakePrivateDirectory(founding.data_dir));
   RETURN_IF_ERROR(WriteClusterFile(
-      path, {.name = founding.name, .keys_dir = keys_dir, .host_names = founding.host_names}));
+      ClusterFileOf(founding.data_dir),
+      {.name = founding.name, .keys_dir = keys_dir, .host_names = founding.host_names}));
   return Open(founding.data_dir, keys_dir, now_ms);
 }
 
@@ -236,6 +269,8 @@ absl::Status Cluster::IssueOwn(int64_t now_ms) const {
        .fix = StrCat("let the coordinator write its directory; under systemd: ReadWritePaths=",
                      keys_dir_, " (systemctl edit muster-coordinator)")});
 }
+
+std::string Cluster::SecretsKeyText() const { return common::ToHex(secrets_key_); }
 
 std::string Cluster::Seal(std::string_view purpose, std::string_view value) const {
   return SealWith(secrets_key_, purpose, value);

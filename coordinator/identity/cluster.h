@@ -32,6 +32,15 @@ class Cluster {
     std::string keys_dir;                 // empty: DATA_DIR-keys
     std::vector<std::string> host_names;  // by which clients reach it: names and addresses
   };
+  // ALREADY_EXISTS unless neither directory belongs to a cluster. Creates nothing.
+  static absl::Status CheckIsNew(const std::string& data_dir, const std::string& keys_dir);
+  // Puts keys of another coordinator of the cluster into `keys_dir`, for Found. ALREADY_EXISTS if it has some.
+  struct Keys {
+    std::string authority_pem;
+    std::string authority_key_pem;
+    std::string secrets_key;  // 64 hex digits
+  };
+  static absl::Status PutKeys(const std::string& keys_dir, const Keys& keys);
   // A new cluster. ALREADY_EXISTS if the data directory has one. Existing keys of the same cluster name
   // are used: for a second coordinator of a cluster.
   static absl::StatusOr<std::unique_ptr<Cluster>> Found(const Founding& founding, int64_t now_ms);
@@ -59,6 +68,8 @@ class Cluster {
   // Any thread.
   CertificateState Certificate() const;
 
+  // 64 hex digits. Secret: only for files of mode 0600, and for further coordinators.
+  std::string SecretsKeyText() const;
   // Encrypts with the secrets key (AES-256-GCM); Unseal needs the same `purpose`.
   std::string Seal(std::string_view purpose, std::string_view value) const;
   // 64 bits, never 0. Without the secrets key, no reader can tell which bytes were hashed.

@@ -32,6 +32,7 @@ class Directory {
   static constexpr uint32_t kTokenUsesMax = 10'000;
   static constexpr int64_t kTokenLivesMs = 3'600'000;
   static constexpr int64_t kTokenLivesMaxMs = 30LL * 24 * 3'600'000;
+  static constexpr int64_t kCoordinatorsTokenLivesMaxMs = 24LL * 3'600'000;
   // limit: identities: certificates; refused (JC1334)
   static constexpr size_t kCredentialsMax = 100'000;
   // How long an expired worker certificate still authorizes its own renewal.

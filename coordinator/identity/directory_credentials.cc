@@ -27,6 +27,22 @@ bool IsUsable(const v1::Token& token, int64_t now_ms) {
   return token.uses_left() > 0 && token.expires_ms() > now_ms;
 }
 
+// The user who has it can become anyone in the cluster.
+absl::Status CheckCoordinatorsToken(const v1::CreateTokenRequest& request) {
+  if (request.uses() > 1) {
+    return BadIdentity("a coordinator's token can be used once",
+                       "create one for each further coordinator");
+  }
+  if (request.lives_ms() > Directory::kCoordinatorsTokenLivesMaxMs) {
+    return BadIdentity("a coordinator's token lives at most 24 hours",
+                       "choose a shorter --expires");
+  }
+  if (request.role() != v1::ROLE_UNSPECIFIED || !request.subject().empty()) {
+    return BadIdentity("a coordinator's token has no role and no name", "leave them out");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckCreateToken(const v1::CreateTokenRequest& request) {
   if (request.lives_ms() < 0 || request.lives_ms() > Directory::kTokenLivesMaxMs) {
     return BadIdentity("a token lives at most 30 days", "choose a shorter --expires");
@@ -54,9 +70,11 @@ absl::Status CheckCreateToken(const v1::CreateTokenRequest& request) {
                            "choose viewer, user, operator or admin");
       }
       return CheckEntryName("a user who signs in", request.subject());
+    case v1::TOKEN_KIND_COORDINATOR:
+      return CheckCoordinatorsToken(request);
     default:
       return BadIdentity("the request does not state what the token is for",
-                         "ask for a worker's or a person's");
+                         "ask for a worker's, a person's or a coordinator's");
   }
 }
 

@@ -19,6 +19,7 @@ using common::MakeProblem;
 using common::StrCat;
 
 constexpr size_t kPemMax = 16 * 1024;
+constexpr size_t kHostMax = 255;
 
 absl::Status NotThisToken(std::string why, std::string fix = "") {
   return MakeProblem(absl::StatusCode::kPermissionDenied, {.code = "JC1335",
@@ -67,6 +68,28 @@ absl::StatusOr<identity::TokenText> ReadToken(const std::string& text,
   return token;
 }
 
+std::string UseOf(v1::TokenKind kind) {
+  switch (kind) {
+    case v1::TOKEN_KIND_JOIN:
+      return "a node joins with it (muster-worker join)";
+    case v1::TOKEN_KIND_SIGN_IN:
+      return "a person signs in with it (jobctl login)";
+    default:
+      return "a machine becomes a coordinator with it (muster-coordinator init --join)";
+  }
+}
+
+std::string CommandFor(v1::TokenKind kind) {
+  switch (kind) {
+    case v1::TOKEN_KIND_JOIN:
+      return "jobctl token create worker";
+    case v1::TOKEN_KIND_SIGN_IN:
+      return "jobctl token create person USER";
+    default:
+      return "jobctl token create coordinator";
+  }
+}
+
 std::string TokenName(const identity::TokenText& token) { return StrCat("token:", token.id); }
 
 }  // namespace
@@ -86,10 +109,8 @@ absl::StatusOr<v1::Token> Enrolment::CheckToken(const identity::TokenText& text,
   }
   if (token->uses_left() == 0) return NotThisToken("it was used before");
   if (token->kind() != kind) {
-    return NotThisToken(
-        kind == v1::TOKEN_KIND_JOIN
-            ? "it signs a person in (jobctl login); a node joins with a join token"
-            : "a node joins with it (muster-worker join); a person cannot sign in with it");
+    return NotThisToken(StrCat(UseOf(token->kind()), ", and nothing else is done with it"),
+                        StrCat("ask an administrator for one of: ", CommandFor(kind)));
   }
   return *token;
 }
@@ -163,6 +184,37 @@ Enrolment::Outcome Enrolment::Join(const v1::JoinRequest& request, const Asked& 
   return {.answer = JoinWith(*text, request, asked),
           .who = TokenName(*text),
           .object = StrCat("worker/", common::Printable(request.node()))};
+}
+
+absl::StatusOr<v1::CoordinatorKeys> Enrolment::KeysFor(const identity::TokenText& text,
+                                                       const Asked& asked) {
+  RETURN_IF_ERROR(CheckToken(text, v1::TOKEN_KIND_COORDINATOR, asked.now_ms).status());
+  if (place_.state.empty()) {
+    return MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1631",
+         .what = "the cluster can have no further coordinator",
+         .why = "the state of this one is on its own disk alone",
+         .fix = "move it to etcd first: stop it, muster-coordinator migrate --from DIR --to "
+                "etcd://…/NAME, and start it with --state (docs/operating.md)"});
+  }
+  RETURN_IF_ERROR(TakeUse(text, v1::TOKEN_KIND_COORDINATOR, ""));
+  v1::CoordinatorKeys keys;
+  keys.set_cluster(authority_.cluster());
+  keys.set_ca_pem(authority_.certificate_pem());
+  keys.set_ca_key_pem(authority_.key().ToPem());
+  keys.set_secrets_key(place_.secrets_key);
+  keys.set_state(place_.state);
+  return keys;
+}
+
+Enrolment::OutcomeOf<v1::CoordinatorKeys> Enrolment::ShareKeys(
+    const v1::CoordinatorJoinRequest& request, const Asked& asked) {
+  const auto text = ReadToken(request.token(), authority_);
+  if (!text.ok()) return {.answer = text.status(), .who = "token", .object = ""};
+  return {.answer = KeysFor(*text, asked),
+          .who = TokenName(*text),
+          .object = StrCat("coordinator/", common::Printable(request.host().substr(0, kHostMax)))};
 }
 
 Enrolment::Outcome Enrolment::SignIn(const v1::EnrollPersonRequest& request, const Asked& asked) {

@@ -71,6 +71,9 @@ class Enrolment {
     std::string endpoint;  // Enrolled.endpoint
     int64_t worker_lives_ms = kWorkerLivesMs;
     int64_t user_lives_ms = kUserLivesMs;
+    // What a further coordinator gets besides the authority; an empty state: there can be none.
+    std::string state;
+    std::string secrets_key;
   };
   // All outlive this.
   Enrolment(const identity::Authority& authority, EnrolmentRecords& records, Place place)
@@ -78,11 +81,13 @@ class Enrolment {
 
   // The answer and, for the audit, who asked ("token:ab12…", "worker:node1") about what
   // ("worker/node1"). Both are also set for refusals, as far as known.
-  struct Outcome {
-    absl::StatusOr<v1::Enrolled> answer;
+  template <typename Message>
+  struct OutcomeOf {
+    absl::StatusOr<Message> answer;
     std::string who;
     std::string object;
   };
+  using Outcome = OutcomeOf<v1::Enrolled>;
   // `is_known`: the cluster has, or had, a node of that name. Then only a token for exactly that name
   // will do; otherwise the bearer of any token could take the node's place. Older certificates of that
   // name are revoked.
@@ -93,6 +98,9 @@ class Enrolment {
   Outcome Join(const v1::JoinRequest& request, const Asked& asked);
   Outcome SignIn(const v1::EnrollPersonRequest& request, const Asked& asked);
   Outcome Renew(const v1::RenewRequest& request, const Asked& asked);
+  // The machine becomes a coordinator.
+  OutcomeOf<v1::CoordinatorKeys> ShareKeys(const v1::CoordinatorJoinRequest& request,
+                                           const Asked& asked);
   // A person whom the identity provider has named.
   struct Proven {
     std::string issuer;
@@ -126,6 +134,7 @@ class Enrolment {
   absl::Status CheckRoom(const identity::Subject& subject, int64_t now_ms);
   absl::StatusOr<v1::Enrolled> JoinWith(const identity::TokenText& text,
                                         const v1::JoinRequest& request, const Asked& asked);
+  absl::StatusOr<v1::CoordinatorKeys> KeysFor(const identity::TokenText& text, const Asked& asked);
   absl::StatusOr<v1::User> UserOf(const Proven& proven);
   absl::StatusOr<v1::Enrolled> RenewFrom(const identity::CertificateFacts& old,
                                          const v1::RenewRequest& request, int64_t now_ms);

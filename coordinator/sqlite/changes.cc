@@ -19,6 +19,35 @@ int OnConflict(void* what, int reason, sqlite3_changeset_iter*) {
   return SQLITE_CHANGESET_ABORT;
 }
 
+// SQLite skips the changes of a table that is not there, or lacks columns, and calls that a success. One that has more
+// columns, as of a newer version, keeps their defaults.
+absl::Status CheckTables(Database& database, std::string_view changes) {
+  sqlite3_changeset_iter* iterator = nullptr;
+  if (sqlite3changeset_start(&iterator, static_cast<int>(changes.size()),
+                             const_cast<char*>(changes.data())) != SQLITE_OK) {
+    return absl::DataLossError("a change cannot be read");
+  }
+  const std::unique_ptr<sqlite3_changeset_iter, int (*)(sqlite3_changeset_iter*)> finished(
+      iterator, sqlite3changeset_finalize);
+  std::string last;
+  while (sqlite3changeset_next(iterator) == SQLITE_ROW) {
+    const char* table = nullptr;
+    int columns = 0, kind = 0, is_indirect = 0;
+    sqlite3changeset_op(iterator, &table, &columns, &kind, &is_indirect);
+    if (last == table) continue;
+    last = table;
+    ASSIGN_OR_RETURN(Statement count,
+                     database.Prepare("SELECT count(*) FROM pragma_table_info(?)"));
+    count.BindText(1, last);
+    ASSIGN_OR_RETURN(const bool has_row, count.Step());
+    if (has_row && count.Integer(0) >= columns) continue;
+    return absl::DataLossError(
+        common::StrCat("a change is for a table '", last, "' of ", columns,
+                       " columns, which this version of muster-coordinator does not have"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ChangeRecorder>> ChangeRecorder::Begin(Database& database) {
@@ -44,6 +73,7 @@ absl::StatusOr<std::string> ChangeRecorder::Take() {
 }
 
 absl::Status ApplyChanges(Database& database, std::string_view changes) {
+  RETURN_IF_ERROR(CheckTables(database, changes));
   int conflict = 0;
   // SQLite takes the buffer as not const, and reads it only.
   const int code =

@@ -30,7 +30,8 @@ class ChangeRecorder {
   sqlite3_session* session_;
 };
 
-// In a transaction of the caller. DATA_LOSS: the copy lacks what the changes are made to, or has it already.
+// In a transaction of the caller. The bytes are as Take returned them: SQLite reads some that were cut, and never ends.
+// DATA_LOSS: the copy lacks what the changes are made to, or has it already.
 absl::Status ApplyChanges(Database& database, std::string_view changes);
 
 }  // namespace muster::coordinator

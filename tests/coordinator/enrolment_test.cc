@@ -364,5 +364,37 @@ TEST_F(EnrolmentTest, WhomTheIdentityProviderNamesIsTheUserThatIsLinked) {
   EXPECT_EQ(records_.credentials.size(), 1u);
 }
 
+absl::StatusOr<v1::CoordinatorKeys> KeysWith(Enrolment& enrolment, const std::string& token) {
+  v1::CoordinatorJoinRequest request;
+  request.set_token(token);
+  request.set_host(std::string(300, 'h') + "\n");
+  const auto outcome = enrolment.ShareKeys(request, {.now_ms = kNowMs});
+  EXPECT_EQ(outcome.object, "coordinator/" + std::string(255, 'h'));
+  EXPECT_TRUE(outcome.who.starts_with("token:"));
+  return outcome.answer;
+}
+
+TEST_F(EnrolmentTest, AFurtherCoordinatorGetsTheKeysForItsTokenAndOnce) {
+  Enrolment leader(authority_, records_, {.state = "etcd://e1:2379/lab", .secrets_key = "5ec2e7"});
+  for (const v1::TokenKind kind : {v1::TOKEN_KIND_JOIN, v1::TOKEN_KIND_SIGN_IN})
+    EXPECT_EQ(common::CodeOf(KeysWith(leader, NewToken(kind, "")).status()), "JC1335");
+  const std::string token = NewToken(v1::TOKEN_KIND_COORDINATOR, "");
+  EXPECT_EQ(common::CodeOf(Join(token, "node1").status()), "JC1335");
+  EXPECT_EQ(common::CodeOf(SignIn(token).status()), "JC1335");
+  const auto keys = KeysWith(leader, token);
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  EXPECT_EQ(keys->ca_key_pem(), authority_.key().ToPem());
+  EXPECT_EQ(keys->secrets_key(), "5ec2e7");
+  EXPECT_EQ(keys->state(), "etcd://e1:2379/lab");
+  EXPECT_EQ(common::CodeOf(KeysWith(leader, token).status()), "JC1335");
+}
+
+TEST_F(EnrolmentTest, ACoordinatorThatIsAloneGivesItsKeysToNoOneAndKeepsTheToken) {
+  const std::string token = NewToken(v1::TOKEN_KIND_COORDINATOR, "");
+  EXPECT_EQ(common::CodeOf(KeysWith(enrolment_, token).status()), "JC1631");
+  Enrolment leader(authority_, records_, {.state = "etcd://e1:2379/lab", .secrets_key = "5ec2e7"});
+  EXPECT_TRUE(KeysWith(leader, token).ok());
+}
+
 }  // namespace
 }  // namespace muster::coordinator

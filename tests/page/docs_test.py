@@ -40,7 +40,8 @@ NOT_TYPED = {
         "muster-worker join head.example.org:7701 --state-dir /var/lib/muster/worker --name": "needs root and systemd",
         "useradd --system": "needs root: it adds an account and directories of the system",
         "systemctl stop muster-coordinator\nmuster-coordinator migrate": "needs an etcd: tests/e2e/heads_test.py has one",
-        "muster-coordinator init --further": "needs an etcd: tests/e2e/heads_test.py has one",
+        "muster-coordinator init --join": "needs an etcd: tests/e2e/heads_join_test.py has one",
+        "jobctl token create coordinator": "needs a further machine: tests/e2e/heads_join_test.py",
         "muster-coordinator --state": "needs an etcd: tests/e2e/heads_test.py has one",
     },
     "docs/containers.md": {

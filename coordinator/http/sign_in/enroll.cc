@@ -23,6 +23,7 @@ using common::StrCat;
 constexpr std::string_view kJoin = "/enroll/join";
 constexpr std::string_view kSignIn = "/enroll/sign-in";
 constexpr std::string_view kRenew = "/enroll/renew";
+constexpr std::string_view kCoordinator = "/enroll/coordinator";
 
 std::optional<Response> CheckMethod(const RequestHead& head, std::string_view path) {
   const bool is_read = path == kAuthorityPath;
@@ -45,18 +46,40 @@ Response TooMany() {
   return response;
 }
 
-Response AnswerWith(const v1::Enrolled& enrolled) {
+Response AnswerWith(const google::protobuf::Message& enrolled) {
   std::string json;
-  // PEM texts and checked names: this cannot fail.
+  // PEM texts, hex digits and checked names: this cannot fail.
   if (!google::protobuf::util::MessageToJsonString(enrolled, &json).ok()) json = "{}";
   return JsonResponse(json + "\n");
 }
 
 }  // namespace
 
+template <typename Decision>
+void EnrollHandler::Settle(const Decision& decide, std::string_view path, const Peer& peer,
+                           Respond respond) const {
+  // First, because what cannot be recorded must not happen.
+  absl::StatusOr<Audit::Place> place = daemon_.access.audit.Reserve();
+  if (!place.ok()) return respond(ErrorResponse(place.status()));
+  const auto outcome = decide();
+  const absl::Status& status = outcome.answer.status();
+  v1::AuditEntry entry = EnrollEntry(path, outcome.who, peer, status);
+  entry.set_object(outcome.object);
+  if (!status.ok()) {
+    daemon_.access.audit.RecordRefused(std::move(entry));
+    return respond(ErrorResponse(status));
+  }
+  daemon_.access.audit.Record(
+      std::move(entry), *std::move(place),
+      [respond = std::move(respond),
+       response = AnswerWith(*outcome.answer)](const absl::Status& recorded) {
+        respond(recorded.ok() ? response : ErrorResponse(recorded));
+      });
+}
+
 bool IsEnroll(std::string_view path) {
   return path == kAuthorityPath || path == kJoin || path == kSignIn || path == kRenew ||
-         path == kDevice || path == kDevicePoll;
+         path == kCoordinator || path == kDevice || path == kDevicePoll;
 }
 
 EnrollHandler::EnrollHandler(Daemon& daemon, Enrolment& enrolment,
@@ -111,11 +134,15 @@ void EnrollHandler::Answer(Request request, const Target& target, Respond respon
   if (path == kSignIn) {
     return Decide(&Enrolment::SignIn, std::move(request), path, std::move(respond));
   }
+  if (path == kCoordinator) {
+    return Decide(&Enrolment::ShareKeys, std::move(request), path, std::move(respond));
+  }
   Decide(&Enrolment::Renew, std::move(request), path, std::move(respond));
 }
 
-template <typename Message>
-void EnrollHandler::Decide(Rule<Message> rule, Request request, std::string path, Respond respond) {
+template <typename Message, typename Result>
+void EnrollHandler::Decide(Rule<Message, Result> rule, Request request, std::string path,
+                           Respond respond) {
   daemon_.process.pool.Post([this, rule, request = std::move(request), path = std::move(path),
                              respond = std::move(respond)] {
     Message message;
@@ -160,27 +187,6 @@ v1::AuditEntry EnrollEntry(std::string_view path, std::string_view who, const Pe
   entry.set_what(std::string(path));
   entry.set_result(result.ok() ? "ok" : common::Readable(common::ProblemOf(result)));
   return entry;
-}
-
-void EnrollHandler::Settle(const std::function<Enrolment::Outcome()>& decide, std::string_view path,
-                           const Peer& peer, Respond respond) const {
-  // First, because what cannot be recorded must not happen.
-  absl::StatusOr<Audit::Place> place = daemon_.access.audit.Reserve();
-  if (!place.ok()) return respond(ErrorResponse(place.status()));
-  const Enrolment::Outcome outcome = decide();
-  const absl::Status& status = outcome.answer.status();
-  v1::AuditEntry entry = EnrollEntry(path, outcome.who, peer, status);
-  entry.set_object(outcome.object);
-  if (!status.ok()) {
-    daemon_.access.audit.RecordRefused(std::move(entry));
-    return respond(ErrorResponse(status));
-  }
-  daemon_.access.audit.Record(
-      std::move(entry), *std::move(place),
-      [respond = std::move(respond),
-       response = AnswerWith(*outcome.answer)](const absl::Status& recorded) {
-        respond(recorded.ok() ? response : ErrorResponse(recorded));
-      });
 }
 
 }  // namespace muster::coordinator::http

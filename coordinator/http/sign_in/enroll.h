@@ -49,14 +49,15 @@ class EnrollHandler {
   DeviceSignIn* device() const { return device_.get(); }
 
  private:
-  template <typename Message>
-  using Rule = Enrolment::Outcome (Enrolment::*)(const Message&, const Enrolment::Asked&);
-  template <typename Message>
-  void Decide(Rule<Message> rule, Request request, std::string path, Respond respond);
+  template <typename Message, typename Result>
+  using Rule = Enrolment::OutcomeOf<Result> (Enrolment::*)(const Message&, const Enrolment::Asked&);
+  template <typename Message, typename Result>
+  void Decide(Rule<Message, Result> rule, Request request, std::string path, Respond respond);
   void Join(Request request, std::string path, Respond respond);
   // Decides, records it in the audit, and answers once that is durable.
-  void Settle(const std::function<Enrolment::Outcome()>& decide, std::string_view path,
-              const Peer& peer, Respond respond) const;
+  template <typename Decision>
+  void Settle(const Decision& decide, std::string_view path, const Peer& peer,
+              Respond respond) const;
 
   Daemon& daemon_;
   Enrolment& enrolment_;

@@ -24,6 +24,8 @@ constexpr milliseconds kNextAfter{250};
 // Between two questions to one address: with jitter, as many clients look for the next leader at once.
 constexpr int kPauseLeastMs = 150;
 constexpr int kPauseMostMs = 250;
+// The one that leads cannot record anything. No other one will take over for that.
+constexpr std::string_view kNoRoom = "JC1605";
 
 absl::Status TooOld(const std::string& endpoint, const v1::GetServerResponse& server) {
   return common::MakeProblem(
@@ -124,6 +126,10 @@ void HeadSearch::Heard(Candidate& candidate, const std::shared_ptr<Line>& line,
   candidate.named.clear();
   if (!answer.ok()) {
     candidate.failed = answer.status();
+    if (common::CodeOf(answer.status()) == kNoRoom) {
+      is_over_ = true;
+      refused_ = answer.status();
+    }
     return;
   }
   if (!candidate.stands_by) {

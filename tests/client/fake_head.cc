@@ -16,6 +16,7 @@ class FakeHead::Service final : public v1::JobService::Service {
                          v1::GetServerResponse* response) override {
     const int question = ++head_->questions_;
     std::lock_guard lock(head_->mutex_);
+    if (!head_->refused_.ok()) return coordinator::ToGrpc(head_->refused_);
     response->set_version("0.1.0");
     response->set_protocol(1);
     response->mutable_heads()->Add(head_->heads_.begin(), head_->heads_.end());
@@ -108,6 +109,11 @@ void FakeHead::StandBy(const std::string& leader) {
   std::lock_guard lock(mutex_);
   stands_by_ = true;
   leader_ = leader;
+}
+
+void FakeHead::Refuse(const absl::Status& why) {
+  std::lock_guard lock(mutex_);
+  refused_ = why;
 }
 
 void FakeHead::NameHeads(const std::vector<std::string>& heads) {

@@ -36,6 +36,8 @@ class FakeHead {
   void StandBy(const std::string& leader = "");
   // It leads from the `question`th GetServer on, counted from 1.
   void LeadFrom(int question) { leads_from_ = question; }
+  // It leads, and answers this to GetServer.
+  void Refuse(const absl::Status& why);
   void NameHeads(const std::vector<std::string>& heads);
   // Breaks every call, and refuses connections from now on.
   void Die();
@@ -72,6 +74,7 @@ class FakeHead {
   std::condition_variable changed_;
   bool is_dying_ = false;
   bool stands_by_ = false;
+  absl::Status refused_;
   std::string leader_;
   std::vector<std::string> heads_;
 };

@@ -140,6 +140,15 @@ TEST(HeadSearchTest, IfNoneAnswersThatIsReportedAtOnce) {
                 other.address() + " does not answer (Connection refused)");
 }
 
+TEST(HeadSearchTest, ALeaderThatCannotRecordSaysSoAtOnce) {
+  FakeHead a, b;
+  a.StandBy(b.address());
+  b.Refuse(common::MakeProblem(absl::StatusCode::kResourceExhausted,
+                               {.code = "JC1605", .what = "etcd has no space left"}));
+  const auto found = Open(a.address() + "," + b.address(), 3'600'000);
+  EXPECT_EQ(common::CodeOf(found.status()), "JC1605") << found.status();
+}
+
 TEST(HeadSearchTest, AnAddressAloneIsNotWaitedFor) {
   const Port dead;
   auto found = Open(dead.address());

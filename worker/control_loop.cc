@@ -273,6 +273,7 @@ void ControlLoop::Registered(const RegisteredAction& action) {
   SetBulkRoute();
   processes_.SetCluster(action.cluster_id);
   heads_.Learned(action.cluster_id, action.heads);
+  if (setup_.membership != nullptr) setup_.membership->Learned(action.https);
   common::LogInfo(
       common::StrCat("registered coordinator=", link_.Address(), " epoch=", state_.highest_epoch));
 }

@@ -49,8 +49,10 @@ class ControlStream final : public ControlDuplex, public CommandSink {
       *message.mutable_heartbeat_reply()->mutable_audit() = daemon_.access.audit.head();
     }
     if (message.has_registered() && daemon_.instance.leading != nullptr) {
-      for (const v1::HeadRecord& head : daemon_.instance.leading->view().heads)
+      for (const v1::HeadRecord& head : daemon_.instance.leading->view().heads) {
         message.mutable_registered()->add_heads(head.endpoint());
+        if (!head.http().empty()) message.mutable_registered()->add_https(head.http());
+      }
     }
     if (Bytes() + launches_.Bytes() > kOutboxBytesMax) return EndSlow();
     switch (launches_.Take(message)) {

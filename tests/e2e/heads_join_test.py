@@ -32,7 +32,7 @@ class JoinCoordinators(enroll_test.EnrollCase):
         cluster.coordinator.stop()
         subprocess.run([COORDINATOR, "migrate", "--from", self.data, "--to", etcd.address()], env=self.env, check=True,
                        capture_output=True)
-        cluster.coordinator.argv += ["--state", etcd.address(), "--lease", f"{heads.LEASE_S}s", "--head", "h0"]
+        cluster.coordinator.argv += ["--worker-certificate", "30s", "--state", etcd.address(), "--lease", f"{heads.LEASE_S}s", "--head", "h0"]
         cluster.coordinator.start()
         self.address = wait_until(lambda: cluster.jobctl("version", check=False).returncode == 0
                                   and cluster.api.server().http_address, "h0 leads")[len("https://"):]
@@ -56,11 +56,14 @@ class JoinCoordinators(enroll_test.EnrollCase):
 
         cluster.jobctl("user", "set", "alice", "--role", "user")
         second = harness.Daemon(
-            [COORDINATOR, "--state", etcd.address(), "--lease", f"{heads.LEASE_S}s", "--head", "h1", "--data-dir", self.path("h1"),
+            [COORDINATOR, "--state", etcd.address(), "--lease", f"{heads.LEASE_S}s", "--head", "h1", "--worker-certificate", "30s", "--data-dir", self.path("h1"),
              "--socket", self.path("h1.sock"), "--listen", f"127.0.0.1:{free_port()}", "--http", f"127.0.0.1:{free_port()}"],
             dict(self.env), self.path("h1.out"))
         self.daemons.append(second.start())
         wait_until(lambda: "registered head=h1" in second.output(), second.output)
+        # It knows the address of one, and learns the others'.
+        self.assertEqual(self.join(self.token(cluster, "worker"), "node1").returncode, 0)
+        worker = self.start_worker(cluster, "node1")
         cluster.coordinator.kill9()
         there = {"JOBCTL_SERVER": f"unix:{self.path('h1.sock')}"}
 
@@ -70,6 +73,8 @@ class JoinCoordinators(enroll_test.EnrollCase):
         self.assertIn("alice", ask("user", "ls").stdout)
         entries = [entry for entry in json.loads(ask("audit").stdout)["items"] if entry["what"] == "/enroll/coordinator"]
         self.assertIn("coordinator/127.0.0.1", [entry.get("object") for entry in entries if entry["result"] == "ok"])
+        wait_until(lambda: worker.output().count("renewed the certificate") > 0, worker.output, deadline_s=60)
+        self.assertIn("ALIVE", cluster.jobctl("nodes", "ls", env=there).stdout)
 
 
 if __name__ == "__main__":

@@ -171,6 +171,7 @@ struct RegisteredAction {
   std::string bulk_endpoint;
   std::string cluster_id;
   std::vector<std::string> heads = {};  // unchecked
+  std::vector<std::string> https = {};  // the same
 };
 // Kill every process on this host that belongs to an attempt of this node that is not held, and
 // settle attempts in the state directory without a living shim. `live`: attempts whose shim may

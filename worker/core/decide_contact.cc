@@ -215,7 +215,8 @@ void OnRegistered(Step& step, const v1::Registered& registered) {
   contact.has_other_heads = registered.heads_size() > 1;
   step.Do(RegisteredAction{registered.bulk_endpoint(),
                            registered.cluster_id(),
-                           {registered.heads().begin(), registered.heads().end()}});
+                           {registered.heads().begin(), registered.heads().end()},
+                           {registered.https().begin(), registered.https().end()}});
   BeginClearing(step, registered.clear());
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/address_list.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/log.h"
@@ -11,6 +12,7 @@
 #include "common/text/strings.h"
 #include "common/text/units.h"
 #include "identity/certificate.h"
+#include "worker/base/addresses.h"
 #include "worker/membership/enroll_in_turn.h"
 
 namespace muster::worker {
@@ -88,6 +90,15 @@ void Membership::Run() {
   }
 }
 
+void Membership::Learned(const std::vector<std::string>& https) {
+  std::vector<std::string> usable;
+  for (const std::string& each : https) {
+    if (IsHostPort(each)) usable.push_back(each);
+  }
+  std::lock_guard lock(mutex_);
+  https_ = MergeHeads(usable, {});
+}
+
 int64_t Membership::MaybeRenew() {
   const int64_t now_ms = WallMs();
   if (now_ms < renew_at_ms_) return renew_at_ms_ - now_ms;
@@ -104,7 +115,12 @@ int64_t Membership::MaybeRenew() {
 }
 
 absl::Status Membership::Renew() {
-  ASSIGN_OR_RETURN(identity::Credentials renewed, RenewInTurn(*Now(), WallMs()));
+  identity::Credentials old = *Now();
+  {
+    std::lock_guard lock(mutex_);
+    old.http = common::JoinAddresses(MergeHeads(https_, SplitAddresses(old.http)));
+  }
+  ASSIGN_OR_RETURN(identity::Credentials renewed, RenewInTurn(old, WallMs()));
   RETURN_IF_ERROR(identity::SaveCredentials(path_, renewed));
   validity_ = ValidityOf(renewed);
   std::lock_guard lock(mutex_);

@@ -11,6 +11,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -38,6 +39,9 @@ class Membership {
   // From here on a thread keeps the credentials valid, and calls `renewed`.
   void Begin(std::function<void()> renewed);
   void Stop();
+  // HTTPS of the coordinators that may lead now, by one that does: from the next renewal on these are asked first, and
+  // kept with the credentials. Those that cannot be used are left out.
+  void Learned(const std::vector<std::string>& https);
 
  private:
   Membership(std::string path, identity::Credentials credentials, uint64_t seed);
@@ -57,6 +61,7 @@ class Membership {
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::shared_ptr<const identity::Credentials> credentials_;
+  std::vector<std::string> https_;
   bool is_stopping_ = false;
   std::thread thread_;
 };

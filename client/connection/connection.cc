@@ -27,6 +27,7 @@ absl::StatusOr<std::shared_ptr<const Line>> Connection::Channel::Leading() {
       addresses,
       HeadSearch::Terms{.timeout_ms = timeout_ms,
                         .patience_ms = patience_ms,
+                        .any = any,
                         .credentials = credentials.has_value() ? &*credentials : nullptr});
   search = looking;
   lock.unlock();
@@ -77,8 +78,21 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(
     const std::string& endpoints, int64_t timeout_ms, const identity::Credentials* credentials,
     int64_t patience_ms) {
   auto channel = std::make_unique<Channel>();
-  channel->timeout_ms = timeout_ms;
   channel->patience_ms = patience_ms;
+  return Open(std::move(channel), endpoints, timeout_ms, credentials);
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> Connection::OpenToAny(
+    const std::string& endpoints, int64_t timeout_ms, const identity::Credentials* credentials) {
+  auto channel = std::make_unique<Channel>();
+  channel->any = true;
+  return Open(std::move(channel), endpoints, timeout_ms, credentials);
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(
+    std::unique_ptr<Channel> channel, const std::string& endpoints, int64_t timeout_ms,
+    const identity::Credentials* credentials) {
+  channel->timeout_ms = timeout_ms;
   if (credentials != nullptr) channel->credentials = *credentials;
   channel->addresses = MergeAddresses({}, SplitAddresses(endpoints));
   ASSIGN_OR_RETURN(channel->opened, channel->Leading());

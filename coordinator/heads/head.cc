@@ -38,7 +38,7 @@ std::optional<v1::HeadRecord> ReadHead(const etcdserverpb::KeyValue& pair) {
   v1::HeadRecord head;
   if (pair.value().size() > kHeadBytesMost || !head.ParseFromString(pair.value()) ||
       !common::IsCleanUtf8(head.name()) || !common::IsCleanUtf8(head.endpoint()) ||
-      !common::IsCleanUtf8(head.http())) {
+      !common::IsCleanUtf8(head.http()) || !common::IsCleanUtf8(head.version())) {
     return std::nullopt;
   }
   return head;
@@ -497,6 +497,7 @@ absl::StatusOr<int64_t> Head::Look() {
   for (const etcdserverpb::KeyValue& pair : done.responses(1).response_range().kvs()) {
     if (std::optional<v1::HeadRecord> head = ReadHead(pair)) view.heads.push_back(*std::move(head));
   }
+  view.term = term;
   std::lock_guard lock(mutex_);
   view_ = std::move(view);
   return term;

@@ -96,7 +96,7 @@ const Call* FindCall(std::string_view service, std::string_view name);
   STREAM(DiagnoseJob, DiagnoseJobRequest, DiagnoseJobUpdate, kRead, kJob, kStream)               \
   ONE(CancelJobs, CancelJobsRequest, BulkResponse, kControl, kJob, kSpec)                        \
   ONE(SignalJob, SignalJobRequest, BulkResponse, kControl, kJob, kSmall)                         \
-  ONE(ReleaseJobs, JobReferences, BulkResponse, kControl, kJob, kSpec)                           \
+  ONE(ReleaseJobs, ReleaseJobsRequest, BulkResponse, kControl, kJob, kSpec)                      \
   ONE(RemoveJobs, JobReferences, BulkResponse, kRemove, kJob, kSpec)                             \
   STREAM(ListEvents, ListEventsRequest, EventBatch, kRead, kEvent, kStream)                      \
   STREAM(StreamLogs, StreamLogsRequest, LogRecord, kRead, kLog, kStream)                         \

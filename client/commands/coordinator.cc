@@ -41,9 +41,10 @@ std::string Trouble(const v1::ListCoordinatorsResponse& list, int64_t now_ms) {
   const bool one_leads = std::any_of(list.coordinators().begin(), list.coordinators().end(),
                                      [](const auto& each) { return each.leads(); });
   if (one_leads) return "";
-  return StrCat("none leads, says ", list.answered_by(),
-                ": one takes over when the last leader's lease is over, in a few seconds; if none "
-                "does, see their logs");
+  return StrCat(
+      "none leads, as ", list.answered_by(),
+      " knows: one takes over when the last leader's lease is over, in a few seconds; if none "
+      "does, see their logs");
 }
 
 Listing ListingOf(const v1::ListCoordinatorsResponse& list) {

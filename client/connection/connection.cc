@@ -10,6 +10,7 @@
 #include "client/connection/addresses.h"
 #include "client/connection/connection_channel.h"
 #include "client/connection/head_search.h"
+#include "client/connection/line.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/problem.h"
@@ -112,6 +113,15 @@ absl::StatusOr<v1::GetServerResponse> Connection::GetServer() {
   request.set_client_protocol(common::kProtocol);
   request.set_client_version(common::kVersion);
   return GetServer(request);
+}
+
+absl::StatusOr<v1::GetServerResponse> Connection::AskAt(const std::string& address,
+                                                        int64_t limit_ms) const {
+  if (!IsHostAndPort(address)) return Unreachable(address, "that is not HOST:PORT");
+  const auto& credentials = channel_->credentials;
+  grpc::ClientContext context;
+  return AskWho(*Dial(address, credentials.has_value() ? &*credentials : nullptr), limit_ms,
+                &context);
 }
 
 void Connection::Attend() {

@@ -69,6 +69,9 @@ class Connection {
 
   // The same calls in their usual forms. Asks this coordinator again:
   absl::StatusOr<v1::GetServerResponse> GetServer();
+  // Who another coordinator of the cluster is, with the credentials of this connection. `address`: as
+  // a coordinator has named it, so it must be HOST:PORT.
+  absl::StatusOr<v1::GetServerResponse> AskAt(const std::string& address, int64_t limit_ms) const;
   absl::StatusOr<v1::GetJobResponse> GetJob(const std::string& job);
   absl::StatusOr<v1::WhyResponse> WhyJob(const std::string& job);
   absl::StatusOr<v1::Assessment> AssessJob(const std::string& job);

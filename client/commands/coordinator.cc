@@ -85,17 +85,17 @@ absl::StatusOr<int> ListCoordinators(Session& session, const Arguments& argument
 const Command kCoordinatorLsCommand = {
     .name = "coordinator ls",
     .place = 385,
-    .summary = "list the coordinators that replace each other, and who leads",
+    .summary = "list coordinators that replace each other, and who leads",
     .listing = true,
     .examples =
         "jobctl coordinator ls\twho leads, and how far behind the others are\n"
         "jobctl -s h2:7700 coordinator ls\tas h2 knows it, also while none leads",
     .notes =
         "Asks the first coordinator that answers, also one that stands by. LAG: how many\n"
-        "entries of the log it lacks, as of the last renewal of its lease (five in a lease).\n"
-        "TERM: etcd's revision in which the leader's term began. SEEN: when etcd last told\n"
-        "the coordinator that answers. A coordinator whose --state is not etcd is alone: it\n"
-        "leads, and no other can take over.",
+        "entries of the log it lacks, as of the last renewal of its lease (each renews\n"
+        "five times in a lease). TERM: etcd's revision in which the leader's term began.\n"
+        "SEEN: when etcd last told the coordinator that answers. A coordinator whose\n"
+        "--state is not etcd is alone: it leads, and no other can take over.",
     .run = ListCoordinators};
 
 }  // namespace muster::client

@@ -119,7 +119,7 @@ const Command kReleaseCommand = {
     .notes =
         "--from-scratch is for a job that waits because its newest checkpoint is with a\n"
         "coordinator that does not lead now: it starts from step 0, and is never resumed\n"
-        "again from what it had saved before. jobctl rerun --from starts a new job from an\n"
+        "from what it had saved before. jobctl rerun --from starts a new job from an\n"
         "older step instead.",
     .run = Release};
 

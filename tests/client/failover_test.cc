@@ -154,8 +154,8 @@ TEST_F(JobctlFailoverTest, CoordinatorsAreListedWithTheOneThatLeads) {
       Process(a_.address(), {"coordinator", "ls", "-o", "jsonl", "--columns", "name,term,lag"})
           .End();
   EXPECT_EQ(programs.out,
-            "{\"name\":\"h1\",\"term\":812,\"lag_entries\":0}\n"
-            "{\"name\":\"h2\",\"term\":null,\"lag_entries\":4}\n");
+            "{\"name\": \"h1\", \"term\": 812, \"lag_entries\": 0}\n"
+            "{\"name\": \"h2\", \"term\": null, \"lag_entries\": 4}\n");
 }
 
 TEST_F(JobctlFailoverTest, LogsContinueWithoutAGapOrARepeat) {

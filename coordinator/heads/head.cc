@@ -354,9 +354,13 @@ void Head::BeginToLead() {
                                  .last_number = reader_.number(),
                                  .term = &term_,
                                  .lost = [this](const absl::Status& why) { Lost(why); }});
+  const v1::HeadRecord self = Self();
   {
     std::lock_guard lock(mutex_);
     log_ = std::move(log);
+    // The next look would tell, in a moment; who asks meanwhile should not hear that none leads.
+    view_.leader = self;
+    view_.term = revision;
   }
   leading_ = std::make_unique<Leading>(
       Leading{.term = term_,

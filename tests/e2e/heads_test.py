@@ -107,8 +107,8 @@ class Failover(Case):
         cluster.heads[0].stop()
         index, _ = cluster.wait_leader()
         self.assertEqual(index, 1)
-        [row] = self.listed(cluster, cluster.endpoints[1])
-        self.assertEqual((row["name"], row["role"]), ("h1", "leads"))
+        wait_until(lambda: [(each["name"], each["role"]) for each in self.listed(cluster, cluster.endpoints[1])]
+                   == [("h1", "leads")], "h1 is alone")
         self.assertIn("only h1 is registered", cluster.jobctl("doctor", "--cluster", check=False).stdout)
         self.assertEqual(sorted(each.name for each in cluster.api.list()), sorted(names))
 

@@ -37,7 +37,7 @@ constexpr Flag kDoctorFlags[] = {
 };
 
 constexpr int64_t kAnswersWithinMs = 3'000;
-// limit: jobctl doctor --cluster: coordinators that are asked whether they answer; others are not judged by it
+// limit: jobctl: coordinators that `doctor --cluster` asks whether they answer; others are not judged by it
 constexpr size_t kAskedMost = 64;
 
 struct Finding {

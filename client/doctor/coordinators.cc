@@ -92,7 +92,7 @@ std::vector<Verdict> Judge(const v1::CoordinatorView& head, const v1::Coordinato
   return wrong;
 }
 
-std::string Summary(const v1::CoordinatorView& head) {
+std::string CoordinatorSummary(const v1::CoordinatorView& head) {
   return StrCat(head.leads() ? std::string("leads") : StrCat("stands by, ", Behind(head.lag())),
                 ", ", head.version(), ", ", head.endpoint());
 }
@@ -107,7 +107,7 @@ std::vector<NodeVerdict> JudgeCoordinators(const v1::ListCoordinatorsResponse& l
   JudgeAll(list, now_ms, &verdicts);
   for (const v1::CoordinatorView& head : list.coordinators()) {
     std::vector<Verdict> wrong = Judge(head, LeaderOf(list), silent);
-    if (wrong.empty()) wrong.push_back({Grade::kGood, Summary(head)});
+    if (wrong.empty()) wrong.push_back({Grade::kGood, CoordinatorSummary(head)});
     for (Verdict& verdict : wrong)
       verdicts.push_back({StrCat("coordinator ", head.name()), std::move(verdict)});
   }

@@ -75,6 +75,8 @@ const Call* FindCall(std::string_view service, std::string_view name);
 // answer or message, action, object, cost.
 #define MUSTER_JOB_CALLS(ONE, STREAM, INTAKE, DUPLEX)                                            \
   ONE(GetServer, GetServerRequest, GetServerResponse, kRead, kCoordinator, kSmall)               \
+  ONE(ListCoordinators, ListCoordinatorsRequest, ListCoordinatorsResponse, kRead, kCoordinator,  \
+      kSpec)                                                                                     \
   ONE(SignIn, SignInRequest, SignInResponse, kRead, kCoordinator, kSmall)                        \
   STREAM(Attend, AttendRequest, AttendResponse, kRead, kCoordinator, kWatch)                     \
   ONE(SetLifetime, SetLifetimeRequest, SetLifetimeResponse, kAdminister, kCoordinator, kSmall)   \
@@ -94,7 +96,7 @@ const Call* FindCall(std::string_view service, std::string_view name);
   STREAM(DiagnoseJob, DiagnoseJobRequest, DiagnoseJobUpdate, kRead, kJob, kStream)               \
   ONE(CancelJobs, CancelJobsRequest, BulkResponse, kControl, kJob, kSpec)                        \
   ONE(SignalJob, SignalJobRequest, BulkResponse, kControl, kJob, kSmall)                         \
-  ONE(ReleaseJobs, JobReferences, BulkResponse, kControl, kJob, kSpec)                           \
+  ONE(ReleaseJobs, ReleaseJobsRequest, BulkResponse, kControl, kJob, kSpec)                      \
   ONE(RemoveJobs, JobReferences, BulkResponse, kRemove, kJob, kSpec)                             \
   STREAM(ListEvents, ListEventsRequest, EventBatch, kRead, kEvent, kStream)                      \
   STREAM(StreamLogs, StreamLogsRequest, LogRecord, kRead, kLog, kStream)                         \

@@ -504,7 +504,7 @@ constexpr ErrorCode kCodes[] = {
     {"JC1630", "coordinator stands by",
      "Several coordinators serve this cluster, one at a time. The one that was asked does not "
      "lead, so it "
-     "answers nothing but who does.",
+     "answers nothing but who does, and who is registered.",
      "Give all their addresses, separated by commas, so that the leader is found: `jobctl -s "
      "a:7700,b:7700`, `muster-worker --coordinator a:7700,b:7700`."},
     {"JC1631", "state in etcd not usable",

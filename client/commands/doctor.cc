@@ -2,19 +2,25 @@
 #include "client/doctor/checks.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <future>
+#include <map>
 
 #include "client/command_line/arguments.h"
 #include "client/command_line/errors.h"
 #include "client/commands/commands.h"
 #include "client/connection/connection.h"
 #include "client/doctor/cluster.h"
+#include "client/doctor/coordinators.h"
 #include "client/doctor/machine.h"
 #include "client/doctor/rehearsal.h"
 #include "client/session/private_coordinator.h"
 #include "client/session/session.h"
 #include "client/session/spec_environment.h"
 #include "client/terminal/listing.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/problem.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
 
@@ -26,9 +32,13 @@ using doctor::Grade;
 using doctor::Verdict;
 
 constexpr Flag kDoctorFlags[] = {
-    {"cluster", 0, "", "check the coordinator's nodes instead of this machine"},
+    {"cluster", 0, "", "check coordinators and nodes instead of this machine"},
     {"output", 'o', "FORMAT", "json, jsonl, yaml, csv: for programs", "json|jsonl|yaml|csv"},
 };
+
+constexpr int64_t kAnswersWithinMs = 3'000;
+// limit: jobctl: coordinators that `doctor --cluster` asks whether they answer; others are not judged by it
+constexpr size_t kAskedMost = 64;
 
 struct Finding {
   std::string thing;
@@ -66,10 +76,50 @@ std::vector<Finding> ExamineMachine(Session& session) {
   return findings;
 }
 
+// Why those do not answer from here that do not, by name. All are asked at once.
+std::map<std::string, std::string> AskAll(const Connection& connection,
+                                          const v1::ListCoordinatorsResponse& list) {
+  std::map<std::string, std::future<absl::Status>> asked;
+  for (const v1::CoordinatorView& each : list.coordinators()) {
+    if (asked.size() == kAskedMost) break;
+    asked[each.name()] = std::async(std::launch::async, [&connection, at = each.endpoint()] {
+      return connection.AskAt(at, kAnswersWithinMs).status();
+    });
+  }
+  std::map<std::string, std::string> silent;
+  for (auto& [name, answer] : asked) {
+    const absl::Status status = answer.get();
+    if (status.ok()) continue;
+    const std::string why = common::ProblemOf(status).why;
+    silent[name] = why.empty() ? std::string(status.message()) : why;
+  }
+  return silent;
+}
+
+// False: none leads that could tell about nodes.
+absl::StatusOr<bool> ExamineCoordinators(Session& session, std::vector<Finding>& findings) {
+  ASSIGN_OR_RETURN(Connection * connection, session.ConnectToAny());
+  const auto list = connection->ListCoordinators(v1::ListCoordinatorsRequest());
+  if (absl::IsUnimplemented(list.status())) return true;  // an older one, which is alone
+  RETURN_IF_ERROR(list.status());
+  const auto silent =
+      list->alone() ? std::map<std::string, std::string>() : AskAll(*connection, *list);
+  const int64_t now_ms = common::SystemClock().Read().wall_ms;
+  for (doctor::NodeVerdict& each : doctor::JudgeCoordinators(*list, silent, now_ms))
+    findings.push_back({std::move(each.node), std::move(each.verdict)});
+  if (!connection->server().stands_by()) return true;
+  // What follows is for the one that leads.
+  session.Disconnect();
+  return std::any_of(list->coordinators().begin(), list->coordinators().end(),
+                     [](const auto& each) { return each.leads(); });
+}
+
 absl::StatusOr<std::vector<Finding>> ExamineCluster(Session& session) {
+  std::vector<Finding> findings;
+  ASSIGN_OR_RETURN(const bool one_leads, ExamineCoordinators(session, findings));
+  if (!one_leads) return findings;
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, connection->ListNodes());
-  std::vector<Finding> findings;
   for (doctor::NodeVerdict& each : doctor::JudgeCluster(connection->server(), nodes))
     findings.push_back({std::move(each.node), std::move(each.verdict)});
   return findings;
@@ -138,7 +188,8 @@ const Command kDoctorCommand = {
     .flags = kDoctorFlags,
     .examples =
         "jobctl doctor\tdriver, toolkit, torch, ports, clock, disks, limits, a tiny job\n"
-        "jobctl doctor --cluster\tthe coordinator's nodes, clocks and disks, from what they report",
+        "jobctl doctor --cluster\tthe coordinators and nodes, clocks and disks, from what they "
+        "report",
     .notes =
         "Returns 0 if nothing is broken (! is only a warning), 1 otherwise. The tiny job\n"
         "is two ranks that add up an array, on a private coordinator that is gone\n"

@@ -22,6 +22,10 @@ constexpr Flag kCancelFlags[] = {
     kBulkOutputFlag,
 };
 constexpr Flag kJobsFlags[] = {kBulkOutputFlag};
+constexpr Flag kReleaseFlags[] = {
+    {"from-scratch", 0, "", "start from the beginning, without a checkpoint elsewhere"},
+    kBulkOutputFlag,
+};
 
 absl::StatusOr<int> Cancel(Session& session, const Arguments& arguments) {
   v1::CancelJobsRequest request;
@@ -46,11 +50,13 @@ absl::StatusOr<int> Signal(Session& session, const Arguments& arguments) {
 }
 
 absl::StatusOr<int> Release(Session& session, const Arguments& arguments) {
-  v1::JobReferences request;
+  v1::ReleaseJobsRequest request;
   request.mutable_jobs()->Assign(arguments.words().begin(), arguments.words().end());
+  request.set_from_scratch(arguments.Has("from-scratch"));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->ReleaseJobs(request));
-  return ReportBulk(session, arguments, response, "may restart");
+  return ReportBulk(session, arguments, response,
+                    request.from_scratch() ? "starts from the beginning" : "may restart");
 }
 
 absl::StatusOr<int> RemoveJobs(Session& session, const Arguments& arguments) {
@@ -104,9 +110,17 @@ const Command kReleaseCommand = {
     .arguments = "JOB…",
     .least = 1,
     .most = -1,
-    .flags = kJobsFlags,
+    .flags = kReleaseFlags,
     .completes = "job",
-    .examples = "jobctl release calm-otter-3\theld after losing several nodes; allow it to restart",
+    .examples =
+        "jobctl release calm-otter-3\theld after losing several nodes; allow it to restart\n"
+        "jobctl release calm-otter-3 --from-scratch\tits checkpoint is on a coordinator that is "
+        "gone",
+    .notes =
+        "--from-scratch is for a job that waits because its newest checkpoint is with a\n"
+        "coordinator that does not lead now: it starts from step 0, and is never resumed\n"
+        "from what it had saved before. jobctl rerun --from starts a new job from an\n"
+        "older step instead.",
     .run = Release};
 
 const Command kRmCommand = {.name = "rm",

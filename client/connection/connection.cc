@@ -10,6 +10,7 @@
 #include "client/connection/addresses.h"
 #include "client/connection/connection_channel.h"
 #include "client/connection/head_search.h"
+#include "client/connection/line.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/problem.h"
@@ -27,6 +28,7 @@ absl::StatusOr<std::shared_ptr<const Line>> Connection::Channel::Leading() {
       addresses,
       HeadSearch::Terms{.timeout_ms = timeout_ms,
                         .patience_ms = patience_ms,
+                        .any = any,
                         .credentials = credentials.has_value() ? &*credentials : nullptr});
   search = looking;
   lock.unlock();
@@ -77,8 +79,21 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(
     const std::string& endpoints, int64_t timeout_ms, const identity::Credentials* credentials,
     int64_t patience_ms) {
   auto channel = std::make_unique<Channel>();
-  channel->timeout_ms = timeout_ms;
   channel->patience_ms = patience_ms;
+  return Open(std::move(channel), endpoints, timeout_ms, credentials);
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> Connection::OpenToAny(
+    const std::string& endpoints, int64_t timeout_ms, const identity::Credentials* credentials) {
+  auto channel = std::make_unique<Channel>();
+  channel->any = true;
+  return Open(std::move(channel), endpoints, timeout_ms, credentials);
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(
+    std::unique_ptr<Channel> channel, const std::string& endpoints, int64_t timeout_ms,
+    const identity::Credentials* credentials) {
+  channel->timeout_ms = timeout_ms;
   if (credentials != nullptr) channel->credentials = *credentials;
   channel->addresses = MergeAddresses({}, SplitAddresses(endpoints));
   ASSIGN_OR_RETURN(channel->opened, channel->Leading());
@@ -98,6 +113,15 @@ absl::StatusOr<v1::GetServerResponse> Connection::GetServer() {
   request.set_client_protocol(common::kProtocol);
   request.set_client_version(common::kVersion);
   return GetServer(request);
+}
+
+absl::StatusOr<v1::GetServerResponse> Connection::AskAt(const std::string& address,
+                                                        int64_t limit_ms) const {
+  if (!IsHostAndPort(address)) return Unreachable(address, "that is not HOST:PORT");
+  const auto& credentials = channel_->credentials;
+  grpc::ClientContext context;
+  return AskWho(*Dial(address, credentials.has_value() ? &*credentials : nullptr), limit_ms,
+                &context);
 }
 
 void Connection::Attend() {

@@ -37,6 +37,11 @@ class Connection {
   static absl::StatusOr<std::unique_ptr<Connection>> Open(
       const std::string& endpoints, int64_t timeout_ms,
       const identity::Credentials* credentials = nullptr, int64_t patience_ms = kPatienceMs);
+  // Likewise to the first coordinator that answers, leading or not. One that stands by answers
+  // ListCoordinators; every other call fails there (JC1630).
+  static absl::StatusOr<std::unique_ptr<Connection>> OpenToAny(
+      const std::string& endpoints, int64_t timeout_ms,
+      const identity::Credentials* credentials = nullptr);
   ~Connection();
 
   // What GetServer returned when the connection was opened, and the address that answered. Later
@@ -64,6 +69,9 @@ class Connection {
 
   // The same calls in their usual forms. Asks this coordinator again:
   absl::StatusOr<v1::GetServerResponse> GetServer();
+  // Who another coordinator of the cluster is, with the credentials of this connection. `address`: as
+  // a coordinator has named it, so it must be HOST:PORT.
+  absl::StatusOr<v1::GetServerResponse> AskAt(const std::string& address, int64_t limit_ms) const;
   absl::StatusOr<v1::GetJobResponse> GetJob(const std::string& job);
   absl::StatusOr<v1::WhyResponse> WhyJob(const std::string& job);
   absl::StatusOr<v1::Assessment> AssessJob(const std::string& job);
@@ -93,6 +101,10 @@ class Connection {
  private:
   struct Channel;
   explicit Connection(std::unique_ptr<Channel> channel);
+  static absl::StatusOr<std::unique_ptr<Connection>> Open(std::unique_ptr<Channel> channel,
+                                                          const std::string& endpoints,
+                                                          int64_t timeout_ms,
+                                                          const identity::Credentials* credentials);
   std::unique_ptr<Channel> channel_;
 };
 

@@ -29,6 +29,7 @@ class HeadSearch;
 struct Connection::Channel {
   int64_t timeout_ms = 0;
   int64_t patience_ms = 0;
+  bool any = false;  // one that stands by will do
   std::optional<identity::Credentials> credentials;
   std::shared_ptr<const Line> opened;  // the first one; constant once Open has returned
 
@@ -48,7 +49,7 @@ struct Connection::Channel {
     return std::chrono::system_clock::now() + std::chrono::milliseconds(milliseconds);
   }
 
-  // The line to the coordinator that leads; looks for it if the last one was lost.
+  // The line to the coordinator that leads, or to any; looks for it if the last one was lost.
   absl::StatusOr<std::shared_ptr<const Line>> Leading();
   // The last one, also if it was lost.
   std::shared_ptr<const Line> Last() {

@@ -132,7 +132,7 @@ void HeadSearch::Heard(Candidate& candidate, const std::shared_ptr<Line>& line,
     }
     return;
   }
-  if (!candidate.stands_by) {
+  if (!candidate.stands_by || terms_.any) {
     is_over_ = true;
     if (answer->protocol() < common::kProtocolMin) {
       refused_ = TooOld(candidate.address, *answer);
@@ -216,7 +216,7 @@ absl::Status HeadSearch::NoneLeads() const {
                      stands_by ? " leads" : " answers"),
       .why = absl::StrJoin(answers, "; "),
       .fix = stands_by ? "check that muster-coordinator runs on each host, and "
-                         "that they reach etcd"
+                         "that they reach etcd: jobctl coordinator ls"
                        : "check that muster-coordinator runs there and that "
                          "the ports are open; jobctl context show"};
   if (refusal == nullptr || stands_by) {

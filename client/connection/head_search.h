@@ -29,13 +29,14 @@ class HeadSearch {
   struct Terms {
     int64_t timeout_ms = 0;                              // for one answer
     int64_t patience_ms = 0;                             // while one of several stands by
+    bool any = false;                                    // finds one that stands by, too
     const identity::Credentials* credentials = nullptr;  // must outlive the search
   };
   HeadSearch(const std::vector<std::string>& addresses, const Terms& terms);
   ~HeadSearch();
   HeadSearch(const HeadSearch&) = delete;
 
-  // The line to the one that leads. Once. UNAVAILABLE: JC1630 if one stands by, else JC1301; both with
+  // The line to the one that leads; with `any`, to the first that answers. Once. UNAVAILABLE: JC1630 if one stands by, else JC1301; both with
   // what each address answered.
   absl::StatusOr<std::shared_ptr<const Line>> Find();
   // Any thread; Find returns CANCELLED.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "client/doctor/machine.h"
 #include "client/machine/child_output.h"
+#include "client/session/spec_environment.h"
 #include "common/files/files.h"
 #include "common/text/strings.h"
 

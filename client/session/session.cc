@@ -55,7 +55,7 @@ absl::Status Session::OpenPrivate() {
   return last;
 }
 
-absl::Status Session::OpenServer() {
+absl::Status Session::OpenServer(bool any) {
   constexpr std::string_view kUnix = "unix:";
   if (settings_.server().starts_with(kUnix)) {
     RETURN_IF_ERROR(CheckServerSocket(settings_.server().substr(kUnix.size())));
@@ -67,19 +67,23 @@ absl::Status Session::OpenServer() {
           ? settings_.server()
           : common::JoinAddresses(MergeAddresses(heads_, SplitAddresses(settings_.server())));
   ASSIGN_OR_RETURN(connection_,
-                   Connection::Open(addresses, settings_.timeout_ms(), credentials.get()));
+                   any ? Connection::OpenToAny(addresses, settings_.timeout_ms(), credentials.get())
+                       : Connection::Open(addresses, settings_.timeout_ms(), credentials.get()));
   KeepHeads(settings_, connection_->server(), connection_->endpoint());
   if (credentials != nullptr && renewal_ == nullptr)
     renewal_ = std::make_unique<SignInRenewal>(settings_, *credentials);
   return absl::OkStatus();
 }
 
-absl::StatusOr<Connection*> Session::Connect() {
+absl::StatusOr<Connection*> Session::Connect() { return Connect(/*any=*/false); }
+absl::StatusOr<Connection*> Session::ConnectToAny() { return Connect(/*any=*/true); }
+
+absl::StatusOr<Connection*> Session::Connect(bool any) {
   if (connection_ != nullptr) return connection_.get();
   if (is_private()) {
     RETURN_IF_ERROR(OpenPrivate());
   } else {
-    RETURN_IF_ERROR(OpenServer());
+    RETURN_IF_ERROR(OpenServer(any));
   }
   if (verbose_) {
     Note(common::StrCat("connected to ", connection_->endpoint(), " (",

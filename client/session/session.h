@@ -35,6 +35,8 @@ class Session {
 
   // The connection, opened at the first call; starts the private coordinator if needed.
   absl::StatusOr<Connection*> Connect();
+  // Like Connect, but one that stands by will do (Connection::OpenToAny).
+  absl::StatusOr<Connection*> ConnectToAny();
   // Like Connect, but null instead of starting a private coordinator that has no data.
   absl::StatusOr<Connection*> ConnectIfAny();
   Connection* connection() { return connection_.get(); }
@@ -63,7 +65,8 @@ class Session {
 
  private:
   absl::Status OpenPrivate();
-  absl::Status OpenServer();
+  absl::Status OpenServer(bool any);
+  absl::StatusOr<Connection*> Connect(bool any);
 
   Terminal terminal_;
   Settings settings_;

@@ -105,8 +105,9 @@ void CancelJobs(Jobs& jobs, Process& process, const Caller& caller,
 MUSTER_HANDLER(CancelJobs)
 
 void ReleaseJobs(Jobs& jobs, Process& process, const Caller& caller,
-                 const v1::JobReferences& request, Answer<v1::BulkResponse> answer) {
-  ChangeLive(jobs, process, caller, ReferencesOf(request.jobs()), ReleaseInput{.caller = caller},
+                 const v1::ReleaseJobsRequest& request, Answer<v1::BulkResponse> answer) {
+  ChangeLive(jobs, process, caller, ReferencesOf(request.jobs()),
+             ReleaseInput{.caller = caller, .from_scratch = request.from_scratch()},
              std::move(answer));
 }
 MUSTER_HANDLER(ReleaseJobs)

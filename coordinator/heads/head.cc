@@ -38,7 +38,7 @@ std::optional<v1::HeadRecord> ReadHead(const etcdserverpb::KeyValue& pair) {
   v1::HeadRecord head;
   if (pair.value().size() > kHeadBytesMost || !head.ParseFromString(pair.value()) ||
       !common::IsCleanUtf8(head.name()) || !common::IsCleanUtf8(head.endpoint()) ||
-      !common::IsCleanUtf8(head.http())) {
+      !common::IsCleanUtf8(head.http()) || !common::IsCleanUtf8(head.version())) {
     return std::nullopt;
   }
   return head;
@@ -356,9 +356,13 @@ void Head::BeginToLead() {
                                  .last_number = reader_.number(),
                                  .term = &term_,
                                  .lost = [this](const absl::Status& why) { Lost(why); }});
+  const v1::HeadRecord self = Self();
   {
     std::lock_guard lock(mutex_);
     log_ = std::move(log);
+    // The next look would tell, in a moment; who asks meanwhile should not hear that none leads.
+    view_.leader = self;
+    view_.term = revision;
   }
   leading_ = std::make_unique<Leading>(
       Leading{.term = term_,
@@ -499,6 +503,7 @@ absl::StatusOr<int64_t> Head::Look() {
   for (const etcdserverpb::KeyValue& pair : done.responses(1).response_range().kvs()) {
     if (std::optional<v1::HeadRecord> head = ReadHead(pair)) view.heads.push_back(*std::move(head));
   }
+  view.term = term;
   std::lock_guard lock(mutex_);
   view_ = std::move(view);
   return term;

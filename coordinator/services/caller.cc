@@ -28,16 +28,15 @@ std::string_view CertificateOf(const grpc::AuthContext& auth) {
   return {found.front().data(), found.front().size()};
 }
 
-absl::StatusOr<Caller> CallerOf(const Daemon& daemon, Peers& peers,
-                                const grpc::CallbackServerContext& context) {
+absl::StatusOr<Caller> CallerOf(const Admission& admission, Peers& peers,
+                                const grpc::CallbackServerContext& context, int64_t now_ms) {
   const std::string name = context.peer();
   const std::string principal = peers.PrincipalOf(name);
   const std::shared_ptr<const grpc::AuthContext> auth = context.auth_context();
   const std::string_view certificate = auth == nullptr ? std::string_view() : CertificateOf(*auth);
   if (!certificate.empty()) {
     const auto ask = [&] {
-      return daemon.access.admission.OfCertificate(
-          certificate, principal.substr(kPeerPrefix.size()), daemon.process.clock.Read().wall_ms);
+      return admission.OfCertificate(certificate, principal.substr(kPeerPrefix.size()), now_ms);
     };
     absl::StatusOr<Caller> caller = ask();
     // A revocation closes only the connections that are known to have the certificate. This connection is known
@@ -49,17 +48,16 @@ absl::StatusOr<Caller> CallerOf(const Daemon& daemon, Peers& peers,
     return caller;
   }
   if (std::string_view(principal).starts_with(kPeerPrefix)) {
-    return daemon.access.admission.OfPlaintext(
-        std::string_view(principal).substr(kPeerPrefix.size()));
+    return admission.OfPlaintext(std::string_view(principal).substr(kPeerPrefix.size()));
   }
-  return daemon.access.admission.OfPrincipal(principal, "unix");
+  return admission.OfPrincipal(principal, "unix");
 }
 
 }  // namespace
 
-Asker AskerOf(const Daemon& daemon, Peers& peers, const grpc::CallbackServerContext& context,
-              const Call& row) {
-  absl::StatusOr<Caller> caller = CallerOf(daemon, peers, context);
+Asker AskerOf(const Admission& admission, Peers& peers, const grpc::CallbackServerContext& context,
+              const Call& row, int64_t now_ms) {
+  absl::StatusOr<Caller> caller = CallerOf(admission, peers, context, now_ms);
   if (!caller.ok()) {
     const std::string from = peers.PrincipalOf(context.peer());
     return {.caller = {.principal = from,
@@ -68,8 +66,13 @@ Asker AskerOf(const Daemon& daemon, Peers& peers, const grpc::CallbackServerCont
                        .serial = ""},
             .admitted = caller.status()};
   }
-  absl::Status admitted = daemon.access.admission.Admit(row, *caller);
+  absl::Status admitted = admission.Admit(row, *caller);
   return {.caller = *std::move(caller), .admitted = std::move(admitted)};
+}
+
+Asker AskerOf(const Daemon& daemon, Peers& peers, const grpc::CallbackServerContext& context,
+              const Call& row) {
+  return AskerOf(daemon.access.admission, peers, context, row, daemon.process.clock.Read().wall_ms);
 }
 
 absl::StatusOr<CallBudget::Hold> TakeShare(Daemon& daemon, const Caller& caller, const Call& row) {

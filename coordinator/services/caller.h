@@ -13,6 +13,7 @@
 
 namespace muster::coordinator {
 
+class Admission;
 struct Daemon;
 
 struct Asker {
@@ -21,6 +22,8 @@ struct Asker {
 };
 
 // Who makes this call, and whether it may.
+Asker AskerOf(const Admission& admission, Peers& peers, const grpc::CallbackServerContext& context,
+              const common::Call& row, int64_t now_ms);
 Asker AskerOf(const Daemon& daemon, Peers& peers, const grpc::CallbackServerContext& context,
               const common::Call& row);
 

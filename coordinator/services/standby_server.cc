@@ -5,13 +5,21 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <optional>
+#include <string_view>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
+#include "common/calls.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
+#include "coordinator/calls/coordinators.h"
+#include "coordinator/identity/admission.h"
+#include "coordinator/identity/cluster.h"
 #include "coordinator/services/acceptor.h"
+#include "coordinator/services/caller.h"
 #include "coordinator/services/grpc_status.h"
 #include "coordinator/services/peers.h"
 #include "coordinator/services/secure_port.h"
@@ -23,7 +31,8 @@ namespace {
 using common::StrCat;
 
 constexpr char kGetServer[] = "/muster.v1.JobService/GetServer";
-// GetServer's request has two small fields.
+constexpr char kListCoordinators[] = "/muster.v1.JobService/ListCoordinators";
+// The requests of both have at most two small fields.
 constexpr int kRequestBytesMost = 64 * 1024;
 constexpr size_t kConnectionsMost = 256;
 constexpr int kStandbyHandshakeWithinMs = 10'000;
@@ -53,10 +62,23 @@ v1::GetServerResponse Describe(const StandbyServer::Options& options) {
   return response;
 }
 
+// As when it leads, but for what only the leader knows of people: their roles, and who may no longer sign in. Everyone
+// with a certificate of a person's was a viewer at least.
+Admission AdmissionOf(const StandbyServer::Options& options) {
+  return Admission({.own_uid = getuid(),
+                    .cluster = options.cluster == nullptr ? "" : options.cluster->name(),
+                    .people = {.user = [](std::string_view) -> std::optional<v1::User> {
+                                 v1::User user;
+                                 user.set_role(v1::ROLE_VIEWER);
+                                 return user;
+                               },
+                               .is_revoked = nullptr}});
+}
+
 class Answer final : public grpc::ServerGenericBidiReactor {
  public:
   explicit Answer(const absl::Status& status) { Finish(ToGrpc(status)); }
-  explicit Answer(const v1::GetServerResponse& response) {
+  explicit Answer(const google::protobuf::MessageLite& response) {
     const grpc::Slice slice(response.SerializeAsString());
     answer_ = grpc::ByteBuffer(&slice, 1);
     // Read first: a client's unary call sends its request in any case.
@@ -74,15 +96,28 @@ class Answer final : public grpc::ServerGenericBidiReactor {
 
 class Service final : public grpc::CallbackGenericService {
  public:
-  explicit Service(const StandbyServer::Options& options) : options_(options) {}
+  Service(const StandbyServer::Options& options, Peers& peers)
+      : options_(options), peers_(peers), admission_(AdmissionOf(options)) {}
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override {
     if (context->method() == kGetServer) return new Answer(Describe(options_));
+    if (context->method() == kListCoordinators) return List(*context);
     return new Answer(StandsBy(options_.name, options_.view()));
   }
 
  private:
+  Answer* List(const grpc::CallbackServerContext& context) {
+    const common::Now now = clock_.Read();
+    const common::Call& row = *common::FindCall("JobService", "ListCoordinators");
+    const Asker asker = AskerOf(admission_, peers_, context, row, now.wall_ms);
+    if (!asker.admitted.ok()) return new Answer(asker.admitted);
+    return new Answer(CoordinatorsIn(options_.view(), options_.name, now));
+  }
+
   const StandbyServer::Options& options_;
+  Peers& peers_;
+  const Admission admission_;
+  const common::SystemClock clock_;
 };
 
 }  // namespace
@@ -108,7 +143,7 @@ absl::StatusOr<std::unique_ptr<StandbyServer>> StandbyServer::Start(Options opti
   auto parts = std::make_unique<Parts>();
   parts->options = std::move(options);
   Options& with = parts->options;
-  parts->service = std::make_unique<Service>(with);
+  parts->service = std::make_unique<Service>(with, parts->peers);
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(kRequestBytesMost);
   builder.RegisterCallbackGenericService(parts->service.get());

@@ -1,5 +1,5 @@
-// What a coordinator answers while another one leads: who that is, to GetServer; to every other call that it stands by
-// (UNAVAILABLE, JC1630). On the same addresses, and with the same certificates, as when it leads.
+// What a coordinator answers while another one leads: who that is, to GetServer; who is registered, to
+// ListCoordinators; to every other call that it stands by (UNAVAILABLE, JC1630). On the same addresses, and with the same certificates, as when it leads.
 #pragma once
 
 #include <functional>

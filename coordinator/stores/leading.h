@@ -18,6 +18,7 @@ namespace muster::coordinator {
 // As far as known, a moment ago.
 struct HeadsView {
   v1::HeadRecord leader;  // without a name: none
+  int64_t term = 0;       // the create revision of the leader's key; 0: none leads
   std::vector<v1::HeadRecord> heads;
   int64_t seen_ms = 0;  // when etcd was last asked, and answered: common::MonotonicMs
 };

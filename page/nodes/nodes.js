@@ -8,6 +8,7 @@ import { h, keyed, onKeys, replace } from "../base/dom.js";
 import { counted } from "../base/format.js";
 import { emptyState, loadingState, showError } from "../base/states.js";
 import { makeCard, updateCard, usedText } from "./card.js";
+import { showCoordinators } from "./coordinators.js";
 import { note, readPast, usesOf } from "./history.js";
 
 const EVERY_MS = 2_000;
@@ -20,7 +21,9 @@ export function open(main) {
   const filter = h("input", { type: "search", placeholder: "Name contains (/)", "aria-label": "Name contains", autocomplete: "off", hidden: true, oninput: draw });
   const list = h("div", { class: "nodes" });
   const body = h("div", {}, loadingState());
-  main.append(h("div", { class: "toolbar" }, h("h1", {}, "Nodes"), filter, count), body);
+  const coordinators = h("div");
+  main.append(h("div", { class: "toolbar" }, h("h1", {}, "Nodes"), filter, count), coordinators, body);
+  const hideCoordinators = showCoordinators(coordinators, abort.signal);
   let nodes = [];
   let uses = new Map();
   let soon = 0;
@@ -114,6 +117,7 @@ export function open(main) {
     onResync: later,
     close() {
       abort.abort();
+      hideCoordinators();
       observer.disconnect();
       clearInterval(timer);
       clearTimeout(soon);

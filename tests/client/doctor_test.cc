@@ -9,6 +9,7 @@
 #include <string>
 
 #include "client/doctor/cluster.h"
+#include "client/doctor/coordinators.h"
 #include "client/doctor/machine.h"
 #include "common/base/version.h"
 #include "worker/rendezvous/port_holder.h"
@@ -403,6 +404,61 @@ TEST(DoctorClusterTest, ClocksAndDisksAreJudgedWhereTheyAreMeasured) {
   EXPECT_EQ(verdicts[2].verdict.value, "its clock is 3s behind the coordinator's");
   EXPECT_NE(verdicts[2].verdict.fix.find("timedatectl"), std::string::npos);
   EXPECT_EQ(verdicts[3].node, "node3") << "the most that a number can be off";
+}
+
+v1::CoordinatorView* AddHead(v1::ListCoordinatorsResponse& list, const std::string& name) {
+  v1::CoordinatorView* head = list.add_coordinators();
+  head->set_name(name);
+  head->set_endpoint(name + ":7700");
+  head->set_version("0.9");
+  return head;
+}
+
+std::string TextOf(const std::vector<NodeVerdict>& verdicts) {
+  std::string text;
+  for (const NodeVerdict& each : verdicts) {
+    text += std::to_string(static_cast<int>(each.verdict.grade)) + " " + each.node + ": " +
+            each.verdict.value + "\n";
+  }
+  return text;
+}
+
+TEST(DoctorCoordinatorsTest, EachThatReplacesOthersIsJudged) {
+  v1::ListCoordinatorsResponse list;
+  AddHead(list, "h1")->set_leads(true);
+  AddHead(list, "h2")->set_lag(1);
+  v1::CoordinatorView* h3 = AddHead(list, "h3");
+  h3->set_version("0.8");
+  h3->set_lag(70'000);
+  list.set_seen_ms(100'000);
+  EXPECT_EQ(TextOf(JudgeCoordinators(list, {{"h3", "Connection refused"}}, 101'000)),
+            "0 coordinator h1: leads, 0.9, h1:7700\n"
+            "0 coordinator h2: stands by, 1 entry of the log behind, 0.9, h2:7700\n"
+            "1 coordinator h3: does not answer at h3:7700: Connection refused\n"
+            "1 coordinator h3: version 0.8; h1, which leads, has 0.9\n"
+            "1 coordinator h3: 70000 entries of the log behind: a takeover by it takes longer\n");
+}
+
+TEST(DoctorCoordinatorsTest, WithoutALeaderOrAnotherTheyAreNotWell) {
+  v1::ListCoordinatorsResponse list;
+  list.set_answered_by("h2");
+  list.set_seen_ms(100'000);
+  AddHead(list, "h2");
+  EXPECT_EQ(TextOf(JudgeCoordinators(list, {}, 140'000)),
+            "2 coordinators: etcd has not answered h2 for 40s\n"
+            "2 coordinators: none leads: h2 stands by\n"
+            "0 coordinator h2: stands by, 0 entries of the log behind, 0.9, h2:7700\n");
+  list.mutable_coordinators(0)->set_leads(true);
+  EXPECT_EQ(TextOf(JudgeCoordinators(list, {}, 100'000)),
+            "1 coordinators: only h2 is registered: no other can take over\n"
+            "0 coordinator h2: leads, 0.9, h2:7700\n");
+}
+
+TEST(DoctorCoordinatorsTest, OneThatIsAloneIsNotJudged) {
+  v1::ListCoordinatorsResponse list;
+  AddHead(list, "h1")->set_leads(true);
+  list.set_alone(true);
+  EXPECT_TRUE(JudgeCoordinators(list, {}, 100'000).empty());
 }
 
 TEST(DoctorClusterTest, ACoordinatorWithoutNodesIsBroken) {

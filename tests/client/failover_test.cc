@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "identity/credential_files.h"
 #include "tests/client/fake_coordinator.h"
 #include "tests/client/fake_head.h"
@@ -109,6 +110,53 @@ class JobctlFailoverTest : public ::testing::Test {
   std::counting_semaphore<> follows_{0};
   v1::StreamLogsRequest resumed_;
 };
+
+v1::CoordinatorView* AddCoordinator(v1::ListCoordinatorsResponse& list, const std::string& name,
+                                    uint64_t lag) {
+  v1::CoordinatorView* each = list.add_coordinators();
+  each->set_name(name);
+  each->set_endpoint(name + ":7700");
+  each->set_http(name + ":7701");
+  each->set_version("0.9");
+  each->set_lag(lag);
+  return each;
+}
+
+TEST_F(JobctlFailoverTest, CoordinatorsAreListedByOneThatStandsByWhileNoneLeads) {
+  a_.StandBy();
+  b_.StandBy();
+  for (FakeHead* head : {&a_, &b_}) {
+    AddCoordinator(head->coordinators, "h1", 3);
+    AddCoordinator(head->coordinators, "h2", 0);
+    head->coordinators.set_answered_by("h1");
+    head->coordinators.set_seen_ms(common::SystemClock().Read().wall_ms);
+  }
+  const Ended ended = Process(Both(), {"coordinator", "ls", "--columns", "name,role,lag"}).End();
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(ended.out, "NAME\tROLE\tLAG\nh1\tstands by\t3\nh2\tstands by\t0\n");
+  EXPECT_EQ(ended.err.find("! none leads, as h1 knows: "), 0u) << ended.err;
+}
+
+TEST_F(JobctlFailoverTest, CoordinatorsAreListedWithTheOneThatLeads) {
+  v1::CoordinatorView* leader = AddCoordinator(a_.coordinators, "h1", 0);
+  leader->set_leads(true);
+  leader->set_term(812);
+  AddCoordinator(a_.coordinators, "h2", 4);
+  a_.coordinators.set_answered_by("h1");
+  a_.coordinators.set_seen_ms(common::SystemClock().Read().wall_ms - 12'345);
+  const Ended people = Process(a_.address(), {"coordinator", "ls", "-o", "wide"}).End();
+  EXPECT_EQ(people.out,
+            "NAME\tROLE\tADDRESS\tHTTP\tVERSION\tTERM\tLAG\tSEEN\n"
+            "h1\tleads\th1:7700\th1:7701\t0.9\t812\t-\t12s\n"
+            "h2\tstands by\th2:7700\th2:7701\t0.9\t-\t4\t12s\n");
+  EXPECT_EQ(people.err.find("! etcd has not answered h1 for 12s"), 0u) << people.err;
+  const Ended programs =
+      Process(a_.address(), {"coordinator", "ls", "-o", "jsonl", "--columns", "name,term,lag"})
+          .End();
+  EXPECT_EQ(programs.out,
+            "{\"name\": \"h1\", \"term\": 812, \"lag_entries\": 0}\n"
+            "{\"name\": \"h2\", \"term\": null, \"lag_entries\": 4}\n");
+}
 
 TEST_F(JobctlFailoverTest, LogsContinueWithoutAGapOrARepeat) {
   Process process(Both(), {"logs", "-f", "3"});

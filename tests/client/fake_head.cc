@@ -24,6 +24,11 @@ class FakeHead::Service final : public v1::JobService::Service {
     response->set_leader(response->stands_by() ? head_->leader_ : head_->address_);
     return grpc::Status::OK;
   }
+  grpc::Status ListCoordinators(grpc::ServerContext*, const v1::ListCoordinatorsRequest*,
+                                v1::ListCoordinatorsResponse* response) override {
+    *response = head_->coordinators;
+    return grpc::Status::OK;
+  }
   grpc::Status Submit(grpc::ServerContext*, const v1::SubmitRequest* request,
                       v1::SubmitResponse* response) override {
     return Answer(head_->on_submit, *request, response);

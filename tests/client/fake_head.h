@@ -49,6 +49,7 @@ class FakeHead {
   template <typename Message>
   using Send = std::function<void(const Message&)>;
   Handler<v1::SubmitRequest, v1::SubmitResponse*> on_submit;
+  v1::ListCoordinatorsResponse coordinators;  // also while it stands by
   Handler<v1::SubmitRequest, Send<v1::JobUpdate>> on_run;
   Handler<v1::CancelJobsRequest, v1::BulkResponse*> on_cancel;
   Handler<v1::JobReference, v1::GetJobResponse*> on_job;

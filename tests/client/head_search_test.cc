@@ -67,6 +67,22 @@ TEST(HeadSearchTest, TheOneThatLeadsIsFoundAmongThoseThatDoNot) {
   EXPECT_EQ((*found)->addresses().front(), b.address());
 }
 
+TEST(HeadSearchTest, AnyThatAnswersIsFoundAtOnceWhileNoneLeads) {
+  const Port dead;
+  FakeHead a;
+  a.StandBy();
+  a.coordinators.set_answered_by("a");
+  const auto begin = steady_clock::now();
+  const auto found = Connection::OpenToAny(dead.address() + "," + a.address(), kTimeoutMs);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_TRUE((*found)->server().stands_by());
+  const auto list = (*found)->ListCoordinators(v1::ListCoordinatorsRequest());
+  ASSERT_TRUE(list.ok()) << list.status();
+  EXPECT_EQ(list->answered_by(), "a");
+  EXPECT_EQ(common::CodeOf((*found)->GetJob("1").status()), "JC1630");
+  EXPECT_LT(steady_clock::now() - begin, milliseconds(5'000));
+}
+
 TEST(HeadSearchTest, AnAddressAloneIsFollowedToTheOneThatLeads) {
   FakeHead a, b;
   a.StandBy(b.address());

@@ -148,7 +148,7 @@ class New(unittest.TestCase):
     def test_the_page_of_commands_is_as_help_would_print_it(self):
         page = self.read("docs/jobctl.md")
         self.make("command", "say")
-        row = "  say         what it does, in one line\n"
+        row = "  say          what it does, in one line\n"  # as wide as the longest, coordinator
         self.assertIn(row, self.read("docs/jobctl.md"))
         self.assertEqual(self.read("docs/jobctl.md").replace(row, "").replace(new.help_section("say"), ""), page,
                          "all other rows stay as they are")

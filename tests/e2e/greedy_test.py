@@ -74,7 +74,7 @@ class Greedy(Case):
             ("WhyJob", service.JobReference(job=str(self.queued[-1])), service.WhyResponse, False),
             ("PlanJob", plan, service.PlanJobResponse, False),
             ("SignalJob", service.SignalJobRequest(job=str(self.queued[0]), signal=10), service.BulkResponse, False),
-            ("ReleaseJobs", service.JobReferences(jobs=many), service.BulkResponse, False),
+            ("ReleaseJobs", service.ReleaseJobsRequest(jobs=many), service.BulkResponse, False),
             ("ListNodes", service.ListNodesRequest(), service.ListNodesResponse, False),
             ("SummarizeMetrics", service.JobReference(job=job), service.MetricSummaries, False),
             ("QueryCurves", service.QueryCurvesRequest(job=job), service.QueryCurvesResponse, False),

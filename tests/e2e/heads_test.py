@@ -1,5 +1,6 @@
 """Coordinators that replace each other on a real etcd: what is acknowledged stays, ranks never notice, and the state
 goes there and back."""
+import json
 import os
 import re
 import subprocess
@@ -70,6 +71,22 @@ class Failover(Case):
         self.assertEqual(losses(bytes(logs[(0, 0, 1)])), losses(bytes(again[(0, 0, 1)])))
         print("  seconds until another one led: " + ", ".join(f"{what} {time:.1f}" for what, time in took.items()))
 
+    def listed(self, cluster, server):
+        return json.loads(cluster.jobctl("-s", server, "coordinator", "ls", "-o", "json").stdout)["items"]
+
+    def check_listed(self, cluster):
+        """Each of two, h0 that leads and h1 that stands by, lists both, once it has seen the other's newest renewal."""
+        def rows(server):
+            found = [(each["name"], each["role"], each["address"], each["term"] is not None, each["lag_entries"])
+                     for each in self.listed(cluster, server)]
+            return found if found == wanted else None
+        wanted = [("h0", "leads", cluster.endpoints[0], True, 0), ("h1", "stands by", cluster.endpoints[1], False, 0)]
+        for server in cluster.endpoints:
+            wait_until(lambda server=server: rows(server), f"{server} lists both: {wanted}")
+        verdicts = cluster.jobctl("doctor", "--cluster", check=False).stdout
+        self.assertRegex(verdicts, r"✓ coordinator h1 +stands by, 0 entries of the log behind, ")
+        print(cluster.jobctl("coordinator", "ls").stdout + verdicts)
+
     def test_a_coordinator_that_comes_late_reads_a_snapshot_and_may_lead(self):
         cluster = heads.Heads(self, heads.Etcd(self), count=2, args=["--snapshot-after", "64KiB"])
         cluster.heads[0].start()
@@ -80,6 +97,7 @@ class Failover(Case):
         cluster.heads[1].start()
         wait_until(lambda: "registered" in cluster.heads[1].output(), "the second one stands by")
         self.assertIn("loaded a snapshot", cluster.heads[1].output())
+        self.check_listed(cluster)
         twin = harness.Daemon([*cluster.heads[1].argv], dict(self.env), self.path("twin.out"))
         twin.argv[twin.argv.index("--data-dir") + 1] = self.path("twin")
         twin.argv[twin.argv.index("--listen") + 1] = "127.0.0.1:0"
@@ -89,6 +107,9 @@ class Failover(Case):
         cluster.heads[0].stop()
         index, _ = cluster.wait_leader()
         self.assertEqual(index, 1)
+        wait_until(lambda: [(each["name"], each["role"]) for each in self.listed(cluster, cluster.endpoints[1])]
+                   == [("h1", "leads")], "h1 is alone")
+        self.assertIn("only h1 is registered", cluster.jobctl("doctor", "--cluster", check=False).stdout)
         self.assertEqual(sorted(each.name for each in cluster.api.list()), sorted(names))
 
 

@@ -168,6 +168,27 @@ class Pages(PageCase):
         expect(page.locator(".logline .text").filter(has_text="100%|██████████| 100/100")).to_have_count(2)
         self.assert_quiet()
 
+    def test_coordinators_are_listed_only_where_several_replace_each_other(self):
+        private = self.up()
+        page = self.open(private, "/nodes")
+        self.settled(page)
+        expect(page.get_by_role("list", name="Coordinators")).to_have_count(0)
+        several = [{"name": "head-1.example.org", "leads": True, "endpoint": "h1:7700", "version": "0.9", "term": "812"},
+                   {"name": MARKUP_NAME, "endpoint": "h2:7700", "version": "0.9", "lag": "1"},
+                   {"name": "h" * 63, "endpoint": "h3:7700", "version": "0.9", "lag": "70000"}]
+        page = self.open_context(viewport=NARROW).new_page()
+        page.route("**/api/v1/ListCoordinators", lambda route: route.fulfill(json={"coordinators": several}))
+        page.goto(private.jobctl("ui", "--no-open").stdout.strip())
+        page.goto(self.address + "/nodes")
+        rows = page.get_by_role("list", name="Coordinators").get_by_role("listitem")
+        expect(rows).to_have_text(["head-1.example.org leads", f"{MARKUP_NAME} stands by, 1 entry behind",
+                                   f"{'h' * 63} stands by, 70,000 entries behind"])
+        self.settled(page)
+        self.shot(page, "nodes-coordinators-narrow")
+        self.assert_fits(page, "the list of coordinators")
+        self.assert_accessible(page, "the list of coordinators")
+        self.assert_quiet()
+
     def test_text_that_is_markup_stays_text(self):
         private = self.up()
         line = 'echo "$1"; "$2" -S "$3" 5 --name "$1"; exit 3'

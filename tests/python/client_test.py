@@ -101,6 +101,11 @@ class Jobs(ClientCase):
         again = self.error(client.cancel, "no-such-job-9")
         self.assertTrue(again.code.startswith("JC1") and again.fix and again.status == "NOT_FOUND", repr(again))
 
+    def test_a_coordinator_that_is_alone_lists_itself(self):
+        client = self.client(self.cluster().endpoint)
+        [alone] = client.coordinators()
+        self.assertEqual((alone.leads, alone.lag, alone.endpoint), (True, 0, client.endpoint))
+
     def test_a_key_submits_once(self):
         client = self.client(self.cluster().endpoint)
         ids = {client.submit(["true"], idempotency_key="k", env={"A": "1"}).id for _ in range(2)}

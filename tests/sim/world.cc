@@ -562,7 +562,7 @@ void World::ReleaseHeld() {
   queue_.After(300'000, [this] { ReleaseHeld(); });
   Server* const leader = Leader();
   if (leader == nullptr) return;
-  coordinator::ReleaseInput release{{"uid:1"}, {}};
+  coordinator::ReleaseInput release{{"uid:1"}, {}, false};
   for (const auto& [id, job] : leader->state().jobs) {
     if (job.held()) release.jobs.push_back(id);
   }

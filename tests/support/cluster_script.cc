@@ -485,7 +485,9 @@ void ClusterScript::Bulk(const Words& words, Options& options) {
     Take(coordinator::SignalInput{caller, static_cast<uint64_t>(Number(words.at(1))),
                                   static_cast<int32_t>(Number(words.at(2)))});
   } else if (verb == "release") {
-    Take(coordinator::ReleaseInput{caller, {static_cast<uint64_t>(Number(words.at(1)))}});
+    Take(coordinator::ReleaseInput{.caller = caller,
+                                   .jobs = {static_cast<uint64_t>(Number(words.at(1)))},
+                                   .from_scratch = Option(options, "from-scratch", "0") == "1"});
   } else if (verb == "remove") {
     Take(coordinator::RemoveInput{caller,
                                   {{static_cast<uint64_t>(Number(words.at(1))), "",

@@ -1,5 +1,7 @@
 #include "coordinator/core/decide/decide.h"
 
+#include <optional>
+#include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -124,6 +126,23 @@ Decision DecideOn(const ClusterState& state, const SignalInput& input, Now now) 
   return decision;
 }
 
+// Empty: there is nothing to release it from.
+std::optional<v1::Event> ReleaseOf(const ClusterState& state, const v1::JobRecord& job,
+                                   const ReleaseInput& input, Now now) {
+  const std::string& head = state.settings.head;
+  const bool waits = input.from_scratch && LiveAttempt(job) == nullptr;
+  const v1::Checkpoint* absent = waits ? AbsentCheckpoint(job, head) : nullptr;
+  if (!job.held() && absent == nullptr) return std::nullopt;
+  v1::Event event = LiveJobEvent(job, now);
+  v1::JobReleased& released = *event.mutable_job_released();
+  released.set_by(input.caller.principal);
+  if (absent != nullptr) {
+    released.set_without_step(absent->step());
+    released.set_held_by(OtherHeads(*absent, head));
+  }
+  return event;
+}
+
 Decision DecideOn(const ClusterState& state, const ReleaseInput& input, Now now) {
   Decision decision;
   for (const uint64_t id : input.jobs) {
@@ -133,12 +152,12 @@ Decision DecideOn(const ClusterState& state, const ReleaseInput& input, Now now)
       continue;
     }
     v1::BulkResult result = ResultFor(id, job);
-    if (job->held()) {
-      v1::Event event = LiveJobEvent(*job, now);
-      event.mutable_job_released()->set_by(input.caller.principal);
-      decision.facts.push_back(std::move(event));
+    if (std::optional<v1::Event> event = ReleaseOf(state, *job, input, now); event.has_value()) {
+      decision.facts.push_back(*std::move(event));
     } else {
-      result.set_message("is not held");
+      result.set_message(input.from_scratch
+                             ? "does not wait for a checkpoint that another coordinator has"
+                             : "is not held");
     }
     decision.reply.results.push_back(std::move(result));
   }

@@ -148,8 +148,10 @@ v1::JobStateChanged Final(const v1::JobRecord& job, const v1::Attempt& attempt, 
 
 std::string NextStart(const v1::JobRecord& job) {
   const v1::Checkpoint* latest = LatestCheckpoint(job);
-  return latest == nullptr ? "from the beginning, as there is no checkpoint"
-                           : absl::StrCat("from the checkpoint of step ", latest->step());
+  if (latest != nullptr) return absl::StrCat("from the checkpoint of step ", latest->step());
+  return job.fresh_from() > 0
+             ? "from the beginning, as there is no checkpoint since it was released"
+             : "from the beginning, as there is no checkpoint";
 }
 
 v1::JobStateChanged AfterNodeLoss(const ClusterState& state, const v1::JobRecord& job,

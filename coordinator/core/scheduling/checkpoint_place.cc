@@ -1,6 +1,6 @@
 // Of several coordinators that replace each other, each has the checkpoints that were saved while it led. A job whose
 // newest one could not be fetched waits until a coordinator leads that has it: it never starts from an older one
-// instead, which would undo what it was told is saved.
+// instead, which would undo what it was told is saved, unless a person releases it to start from the beginning.
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -13,16 +13,15 @@ class CheckpointPlace : public Policy {
  public:
   explicit CheckpointPlace(const Ground& ground) : head_(ground.state.settings.head) {}
 
-  bool Allows(Candidate& job) override {
-    const v1::Checkpoint* latest = LatestCheckpoint(job.job);
-    return latest == nullptr || latest->absent_at().empty() || latest->absent_at() != head_;
-  }
+  bool Allows(Candidate& job) override { return AbsentCheckpoint(job.job, head_) == nullptr; }
   Blocker Why(Candidate& job) override {
-    const v1::Checkpoint& latest = *LatestCheckpoint(job.job);
-    return MakeBlocker(
-        Reason::kCheckpointPlace,
-        absl::StrCat("the coordinator ", OtherHeads(latest, head_), " has its checkpoint of step ",
-                     latest.step(), ", and ", head_, " leads"));
+    const v1::Checkpoint& absent = *AbsentCheckpoint(job.job, head_);
+    const std::string others = OtherHeads(absent, head_);
+    return MakeBlocker(Reason::kCheckpointPlace,
+                       absl::StrCat("the coordinator ", others, " has its checkpoint of step ",
+                                    absent.step(), ", and ", head_, " leads; fix: let ", others,
+                                    " lead again, or jobctl release ", job.job.name(),
+                                    " --from-scratch to start from the beginning"));
   }
   std::optional<Blocker> WhyLasting(Candidate& job) override {
     if (Allows(job)) return std::nullopt;

@@ -237,6 +237,10 @@ void ApplyReleased(ClusterState& state, const v1::Event& event) {
   job.set_held(false);
   job.set_node_losses_in_a_row(0);
   job.set_reason(absl::StrCat("released by ", event.job_released().by()));
+  if (event.job_released().has_without_step()) {
+    job.set_fresh_from(job.next_attempt());
+    state.asides.jobs.erase(job.id());  // what it was set aside for is no more
+  }
   Index(state, job);
   state.schedule_needed = true;
 }

@@ -83,6 +83,7 @@ struct RemoveInput {
 struct ReleaseInput {
   Caller caller;
   std::vector<uint64_t> jobs;
+  bool from_scratch = false;  // without a checkpoint that another coordinator has
 };
 
 struct RemoveCheckpointInput {

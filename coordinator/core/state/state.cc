@@ -89,7 +89,8 @@ std::string OtherHeads(const v1::Checkpoint& checkpoint, const std::string& head
 const v1::Checkpoint* LatestCheckpoint(const v1::JobRecord& job) {
   const v1::Checkpoint* latest = nullptr;
   for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
-    if (checkpoint.state() != v1::CHECKPOINT_STATE_COMMITTED || checkpoint.flagged_corrupt()) {
+    if (checkpoint.state() != v1::CHECKPOINT_STATE_COMMITTED || checkpoint.flagged_corrupt() ||
+        checkpoint.attempt() < job.fresh_from()) {
       continue;
     }
     if (latest == nullptr || std::tuple(checkpoint.attempt(), checkpoint.step()) >
@@ -98,6 +99,13 @@ const v1::Checkpoint* LatestCheckpoint(const v1::JobRecord& job) {
     }
   }
   return latest;
+}
+
+const v1::Checkpoint* AbsentCheckpoint(const v1::JobRecord& job, const std::string& head) {
+  const v1::Checkpoint* latest = LatestCheckpoint(job);
+  const bool is_here =
+      latest == nullptr || latest->absent_at().empty() || latest->absent_at() != head;
+  return is_here ? nullptr : latest;
 }
 
 const v1::Checkpoint* ResumedCheckpoint(const v1::JobRecord& job, const v1::Attempt& attempt) {

@@ -176,8 +176,11 @@ const CheckpointList& ListFor(const v1::JobRecord& job, int64_t step);
 CheckpointList& ListFor(v1::JobRecord& job, int64_t step);
 // "checkpoint 10", or "its outputs".
 std::string NameOfSaved(int64_t step);
-// Newest committed checkpoint that is not flagged: by attempt, then step. Null if none.
+// Newest committed checkpoint that is not flagged: by attempt, then step. Null if none, or none of an attempt since the
+// job was released to start from the beginning.
 const v1::Checkpoint* LatestCheckpoint(const v1::JobRecord& job);
+// The latest checkpoint if nodes could not fetch it from this coordinator, `head`, and others have it.
+const v1::Checkpoint* AbsentCheckpoint(const v1::JobRecord& job, const std::string& head);
 // The checkpoint that the attempt resumed from. Null: it started fresh.
 const v1::Checkpoint* ResumedCheckpoint(const v1::JobRecord& job, const v1::Attempt& attempt);
 std::string KeyOf(const std::string& owner, const std::string& key);

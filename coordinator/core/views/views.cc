@@ -30,6 +30,16 @@ std::string SignalName(int signal) {
                                  : absl::StrCat(signal, " (SIG", abbreviation, ")");
 }
 
+std::string DescribeRelease(const v1::JobReleased& released) {
+  std::string text = absl::StrCat("released by ", released.by());
+  if (released.has_without_step()) {
+    absl::StrAppend(&text, ": it starts from the beginning, without the checkpoint of step ",
+                    released.without_step(), ", which the coordinator ", released.held_by(),
+                    " has");
+  }
+  return text;
+}
+
 std::string AttemptPrefix(const v1::Event& event) {
   return absl::StrCat("attempt ", event.attempt(), ": ");
 }
@@ -400,7 +410,7 @@ std::string DescribeEvent(const v1::Event& event) {
     case v1::Event::kJobRemoved:
       return absl::StrCat("removed by ", event.job_removed().by());
     case v1::Event::kJobReleased:
-      return absl::StrCat("released by ", event.job_released().by());
+      return DescribeRelease(event.job_released());
     case v1::Event::kNodeRemoved: {
       const std::string& why = event.node_removed().reason();
       return absl::StrCat(event.node(), " was removed by ", event.node_removed().by(),

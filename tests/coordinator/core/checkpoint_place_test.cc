@@ -23,8 +23,11 @@ TEST(CheckpointPlaceTest, KeepsAJobBackAndTellsItWhy) {
   LoseTheCheckpoint(script);
   const v1::JobRecord& job = script.state().jobs.at(1);
   EXPECT_EQ(job.state(), v1::JOB_STATE_QUEUED);
-  EXPECT_EQ(job.reason(),
-            "cannot resume yet: the coordinator h1 has its checkpoint of step 10, and h2 leads");
+  EXPECT_EQ(
+      job.reason(),
+      "cannot resume yet: the coordinator h1 has its checkpoint of step 10, and h2 leads; fix: "
+      "let h1 lead again, or jobctl release red-fox-1 --from-scratch to start from the "
+      "beginning");
   EXPECT_FALSE(LatestCheckpoint(job)->flagged_corrupt());
 }
 
@@ -37,6 +40,18 @@ TEST(CheckpointPlaceTest, LetsItStartOnceThatCoordinatorLeads) {
   const v1::JobRecord& job = script.state().jobs.at(1);
   ASSERT_NE(LiveAttempt(job), nullptr) << job.reason();
   EXPECT_EQ(LiveAttempt(job)->resume_step(), 10);
+}
+
+TEST(CheckpointPlaceTest, ReleasedFromScratchItStartsWithoutIt) {
+  testing::ClusterScript script;
+  LoseTheCheckpoint(script);
+  script.Run("release 1");
+  EXPECT_EQ(LiveAttempt(script.state().jobs.at(1)), nullptr);
+  script.Run("release 1 from-scratch=1");
+  const v1::JobRecord& job = script.state().jobs.at(1);
+  ASSERT_NE(LiveAttempt(job), nullptr) << job.reason();
+  EXPECT_EQ(LiveAttempt(job)->resume_step(), -1);
+  EXPECT_EQ(LatestCheckpoint(job), nullptr);
 }
 
 TEST(CheckpointPlaceTest, OthersPassIt) {

@@ -27,14 +27,14 @@ try:
     from muster.client._logs import lines_of
     from muster.client._settings import resolve
     from muster.client._spec import Nodes, StrPath, shape, spec, whole
-    from muster.client._values import Job, LogLine, MetricPoint, job_of
+    from muster.client._values import Coordinator, Job, LogLine, MetricPoint, coordinator_of, job_of
 except ModuleNotFoundError as missing:
     raise ImportError(
         f"muster.Client needs grpcio, protobuf and PyYAML, and there is no module {missing.name} here; "
         "fix: pip install grpcio protobuf pyyaml"
     ) from missing
 
-__all__ = ["Client", "Job", "LogLine", "MetricPoint", "MusterError"]
+__all__ = ["Client", "Coordinator", "Job", "LogLine", "MetricPoint", "MusterError"]
 
 PATIENCE_S = 60.0  # how long a coordinator that restarts may be away while a job is followed
 RETRY_S = 0.5
@@ -73,6 +73,12 @@ class Client:
     def endpoint(self) -> str:
         """The address that is dialed."""
         return self._connection.endpoint
+
+    def coordinators(self) -> list[Coordinator]:
+        """Those that replace each other, by name; of one whose state is not in etcd, itself alone."""
+        request = _api.message("ListCoordinatorsRequest")()
+        response = self._connection.call("ListCoordinators", request, repeat=True)
+        return [coordinator_of(each) for each in response.coordinators]
 
     def submit(
         self,

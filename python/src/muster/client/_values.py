@@ -68,6 +68,27 @@ class MetricPoint:
     time: float
 
 
+@dataclass(frozen=True)
+class Coordinator:
+    """One of the coordinators that replace each other, as it last registered, or the only one."""
+
+    name: str
+    leads: bool
+    """False: it stands by."""
+    endpoint: str
+    """HOST:PORT of gRPC."""
+    http: str
+    """HOST:PORT of HTTP; empty: none."""
+    version: str
+    lag: int
+    """Entries of the shared log that it is behind the one that leads, as of its last renewal."""
+
+
+def coordinator_of(view: Any) -> Coordinator:
+    """Of a CoordinatorView."""
+    return Coordinator(view.name, view.leads, view.endpoint, view.http, view.version, view.lag)
+
+
 def job_of(record: Any) -> Job:
     """Of a JobRecord."""
     committed = [each.step for each in record.checkpoints if each.state == COMMITTED]

@@ -29,6 +29,7 @@ constexpr int kPauseBetweenRoundsMs = 50;
 
 struct Member {
   std::string endpoint;
+  std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<etcdserverpb::KV::Stub> kv;
   std::unique_ptr<etcdserverpb::Lease::Stub> lease;
   std::unique_ptr<etcdserverpb::Auth::Stub> auth;
@@ -62,6 +63,15 @@ absl::StatusOr<std::string> PasswordOf(const Access& access) {
   ASSIGN_OR_RETURN(const std::string text,
                    ReadOfFlag("--etcd-password-file", access.password_file, 1 << 12));
   return text.substr(0, text.find('\n'));
+}
+
+// gRPC sees that a connection is made only while a thread waits in it: where no server runs, one that sleeps between
+// calls would never reach a member that is back.
+void PauseBetweenRounds(Member& member) {
+  const auto end =
+      std::chrono::system_clock::now() + std::chrono::milliseconds(kPauseBetweenRoundsMs);
+  member.channel->WaitForConnected(end);
+  std::this_thread::sleep_until(end);
 }
 
 }  // namespace
@@ -137,8 +147,7 @@ absl::Status Client::Parts::Try(
     }
     size_t expected = index;
     current.compare_exchange_strong(expected, (index + 1) % members.size());
-    if (tries % members.size() == 0)
-      std::this_thread::sleep_for(std::chrono::milliseconds(kPauseBetweenRoundsMs));
+    if (tries % members.size() == 0) PauseBetweenRounds(member);
   }
 }
 
@@ -159,6 +168,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Make(const Access& access) {
   for (const std::string& endpoint : access.address.endpoints) {
     const auto channel = grpc::CreateCustomChannel(endpoint, credentials, arguments);
     parts->members.push_back({.endpoint = endpoint,
+                              .channel = channel,
                               .kv = etcdserverpb::KV::NewStub(channel),
                               .lease = etcdserverpb::Lease::NewStub(channel),
                               .auth = etcdserverpb::Auth::NewStub(channel)});

@@ -1,9 +1,11 @@
-"""deploy/containers/heads.yaml with the real programs and the image's own script, but without containers: names and
-directories of its services are replaced by addresses of loopback and directories of the test."""
+"""What deploy/ has for several coordinators: the settings of the unit, and containers/heads.yaml with the real programs and
+the image's own script, but without containers: names and directories of its services are replaced by addresses of
+loopback and directories of the test."""
 import os
 import re
 import shutil
 import ssl
+import subprocess
 import urllib.error
 import urllib.request
 
@@ -27,7 +29,7 @@ class Compose(Case):
             self.services = yaml.safe_load(file)["services"]
         with open(os.path.join(CONTAINERS, "start-coordinator")) as file:
             self.script = file.read()
-        # Ports are the file's, so each service has an address of its own; another run of this test has others.
+        # Ports are the file's, so each service has its own address; another run of this test has others.
         self.addresses = {name: f"127.{78 + os.getpid() // 250 % 40}.{os.getpid() % 250}.{number}"
                           for number, name in enumerate(self.services, start=1)}
         self.env.update(PATH=f"{harness.BIN}:{self.env['PATH']}", HOME=self.directory)
@@ -108,10 +110,20 @@ class Compose(Case):
         head.kill9()
         for volume in ("data1", "keys1"):
             shutil.rmtree(self.path(volume))
-        self.services[name]["environment"]["MUSTER_AUTHORITY"] = self.path("keys2/lab")
         self.heads[name] = self.start_head(name)
         wait_until(lambda: self.get(name, "/healthz") == 200, self.heads[name].output)
         self.leader()
+
+
+class Settings(Case):
+    def test_the_coordinator_knows_every_flag_of_its_settings_file(self):
+        with open(os.path.join(harness.ROOT, "deploy", "systemd", "coordinator.env.example")) as file:
+            lines = re.findall(r"^#?MUSTER_COORDINATOR_OPTIONS=(.*)$", file.read(), re.M)
+        self.assertEqual([("--state" in line) for line in lines], [False, True])
+        for line in lines:
+            done = subprocess.run([os.path.join(harness.BIN, "muster-coordinator"), "--data-dir", self.path("d"), *line.split(),
+                                   "--and-one-it-does-not-know"], capture_output=True, text=True, timeout=30)
+            self.assertIn("unknown: --and-one-it-does-not-know\n", done.stderr)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ std::string FixOfConnection(const Access& access, const grpc::Status& status) {
     return "; fix: name the authority of etcd's certificates with --etcd-ca, and etcd's members in "
            "--state as their certificates do";
   }
+  if (Contains(status, "alert handshake failure"))
+    return "; fix: use an etcd that speaks TLS 1.3, which is all that Muster does";
   // How a handshake ends that the other side refuses.
   if (Contains(status, "Endpoint read failed") || Contains(status, "Socket closed") ||
       Contains(status, "reset by peer")) {

@@ -12,7 +12,7 @@ from harness import BIN, need, wait_until
 MEMBERS = 3
 LEASE_S = 3
 # The folder of the etcd to use, which may be another than the one on PATH.
-FOLDER = os.environ.get("MUSTER_ETCD")
+FOLDER = os.environ.get("MUSTER_ETCD") or None
 
 
 def binary(name):

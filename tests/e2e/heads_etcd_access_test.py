@@ -3,6 +3,8 @@ place when tokens are over and when a password or a user is changed, and name wh
 import os
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import time
 
@@ -53,6 +55,7 @@ class GuardedEtcd(heads.Etcd):
     def __init__(self, case, papers, tokens=("--auth-token-ttl", str(TOKENS_S))):
         self.papers, self.tokens = papers, tokens
         super().__init__(case, count=1)
+        need(self.speaks_tls_13(), "this etcd speaks no TLS 1.3")
         self.as_root = ()
         for line in ("user add root:of-root", "role add root", "user grant-role root root", "role add lab",
                      f"role grant-permission lab --prefix=true readwrite {PREFIX}", "user add lab:first", "user grant-role lab lab",
@@ -64,6 +67,17 @@ class GuardedEtcd(heads.Etcd):
         return ["--listen-client-urls", f"https://{client}", "--advertise-client-urls", f"https://{client}", "--client-cert-auth",
                 "--cert-file", self.papers.pem("server"), "--key-file", self.papers.key("server"), "--trusted-ca-file",
                 self.papers.pem("ca"), *self.tokens]
+
+    def speaks_tls_13(self):
+        context = ssl.create_default_context(cafile=self.papers.pem("ca"))
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        host, port = self.endpoints[0].split(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=harness.DEADLINE_S) as plain, \
+                 context.wrap_socket(plain, server_hostname=host):
+                return True
+        except ssl.SSLError:
+            return False
 
     def etcdctl(self, *args, **how):
         return super().etcdctl("--cacert", self.papers.pem("ca"), "--cert", self.papers.pem("coordinator"), "--key",

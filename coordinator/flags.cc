@@ -108,8 +108,8 @@ void AddHead(CLI::App& app, HeadFlags& head) {
           throw CLI::ValidationError("--lease", "must be a time from 2s to 60s, like 5s");
         head.lease_ms = *parsed;
       },
-      "with --state: another coordinator takes over when one was silent for this long (default "
-      "5s)");
+      "with --state: another coordinator takes over when one was silent for this long: 2s to 60s, "
+      "and at least 1.5 times etcd's election timeout (default 5s)");
   app.add_option_function<std::string>(
       "--snapshot-after",
       [&head](const std::string& text) {

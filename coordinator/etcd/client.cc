@@ -14,8 +14,8 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/files/files.h"
-#include "common/problem.h"
 #include "common/text/strings.h"
+#include "coordinator/etcd/refusals.h"
 #include "etcd/rpc.grpc.pb.h"
 
 namespace muster::coordinator::etcd {
@@ -29,67 +29,55 @@ constexpr int kPauseBetweenRoundsMs = 50;
 
 struct Member {
   std::string endpoint;
+  std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<etcdserverpb::KV::Stub> kv;
   std::unique_ptr<etcdserverpb::Lease::Stub> lease;
   std::unique_ptr<etcdserverpb::Auth::Stub> auth;
 };
 
-absl::StatusOr<std::string> ReadPem(const std::string& path) {
+// NOT_FOUND would be an answer of etcd's.
+absl::StatusOr<std::string> ReadOfFlag(std::string_view flag, const std::string& path,
+                                       size_t bytes_most) {
+  absl::StatusOr<std::string> text = common::ReadFile(path, bytes_most);
+  if (text.ok()) return text;
+  return absl::FailedPreconditionError(
+      StrCat(flag, ": ", common::FromAbsl(text.status().message())));
+}
+
+absl::StatusOr<std::string> ReadPem(std::string_view flag, const std::string& path) {
   if (path.empty()) return std::string();
-  return common::ReadFile(path, 1 << 20);
+  return ReadOfFlag(flag, path, 1 << 20);
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsOf(const Access& access) {
   if (!access.address.is_tls) return grpc::InsecureChannelCredentials();
   grpc::SslCredentialsOptions options;
-  ASSIGN_OR_RETURN(options.pem_root_certs, ReadPem(access.authority_file));
-  ASSIGN_OR_RETURN(options.pem_cert_chain, ReadPem(access.certificate_file));
-  ASSIGN_OR_RETURN(options.pem_private_key, ReadPem(access.key_file));
+  ASSIGN_OR_RETURN(options.pem_root_certs, ReadPem("--etcd-ca", access.authority_file));
+  ASSIGN_OR_RETURN(options.pem_cert_chain, ReadPem("--etcd-cert", access.certificate_file));
+  ASSIGN_OR_RETURN(options.pem_private_key, ReadPem("--etcd-key", access.key_file));
   return grpc::SslCredentials(options);
 }
 
 absl::StatusOr<std::string> PasswordOf(const Access& access) {
   if (access.user.empty()) return std::string();
-  ASSIGN_OR_RETURN(const std::string text, common::ReadFile(access.password_file, 1 << 12));
+  ASSIGN_OR_RETURN(const std::string text,
+                   ReadOfFlag("--etcd-password-file", access.password_file, 1 << 12));
   return text.substr(0, text.find('\n'));
 }
 
-bool Has(const grpc::Status& status, std::string_view words) {
-  return status.error_message().find(words) != std::string::npos;
-}
-
-// Another member may answer, or the same one a little later.
-bool MayPass(const grpc::Status& status) {
-  switch (status.error_code()) {
-    case grpc::StatusCode::UNAVAILABLE:
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
-    case grpc::StatusCode::CANCELLED:
-    case grpc::StatusCode::UNKNOWN:
-      return true;
-    default:
-      return Has(status, "too many requests");
-  }
-}
-
-bool NeedsToken(const grpc::Status& status) {
-  return status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
-         Has(status, "invalid auth token") || Has(status, "user name is empty");
-}
-
-absl::Status StatusOf(const grpc::Status& status, const std::string& endpoint) {
-  const std::string text = StrCat("etcd at ", endpoint, ": ", status.error_message());
-  if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED && !MayPass(status))
-    return absl::ResourceExhaustedError(text);
-  if (MayPass(status) && status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED)
-    return absl::UnavailableError(text);
-  return {static_cast<absl::StatusCode>(status.error_code()), text};
+// gRPC sees that a connection is made only while a thread waits in it: where no server runs, one that sleeps between
+// calls would never reach a member that is back.
+void PauseBetweenRounds(Member& member) {
+  const auto end =
+      std::chrono::system_clock::now() + std::chrono::milliseconds(kPauseBetweenRoundsMs);
+  member.channel->WaitForConnected(end);
+  std::this_thread::sleep_until(end);
 }
 
 }  // namespace
 
 struct Client::Parts {
   Access access;
-  std::string password;
   std::vector<Member> members;
   std::atomic<size_t> current = 0;  // the member that answered last
   std::mutex mutex;                 // guards what follows
@@ -107,10 +95,12 @@ struct Client::Parts {
     }));
     return response;
   }
+  // Gets a token; reads the password, which may have been changed.
   absl::Status Authenticate(Member& member);
 };
 
 absl::Status Client::Parts::Authenticate(Member& member) {
+  ASSIGN_OR_RETURN(const std::string password, PasswordOf(access));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() +
                        std::chrono::milliseconds(kMemberWithinMs));
@@ -119,7 +109,7 @@ absl::Status Client::Parts::Authenticate(Member& member) {
   request.set_password(password);
   etcdserverpb::AuthenticateResponse response;
   const grpc::Status done = member.auth->Authenticate(&context, request, &response);
-  if (!done.ok()) return StatusOf(done, member.endpoint);
+  if (!done.ok()) return StatusOf(access, done, member.endpoint);
   std::lock_guard lock(mutex);
   token = response.token();
   return absl::OkStatus();
@@ -138,25 +128,26 @@ absl::Status Client::Parts::Try(
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() +
                          std::chrono::milliseconds(std::min(left, kMemberWithinMs)));
+    bool had_token = false;
     {
       std::lock_guard lock(mutex);
-      if (!token.empty()) context.AddMetadata("token", token);
+      had_token = !token.empty();
+      if (had_token) context.AddMetadata("token", token);
     }
     const grpc::Status done = call(member, context);
     if (done.ok()) return absl::OkStatus();
-    last = StatusOf(done, member.endpoint);
-    if (NeedsToken(done) && !access.user.empty() && !was_refused) {
+    last = StatusOf(access, done, member.endpoint);
+    if (NeedsToken(done, had_token) && !access.user.empty() && !was_refused) {
       was_refused = true;
       last = Authenticate(member);
       if (last.ok()) continue;
-      if (!absl::IsUnavailable(last)) return last;
+      if (!absl::IsUnavailable(last) && !absl::IsDeadlineExceeded(last)) return last;
     } else if (!MayPass(done)) {
       return last;
     }
     size_t expected = index;
     current.compare_exchange_strong(expected, (index + 1) % members.size());
-    if (tries % members.size() == 0)
-      std::this_thread::sleep_for(std::chrono::milliseconds(kPauseBetweenRoundsMs));
+    if (tries % members.size() == 0) PauseBetweenRounds(member);
   }
 }
 
@@ -166,7 +157,7 @@ Client::~Client() = default;
 absl::StatusOr<std::unique_ptr<Client>> Client::Make(const Access& access) {
   auto parts = std::make_unique<Parts>();
   parts->access = access;
-  ASSIGN_OR_RETURN(parts->password, PasswordOf(access));
+  RETURN_IF_ERROR(PasswordOf(access).status());  // a file that cannot be read is found at the start
   ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
                    CredentialsOf(access));
   grpc::ChannelArguments arguments;
@@ -177,6 +168,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Make(const Access& access) {
   for (const std::string& endpoint : access.address.endpoints) {
     const auto channel = grpc::CreateCustomChannel(endpoint, credentials, arguments);
     parts->members.push_back({.endpoint = endpoint,
+                              .channel = channel,
                               .kv = etcdserverpb::KV::NewStub(channel),
                               .lease = etcdserverpb::Lease::NewStub(channel),
                               .auth = etcdserverpb::Auth::NewStub(channel)});

@@ -1,4 +1,5 @@
 """Real etcd, and coordinators that replace each other on it."""
+import json
 import os
 import shutil
 import signal
@@ -10,40 +11,52 @@ from harness import BIN, need, wait_until
 
 MEMBERS = 3
 LEASE_S = 3
+# The folder of the etcd to use, which may be another than the one on PATH.
+FOLDER = os.environ.get("MUSTER_ETCD") or None
+
+
+def binary(name):
+    return shutil.which(name, path=FOLDER)
 
 
 class Etcd:
-    """Three members on loopback. Skips the test where there is no etcd."""
+    """Members on loopback. Skips the test where there is no etcd."""
+    scheme = "etcd://"
 
-    def __init__(self, case):
-        need(shutil.which("etcd"), "there is no etcd here (the package etcd-server)")
+    def __init__(self, case, count=MEMBERS):
+        need(binary("etcd") and binary("etcdctl"), "there is no etcd here (the packages etcd-server and etcd-client)")
         self.case = case
-        ports = [(harness.free_port(), harness.free_port()) for _ in range(MEMBERS)]
+        ports = [(harness.free_port(), harness.free_port()) for _ in range(count)]
         initial = ",".join(f"m{i}=http://127.0.0.1:{peer}" for i, (_, peer) in enumerate(ports))
         self.endpoints = [f"127.0.0.1:{client}" for client, _ in ports]
         self.members = [harness.Daemon(
-            ["etcd", "--name", f"m{i}", "--data-dir", case.path(f"etcd{i}"), "--initial-cluster", initial,
+            [binary("etcd"), "--name", f"m{i}", "--data-dir", case.path(f"etcd{i}"), "--initial-cluster", initial,
              "--initial-cluster-state", "new", "--listen-peer-urls", f"http://127.0.0.1:{peer}",
-             "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}",
-             "--listen-client-urls", f"http://127.0.0.1:{client}",
-             "--advertise-client-urls", f"http://127.0.0.1:{client}"],
+             "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}", *self.serving(f"127.0.0.1:{client}")],
             dict(case.env), case.path(f"etcd{i}.out")) for i, (client, peer) in enumerate(ports)]
         case.daemons.extend(self.members)
         for member in self.members:
             member.start()
         wait_until(lambda: self.leader() is not None, "etcd has a leader")
 
+    def serving(self, client):
+        """A member's flags about its clients."""
+        return ["--listen-client-urls", f"http://{client}", "--advertise-client-urls", f"http://{client}"]
+
     def address(self, name="lab"):
-        return f"etcd://{','.join(self.endpoints)}/{name}"
+        return f"{self.scheme}{','.join(self.endpoints)}/{name}"
+
+    def etcdctl(self, *args, endpoint=None, stdin=None):
+        return subprocess.run([binary("etcdctl"), "--endpoints", endpoint or ",".join(self.endpoints), *args], input=stdin,
+                              capture_output=True, text=True, env={**os.environ, "ETCDCTL_API": "3"}, timeout=10)
 
     def leader(self):
         """The member that leads etcd itself, by its index."""
         for index, endpoint in enumerate(self.endpoints):
-            done = subprocess.run(["etcdctl", "--endpoints", endpoint, "endpoint", "status"], capture_output=True, text=True,
-                                  env={**os.environ, "ETCDCTL_API": "3"}, timeout=10)
-            fields = done.stdout.strip().split(", ")
-            if len(fields) > 4 and fields[4] == "true":
-                return index
+            done = self.etcdctl("endpoint", "status", "-w", "json", endpoint=endpoint)
+            for each in json.loads(done.stdout or "[]"):
+                if each["Status"]["leader"] == each["Status"]["header"]["member_id"]:
+                    return index
         return None
 
 

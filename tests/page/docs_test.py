@@ -3,6 +3,7 @@ to the bottom, or stands in NOT_TYPED with the reason. A new block that is not t
 
 The newcomer's machine is a tree that has what `./dev build` installs, and a network of one node: names, addresses and
 directories of a page are replaced by some of this machine."""
+import functools
 import os
 import re
 import shutil
@@ -13,7 +14,9 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
 import harness  # noqa: E402
+import heads  # noqa: E402
 import newcomer  # noqa: E402
+from several import Several  # noqa: E402
 import typed  # noqa: E402
 
 # By page, then by how the block's first line begins. docs/tour.md is typed by tour_test.py.
@@ -39,16 +42,16 @@ NOT_TYPED = {
         "runuser -u muster": "needs root and systemd: tests/packages/life_test.py installs the units in a chroot",
         "muster-worker join head.example.org:7701 --state-dir /var/lib/muster/worker --name": "needs root and systemd",
         "useradd --system": "needs root: it adds an account and directories of the system",
-        "systemctl stop muster-coordinator\nmuster-coordinator migrate": "needs an etcd: tests/e2e/heads_test.py has one",
-        "muster-coordinator init --join": "needs an etcd: tests/e2e/heads_join_test.py has one",
-        "jobctl token create coordinator": "needs a further machine: tests/e2e/heads_join_test.py",
-        "muster-coordinator --state": "needs an etcd: tests/e2e/heads_test.py has one",
+        "muster-coordinator init --join": "needs another machine: tests/e2e/heads_join_test.py begins one this way",
+        "jobctl token create coordinator": "is for another machine: tests/e2e/heads_join_test.py",
     },
     "docs/containers.md": {
-        "docker compose -f": "needs docker: tests/e2e/containers_test.py starts these images under podman",
+        "docker compose -f deploy/containers/compose": "needs docker: tests/e2e/containers_test.py starts the images under podman",
+        "docker compose -f deploy/containers/heads": "needs docker: tests/e2e/heads_deploy_test.py starts all of it without",
         "muster-worker init": "the form of a command, not one: tests/e2e/init_test.py",
         "docker compose exec": "needs docker",
-        "kubectl apply": "needs Kubernetes: tests/e2e/manifests_test.py checks the manifests",
+        "kubectl apply -k deploy/kubernetes/base": "needs Kubernetes: tests/e2e/manifests_test.py checks the manifests",
+        "kubectl apply -k deploy/kubernetes/heads": "needs Kubernetes: tests/e2e/manifests_test.py checks the manifests",
     },
     "docs/clusters.md": {
         "$ jobctl cluster up lab --on ssh": "needs ssh to other machines: tests/e2e/cluster_ssh_test.py has servers here",
@@ -61,7 +64,9 @@ print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], flush=True)
 """
 ACCOUNT = "nobody"  # on every Debian, and not a service's
 # Commands that stay until they are stopped.
-SERVES = re.compile(r"muster-coordinator --data-dir")
+SERVES = re.compile(r"muster-coordinator --(data-dir|state)")
+# Of several coordinators: a cluster beside the one that the rest of the page is about.
+OF_SEVERAL = re.compile(r"muster-coordinator (migrate|--state)")
 WORKS = re.compile(r"muster-worker --")
 
 
@@ -164,6 +169,16 @@ class Operating(Page):
         self.type_page("docs/operating.md")
         self.stop_daemons()
 
+    @functools.cached_property
+    def several(self):
+        """A machine with a cluster that has done nothing yet, and an etcd; None: there is no etcd here."""
+        if not heads.binary("etcd"):
+            print("SKIPPED: the blocks of several coordinators, as there is no etcd here", flush=True)
+            return None
+        machine = Several(self, heads.Etcd(self))
+        machine.type("muster-coordinator init --data-dir /var/lib/muster/coordinator --name lab --host localhost")
+        return machine
+
     def new_machine(self):
         """Nothing runs, nothing is stored, no one has signed in."""
         self.stop_daemons()
@@ -191,6 +206,8 @@ class Operating(Page):
             self.assertIn("head:7700", self.type("jobctl config view"))
             return
         commands = [command for command, _ in typed.commands(block)]
+        if OF_SEVERAL.match(commands[0]):
+            return self.several and self.several.type_block(commands)
         if any(SERVES.match(command) for command in commands):
             self.new_machine()
         for command in commands:

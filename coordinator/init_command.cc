@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/files/files.h"
 #include "common/files/private_directory.h"
@@ -150,15 +151,28 @@ absl::StatusOr<Founded> FoundCluster(InitArguments& arguments) {
 
 // Without the authority's key it would be the first one of another cluster.
 absl::Status CheckFurther(const InitArguments& arguments) {
-  if (!arguments.further || common::Exists(StrCat(arguments.keys_dir, "/ca.key")))
-    return absl::OkStatus();
+  if (!arguments.further) return absl::OkStatus();
+  std::string missing;
+  for (const std::string_view name : {"ca.pem", "ca.key", "secrets.key"}) {
+    const std::string path = StrCat(arguments.keys_dir, "/", name);
+    if (missing.empty() && !common::Exists(path)) missing = path;
+  }
+  if (missing.empty()) return absl::OkStatus();
   return common::MakeProblem(
       absl::StatusCode::kFailedPrecondition,
       {.code = "JC1631",
-       .what = StrCat("--further: there is no ", arguments.keys_dir, "/ca.key"),
+       .what = StrCat("--further: there is no ", missing),
        .why = "a further coordinator of a cluster has the cluster's authority",
        .fix = "copy ca.pem, ca.key and secrets.key from the keys directory of another one, as "
               "root, and name the directory with --keys-dir; or use --join, which fetches them"});
+}
+
+// Makes the directory, and writes a file there.
+absl::Status CheckMayWrite(const std::string& directory) {
+  RETURN_IF_ERROR(common::MakePrivateDirectory(directory));
+  const std::string probe = StrCat(directory, "/.probe");
+  RETURN_IF_ERROR(common::WriteFileDurably(probe, std::string(4'096, '\n')));
+  return common::RemoveTree(probe);
 }
 
 // The keys of a coordinator that leads, for its token. All that can be wrong here is looked at before, as the token
@@ -166,6 +180,9 @@ absl::Status CheckFurther(const InitArguments& arguments) {
 absl::Status FetchKeys(InitArguments& arguments) {
   if (arguments.keys_dir.empty()) arguments.keys_dir = arguments.data_dir + "-keys";
   RETURN_IF_ERROR(Cluster::CheckIsNew(arguments.data_dir, arguments.keys_dir));
+  RETURN_IF_ERROR(CheckForBrowsers(arguments, common::SystemClock().Read().wall_ms).status());
+  RETURN_IF_ERROR(CheckMayWrite(arguments.data_dir));
+  RETURN_IF_ERROR(CheckMayWrite(arguments.keys_dir));
   ASSIGN_OR_RETURN(
       const std::string token,
       common::ReadOrAskHidden(arguments.token_file, "Token (of `jobctl token create coordinator`)",

@@ -27,12 +27,20 @@ void Outbox::Forget(ClientId client) {
                 [client](const Held& each) { return each.link == 0 && each.client == client; });
 }
 
+bool Outbox::MayHold(LinkId link) const { return !IsWaiting() && !owed_.contains(link); }
+
 void Outbox::Outdate(LinkId id, std::string_view key) {
   Link* link = link_of_(id);
   if (link == nullptr) return;
   FrameWriter(&link->Out(), Frame::kOutdated).Text(key);
-  if (waits_for_++ == 0) since_ms_ = now_ms_;
-  ++owed_[id].awaited;
+  Owed& owed = owed_[id];
+  // One that is late once is not waited for again before it has caught up.
+  if (owed.late > 0) {
+    ++owed.late;
+    return;
+  }
+  ++waits_for_;
+  ++owed.awaited;
 }
 
 void Outbox::Dropped(LinkId id) {
@@ -42,7 +50,9 @@ void Outbox::Dropped(LinkId id) {
   const bool is_late = owed.late > 0;
   --(is_late ? owed.late : owed.awaited);
   if (owed.late + owed.awaited == 0) owed_.erase(found);
-  if (!is_late && --waits_for_ == 0) Send();
+  if (is_late) return;
+  quiet_since_ms_ = 0;
+  if (--waits_for_ == 0) Send();
 }
 
 void Outbox::Forget(LinkId id) {
@@ -55,8 +65,11 @@ void Outbox::Forget(LinkId id) {
 }
 
 void Outbox::Tick(int64_t now_ms) {
-  now_ms_ = now_ms;
-  if (!IsWaiting() || now_ms - since_ms_ < kWaitsMs) return;
+  if (!IsWaiting() || quiet_since_ms_ == 0) {
+    quiet_since_ms_ = now_ms;
+    return;
+  }
+  if (now_ms - quiet_since_ms_ < kWaitsMs) return;
   Note("a node has not dropped in time a value that has changed", "others continue without it");
   for (auto& [id, owed] : owed_) owed.late += std::exchange(owed.awaited, 0);
   waits_for_ = 0;

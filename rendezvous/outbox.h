@@ -33,8 +33,9 @@ class Outbox {
   // What was to be answered to it is not.
   void Forget(ClientId client);
 
-  // No value may be given out to be kept: what tells that it is outdated would overtake it.
   bool IsWaiting() const { return waits_for_ > 0; }
+  // The node may be given a value to keep. Not while anything waits: what tells that it is outdated would overtake it.
+  bool MayHold(LinkId link) const;
   void Outdate(LinkId link, std::string_view key);
   void Dropped(LinkId link);
   void Forget(LinkId link);
@@ -59,8 +60,8 @@ class Outbox {
   size_t waits_for_ = 0;  // of all links
   std::deque<Held> held_;
   std::string nowhere_;
-  int64_t since_ms_ = 0;  // 0: nothing waits
-  int64_t now_ms_ = 0;
+  // The first tick at which nothing had been dropped since; 0: something was since the last tick.
+  int64_t quiet_since_ms_ = 0;
 };
 
 }  // namespace muster::rendezvous

@@ -100,13 +100,13 @@ void Root::Deliver() {
   }
 }
 
-bool Root::MayHold(std::string_view key) const {
-  return values_.MayBeHeld(key) && !outbox_.IsWaiting();
+bool Root::MayHold(LinkId id, std::string_view key) const {
+  return values_.MayBeHeld(key) && outbox_.MayHold(id);
 }
 
 void Root::TellThere(LinkId id, std::string_view key) {
   if (LinkOf(id) == nullptr) return;
-  const bool may_hold = MayHold(key);
+  const bool may_hold = MayHold(id, key);
   if (may_hold) values_.Hold(id, key);
   FrameWriter(outbox_.To(id), Frame::kThere)
       .Text(key)
@@ -170,7 +170,7 @@ void Root::OnAsk(LinkId id, FrameReader fields) {
   }
   // What the request itself outdates is told before its answer.
   Deliver();
-  const bool may_hold = request_.op == Op::kGet && MayHold(request_.key);
+  const bool may_hold = request_.op == Op::kGet && MayHold(id, request_.key);
   if (may_hold) values_.Hold(id, request_.key);
   FrameWriter(outbox_.To(id), Frame::kAnswer)
       .Number(number)
@@ -200,6 +200,7 @@ void Root::OnArrive(LinkId id, FrameReader fields) {
 
 // Some ranks have exited, and all others only wait: no wait can end any more.
 void Root::EndHopelessWaits() {
+  if (outbox_.IsWaiting()) return;  // some may have ended already
   Clients::Counts all = clients_.Count();
   for (const auto& [id, peer] : peers_) {
     all.exited += peer.counts.exited;

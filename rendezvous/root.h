@@ -48,7 +48,7 @@ class Root final : public Backend {
   void OnArrive(LinkId id, FrameReader fields);
   void OnClosed(LinkId id, std::string_view why);
   // The node may keep its value.
-  bool MayHold(std::string_view key) const;
+  bool MayHold(LinkId id, std::string_view key) const;
   void TellThere(LinkId id, std::string_view key);
   void Deliver();
   void EndHopelessWaits();

@@ -278,6 +278,11 @@ void ControlLoop::Registered(const RegisteredAction& action) {
       common::StrCat("registered coordinator=", link_.Address(), " epoch=", state_.highest_epoch));
 }
 
+void ControlLoop::NamedHeads(const HeadsAction& action) {
+  heads_.AlsoLearned(action.heads);
+  if (setup_.membership != nullptr) setup_.membership->Learned(action.https);
+}
+
 // The coordinator closes a connection when the certificate that it began with ends, so everything
 // reconnects now, while both certificates are valid. Registering again disturbs no attempt. Commands
 // of `jobctl exec` keep the connection that they have.
@@ -309,6 +314,7 @@ void ControlLoop::Carry(Action& action) {
             link_.Reset(a.reason);
           },
           [&](RegisteredAction& a) { Registered(a); },
+          [&](HeadsAction& a) { NamedHeads(a); },
           [&](ClearHostAction& a) { processes_.ClearHost(a); },
           [&](AbandonClearingAction&) { processes_.AbandonClearing(); },
           [&](PersistEpochAction& a) {

@@ -67,6 +67,7 @@ class ControlLoop {
   Route RouteTo(const std::string& endpoint) const;
   void SetBulkRoute();
   void Registered(const RegisteredAction& action);
+  void NamedHeads(const HeadsAction& action);
   void OnRenewed();
 
   const Setup setup_;

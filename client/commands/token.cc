@@ -147,7 +147,7 @@ absl::StatusOr<int> RevokeTokens(Session& session, const Arguments& arguments) {
 const Command kTokenCreateCommand = {
     .name = "token create",
     .place = 470,
-    .summary = "create what a worker or coordinator joins or a person signs in with",
+    .summary = "create what a worker joins or a person signs in with",
     .arguments = "worker [NODE] | person USER | coordinator",
     .least = 1,
     .most = 2,

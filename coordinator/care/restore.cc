@@ -88,9 +88,9 @@ class Restore {
     for (const SavedFile& file : manifest_.files) {
       if (file.path != kSavedDatabase) RETURN_IF_ERROR(CopyOther(file));
     }
+    RETURN_IF_ERROR(LeaveTheOthers(Stage(), request_.data_dir));
     ASSIGN_OR_RETURN(const StateContents contents,
                      state_.Load(Stage(), AdvanceFor(manifest_, request_.wall_ms)));
-    RETURN_IF_ERROR(LeaveTheOthers(Stage(), request_.data_dir));
     totals_.live_jobs = contents.live_jobs;
     totals_.finished_jobs = contents.finished_jobs;
     totals_.next_job = contents.next_job;

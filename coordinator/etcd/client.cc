@@ -145,6 +145,7 @@ absl::Status Client::Parts::Try(
     } else if (!MayPass(done)) {
       return last;
     }
+    was_refused = false;  // the next one may ask for a new token, too
     size_t expected = index;
     current.compare_exchange_strong(expected, (index + 1) % members.size());
     if (tries % members.size() == 0) PauseBetweenRounds(member);

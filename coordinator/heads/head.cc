@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -152,6 +153,9 @@ absl::Status Head::TakeName() {
   request.set_key(client_->Key(StrCat("heads/", options_.self.name())));
   ASSIGN_OR_RETURN(const etcdserverpb::RangeResponse found, client_->Range(request, kRpcWithinMs));
   if (found.kvs_size() == 0) return absl::OkStatus();
+  // Of an earlier try to join, which failed after it.
+  const std::optional<v1::HeadRecord> there = ReadHead(found.kvs(0));
+  if (there.has_value() && there->instance() == options_.self.instance()) return absl::OkStatus();
   return absl::UnavailableError(StrCat(
       "a coordinator is registered as ", options_.self.name(),
       ": if it is an earlier run of this one, its lease will be over in a moment; if not, give "
@@ -370,6 +374,7 @@ void Head::BeginToLead() {
               .name = options_.self.name(),
               .http = options_.self.http(),
               .view = [this] { return View(); },
+              .changes = [this] { return changes_.load(); },
               .step_down = [this](const absl::Status& why) { Lost(why); }});
   replica_.reset();
   common::LogInfo(
@@ -504,9 +509,19 @@ absl::StatusOr<int64_t> Head::Look() {
     if (std::optional<v1::HeadRecord> head = ReadHead(pair)) view.heads.push_back(*std::move(head));
   }
   view.term = term;
-  std::lock_guard lock(mutex_);
-  view_ = std::move(view);
+  See(std::move(view));
   return term;
+}
+
+void Head::See(HeadsView view) {
+  const auto addresses_differ = [](const v1::HeadRecord& one, const v1::HeadRecord& other) {
+    return one.endpoint() != other.endpoint() || one.http() != other.http();
+  };
+  std::lock_guard lock(mutex_);
+  const bool is_same = std::equal(view.heads.begin(), view.heads.end(), view_.heads.begin(),
+                                  view_.heads.end(), std::not_fn(addresses_differ));
+  if (!is_same) ++changes_;
+  view_ = std::move(view);
 }
 
 void Head::WatchTerm() {

@@ -5,6 +5,7 @@
 // is not over, and one writes snapshots.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -93,6 +94,8 @@ class Head {
   absl::Status KeepOnce();
   // Reads who leads and who is registered. Returns the term that the leader's key has now; 0: none leads.
   absl::StatusOr<int64_t> Look();
+  // Puts it into the place of the last one.
+  void See(HeadsView view);
   // What the last look found of this one is what it would register now.
   bool IsRegisteredAsItIs() const;
   void WatchTerm();
@@ -128,6 +131,7 @@ class Head {
   std::optional<int64_t> term_revision_;
   uint64_t position_ = 0;
   HeadsView view_;
+  std::atomic<uint64_t> changes_{0};  // Leading::changes
   bool stopping_ = false;
   std::thread follower_, keeper_, watcher_, shortener_;
 };

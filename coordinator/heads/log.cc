@@ -143,13 +143,33 @@ absl::Status EtcdLog::AppendPiece(const v1::CommitPiece& piece) {
     const absl::StatusOr<etcdserverpb::TxnResponse> done = client_.Txn(request, left_ms);
     last = done.status();
     if (absl::IsUnavailable(last) || absl::IsDeadlineExceeded(last)) continue;
-    RETURN_IF_ERROR(last);
-    if (!election::IsAdded(*done, value))
-      return absl::AbortedError("another coordinator leads the cluster now");
+    bool is_added = false;
+    if (absl::IsResourceExhausted(last)) {
+      ASSIGN_OR_RETURN(const bool is_there, IsThere(key, value, left_ms));
+      if (!is_there) return last;
+      is_added = true;
+    } else {
+      RETURN_IF_ERROR(last);
+      is_added = election::IsAdded(*done, value);
+    }
+    if (!is_added) return absl::AbortedError("another coordinator leads the cluster now");
     ++number_;
     bytes_ += value.size();
     return absl::OkStatus();
   }
+}
+
+// etcd refuses a repeated write for want of room before it looks whether the first one was made. Since it has none, none
+// that is under way is made any more.
+absl::StatusOr<bool> EtcdLog::IsThere(const std::string& key, const std::string& value,
+                                      int64_t within_ms) {
+  etcdserverpb::RangeRequest request;
+  request.set_key(key);
+  absl::StatusOr<etcdserverpb::RangeResponse> found = client_.Range(request, within_ms);
+  if (!found.ok()) return absl::UnavailableError(found.status().message());
+  if (found->kvs_size() == 0) return false;
+  if (found->kvs(0).value() == value) return true;
+  return absl::AbortedError("another coordinator leads the cluster now");
 }
 
 absl::Status EtcdLog::Lost(const absl::Status& why) {

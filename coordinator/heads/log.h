@@ -77,6 +77,7 @@ class EtcdLog final : public CommitLog {
   uint64_t Bytes() const { return bytes_; }
 
  private:
+  absl::StatusOr<bool> IsThere(const std::string& key, const std::string& value, int64_t within_ms);
   absl::Status AppendPiece(const v1::CommitPiece& piece);
   absl::Status Lost(const absl::Status& why);
 

@@ -1,6 +1,8 @@
 #include "coordinator/services/control_stream.h"
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -48,12 +50,8 @@ class ControlStream final : public ControlDuplex, public CommandSink {
     if (message.has_heartbeat_reply() && daemon_.access.audit.IsKept()) {
       *message.mutable_heartbeat_reply()->mutable_audit() = daemon_.access.audit.head();
     }
-    if (message.has_registered() && daemon_.instance.leading != nullptr) {
-      for (const v1::HeadRecord& head : daemon_.instance.leading->view().heads) {
-        message.mutable_registered()->add_heads(head.endpoint());
-        if (!head.http().empty()) message.mutable_registered()->add_https(head.http());
-      }
-    }
+    if (message.has_registered()) NameHeads(*message.mutable_registered());
+    if (message.has_heartbeat_reply()) NameHeads(*message.mutable_heartbeat_reply());
     if (Bytes() + launches_.Bytes() > kOutboxBytesMax) return EndSlow();
     switch (launches_.Take(message)) {
       case WaitingLaunches::Took::kNo:
@@ -68,6 +66,18 @@ class ControlStream final : public ControlDuplex, public CommandSink {
   void Close(const absl::Status& status) override { EnqueueClose(status); }
 
  private:
+  // Of several coordinators, once, and again after a change.
+  template <typename Message>
+  void NameHeads(Message& message) {
+    const Leading* leading = daemon_.instance.leading;
+    if (leading == nullptr) return;
+    const uint64_t changes = leading->changes();
+    if (named_at_.exchange(changes) == changes) return;
+    for (const v1::HeadRecord& head : leading->view().heads) {
+      message.add_heads(head.endpoint());
+      if (!head.http().empty()) message.add_https(head.http());
+    }
+  }
   void EndSlow() {
     launches_.Drop();
     EnqueueClose(absl::ResourceExhaustedError(
@@ -111,6 +121,7 @@ class ControlStream final : public ControlDuplex, public CommandSink {
   Daemon& daemon_;
   std::shared_ptr<WorkerSession> session_;
   WaitingLaunches launches_;
+  std::atomic<uint64_t> named_at_{UINT64_MAX};  // Leading::changes when it was last told the others
 };
 
 }  // namespace

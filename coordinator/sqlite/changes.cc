@@ -19,7 +19,7 @@ int OnConflict(void* what, int reason, sqlite3_changeset_iter*) {
   return SQLITE_CHANGESET_ABORT;
 }
 
-// SQLite skips the changes of a table that is not there, or lacks columns, and calls that a success. One that has more
+// SQLite skips the changes of a table that is not there, lacks columns, or has another key, and calls that a success. One that has more
 // columns, as of a newer version, keeps their defaults.
 absl::Status CheckTables(Database& database, std::string_view changes) {
   sqlite3_changeset_iter* iterator = nullptr;
@@ -36,14 +36,23 @@ absl::Status CheckTables(Database& database, std::string_view changes) {
     sqlite3changeset_op(iterator, &table, &columns, &kind, &is_indirect);
     if (last == table) continue;
     last = table;
-    ASSIGN_OR_RETURN(Statement count,
-                     database.Prepare("SELECT count(*) FROM pragma_table_info(?)"));
-    count.BindText(1, last);
-    ASSIGN_OR_RETURN(const bool has_row, count.Step());
-    if (has_row && count.Integer(0) >= columns) continue;
-    return absl::DataLossError(
-        common::StrCat("a change is for a table '", last, "' of ", columns,
-                       " columns, which this version of muster-coordinator does not have"));
+    unsigned char* is_key = nullptr;
+    sqlite3changeset_pk(iterator, &is_key, &columns);
+    ASSIGN_OR_RETURN(Statement info, database.Prepare("SELECT pk FROM pragma_table_info(?)"));
+    info.BindText(1, last);
+    int column = 0;
+    bool is_same_key = true;
+    while (true) {
+      ASSIGN_OR_RETURN(const bool has_row, info.Step());
+      if (!has_row) break;
+      const bool is_key_here = info.Integer(0) > 0;
+      is_same_key = is_same_key && is_key_here == (column < columns && is_key[column] != 0);
+      ++column;
+    }
+    if (is_same_key && column >= columns) continue;
+    return absl::DataLossError(common::StrCat(
+        "a change is for a table '", last, "' of ", columns,
+        " columns, which this version of muster-coordinator does not have like that"));
   }
   return absl::OkStatus();
 }

@@ -155,8 +155,6 @@ absl::Status AdvanceNumbers(const Paths& paths, const Advance& advance) {
   {
     ASSIGN_OR_RETURN(const std::unique_ptr<Database> database,
                      Database::Open(paths.Database(), Database::Mode::kReadWrite));
-    // Of a copy (replica_tables.h): what is restored follows no log.
-    RETURN_IF_ERROR(database->Execute("DROP TABLE IF EXISTS replica"));
     RETURN_IF_ERROR(database->Execute(StrCat("UPDATE meta SET value = max(value, ",
                                              advance.epoch_at_least, ") WHERE key = 'epoch'")));
   }

@@ -30,7 +30,8 @@ struct Leading {
   std::string http;  // HOST:PORT by which browsers reach it; empty: they cannot
   // Its TCP address, on which it listened already while it stood by: who connects meanwhile waits for its turn.
   std::shared_ptr<TcpPort> port;
-  std::function<HeadsView()> view;  // any thread
+  std::function<HeadsView()> view;    // any thread
+  std::function<uint64_t()> changes;  // of the addresses in the view, so far; any thread
   // The term is over: this process must do nothing any more. Does not return.
   std::function<void(const absl::Status&)> step_down;
 

@@ -19,7 +19,7 @@ from run import one_run  # noqa: E402
 
 PLANTS = ("no-term-compare", "no-two-thirds")
 TEST_SECONDS = 20 if harness.FULL else 6  # of faults, in a run of the tests
-TRIES = 4
+TRIES = 8
 
 
 class Chaos(unittest.TestCase):

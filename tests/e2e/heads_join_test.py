@@ -27,7 +27,7 @@ class JoinCoordinators(enroll_test.EnrollCase):
         alone = self.init_join(self.token(cluster, "coordinator"), "h1")
         self.assertIn("[JC1631] the cluster can have no further coordinator", alone.stderr)
         self.assertIn("muster-coordinator migrate", alone.stderr)
-        self.assertFalse(os.path.exists(self.path("h1-keys")))
+        self.assertFalse(os.path.exists(self.path("h1-keys") + "/ca.pem"))
 
         cluster.coordinator.stop()
         subprocess.run([COORDINATOR, "migrate", "--from", self.data, "--to", etcd.address()], env=self.env, check=True,
@@ -55,15 +55,18 @@ class JoinCoordinators(enroll_test.EnrollCase):
         self.assertIn("belongs to a cluster already", self.init_join("", "h1").stderr)
 
         cluster.jobctl("user", "set", "alice", "--role", "user")
+        port = free_port()
         second = harness.Daemon(
             [COORDINATOR, "--state", etcd.address(), "--lease", f"{heads.LEASE_S}s", "--head", "h1", "--worker-certificate", "30s", "--data-dir", self.path("h1"),
-             "--socket", self.path("h1.sock"), "--listen", f"127.0.0.1:{free_port()}", "--http", f"127.0.0.1:{free_port()}"],
+             "--socket", self.path("h1.sock"), "--listen", f"127.0.0.1:{port}", "--http", f"127.0.0.1:{free_port()}"],
             dict(self.env), self.path("h1.out"))
         self.daemons.append(second.start())
         wait_until(lambda: "registered head=h1" in second.output(), second.output)
         # It knows the address of one, and learns the others'.
         self.assertEqual(self.join(self.token(cluster, "worker"), "node1").returncode, 0)
         worker = self.start_worker(cluster, "node1")
+        known = self.path("state-node1") + "/coordinators"
+        wait_until(lambda: os.path.exists(known) and f"127.0.0.1:{port}" in read(known), "the worker knows both")
         cluster.coordinator.kill9()
         there = {"JOBCTL_SERVER": f"unix:{self.path('h1.sock')}"}
 

@@ -128,7 +128,8 @@ class Migrate(Case):
         names = {alone.submit("--queue-anyway", "--", "true") for _ in range(3)}
         alone.jobctl("cancel", sorted(names)[0])
         data = os.path.join(alone.directory, "data")
-        entries = alone.jobctl("audit").stdout
+        # Written a moment behind the answers.
+        entries = wait_until(lambda: (lambda text: "CancelJobs" in text and text)(alone.jobctl("audit").stdout), "the audit has it")
         alone.coordinator.stop()
         done = self.migrate(alone, data, etcd.address())
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -153,6 +154,8 @@ class Migrate(Case):
         self.assertIn("has moved it to", cluster.heads[0].output())
         # A backup of one of several is restored as one that is alone; `migrate` takes it to the others again.
         self.care("restore", "--from", self.path("backup"), "--data-dir", self.path("restored"))
+        self.assertTrue(os.listdir(self.path("restored") + "/audit"))
+        self.assertTrue(os.path.exists(self.path("restored") + "/LIVED"))
         for there in (back, self.path("restored")):
             alone.coordinator.stop()
             alone.coordinator.argv[alone.coordinator.argv.index("--data-dir") + 1] = there

@@ -55,7 +55,8 @@ TEST_F(ChangesTest, ANewerCopyWithMoreColumnsGetsThemToo) {
 TEST_F(ChangesTest, ACopyThatLacksATableOrAColumnRefusesAllOfThem) {
   for (const std::string tables :
        {"CREATE TABLE b(k INTEGER PRIMARY KEY)",
-        "CREATE TABLE a(k INTEGER PRIMARY KEY, v); CREATE TABLE b(k INTEGER PRIMARY KEY)"}) {
+        "CREATE TABLE a(k INTEGER PRIMARY KEY, v); CREATE TABLE b(k INTEGER PRIMARY KEY)",
+        "CREATE TABLE a(k, v, w, PRIMARY KEY(k, v)); CREATE TABLE b(k INTEGER PRIMARY KEY)"}) {
     const auto copy = Open("old" + std::to_string(tables.size()), tables);
     const absl::Status applied = ApplyChanges(*copy, Changes());
     EXPECT_TRUE(absl::IsDataLoss(applied)) << applied;

@@ -68,6 +68,26 @@ TEST_F(ContactTest, ASilentLinkIsCutSoonerIfAnotherCoordinatorMayLead) {
   EXPECT_EQ(Of<ResetLinkAction>(Say(TickInput{})).size(), 1u);
 }
 
+TEST_F(ContactTest, CoordinatorsThatComeLaterAreNamedByAHeartbeat) {
+  Connect(1'000);
+  now_ms_ += 1'000;
+  Say(TickInput{});
+  v1::CoordinatorMessage message;
+  message.mutable_heartbeat_reply()->set_number(1);
+  EXPECT_TRUE(Of<HeadsAction>(Command(message)).empty());
+  now_ms_ += 1'000;
+  Say(TickInput{});
+  message.mutable_heartbeat_reply()->set_number(2);
+  message.mutable_heartbeat_reply()->add_heads("a:7700");
+  message.mutable_heartbeat_reply()->add_heads("b:7700");
+  message.mutable_heartbeat_reply()->add_https("b:7701");
+  const auto named = Of<HeadsAction>(Command(message));
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(named[0].heads, (std::vector<std::string>{"a:7700", "b:7700"}));
+  EXPECT_EQ(named[0].https, std::vector<std::string>{"b:7701"});
+  EXPECT_TRUE(state_.contact.has_other_heads);
+}
+
 TEST_F(ContactTest, AnUnansweredRegistrationIsCut) {
   Say(LinkUpInput{});
   now_ms_ += kRegisterTimeoutMs;

@@ -120,7 +120,7 @@ TEST_F(HeadsTest, OneThatBeginsToLeadLaterIsFound) {
   const int64_t since_ms = common::MonotonicMs();
   ASSERT_TRUE(RunUntil([this] { return registered == b->Address(); }));
   EXPECT_LT(common::MonotonicMs() - since_ms, 5'000) << "2 s on a machine that is not busy";
-  EXPECT_EQ(NotesWith("stands by"), 1u) << "not at each round";
+  EXPECT_LE(NotesWith("stands by"), 2u) << "not at each round";
 }
 
 TEST_F(HeadsTest, OneThatStepsDownIsLeftForTheNext) {

@@ -109,6 +109,16 @@ TEST_F(KnownHeadsTest, WhatCannotBeUsedIsIgnored) {
   EXPECT_EQ(Open({"unix:/c"}).All(), (Heads{"unix:/c", "z:1"}));
 }
 
+TEST_F(KnownHeadsTest, ThoseThatComeLaterAreAddedAndThoseThatAreGoneMayReturn) {
+  KnownHeads heads = Open({"a:1"});
+  heads.AlsoLearned({"a:1", "b:1"});
+  EXPECT_EQ(heads.All(), Heads{"a:1"}) << "of one that is alone";
+  heads.Learned("id", {"a:1", "b:1"});
+  heads.AlsoLearned({"a:1", "c:1", "unix:/x"});
+  EXPECT_EQ(heads.All(), (Heads{"a:1", "c:1", "b:1"}));
+  EXPECT_EQ(Open({"a:1"}).All(), (Heads{"a:1", "c:1", "b:1"}));
+}
+
 TEST_F(KnownHeadsTest, AFileThatCannotBeWrittenIsAWarning) {
   directory += "/none";
   KnownHeads heads = Open({"a:1"});

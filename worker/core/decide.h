@@ -173,6 +173,10 @@ struct RegisteredAction {
   std::vector<std::string> heads = {};  // unchecked
   std::vector<std::string> https = {};  // the same
 };
+// Coordinators have come or gone; unchecked.
+struct HeadsAction {
+  std::vector<std::string> heads, https;
+};
 // Kill every process on this host that belongs to an attempt of this node that is not held, and
 // settle attempts in the state directory without a living shim. `live`: attempts whose shim may
 // start meanwhile; all others are recognized by their shims. A newer one replaces it.
@@ -285,7 +289,7 @@ struct NoteAction {
 };
 
 using Action =
-    std::variant<SendAction, ResetLinkAction, RegisteredAction, ClearHostAction,
+    std::variant<SendAction, ResetLinkAction, RegisteredAction, HeadsAction, ClearHostAction,
                  AbandonClearingAction, PersistEpochAction, PrepareAttemptAction,
                  CancelPreparationAction, ReleaseRendezvousAction, RecordLaunchAction, FetchAction,
                  CancelFetchAction, SpawnAction, MoveFenceAction, StopShimAction, KillRanksAction,

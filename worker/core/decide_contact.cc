@@ -243,6 +243,11 @@ void OnHeartbeatReply(Step& step, const v1::HeartbeatReply& reply) {
   if (reply.wall_ms() > 0 && round_trip_ms <= kClockRoundTripMsMax)
     contact.clock_ahead_ms = step.now.wall_ms - round_trip_ms / 2 - reply.wall_ms();
   contact.heartbeats_sent_mono_ms.erase(contact.heartbeats_sent_mono_ms.begin(), std::next(sent));
+  if (reply.heads_size() > 0) {
+    contact.has_other_heads = reply.heads_size() > 1;
+    step.Do(HeadsAction{{reply.heads().begin(), reply.heads().end()},
+                        {reply.https().begin(), reply.https().end()}});
+  }
   // Not when the registration is answered: the attempts that it gives up arrive after that.
   for (const AttemptKey& key : Keys(step.state)) {
     Attempt* attempt = step.Find(key);

@@ -39,7 +39,8 @@ Answer OneOfSeveral(const std::vector<std::string>& addresses, const std::string
   ASSIGN_OR_RETURN(identity::Credentials credentials, AskInTurn(addresses, ask));
   std::vector<std::string> endpoints =
       EndpointsOf(addresses, credentials.http, credentials.endpoint);
-  if (!known_endpoints.empty()) endpoints = MergeHeads(endpoints, SplitAddresses(known_endpoints));
+  // Those that are known were used; the others are derived, and a balancer of HTTPS need not forward gRPC.
+  if (!known_endpoints.empty()) endpoints = MergeHeads(SplitAddresses(known_endpoints), endpoints);
   credentials.endpoint = common::JoinAddresses(endpoints);
   credentials.http = common::JoinAddresses(addresses);
   return credentials;

@@ -77,6 +77,11 @@ void KnownHeads::Learned(const std::string& cluster_id, const std::vector<std::s
   Write();
 }
 
+void KnownHeads::AlsoLearned(const std::vector<std::string>& heads) {
+  if (kept_.heads.empty()) return;  // it is alone
+  Learned(kept_.cluster_id, MergeHeads(Usable(heads), kept_.heads));
+}
+
 void KnownHeads::Write() const {
   absl::Status written;
   if (kept_.heads.empty()) {

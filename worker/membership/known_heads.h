@@ -28,6 +28,8 @@ class KnownHeads {
   // From the coordinator of this cluster that leads now; those that cannot be used are left out. None: it is alone,
   // and the file is removed.
   void Learned(const std::string& cluster_id, const std::vector<std::string>& heads);
+  // Some have come or gone since: those that are not named are tried after those that are.
+  void AlsoLearned(const std::vector<std::string>& heads);
 
  private:
   struct Kept {

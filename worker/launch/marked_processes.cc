@@ -59,9 +59,11 @@ int SignalMarked(const ProcessMark& mark, pid_t leader, int signal) {
 
 void KillMarked(const ProcessMark& mark, pid_t leader) {
   if (leader > 0) kill(-leader, SIGKILL);  // at once, without a search
-  for (int round = 0; round < kKillRoundsMax; ++round) {
-    if (SignalMarked(mark, leader, SIGKILL) == 0) return;
-    poll(nullptr, 0, kKillPauseMs);
+  // A process has no environment for a moment while it executes another program, so one empty result is none.
+  int empty = 0;
+  for (int round = 0; round < kKillRoundsMax && empty < 2; ++round) {
+    empty = SignalMarked(mark, leader, SIGKILL) == 0 ? empty + 1 : 0;
+    if (empty < 2) poll(nullptr, 0, kKillPauseMs);
   }
 }
 

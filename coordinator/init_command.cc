@@ -55,8 +55,7 @@ struct InitArguments {
   std::vector<std::string> hosts;
   BrowserFiles for_browsers;  // empty: none
   bool further = false;       // its users and jobs are those of coordinators that exist
-  std::string
-      join;  // HOST:PORT of one of them, which gives the keys; empty: they are there, or new
+  std::string join;           // HOST:PORT of one of them, which gives the keys; empty: none does
   std::string token_file;
   std::string state = "etcd://…/NAME";  // of the others
 };

@@ -11,12 +11,12 @@
 #include "client/session/session.h"
 #include "client/terminal/listing.h"
 #include "client/text/cells.h"
+#include "client/text/coordinator_words.h"
 #include "client/text/record_text.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
-#include "common/text/units.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {
@@ -24,19 +24,13 @@ namespace {
 
 using common::StrCat;
 
-// A coordinator looks five times in a lease, and an answer of etcd may take a few seconds.
-constexpr int64_t kStaleMs = 10'000;
-
 // What a person must know before they read the list; empty: one leads.
 std::string Trouble(const v1::ListCoordinatorsResponse& list, int64_t now_ms) {
-  const int64_t age_ms = now_ms - list.seen_ms();
-  if (list.seen_ms() == 0 || age_ms > kStaleMs) {
-    return StrCat("etcd has not answered ", list.answered_by(),
-                  list.seen_ms() == 0
-                      ? " yet"
-                      : StrCat(" for ", common::HumanDuration(age_ms / 1'000 * 1'000),
-                               ": who leads now is not known, and the list is from then"),
-                  "; fix: etcdctl endpoint status, and the log of that coordinator");
+  if (const std::string silence = SilenceOfEtcd(list, now_ms); !silence.empty()) {
+    return StrCat(
+        silence,
+        list.seen_ms() == 0 ? "" : ": who leads now is not known, and the list is from then",
+        "; fix: etcdctl endpoint status, and the log of that coordinator");
   }
   const bool one_leads = std::any_of(list.coordinators().begin(), list.coordinators().end(),
                                      [](const auto& each) { return each.leads(); });

@@ -36,8 +36,8 @@ class HeadSearch {
   ~HeadSearch();
   HeadSearch(const HeadSearch&) = delete;
 
-  // The line to the one that leads; with `any`, to the first that answers. Once. UNAVAILABLE: JC1630 if one stands by, else JC1301; both with
-  // what each address answered.
+  // The line to the one that leads; with `any`, to the first that answers. Once. UNAVAILABLE: JC1630 if
+  // one stands by, else JC1301; both with what each address answered.
   absl::StatusOr<std::shared_ptr<const Line>> Find();
   // Any thread; Find returns CANCELLED.
   void Cancel();

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "client/text/coordinator_words.h"
 #include "common/text/strings.h"
-#include "common/text/units.h"
 
 namespace muster::client::doctor {
 namespace {
@@ -13,8 +13,6 @@ using common::StrCat;
 
 // More than a busy cluster writes between two renewals of a lease.
 constexpr uint64_t kLagMost = 5'000;
-// A coordinator asks etcd five times in a lease, and an answer may take a few seconds.
-constexpr int64_t kStaleMs = 10'000;
 
 const v1::CoordinatorView* LeaderOf(const v1::ListCoordinatorsResponse& list) {
   for (const v1::CoordinatorView& each : list.coordinators()) {
@@ -36,15 +34,10 @@ std::string Behind(uint64_t entries) {
 void JudgeAll(const v1::ListCoordinatorsResponse& list, int64_t now_ms,
               std::vector<NodeVerdict>* verdicts) {
   const std::string all = "coordinators";
-  if (list.seen_ms() == 0 || now_ms - list.seen_ms() > kStaleMs) {
-    const std::string since =
-        list.seen_ms() == 0
-            ? std::string(" yet")
-            : StrCat(" for ", common::HumanDuration((now_ms - list.seen_ms()) / 1'000 * 1'000));
-    verdicts->push_back(
-        {all,
-         {Grade::kBroken, StrCat("etcd has not answered ", list.answered_by(), since),
-          "etcdctl endpoint status; check that etcd can be reached from there"}});
+  if (std::string silence = SilenceOfEtcd(list, now_ms); !silence.empty()) {
+    verdicts->push_back({all,
+                         {Grade::kBroken, std::move(silence),
+                          "etcdctl endpoint status; check that etcd can be reached from there"}});
   }
   if (LeaderOf(list) == nullptr) {
     verdicts->push_back(

@@ -27,8 +27,7 @@ etcdserverpb::Compare IsAbsent(const std::string& key);
 etcdserverpb::Compare IsStillLeader(const std::string& leader_key, int64_t term);
 
 // The leader's key was written by this run of `self`, and goes with `lease`. Then it must lead: no other head can as
-// long as it renews that lease, also
-// if the answer to the campaign that it won was lost, or it could not catch up then.
+// long as it renews that lease, also if the answer to the campaign that it won was lost, or it could not catch up then.
 bool IsOurs(const etcdserverpb::KeyValue& leader, const v1::HeadRecord& self, int64_t lease);
 // After a look at the leader's key.
 bool ShouldCampaign(const etcdserverpb::RangeResponse& leader, const v1::HeadRecord& self,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -514,12 +513,12 @@ absl::StatusOr<int64_t> Head::Look() {
 }
 
 void Head::See(HeadsView view) {
-  const auto addresses_differ = [](const v1::HeadRecord& one, const v1::HeadRecord& other) {
-    return one.endpoint() != other.endpoint() || one.http() != other.http();
+  const auto has_same_addresses = [](const v1::HeadRecord& one, const v1::HeadRecord& other) {
+    return one.endpoint() == other.endpoint() && one.http() == other.http();
   };
   std::lock_guard lock(mutex_);
   const bool is_same = std::equal(view.heads.begin(), view.heads.end(), view_.heads.begin(),
-                                  view_.heads.end(), std::not_fn(addresses_differ));
+                                  view_.heads.end(), has_same_addresses);
   if (!is_same) ++changes_;
   view_ = std::move(view);
 }

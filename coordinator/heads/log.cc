@@ -32,6 +32,10 @@ absl::StatusOr<uint64_t> NumberOf(const etcd::Client& client, const std::string&
       StrCat("etcd has the key ", common::Printable(key), ", which is not an entry of the log"));
 }
 
+absl::Status AnotherLeads() {
+  return absl::AbortedError("another coordinator leads the cluster now");
+}
+
 absl::Status NoRoom(const absl::Status& why) {
   return common::MakeProblem(
       absl::StatusCode::kResourceExhausted,
@@ -143,16 +147,13 @@ absl::Status EtcdLog::AppendPiece(const v1::CommitPiece& piece) {
     const absl::StatusOr<etcdserverpb::TxnResponse> done = client_.Txn(request, left_ms);
     last = done.status();
     if (absl::IsUnavailable(last) || absl::IsDeadlineExceeded(last)) continue;
-    bool is_added = false;
     if (absl::IsResourceExhausted(last)) {
       ASSIGN_OR_RETURN(const bool is_there, IsThere(key, value, left_ms));
       if (!is_there) return last;
-      is_added = true;
     } else {
       RETURN_IF_ERROR(last);
-      is_added = election::IsAdded(*done, value);
+      if (!election::IsAdded(*done, value)) return AnotherLeads();
     }
-    if (!is_added) return absl::AbortedError("another coordinator leads the cluster now");
     ++number_;
     bytes_ += value.size();
     return absl::OkStatus();
@@ -169,7 +170,7 @@ absl::StatusOr<bool> EtcdLog::IsThere(const std::string& key, const std::string&
   if (!found.ok()) return absl::UnavailableError(found.status().message());
   if (found->kvs_size() == 0) return false;
   if (found->kvs(0).value() == value) return true;
-  return absl::AbortedError("another coordinator leads the cluster now");
+  return AnotherLeads();
 }
 
 absl::Status EtcdLog::Lost(const absl::Status& why) {

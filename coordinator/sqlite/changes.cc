@@ -19,8 +19,21 @@ int OnConflict(void* what, int reason, sqlite3_changeset_iter*) {
   return SQLITE_CHANGESET_ABORT;
 }
 
-// SQLite skips the changes of a table that is not there, lacks columns, or has another key, and calls that a success. One that has more
-// columns, as of a newer version, keeps their defaults.
+// Whether the database has the table with these first columns, and the same key. `is_key`: an entry for each column.
+absl::StatusOr<bool> HasTable(Database& database, const std::string& table, int columns,
+                              const unsigned char* is_key) {
+  ASSIGN_OR_RETURN(Statement info, database.Prepare("SELECT pk FROM pragma_table_info(?)"));
+  info.BindText(1, table);
+  for (int column = 0;; ++column) {
+    ASSIGN_OR_RETURN(const bool has_row, info.Step());
+    if (!has_row) return column >= columns;
+    const bool is_key_there = column < columns && is_key[column] != 0;
+    if ((info.Integer(0) > 0) != is_key_there) return false;
+  }
+}
+
+// SQLite skips the changes of a table that is not there, lacks columns, or has another key, and calls that a success.
+// One that has more columns, as of a newer version, keeps their defaults.
 absl::Status CheckTables(Database& database, std::string_view changes) {
   sqlite3_changeset_iter* iterator = nullptr;
   if (sqlite3changeset_start(&iterator, static_cast<int>(changes.size()),
@@ -38,18 +51,8 @@ absl::Status CheckTables(Database& database, std::string_view changes) {
     last = table;
     unsigned char* is_key = nullptr;
     sqlite3changeset_pk(iterator, &is_key, &columns);
-    ASSIGN_OR_RETURN(Statement info, database.Prepare("SELECT pk FROM pragma_table_info(?)"));
-    info.BindText(1, last);
-    int column = 0;
-    bool is_same_key = true;
-    while (true) {
-      ASSIGN_OR_RETURN(const bool has_row, info.Step());
-      if (!has_row) break;
-      const bool is_key_here = info.Integer(0) > 0;
-      is_same_key = is_same_key && is_key_here == (column < columns && is_key[column] != 0);
-      ++column;
-    }
-    if (is_same_key && column >= columns) continue;
+    ASSIGN_OR_RETURN(const bool is_there, HasTable(database, last, columns, is_key));
+    if (is_there) continue;
     return absl::DataLossError(common::StrCat(
         "a change is for a table '", last, "' of ", columns,
         " columns, which this version of muster-coordinator does not have like that"));

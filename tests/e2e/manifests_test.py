@@ -129,23 +129,25 @@ class Manifests(Case):
         [coordinators, peers] = items["NetworkPolicy", "etcd"]["spec"]["ingress"]
         self.assertEqual([[port["port"] for port in rule["ports"]] for rule in (coordinators, peers)], [[2379], [2380]])
 
-    def test_the_compose_file_of_several_coordinators_has_what_that_of_one_has(self):
+    def services(self, compose_file):
+        """Of a compose file, with rights and images that are checked."""
         try:
             import yaml
         except ImportError:
             need(False, "PyYAML is not here")
-        services = []
-        for name in ("compose.yaml", "heads.yaml"):
-            with open(os.path.join(DEPLOY, "containers", name)) as file:
-                services.append(yaml.safe_load(file)["services"])
-        one, several = services
-        self.assertEqual(set(several), {"etcd1", "etcd2", "etcd3", "head1", "head2", "head3", "join-token", "worker1", "worker2"})
+        with open(os.path.join(DEPLOY, "containers", compose_file)) as file:
+            services = yaml.safe_load(file)["services"]
         with open(os.path.join(DEPLOY, "containers", "Containerfile")) as file:
             containerfile = file.read()
-        for name, service in several.items():
+        for name, service in services.items():
             self.assertNotIn("privileged", service, name)
             self.assertEqual(service["cap_drop"], ["ALL"], name)
             self.assertIn(f" AS {service['build']['target']}\n", containerfile)
+        return services
+
+    def test_the_compose_file_of_several_coordinators_has_what_that_of_one_has(self):
+        one, several = self.services("compose.yaml"), self.services("heads.yaml")
+        self.assertEqual(set(several), {"etcd1", "etcd2", "etcd3", "head1", "head2", "head3", "join-token", "worker1", "worker2"})
         for field in ("cap_add", "shm_size", "stop_grace_period", "volumes"):
             self.assertEqual(several["worker1"][field], one["worker1"][field])
         line = several["worker1"]["command"]
@@ -154,22 +156,11 @@ class Manifests(Case):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_the_compose_file_starts_what_the_images_have(self):
-        try:
-            import yaml
-        except ImportError:
-            need(False, "PyYAML is not here")
-        with open(os.path.join(DEPLOY, "containers", "compose.yaml")) as file:
-            text = file.read()
-        services = yaml.safe_load(text)["services"]
+        services = self.services("compose.yaml")
         self.assertEqual(set(services), {"coordinator", "join-token", "worker1", "worker2"})
-        with open(os.path.join(DEPLOY, "containers", "Containerfile")) as file:
-            containerfile = file.read()
-        for name, service in services.items():
-            self.assertNotIn("privileged", service, name)
-            self.assertEqual(service["cap_drop"], ["ALL"], name)
-            self.assertIn(f" AS {service['build']['target']}\n", containerfile)
         self.assertEqual(set(services["worker1"]["cap_add"]), ROOTS_RIGHTS)
-        self.assertNotIn("insecure", text)
+        with open(os.path.join(DEPLOY, "containers", "compose.yaml")) as file:
+            self.assertNotIn("insecure", file.read())
         # The worker accepts the line; joining comes later.
         line = services["worker1"]["command"]
         done = subprocess.run([os.path.join(harness.BIN, "muster-worker"), "init", *line, "--help"], capture_output=True,

@@ -41,6 +41,17 @@ std::vector<pid_t> LiveBelow(pid_t leader) {
   return live;
 }
 
+// `kill_all`: whether it found some. /proc is read entry by entry while processes may start others, and one that executes
+// another program has no environment for a moment: only two empty results in a row count.
+template <typename KillAll>
+void UntilNoneIsLeft(const KillAll& kill_all) {
+  int empty = 0;
+  for (int round = 0; round < kKillRoundsMax && empty < 2; ++round) {
+    empty = kill_all() ? 0 : empty + 1;
+    if (empty < 2) poll(nullptr, 0, kKillPauseMs);
+  }
+}
+
 }  // namespace
 
 int SignalMarked(const ProcessMark& mark, pid_t leader, int signal) {
@@ -59,26 +70,17 @@ int SignalMarked(const ProcessMark& mark, pid_t leader, int signal) {
 
 void KillMarked(const ProcessMark& mark, pid_t leader) {
   if (leader > 0) kill(-leader, SIGKILL);  // at once, without a search
-  // A process has no environment for a moment while it executes another program, so one empty result is none.
-  int empty = 0;
-  for (int round = 0; round < kKillRoundsMax && empty < 2; ++round) {
-    empty = SignalMarked(mark, leader, SIGKILL) == 0 ? empty + 1 : 0;
-    if (empty < 2) poll(nullptr, 0, kKillPauseMs);
-  }
+  UntilNoneIsLeft([&] { return SignalMarked(mark, leader, SIGKILL) > 0; });
 }
 
 void KillBelow(pid_t leader) {
   kill(leader, SIGSTOP);
   AwaitStop(leader);
-  // The list is read entry by entry while processes may start others, so only two empty results in
-  // a row count.
-  int empty = 0;
-  for (int round = 0; round < kKillRoundsMax && empty < 2; ++round) {
+  UntilNoneIsLeft([&] {
     const std::vector<pid_t> below = LiveBelow(leader);
-    empty = below.empty() ? empty + 1 : 0;
     for (const pid_t pid : below) kill(pid, SIGKILL);
-    if (empty == 0) poll(nullptr, 0, kKillPauseMs);
-  }
+    return !below.empty();
+  });
   kill(leader, SIGKILL);
 }
 

@@ -39,7 +39,7 @@ muster_static_library(muster_absl absl_status absl_statusor absl_strings absl_st
 muster_static_library(muster_crypto libcrypto)
 muster_static_library(muster_tls libssl)
 muster_static_library(muster_sqlite sqlite3)
-# Its header declares sessions (coordinator/sqlite/changes.h) only with these; Debian's library has them.
+# Its header declares sessions (coordinator/sqlite/database/changes.h) only with these; Debian's library has them.
 target_compile_definitions(muster_sqlite INTERFACE SQLITE_ENABLE_SESSION SQLITE_ENABLE_PREUPDATE_HOOK)
 muster_static_library(muster_yaml yaml-cpp)
 muster_static_library(muster_re2 re2)

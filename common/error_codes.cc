@@ -516,7 +516,7 @@ constexpr ErrorCode kCodes[] = {
      "begins empty, and the same --state."},
     {"JC1632", "files at another coordinator",
      "Several coordinators replace each other, and each keeps the checkpoints, outputs and logs "
-     "that came while it led. "
+     "that came while it led, and the records of finished jobs that left etcd while it ran. "
      "Another one than the leader has what was asked for.",
      "Ask again when the named coordinator leads. A running job's next checkpoint is at the one "
      "that leads."},

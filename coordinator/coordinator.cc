@@ -37,6 +37,7 @@
 #include "coordinator/identity/directory.h"
 #include "coordinator/net/listener.h"
 #include "coordinator/notify/notifier.h"
+#include "coordinator/periodic/archive_keeper.h"
 #include "coordinator/periodic/assessor.h"
 #include "coordinator/periodic/garbage.h"
 #include "coordinator/periodic/lifetime.h"
@@ -160,6 +161,7 @@ struct Coordinator::Parts {
   std::unique_ptr<Assessor> assessor;
   std::unique_ptr<CurveCache> curves;
   std::unique_ptr<LogUsage> log_usage;
+  std::unique_ptr<ArchiveKeeper> archive_keeper;  // null: this coordinator is alone
   std::unique_ptr<Notifier> notifier;
   std::unique_ptr<Directory> directory;
   std::unique_ptr<Audit> audit;
@@ -375,6 +377,11 @@ void Coordinator::Parts::Serve() {
   CancelAbandonedRuns(daemon->jobs, daemon->instance, daemon->process);
   CollectGarbage(daemon->jobs, daemon->stores, daemon->job_code, daemon->gates, daemon->access,
                  daemon->process, config.retention);
+  if (stores.archive != nullptr) {
+    archive_keeper =
+        std::make_unique<ArchiveKeeper>(*stores.archive, config.head.state_bytes, files);
+    archive_keeper->Keep();
+  }
   KeepLogUsage(daemon->jobs, daemon->stores, daemon->process);
   KeepAssessing(daemon->jobs, daemon->stores, daemon->traffic, daemon->process);
   if (stores.index->NeedsWholeCheck()) {
@@ -419,7 +426,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     ASSIGN_OR_RETURN(port, ListenOnPort(config.listen));
   }
   const std::shared_ptr<SharedState> state =
-      ShareState(config, leading == nullptr ? nullptr : &leading->log);
+      leading == nullptr ? ShareState(config)
+                         : ShareState(config, {.log = &leading->log, .head = leading->name});
   ASSIGN_OR_RETURN(std::unique_ptr<NoteStore> notes, OpenNotes(state));
   auto parts = std::make_unique<Parts>(config, std::move(cluster), std::move(stop), leading, state,
                                        std::move(notes));

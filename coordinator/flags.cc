@@ -25,6 +25,8 @@ constexpr int64_t kDurationMaxMs = 7LL * 24 * 3'600'000;
 constexpr int64_t kLeastLifeMs = 2'000;
 constexpr uint64_t kLeastSnapshotBytes = 64 << 10;
 constexpr uint64_t kMostSnapshotBytes = 512 << 20;
+constexpr uint64_t kLeastStateBytes = 1 << 20;
+constexpr uint64_t kMostStateBytes = uint64_t{4} << 30;
 constexpr int64_t kLeastLeaseMs = 2'000;
 constexpr int64_t kMostLeaseMs = 60'000;
 constexpr int64_t kMostLifeMs = 90LL * 24 * 3'600'000;
@@ -87,6 +89,36 @@ std::string WhatIsWrongWithEtcd(const HeadFlags& head) {
 
 namespace {
 
+struct SizeRange {
+  uint64_t least = 0, most = 0;
+  const char* range = "";
+};
+
+void AddSize(CLI::App& app, const std::string& flag, uint64_t& bytes, const SizeRange& range,
+             const std::string& help) {
+  app.add_option_function<std::string>(
+      flag,
+      [&bytes, flag, range](const std::string& text) {
+        const absl::StatusOr<uint64_t> parsed = common::ParseByteSize(text);
+        if (!parsed.ok() || *parsed < range.least || *parsed > range.most)
+          throw CLI::ValidationError(flag, StrCat("must be a size from ", range.range));
+        bytes = *parsed;
+      },
+      help);
+}
+
+}  // namespace
+
+void AddArchiveFlag(CLI::App& app, HeadFlags& head) {
+  AddSize(app, "--archive-above", head.state_bytes,
+          {.least = kLeastStateBytes, .most = kMostStateBytes, .range = "1MiB to 4GiB"},
+          "with a state in etcd: when it is larger than this, the records of finished jobs and "
+          "old entries of the audit leave it for the coordinators' archives, the oldest first "
+          "(default 256MiB; etcd must have room for four times as much)");
+}
+
+namespace {
+
 void AddHead(CLI::App& app, HeadFlags& head) {
   app.add_option("--state", head.state,
                  "one of several coordinators that replace each other: keep the state in etcd, as "
@@ -110,15 +142,11 @@ void AddHead(CLI::App& app, HeadFlags& head) {
       },
       "with --state: another coordinator takes over when one was silent for this long: 2s to 60s, "
       "and at least 1.5 times etcd's election timeout (default 5s)");
-  app.add_option_function<std::string>(
-      "--snapshot-after",
-      [&head](const std::string& text) {
-        const absl::StatusOr<uint64_t> parsed = common::ParseByteSize(text);
-        if (!parsed.ok() || *parsed < kLeastSnapshotBytes || *parsed > kMostSnapshotBytes)
-          throw CLI::ValidationError("--snapshot-after", "must be a size from 64KiB to 512MiB");
-        head.snapshot_bytes = *parsed;
-      },
-      "with --state: how much the log in etcd grows before a snapshot replaces it (default 32MiB)");
+  AddSize(app, "--snapshot-after", head.snapshot_bytes,
+          {.least = kLeastSnapshotBytes, .most = kMostSnapshotBytes, .range = "64KiB to 512MiB"},
+          "with --state: how much the log in etcd grows before a snapshot replaces it (default "
+          "32MiB)");
+  AddArchiveFlag(app, head);
   AddEtcdFlags(app, head);
 }
 

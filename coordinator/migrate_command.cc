@@ -19,6 +19,7 @@
 #include "common/problem.h"
 #include "common/text/strings.h"
 #include "coordinator/base/data_lock.h"
+#include "coordinator/base/machine_name.h"
 #include "coordinator/care/commands.h"
 #include "coordinator/care/kept_apart.h"
 #include "coordinator/config/open_stores.h"
@@ -26,6 +27,7 @@
 #include "coordinator/etcd/requests.h"
 #include "coordinator/heads/head.h"
 #include "coordinator/heads/snapshot.h"
+#include "coordinator/periodic/archive_keeper.h"
 #include "coordinator/standing_by.h"
 
 namespace muster::coordinator {
@@ -40,8 +42,11 @@ constexpr int64_t kWithinMs = 10'000;
 
 class IntoEtcd {
  public:
-  IntoEtcd(etcd::Client& client, std::string data_dir)
-      : client_(client), data_dir_(std::move(data_dir)), stage_dir_(data_dir_ + "/migrating") {}
+  IntoEtcd(etcd::Client& client, std::string data_dir, uint64_t state_bytes)
+      : client_(client),
+        data_dir_(std::move(data_dir)),
+        stage_dir_(data_dir_ + "/migrating"),
+        state_bytes_(state_bytes) {}
 
   absl::Status Run() {
     RETURN_IF_ERROR(CheckSource());
@@ -104,7 +109,11 @@ class IntoEtcd {
     }
     OfACopy first;
     const std::shared_ptr<SharedState> alone = ShareState(ConfigOf(data_dir_));
-    ASSIGN_OR_RETURN(entries_, CopyNotesAndAudit(alone, ShareState(staged, &first)));
+    const std::shared_ptr<SharedState> among =
+        ShareState(staged, {.log = &first, .head = MachineName(), .archive_dir = data_dir_});
+    ASSIGN_OR_RETURN(entries_, CopyNotesAndAudit(alone, among));
+    ASSIGN_OR_RETURN(const std::unique_ptr<Archive> archive, OpenArchive(among));
+    RETURN_IF_ERROR(MoveSurplus(*archive, state_bytes_).status());
     // One file, without a write-ahead log beside it.
     const std::string whole = StrCat(stage_dir_, "/whole.db");
     unlink(whole.c_str());
@@ -159,6 +168,7 @@ class IntoEtcd {
   etcd::Client& client_;
   const std::string data_dir_;
   const std::string stage_dir_;
+  const uint64_t state_bytes_;
   int64_t lease_ = 0;
   int64_t revision_ = 0;
   v1::CommitLogMark mark_;
@@ -210,9 +220,10 @@ absl::Status FromEtcd(const HeadFlags& flags, const std::string& data_dir) {
   const std::unique_ptr<ReplicaHome> home = ReplicaHomeOf(ConfigOf(data_dir));
   if (moved.ok()) {
     OfACopy nothing;
-    moved =
-        CopyNotesAndAudit(ShareState(ConfigOf(data_dir), &nothing), ShareState(ConfigOf(data_dir)))
-            .status();
+    const std::shared_ptr<SharedState> among = ShareState(ConfigOf(data_dir), {.log = &nothing});
+    ASSIGN_OR_RETURN(const std::unique_ptr<Archive> archive, OpenArchive(among));
+    moved = archive->CheckAllHere();
+    if (moved.ok()) moved = CopyNotesAndAudit(among, ShareState(ConfigOf(data_dir))).status();
   }
   if (moved.ok()) {
     ASSIGN_OR_RETURN(const std::unique_ptr<Replica> replica, home->Open());
@@ -251,7 +262,7 @@ absl::Status Migrate(const std::string& from, const std::string& to, HeadFlags f
                    LockDataDirectory(Paths(data_dir).Lock(), std::chrono::milliseconds(0)));
   if (!into) return FromEtcd(flags, data_dir);
   ASSIGN_OR_RETURN(const std::unique_ptr<etcd::Client> client, etcd::Client::Make(AccessOf(flags)));
-  return IntoEtcd(*client, data_dir).Run();
+  return IntoEtcd(*client, data_dir, flags.state_bytes).Run();
 }
 
 }  // namespace
@@ -267,6 +278,7 @@ std::optional<int> RunMigrateCommand(int argc, char** argv) {
   app.add_option("--from", from, "where it is: a data directory, or etcd://h1:2379,…/NAME")
       ->required();
   app.add_option("--to", to, "where it goes; the other of the two")->required();
+  AddArchiveFlag(app, flags);
   AddEtcdFlags(app, flags);
   try {
     app.parse(argc - 1, argv + 1);

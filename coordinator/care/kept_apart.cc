@@ -63,7 +63,8 @@ absl::Status LeaveTheOthers(const std::string& stage, const std::string& data_di
   }
   OfACopy log;
   RETURN_IF_ERROR(
-      CopyNotesAndAudit(ShareState(ConfigOf(stage), &log), ShareState(ConfigOf(data_dir)))
+      CopyNotesAndAudit(ShareState(ConfigOf(stage), {.log = &log, .archive_dir = data_dir}),
+                        ShareState(ConfigOf(data_dir)))
           .status());
   ASSIGN_OR_RETURN(const std::unique_ptr<Replica> replica, home->Open());
   return replica->Leave();

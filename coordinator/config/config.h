@@ -64,6 +64,8 @@ ParsedFlags ParseFlags(int argc, char** argv);
 
 // The flags that tell how etcd is reached, for the commands that do; empty: those are right, and so is `state`.
 void AddEtcdFlags(CLI::App& app, HeadFlags& head);
+// How large the state in etcd may be.
+void AddArchiveFlag(CLI::App& app, HeadFlags& head);
 std::string WhatIsWrongWithEtcd(const HeadFlags& head);
 
 }  // namespace muster::coordinator

@@ -14,6 +14,8 @@ struct HeadFlags {
   int64_t lease_ms = 5'000;
   // How much the log in etcd grows before a snapshot replaces it.
   uint64_t snapshot_bytes = 32 << 20;
+  // How large the state in etcd may be before finished jobs and old entries of the audit leave it.
+  uint64_t state_bytes = 256 << 20;
   std::string etcd_authority;
   std::string etcd_certificate;
   std::string etcd_key;

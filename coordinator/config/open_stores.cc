@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/files/files.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
 #include "coordinator/local/audit_store.h"
@@ -14,6 +15,7 @@
 #include "coordinator/local/metric_store.h"
 #include "coordinator/local/note_store.h"
 #include "coordinator/local/sample_store.h"
+#include "coordinator/sqlite/archive/archive.h"
 #include "coordinator/sqlite/audit_store.h"
 #include "coordinator/sqlite/code_store.h"
 #include "coordinator/sqlite/identity_store.h"
@@ -27,13 +29,17 @@
 namespace muster::coordinator {
 class SharedState {
  public:
-  SharedState(const Config& config, CommitLog* log)
+  SharedState(const Config& config, AmongOthers others)
       : paths(config.data_dir),
-        log(log),
-        turns(std::make_shared<WriteTurns>(WriteTurns::kTimeout, log)) {}
+        among(std::move(others)),
+        archive_paths(among.archive_dir.empty() ? config.data_dir : among.archive_dir),
+        turns(std::make_shared<WriteTurns>(WriteTurns::kTimeout, among.log)),
+        blobs(LocalBlobStore::At(archive_paths)) {}
   const Paths paths;
-  CommitLog* const log;
+  const AmongOthers among;
+  const Paths archive_paths;
   const std::shared_ptr<WriteTurns> turns;
+  const std::shared_ptr<BlobStore> blobs;
 };
 
 namespace {
@@ -59,11 +65,14 @@ absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& sha
       paths, DiskUse{shares.metric_segments, config.job_metrics.Of(stores.disk_bytes),
                      stores.gate.get(), stores.stream_failures.get()});
   stores.samples = std::make_unique<LocalSampleStore>(paths);
-  ASSIGN_OR_RETURN(std::unique_ptr<BlobStore> blobs, LocalBlobStore::Open(paths));
-  ASSIGN_OR_RETURN(stores.blobs, Blobs::Open(std::move(blobs), paths, stores.gate.get()));
+  RETURN_IF_ERROR(common::MakeDirectories(paths.BlobRoot()));
+  ASSIGN_OR_RETURN(stores.blobs, Blobs::Open(state->blobs, paths, stores.gate.get()));
   const std::shared_ptr<WriteTurns>& turns = state->turns;
   ASSIGN_OR_RETURN(stores.journal, OpenSqliteJournal(paths, &clock, turns));
-  ASSIGN_OR_RETURN(stores.index, SqliteJobIndex::Open(paths.Database()));
+  ASSIGN_OR_RETURN(stores.index, SqliteJobIndex::Open(paths.Database(), state->blobs));
+  if (state->among.log != nullptr) {
+    ASSIGN_OR_RETURN(stores.archive, OpenArchive(state));
+  }
   ASSIGN_OR_RETURN(stores.identities, SqliteIdentityStore::Open(paths, turns));
   ASSIGN_OR_RETURN(stores.code, SqliteCodeStore::Open(paths, turns));
   return stores;
@@ -84,25 +93,35 @@ absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& 
 }
 
 std::unique_ptr<ReplicaHome> ReplicaHomeOf(const Config& config) {
-  return std::make_unique<SqliteReplicaHome>(Paths(config.data_dir));
+  const Paths paths(config.data_dir);
+  return std::make_unique<SqliteReplicaHome>(paths, LocalBlobStore::At(paths));
 }
 
 absl::StatusOr<std::string> ReadFollowedNote(const Config& config, Note note) {
   return SqliteNoteStore::ReadOnce(Paths(config.data_dir), note);
 }
 
-std::shared_ptr<SharedState> ShareState(const Config& config, CommitLog* log) {
-  return std::make_shared<SharedState>(config, log);
+std::shared_ptr<SharedState> ShareState(const Config& config, AmongOthers among) {
+  return std::make_shared<SharedState>(config, std::move(among));
+}
+
+absl::StatusOr<std::unique_ptr<Archive>> OpenArchive(const std::shared_ptr<SharedState>& state) {
+  return SqliteArchive::Open({.paths = state->paths,
+                              .archive = state->archive_paths,
+                              .head = state->among.head,
+                              .blobs = state->blobs,
+                              .turns = state->turns});
 }
 
 absl::StatusOr<std::unique_ptr<NoteStore>> OpenNotes(const std::shared_ptr<SharedState>& state) {
-  if (state->log != nullptr) return SqliteNoteStore::Open(state->paths, state->turns);
+  if (state->among.log != nullptr) return SqliteNoteStore::Open(state->paths, state->turns);
   return std::make_unique<LocalNoteStore>(state->paths);
 }
 
 absl::StatusOr<std::unique_ptr<AuditStore>> OpenAuditStore(
     const std::shared_ptr<SharedState>& state) {
-  if (state->log != nullptr) return SqliteAuditStore::Open(state->paths, state->turns);
+  if (state->among.log != nullptr)
+    return SqliteAuditStore::Open(state->paths, state->turns, state->blobs);
   return std::make_unique<LocalAuditStore>(state->paths.AuditRoot());
 }
 

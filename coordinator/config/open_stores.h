@@ -13,6 +13,7 @@
 #include "coordinator/store_parts/blobs.h"
 #include "coordinator/store_parts/disk_gate.h"
 #include "coordinator/store_parts/lived_clock.h"
+#include "coordinator/stores/archive.h"
 #include "coordinator/stores/audit_store.h"
 #include "coordinator/stores/code_store.h"
 #include "coordinator/stores/commit_log.h"
@@ -40,14 +41,21 @@ struct Stores {
   std::unique_ptr<Blobs> blobs;
   std::unique_ptr<Journal> journal;
   std::unique_ptr<JobIndex> index;
+  std::unique_ptr<Archive> archive;  // null: this coordinator is alone
   std::unique_ptr<IdentityStore> identities;
   std::unique_ptr<CodeStore> code;
 };
 
 // What the stores of one state share. Made before them, lives as long as they do.
 class SharedState;
-// `log`: what every change of the state is first added to; null: this coordinator is alone.
-std::shared_ptr<SharedState> ShareState(const Config& config, CommitLog* log = nullptr);
+struct AmongOthers {
+  CommitLog* log = nullptr;  // what every change of the state is first added to
+  std::string head;          // this coordinator's name
+  std::string
+      archive_dir;  // the data directory whose blobs have its archive; empty: the state's own
+};
+// Without `among` this coordinator is alone.
+std::shared_ptr<SharedState> ShareState(const Config& config, AmongOthers among = {});
 
 // `clock` is raised to the journal's time.
 absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
@@ -58,6 +66,9 @@ std::unique_ptr<ReplicaHome> ReplicaHomeOf(const Config& config);
 
 // A note of that copy, while it is kept up to date. NOT_FOUND: no leader has written it so far.
 absl::StatusOr<std::string> ReadFollowedNote(const Config& config, Note note);
+
+// For a state that is moved, besides a coordinator's.
+absl::StatusOr<std::unique_ptr<Archive>> OpenArchive(const std::shared_ptr<SharedState>& state);
 
 // Opened before all other stores, because the clocks continue from its values.
 absl::StatusOr<std::unique_ptr<NoteStore>> OpenNotes(const std::shared_ptr<SharedState>& state);

@@ -74,7 +74,8 @@ class BlobCheck {
     seen_.insert(name);
     if (!quick_) return Hash(file, name);
     const auto use = uses_.find(name);
-    if (use != uses_.end() && use->second.size != file.size) {
+    if (use != uses_.end() && use->second.size != BlobUse::kUnknownSize &&
+        use->second.size != file.size) {
       Damaged(file, name, StrCat("has ", file.size, " bytes, not ", use->second.size));
     }
     return absl::OkStatus();

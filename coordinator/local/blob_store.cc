@@ -20,6 +20,10 @@ absl::StatusOr<std::unique_ptr<BlobStore>> LocalBlobStore::Open(const Paths& pat
   return std::unique_ptr<BlobStore>(new LocalBlobStore(paths));
 }
 
+std::shared_ptr<BlobStore> LocalBlobStore::At(const Paths& paths) {
+  return std::shared_ptr<BlobStore>(new LocalBlobStore(paths));
+}
+
 absl::Status LocalBlobStore::Put(const std::string& path, const std::string& sha256) {
   RETURN_IF_ERROR(common::MakeDirectories(paths_.BlobDirectory(sha256)));
   if (rename(path.c_str(), paths_.BlobFile(sha256).c_str()) != 0) {

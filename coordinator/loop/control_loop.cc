@@ -44,10 +44,12 @@ absl::Status ControlLoop::Recover(JobIndex* finished) {
   const Now now = clock_.Read();
   ReplayCallbacks sink;
   sink.snapshot = [&](const v1::Snapshot& snapshot) {
+    bytes_of_snapshot_ = snapshot.ByteSizeLong();
     return ReplaySnapshot(state_, snapshot, now);
   };
   sink.event = [&](const v1::Event& event) {
     ++events_since_snapshot_;
+    bytes_since_snapshot_ += event.ByteSizeLong();
     return ReplayEvent(state_, event, now);
   };
   RETURN_IF_ERROR(journal_.Replay(sink));
@@ -296,16 +298,26 @@ void ControlLoop::Finish(Turn turn, std::vector<Entry>* entries, Now now) {
   QueueWatches(turn, record, release);
   QueueObserver(turn, release);
   if (has_facts) {
-    events_since_snapshot_ += record.events->size();
-    if (events_since_snapshot_ >= kEventsPerSnapshot) {
-      record.snapshot = std::make_shared<const v1::Snapshot>(MakeSnapshot(state_));
-      events_since_snapshot_ = 0;
-    }
+    TakeSnapshotIfDue(record);
     last_appended_ = record.turn = next_turn_++;
     journal_.Append(std::move(record));
   }
   release.turn = last_appended_;
   releases_.push_back(std::move(release));
+}
+
+// A snapshot costs what the state has, so the events' bytes grow with it before the next one.
+void ControlLoop::TakeSnapshotIfDue(JournalRecord& record) {
+  events_since_snapshot_ += record.events->size();
+  for (const v1::Event& event : *record.events) bytes_since_snapshot_ += event.ByteSizeLong();
+  const bool is_due =
+      events_since_snapshot_ >= kEventsPerSnapshot ||
+      bytes_since_snapshot_ >= std::max<size_t>(kEventBytesPerSnapshot, bytes_of_snapshot_);
+  if (!is_due) return;
+  auto snapshot = std::make_shared<const v1::Snapshot>(MakeSnapshot(state_));
+  bytes_of_snapshot_ = snapshot->ByteSizeLong();
+  record.snapshot = std::move(snapshot);
+  events_since_snapshot_ = bytes_since_snapshot_ = 0;
 }
 
 void ControlLoop::SayAlarm() {

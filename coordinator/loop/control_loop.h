@@ -71,7 +71,9 @@ class ControlLoop {
       .most = 16'384, .of_one = 4'096};  // of clients, of one caller; more are refused
   // limit: calls: events that are not durable yet; new requests are refused
   static constexpr size_t kPendingJournalBytesMax = 64 << 20;  // beyond it new requests are refused
+  // A snapshot is taken after so many events, or after so many bytes of them and as many as it had the last time.
   static constexpr uint64_t kEventsPerSnapshot = 10'000;
+  static constexpr size_t kEventBytesPerSnapshot = 16 << 20;
 
   using Done = std::function<void(const Reply&)>;
   // Reads the state; the function it returns runs once everything it saw is durable.
@@ -149,6 +151,7 @@ class ControlLoop {
   // Journals the turn and queues its effects.
   void Finish(Turn turn, std::vector<Entry>* entries, common::Now now);
   // Logs once when a problem with the whole cluster begins, and once when it ends.
+  void TakeSnapshotIfDue(JournalRecord& record);
   void SayAlarm();
   JournalRecord RecordOf(Turn& turn, common::Now now);
   FinishedJob RowOf(std::shared_ptr<const v1::JobRecord> record) const;
@@ -179,6 +182,8 @@ class ControlLoop {
   uint64_t next_turn_ = 1;
   uint64_t last_appended_ = 0;
   uint64_t events_since_snapshot_ = 0;
+  size_t bytes_since_snapshot_ = 0;
+  size_t bytes_of_snapshot_ = 0;
   std::string alarm_;
   std::optional<uint64_t> asked_at_try_;  // the last reserve, by stuck_tries_
 

@@ -1,18 +1,23 @@
 #include "coordinator/sqlite/audit_store.h"
 
+#include <optional>
 #include <utility>
 
 #include "common/base/status.h"
 #include "common/text/strings.h"
-#include "coordinator/sqlite/parse_row.h"
+#include "coordinator/sqlite/archive/archive_rows.h"
+#include "coordinator/sqlite/database/parse_row.h"
+#include "muster/v1/archive.pb.h"
 
 namespace muster::coordinator {
 
 using common::StrCat;
 
 absl::StatusOr<std::unique_ptr<AuditStore>> SqliteAuditStore::Open(
-    const Paths& paths, std::shared_ptr<WriteTurns> turns) {
-  std::unique_ptr<SqliteAuditStore> store(new SqliteAuditStore(paths.Database(), turns));
+    const Paths& paths, std::shared_ptr<WriteTurns> turns,
+    std::shared_ptr<const BlobStore> archive) {
+  std::unique_ptr<SqliteAuditStore> store(
+      new SqliteAuditStore(paths.Database(), turns, std::move(archive)));
   ASSIGN_OR_RETURN(store->writer_, OpenForTurns(paths.Database(), *turns));
   ASSIGN_OR_RETURN(store->reader_, Database::Open(paths.Database(), Database::Mode::kReadOnly));
   return store;
@@ -46,38 +51,57 @@ absl::Status SqliteAuditStore::Append(const std::vector<const v1::AuditEntry*>& 
 
 absl::StatusOr<std::vector<uint64_t>> SqliteAuditStore::Parts() const {
   std::lock_guard lock(mutex_);
+  std::vector<uint64_t> parts;
+  ASSIGN_OR_RETURN(Statement archived,
+                   reader_->Prepare("SELECT key FROM archive WHERE kind = 2 ORDER BY key"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, archived.Step());
+    if (!row) break;
+    parts.push_back(static_cast<uint64_t>(archived.Integer(0)));
+  }
   ASSIGN_OR_RETURN(const int64_t first,
                    reader_->Scalar("SELECT ifnull(min(number), 0) FROM audit"));
   ASSIGN_OR_RETURN(const int64_t last, reader_->Scalar("SELECT ifnull(max(number), 0) FROM audit"));
-  std::vector<uint64_t> parts;
   if (first == 0) return parts;
-  for (uint64_t next = static_cast<uint64_t>(first); next <= static_cast<uint64_t>(last);
-       next = (next / kPartEntries + 1) * kPartEntries) {
-    parts.push_back(next);
-  }
+  for (int64_t next = first; next <= last; next = LastOfAuditPart(next) + 1)
+    parts.push_back(static_cast<uint64_t>(next));
   return parts;
+}
+
+void SqliteAuditStore::Add(std::string_view bytes, int64_t number, AuditPart& part) const {
+  part.bytes += bytes.size();
+  v1::AuditEntry entry;
+  if (ParseRow(bytes, &entry)) {
+    part.sound_bytes = part.bytes;
+    part.entries.push_back(std::move(entry));
+  } else {
+    part.damaged.push_back(StrCat(path_, ", entry ", number));
+  }
 }
 
 absl::StatusOr<AuditPart> SqliteAuditStore::Read(uint64_t first) const {
   std::lock_guard lock(mutex_);
-  ASSIGN_OR_RETURN(Statement rows,
-                   reader_->Prepare("SELECT number, entry FROM audit WHERE number >= ?1 AND "
-                                    "number < ?2 ORDER BY number"));
-  const uint64_t end = (first / kPartEntries + 1) * kPartEntries;
-  rows.Bind(1, static_cast<int64_t>(first)).Bind(2, static_cast<int64_t>(end));
+  const int64_t begin = static_cast<int64_t>(first);
   AuditPart part;
+  ASSIGN_OR_RETURN(Statement rows,
+                   reader_->Prepare("SELECT number, entry FROM audit WHERE number BETWEEN ?1 AND "
+                                    "?2 ORDER BY number"));
+  rows.Bind(1, begin).Bind(2, LastOfAuditPart(begin));
   while (true) {
     ASSIGN_OR_RETURN(const bool row, rows.Step());
-    if (!row) return part;
-    part.bytes += rows.Bytes(1).size();
-    v1::AuditEntry entry;
-    if (ParseRow(rows.Bytes(1), &entry)) {
-      part.sound_bytes = part.bytes;
-      part.entries.push_back(std::move(entry));
-    } else {
-      part.damaged.push_back(StrCat(path_, ", entry ", rows.Integer(0)));
-    }
+    if (!row) break;
+    Add(rows.Bytes(1), rows.Integer(0), part);
   }
+  // A part leaves whole, maybe just now.
+  if (part.bytes > 0) return part;
+  ASSIGN_OR_RETURN(const std::optional<ArchivedPart> moved,
+                   FindArchived(*reader_, ArchivedKind::kAudit, begin));
+  if (!moved.has_value()) return part;
+  v1::ArchivedAudit archived;
+  RETURN_IF_ERROR(ReadArchived(*archive_, *moved, &archived));
+  int64_t number = begin;
+  for (const std::string& entry : archived.entries()) Add(entry, number++, part);
+  return part;
 }
 
 }  // namespace muster::coordinator

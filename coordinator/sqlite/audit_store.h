@@ -4,24 +4,25 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/sqlite/database.h"
-#include "coordinator/sqlite/write_turns.h"
+#include "coordinator/sqlite/database/database.h"
+#include "coordinator/sqlite/database/write_turns.h"
 #include "coordinator/stores/audit_store.h"
+#include "coordinator/stores/blob_store.h"
 #include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 
 class SqliteAuditStore final : public AuditStore {
  public:
-  // Entries that are read at once.
-  static constexpr uint64_t kPartEntries = 1'000;
-
-  // The database has its schema.
+  // The database has its schema. `archive`: of the parts that have left it.
   static absl::StatusOr<std::unique_ptr<AuditStore>> Open(const Paths& paths,
-                                                          std::shared_ptr<WriteTurns> turns);
+                                                          std::shared_ptr<WriteTurns> turns,
+                                                          std::shared_ptr<const BlobStore> archive);
   absl::StatusOr<End> Recover() override;
   // A part of a database is not removed by hand.
   absl::StatusOr<std::string> LeaveTouched(uint64_t) override { return std::string(); }
@@ -31,11 +32,14 @@ class SqliteAuditStore final : public AuditStore {
   absl::StatusOr<AuditPart> Read(uint64_t first) const override;
 
  private:
-  SqliteAuditStore(std::string path, std::shared_ptr<WriteTurns> turns)
-      : path_(std::move(path)), turns_(std::move(turns)) {}
+  SqliteAuditStore(std::string path, std::shared_ptr<WriteTurns> turns,
+                   std::shared_ptr<const BlobStore> archive)
+      : path_(std::move(path)), turns_(std::move(turns)), archive_(std::move(archive)) {}
+  void Add(std::string_view bytes, int64_t number, AuditPart& part) const;
 
   const std::string path_;
   const std::shared_ptr<WriteTurns> turns_;
+  const std::shared_ptr<const BlobStore> archive_;
   std::unique_ptr<Database> writer_;
   mutable std::mutex mutex_;  // guards what follows
   std::unique_ptr<Database> reader_;

@@ -5,7 +5,7 @@
 #include "common/base/status.h"
 #include "common/text/strings.h"
 #include "coordinator/core/state/owner.h"
-#include "coordinator/sqlite/parse_row.h"
+#include "coordinator/sqlite/database/parse_row.h"
 #include "coordinator/sqlite/schema.h"
 
 namespace muster::coordinator {

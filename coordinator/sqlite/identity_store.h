@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/sqlite/database.h"
-#include "coordinator/sqlite/write_turns.h"
+#include "coordinator/sqlite/database/database.h"
+#include "coordinator/sqlite/database/write_turns.h"
 #include "coordinator/stores/identity_store.h"
 #include "coordinator/stores/paths.h"
 

@@ -6,8 +6,10 @@
 #include "common/base/status.h"
 #include "common/text/strings.h"
 #include "coordinator/core/state/owner.h"
-#include "coordinator/sqlite/parse_row.h"
+#include "coordinator/sqlite/archive/archive_rows.h"
+#include "coordinator/sqlite/database/parse_row.h"
 #include "coordinator/sqlite/schema.h"
+#include "muster/v1/archive.pb.h"
 
 namespace muster::coordinator {
 namespace {
@@ -31,10 +33,25 @@ std::string AfterPrefix(std::string prefix) {
   return prefix;
 }
 
+// All that is read while it lives is of one moment.
+class OneMoment {
+ public:
+  explicit OneMoment(Database& database) : database_(database) {
+    database_.Execute("BEGIN").IgnoreError();
+  }
+  ~OneMoment() { database_.Execute("COMMIT").IgnoreError(); }
+  OneMoment(const OneMoment&) = delete;
+  OneMoment& operator=(const OneMoment&) = delete;
+
+ private:
+  Database& database_;
+};
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<JobIndex>> SqliteJobIndex::Open(const std::string& path) {
-  std::unique_ptr<SqliteJobIndex> index(new SqliteJobIndex(path));
+absl::StatusOr<std::unique_ptr<JobIndex>> SqliteJobIndex::Open(
+    const std::string& path, std::shared_ptr<const BlobStore> archive) {
+  std::unique_ptr<SqliteJobIndex> index(new SqliteJobIndex(path, std::move(archive)));
   ASSIGN_OR_RETURN(index->database_, Database::Open(path, Database::Mode::kReadOnly));
   RETURN_IF_ERROR(index->database_->Execute(
       "PRAGMA query_only=ON; PRAGMA wal_autocheckpoint=0; PRAGMA mmap_size=0;"
@@ -59,12 +76,24 @@ absl::StatusOr<std::optional<v1::JobRecord>> SqliteJobIndex::Find(uint64_t id) {
   ASSIGN_OR_RETURN(Statement find,
                    database_->Prepare("SELECT record FROM job_records WHERE id = ?1"));
   ASSIGN_OR_RETURN(const bool row, find.Bind(1, static_cast<int64_t>(id)).Step());
-  if (!row) return std::optional<v1::JobRecord>();
+  if (!row) return FindMoved(id);
   v1::JobRecord record;
   if (!ParseRow(find.Bytes(0), &record)) {
     return DamagedDatabase(path_, StrCat("the record of job ", id, " cannot be read"));
   }
   return std::optional<v1::JobRecord>(std::move(record));
+}
+
+// A row may leave just now, so it is looked for first.
+absl::StatusOr<std::optional<v1::JobRecord>> SqliteJobIndex::FindMoved(uint64_t id) {
+  ASSIGN_OR_RETURN(const std::optional<ArchivedPart> part,
+                   FindArchived(*database_, ArchivedKind::kJob, static_cast<int64_t>(id)));
+  if (!part.has_value()) return std::optional<v1::JobRecord>();
+  v1::ArchivedJob archived;
+  RETURN_IF_ERROR(ReadArchived(*archive_, *part, &archived));
+  v1::JobRecord record;
+  if (ParseRow(archived.record(), &record)) return std::optional(std::move(record));
+  return DamagedDatabase(path_, StrCat("the record of job ", id, " cannot be read"));
 }
 
 absl::StatusOr<std::optional<uint64_t>> SqliteJobIndex::FindNamed(const std::string& name) {
@@ -182,33 +211,64 @@ absl::StatusOr<Statement> SqliteJobIndex::Ranged(const std::string& columns,
   return list;
 }
 
+// The events of a job that are in the archive are older than those in the table. Without a job only the table is read:
+// events of archived jobs are not in such lists any more.
 absl::StatusOr<std::vector<v1::Event>> SqliteJobIndex::Events(const EventRange& range) {
-  const bool oldest = range.bytes > 0;
   std::lock_guard lock(mutex_);
+  const OneMoment moment(*database_);
+  std::vector<v1::Event> found;
+  if (range.job != 0) {
+    ASSIGN_OR_RETURN(found, ArchivedEvents(*database_, *archive_, range.job, range.node,
+                                           range.after, range.until));
+  }
+  RETURN_IF_ERROR(AddRows(range, &found));
+  if (range.bytes == 0) {
+    const size_t surplus = found.size() - std::min<size_t>(found.size(), range.newest);
+    found.erase(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(surplus));
+    return found;
+  }
+  size_t bytes = 0, count = 0;
+  while (count < found.size() && bytes < range.bytes) bytes += found[count++].ByteSizeLong();
+  found.resize(count);
+  return found;
+}
+
+absl::Status SqliteJobIndex::AddRows(const EventRange& range, std::vector<v1::Event>* found) {
+  const bool oldest = range.bytes > 0;
   ASSIGN_OR_RETURN(
       Statement list,
       Ranged("event", range, StrCat(" ORDER BY seq ", oldest ? "" : "DESC ", "LIMIT ?5")));
-  std::vector<v1::Event> found;
+  const std::ptrdiff_t older = std::ssize(*found);
   size_t bytes = 0;
+  for (const v1::Event& event : *found) bytes += event.ByteSizeLong();
   while (!oldest || bytes < range.bytes) {
     ASSIGN_OR_RETURN(const bool has_row, list.Step());
     if (!has_row) break;
     bytes += list.Bytes(0).size();
-    if (!ParseRow(list.Bytes(0), &found.emplace_back())) {
+    if (!ParseRow(list.Bytes(0), &found->emplace_back()))
       return DamagedDatabase(path_, "an event cannot be read");
-    }
   }
-  if (!oldest) std::reverse(found.begin(), found.end());
-  return found;
+  if (!oldest) std::reverse(found->begin() + older, found->end());
+  return absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> SqliteJobIndex::BeforeNewest(const EventRange& range) {
   if (range.newest == 0) return range.until;
   std::lock_guard lock(mutex_);
+  const OneMoment moment(*database_);
   ASSIGN_OR_RETURN(Statement oldest,
                    Ranged("seq", range, " ORDER BY seq DESC LIMIT 1 OFFSET ?5 - 1"));
   ASSIGN_OR_RETURN(const bool has_row, oldest.Step());
-  return has_row ? static_cast<uint64_t>(oldest.Integer(0)) - 1 : range.after;
+  if (has_row) return static_cast<uint64_t>(oldest.Integer(0)) - 1;
+  // All rows belong to it.
+  if (range.job == 0) return range.after;
+  ASSIGN_OR_RETURN(
+      const std::vector<v1::Event> older,
+      ArchivedEvents(*database_, *archive_, range.job, range.node, range.after, range.until));
+  ASSIGN_OR_RETURN(Statement count, Ranged("count(*)", range, " LIMIT ?5"));
+  RETURN_IF_ERROR(count.Step().status());
+  const size_t left = range.newest - static_cast<size_t>(count.Integer(0));
+  return older.size() <= left ? range.after : older[older.size() - left].seq() - 1;
 }
 
 absl::StatusOr<FinishedCounts> SqliteJobIndex::CountFinished(int64_t ended_before_ms,
@@ -243,8 +303,10 @@ absl::StatusOr<std::vector<RemoveInput::Job>> SqliteJobIndex::Oldest(uint32_t co
 absl::StatusOr<std::vector<std::string>> SqliteJobIndex::Referenced(
     const std::vector<std::string>& blobs) {
   std::lock_guard lock(mutex_);
-  ASSIGN_OR_RETURN(Statement find,
-                   database_->Prepare("SELECT 1 FROM blob_refs WHERE sha256 = ?1 LIMIT 1"));
+  ASSIGN_OR_RETURN(
+      Statement find,
+      database_->Prepare("SELECT 1 FROM blob_refs WHERE sha256 = ?1 UNION ALL SELECT 1 "
+                         "FROM archive WHERE sha256 = ?1 LIMIT 1"));
   std::vector<std::string> referenced;
   for (const std::string& blob : blobs) {
     ASSIGN_OR_RETURN(const bool row, find.BindText(1, blob).Step());
@@ -256,8 +318,10 @@ absl::StatusOr<std::vector<std::string>> SqliteJobIndex::Referenced(
 
 absl::StatusOr<std::vector<std::string>> SqliteJobIndex::BlobsOf(uint64_t job) {
   std::lock_guard lock(mutex_);
-  ASSIGN_OR_RETURN(Statement list,
-                   database_->Prepare("SELECT sha256 FROM blob_refs WHERE job = ?1"));
+  ASSIGN_OR_RETURN(
+      Statement list,
+      database_->Prepare("SELECT sha256 FROM blob_refs WHERE job = ?1 UNION ALL SELECT "
+                         "sha256 FROM archive WHERE kind = 1 AND key = ?1"));
   list.Bind(1, static_cast<int64_t>(job));
   std::vector<std::string> blobs;
   RETURN_IF_ERROR(ForRows(list, [&](Statement& row) {

@@ -9,15 +9,17 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/database/database.h"
+#include "coordinator/stores/blob_store.h"
 #include "coordinator/stores/job_index.h"
 
 namespace muster::coordinator {
 
 class SqliteJobIndex final : public JobIndex {
  public:
-  // Call after the tables were created.
-  static absl::StatusOr<std::unique_ptr<JobIndex>> Open(const std::string& path);
+  // Call after the tables were created. `archive`: of the records that have left them.
+  static absl::StatusOr<std::unique_ptr<JobIndex>> Open(const std::string& path,
+                                                        std::shared_ptr<const BlobStore> archive);
 
   absl::Status Keys(const KeySink& sink) override;
   absl::StatusOr<std::optional<v1::JobRecord>> Find(uint64_t id) override;
@@ -41,12 +43,17 @@ class SqliteJobIndex final : public JobIndex {
   bool NeedsWholeCheck() override;
 
  private:
-  explicit SqliteJobIndex(std::string path) : path_(std::move(path)) {}
+  SqliteJobIndex(std::string path, std::shared_ptr<const BlobStore> archive)
+      : path_(std::move(path)), archive_(std::move(archive)) {}
+  absl::StatusOr<std::optional<v1::JobRecord>> FindMoved(uint64_t id);
+  // Adds the range's events that are rows, after `found`, which are older.
+  absl::Status AddRows(const EventRange& range, std::vector<v1::Event>* found);
   // A query for columns of the range's events; `order` ends it, and ?5 in it is `newest`.
   absl::StatusOr<Statement> Ranged(const std::string& columns, const EventRange& range,
                                    const std::string& order);
 
   const std::string path_;
+  const std::shared_ptr<const BlobStore> archive_;
   std::mutex mutex_;  // guards the connection
   std::unique_ptr<Database> database_;
 };

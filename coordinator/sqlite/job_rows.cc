@@ -36,10 +36,12 @@ absl::Status JobRows::Prepare(Database& database) {
   ASSIGN_OR_RETURN(Statement code,
                    database.Prepare("INSERT OR REPLACE INTO job_code VALUES(?1, ?2, ?3, ?4)"));
   ASSIGN_OR_RETURN(Statement remove_code, database.Prepare("DELETE FROM job_code WHERE job = ?1"));
-  statements_.emplace(Statements{std::move(job), std::move(record), std::move(life),
-                                 std::move(blob_ref), std::move(code), std::move(remove_job),
-                                 std::move(remove_record), std::move(remove_life),
-                                 std::move(remove_refs), std::move(remove_code)});
+  ASSIGN_OR_RETURN(Statement remove_archived,
+                   database.Prepare("DELETE FROM archive WHERE kind = 1 AND key = ?1"));
+  statements_.emplace(Statements{
+      std::move(job), std::move(record), std::move(life), std::move(blob_ref), std::move(code),
+      std::move(remove_job), std::move(remove_record), std::move(remove_life),
+      std::move(remove_refs), std::move(remove_code), std::move(remove_archived)});
   return absl::OkStatus();
 }
 
@@ -94,7 +96,7 @@ absl::Status JobRows::Remove(uint64_t job) {
   const int64_t id = static_cast<int64_t>(job);
   Statements& all = *statements_;
   for (Statement* each : {&all.remove_job, &all.remove_record, &all.remove_life, &all.remove_refs,
-                          &all.remove_code}) {
+                          &all.remove_code, &all.remove_archived}) {
     RETURN_IF_ERROR(each->Bind(1, id).Run());
   }
   return absl::OkStatus();

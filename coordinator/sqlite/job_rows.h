@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/database/database.h"
 #include "coordinator/stores/projection.h"
 
 namespace muster::coordinator {
@@ -26,7 +26,7 @@ class JobRows {
 
   struct Statements {
     Statement job, record, life, blob_ref, code, remove_job, remove_record, remove_life,
-        remove_refs, remove_code;
+        remove_refs, remove_code, remove_archived;
   };
   std::optional<Statements> statements_;
 };

@@ -21,11 +21,11 @@
 #include "common/text/strings.h"
 #include "coordinator/base/headroom.h"
 #include "coordinator/base/rate_limited_log.h"
-#include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/database/database.h"
+#include "coordinator/sqlite/database/replica_tables.h"
 #include "coordinator/sqlite/journal_writer.h"
 #include "coordinator/sqlite/lost_database.h"
 #include "coordinator/sqlite/replay.h"
-#include "coordinator/sqlite/replica_tables.h"
 #include "coordinator/sqlite/schema.h"
 #include "coordinator/stores/shortage.h"
 

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "coordinator/sqlite/write_turns.h"
+#include "coordinator/sqlite/database/write_turns.h"
 #include "coordinator/store_parts/lived_clock.h"
 #include "coordinator/stores/journal.h"
 #include "coordinator/stores/paths.h"

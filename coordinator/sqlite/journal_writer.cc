@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "coordinator/sqlite/database/write_turns.h"
 #include "coordinator/sqlite/snapshot_rows.h"
-#include "coordinator/sqlite/write_turns.h"
 
 namespace muster::coordinator {
 

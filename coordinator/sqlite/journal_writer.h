@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/database/database.h"
 #include "coordinator/sqlite/job_rows.h"
 #include "coordinator/sqlite/journal.h"
 #include "coordinator/stores/commit_log.h"

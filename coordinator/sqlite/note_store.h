@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "coordinator/sqlite/database.h"
-#include "coordinator/sqlite/write_turns.h"
+#include "coordinator/sqlite/database/database.h"
+#include "coordinator/sqlite/database/write_turns.h"
 #include "coordinator/stores/note_store.h"
 #include "coordinator/stores/paths.h"
 

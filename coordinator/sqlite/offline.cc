@@ -13,9 +13,10 @@
 #include "coordinator/core/state/apply.h"
 #include "coordinator/core/state/checkpoint_files.h"
 #include "coordinator/core/state/replayed.h"
-#include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/archive/archive_rows.h"
+#include "coordinator/sqlite/database/database.h"
+#include "coordinator/sqlite/database/parse_row.h"
 #include "coordinator/sqlite/journal.h"
-#include "coordinator/sqlite/parse_row.h"
 #include "coordinator/sqlite/replay.h"
 #include "coordinator/sqlite/schema.h"
 #include "muster/v1/job_service.pb.h"
@@ -43,17 +44,22 @@ ReplayCallbacks SinkInto(ClusterState& state) {
 void AddUses(const v1::JobRecord& record, BlobUses& uses) {
   ForEachSaved(record, [&](const v1::Checkpoint& checkpoint) {
     for (const v1::CheckpointFile& file : checkpoint.files()) {
-      uses.insert({file.sha256(), {file.size(), record.id(), ""}});
+      uses.insert({file.sha256(), {.size = file.size(), .job = record.id()}});
     }
   });
 }
 
+absl::StatusOr<bool> ThereIsTable(Database& database, const std::string& table) {
+  ASSIGN_OR_RETURN(
+      const int64_t tables,
+      database.Scalar(StrCat("SELECT count(*) FROM sqlite_schema WHERE name = '", table, "'")));
+  return tables > 0;
+}
+
 // Older coordinators have no such table.
 absl::Status ReadCode(Database& database, StateContents* contents) {
-  ASSIGN_OR_RETURN(const int64_t tables,
-                   database.Scalar("SELECT count(*) FROM sqlite_schema WHERE name = "
-                                   "'code_objects'"));
-  if (tables == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool has_code, ThereIsTable(database, "code_objects"));
+  if (!has_code) return absl::OkStatus();
   ASSIGN_OR_RETURN(Statement rows,
                    database.Prepare("SELECT sha256, size, project FROM code_objects"));
   while (true) {
@@ -61,29 +67,60 @@ absl::Status ReadCode(Database& database, StateContents* contents) {
     if (!row) return absl::OkStatus();
     contents->blobs.insert(
         {std::string(rows.Bytes(0)),
-         {static_cast<uint64_t>(rows.Integer(1)), 0, std::string(rows.Bytes(2))}});
+         {.size = static_cast<uint64_t>(rows.Integer(1)), .project = std::string(rows.Bytes(2))}});
+  }
+}
+
+// The records are in blobs, so only the names of the files that they refer to are known here.
+absl::Status ReadArchive(Database& database, BlobUses& uses) {
+  ASSIGN_OR_RETURN(Statement parts,
+                   database.Prepare("SELECT kind, key, sha256, bytes FROM archive"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, parts.Step());
+    if (!row) break;
+    const bool is_job = parts.Integer(0) == static_cast<int64_t>(ArchivedKind::kJob);
+    uses.insert({std::string(parts.Bytes(2)),
+                 {.size = static_cast<uint64_t>(parts.Integer(3)),
+                  .job = is_job ? static_cast<uint64_t>(parts.Integer(1)) : 0,
+                  .is_audit = !is_job}});
+  }
+  ASSIGN_OR_RETURN(Statement files,
+                   database.Prepare("SELECT sha256, job FROM blob_refs WHERE job IN (SELECT key "
+                                    "FROM archive WHERE kind = 1)"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, files.Step());
+    if (!row) return absl::OkStatus();
+    uses.insert({std::string(files.Bytes(0)),
+                 {.size = BlobUse::kUnknownSize, .job = static_cast<uint64_t>(files.Integer(1))}});
   }
 }
 
 absl::Status ReadFinished(Database& database, const std::string& path, StateContents* contents) {
+  // Older coordinators have no such table.
+  ASSIGN_OR_RETURN(const bool has_archive, ThereIsTable(database, kArchiveTable));
   ASSIGN_OR_RETURN(
       Statement rows,
-      database.Prepare("SELECT jobs.id, summary, record FROM jobs LEFT JOIN job_records "
-                       "ON jobs.id = job_records.id"));
+      database.Prepare(StrCat("SELECT jobs.id, summary, record",
+                              has_archive ? ", record IS NULL AND jobs.id IN (SELECT key FROM "
+                                            "archive WHERE kind = 1)"
+                                          : ", 0",
+                              " FROM jobs LEFT JOIN job_records ON jobs.id = job_records.id")));
   while (true) {
     ASSIGN_OR_RETURN(const bool row, rows.Step());
-    if (!row) return absl::OkStatus();
+    if (!row) break;
     const int64_t id = rows.Integer(0);
     const std::string_view summary = rows.Bytes(1), bytes = rows.Bytes(2);
+    const bool is_archived = rows.Integer(3) != 0;
     v1::JobSummary parsed;
     v1::JobRecord record;
-    if (!ParseRow(summary, &parsed) || !ParseRow(bytes, &record) ||
-        static_cast<int64_t>(record.id()) != id) {
+    if (!ParseRow(summary, &parsed) ||
+        (!is_archived && (!ParseRow(bytes, &record) || static_cast<int64_t>(record.id()) != id))) {
       return DamagedDatabase(path, StrCat("the record of job ", id, " cannot be read"));
     }
     ++contents->finished_jobs;
     AddUses(record, contents->blobs);
   }
+  return has_archive ? ReadArchive(database, contents->blobs) : absl::OkStatus();
 }
 
 void ReadLive(ClusterState& state, StateContents* contents) {

@@ -10,7 +10,7 @@
 #include "common/problem.h"
 #include "common/text/strings.h"
 #include "coordinator/core/state/apply.h"
-#include "coordinator/sqlite/parse_row.h"
+#include "coordinator/sqlite/database/parse_row.h"
 #include "coordinator/sqlite/schema.h"
 #include "coordinator/sqlite/snapshot_rows.h"
 

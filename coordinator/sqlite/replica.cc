@@ -1,21 +1,26 @@
 #include "coordinator/sqlite/replica.h"
 
 #include <cstdio>
+#include <utility>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/files/files.h"
 #include "common/text/strings.h"
-#include "coordinator/sqlite/changes.h"
+#include "coordinator/sqlite/archive/archive_changes.h"
+#include "coordinator/sqlite/database/changes.h"
+#include "coordinator/sqlite/database/write_turns.h"
 #include "coordinator/sqlite/offline.h"
 #include "coordinator/sqlite/schema.h"
-#include "coordinator/sqlite/write_turns.h"
 
 namespace muster::coordinator {
 
-absl::StatusOr<std::unique_ptr<Replica>> SqliteReplica::Open(const Paths& paths) {
+absl::StatusOr<std::unique_ptr<Replica>> SqliteReplica::Open(const Paths& paths,
+                                                             std::shared_ptr<BlobStore> blobs) {
   ASSIGN_OR_RETURN(std::unique_ptr<Database> database,
                    Database::Open(paths.Database(), Database::Mode::kReadWrite));
-  std::unique_ptr<SqliteReplica> replica(new SqliteReplica(std::move(database)));
+  std::unique_ptr<SqliteReplica> replica(
+      new SqliteReplica(paths, std::move(blobs), std::move(database)));
   RETURN_IF_ERROR(replica->Prepare(paths.Database()));
   return replica;
 }
@@ -48,10 +53,13 @@ absl::Status SqliteReplica::Leave() {
 }
 
 absl::Status SqliteReplica::Apply(uint64_t position, std::string_view changes) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> unused,
+                   FollowArchive(*database_, *blobs_, paths_, changes));
   RETURN_IF_ERROR(Transact(*database_, [&] {
     RETURN_IF_ERROR(ApplyChanges(*database_, changes));
     return MoveReplica(*database_, position);
   }));
+  for (const std::string& blob : unused) blobs_->Delete(blob);
   mark_.position = position;
   is_empty_ = false;
   return absl::OkStatus();

@@ -3,10 +3,12 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
-#include "coordinator/sqlite/database.h"
-#include "coordinator/sqlite/replica_tables.h"
+#include "coordinator/sqlite/database/database.h"
+#include "coordinator/sqlite/database/replica_tables.h"
+#include "coordinator/stores/blob_store.h"
 #include "coordinator/stores/paths.h"
 #include "coordinator/stores/replica.h"
 
@@ -14,8 +16,9 @@ namespace muster::coordinator {
 
 class SqliteReplica final : public Replica {
  public:
-  // Creates the file if there is none.
-  static absl::StatusOr<std::unique_ptr<Replica>> Open(const Paths& paths);
+  // Creates the file if there is none. `blobs`: where its archive is (archive_changes.h).
+  static absl::StatusOr<std::unique_ptr<Replica>> Open(const Paths& paths,
+                                                       std::shared_ptr<BlobStore> blobs);
 
   uint64_t Position() const override { return mark_.position; }
   const std::string& Log() const override { return mark_.log; }
@@ -25,9 +28,12 @@ class SqliteReplica final : public Replica {
   absl::Status Apply(uint64_t position, std::string_view changes) override;
 
  private:
-  explicit SqliteReplica(std::unique_ptr<Database> database) : database_(std::move(database)) {}
+  SqliteReplica(Paths paths, std::shared_ptr<BlobStore> blobs, std::unique_ptr<Database> database)
+      : paths_(std::move(paths)), blobs_(std::move(blobs)), database_(std::move(database)) {}
   absl::Status Prepare(const std::string& path);
 
+  const Paths paths_;
+  const std::shared_ptr<BlobStore> blobs_;
   const std::unique_ptr<Database> database_;
   ReplicaMark mark_;
   bool is_empty_ = false;
@@ -35,14 +41,18 @@ class SqliteReplica final : public Replica {
 
 class SqliteReplicaHome final : public ReplicaHome {
  public:
-  explicit SqliteReplicaHome(Paths paths) : paths_(std::move(paths)) {}
-  absl::StatusOr<std::unique_ptr<Replica>> Open() override { return SqliteReplica::Open(paths_); }
+  SqliteReplicaHome(Paths paths, std::shared_ptr<BlobStore> blobs)
+      : paths_(std::move(paths)), blobs_(std::move(blobs)) {}
+  absl::StatusOr<std::unique_ptr<Replica>> Open() override {
+    return SqliteReplica::Open(paths_, blobs_);
+  }
   absl::StatusOr<std::string> Stage() override;
   absl::StatusOr<uint64_t> Save(const std::string& to) override;
   absl::Status Replace(const std::string& from, const std::string& log, uint64_t position) override;
 
  private:
   const Paths paths_;
+  const std::shared_ptr<BlobStore> blobs_;
 };
 
 }  // namespace muster::coordinator

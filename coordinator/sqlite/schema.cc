@@ -6,7 +6,7 @@
 #include "common/base/status.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
-#include "coordinator/sqlite/parse_row.h"
+#include "coordinator/sqlite/database/parse_row.h"
 #include "muster/v1/event.pb.h"
 
 namespace muster::coordinator {
@@ -102,8 +102,16 @@ CREATE TABLE IF NOT EXISTS notes(name TEXT PRIMARY KEY, text BLOB NOT NULL) STRI
 CREATE TABLE IF NOT EXISTS audit(number INTEGER PRIMARY KEY, entry BLOB NOT NULL) STRICT;
 )sql";
 
+// What is in the archive (archive_rows.h). Created if missing, like the tables above.
+constexpr char kArchive[] = R"sql(
+CREATE TABLE IF NOT EXISTS archive(
+  kind INTEGER NOT NULL, key INTEGER NOT NULL, last INTEGER NOT NULL, sha256 TEXT NOT NULL,
+  bytes INTEGER NOT NULL, head TEXT NOT NULL, PRIMARY KEY(kind, key)) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS archive_by_hash ON archive(sha256);
+)sql";
+
 absl::Status CreateLaterTables(Database& database) {
-  for (const char* tables : {kLives, kIdentities, kCode, kSnapshotJobs, kShared})
+  for (const char* tables : {kLives, kIdentities, kCode, kSnapshotJobs, kShared, kArchive})
     RETURN_IF_ERROR(database.Execute(tables));
   return AddGivers(database);
 }

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/database/database.h"
 
 namespace muster::coordinator {
 

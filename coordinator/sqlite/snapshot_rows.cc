@@ -5,7 +5,7 @@
 
 #include "common/base/status.h"
 #include "common/text/strings.h"
-#include "coordinator/sqlite/parse_row.h"
+#include "coordinator/sqlite/database/parse_row.h"
 
 namespace muster::coordinator {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/database/database.h"
 #include "muster/v1/event.pb.h"
 
 namespace muster::coordinator {

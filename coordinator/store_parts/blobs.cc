@@ -15,14 +15,14 @@ constexpr size_t kVerifiedAtOnce = 1 << 20;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Blobs>> Blobs::Open(std::unique_ptr<BlobStore> store,
+absl::StatusOr<std::unique_ptr<Blobs>> Blobs::Open(std::shared_ptr<BlobStore> store,
                                                    const Paths& paths, const DiskGate* gate) {
   std::unique_ptr<Blobs> blobs(new Blobs(std::move(store), paths, gate));
   RETURN_IF_ERROR(blobs->uploads_.Prepare());
   return blobs;
 }
 
-Blobs::Blobs(std::unique_ptr<BlobStore> store, const Paths& paths, const DiskGate* gate)
+Blobs::Blobs(std::shared_ptr<BlobStore> store, const Paths& paths, const DiskGate* gate)
     : store_(std::move(store)),
       uploads_(paths, gate,
                [this](const std::string& path, const std::string& sha256) {

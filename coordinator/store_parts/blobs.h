@@ -29,7 +29,7 @@ class Blobs {
   using Partial = UploadArea::Partial;
 
   // `paths`: where uploads arrive. `gate`: may be null.
-  static absl::StatusOr<std::unique_ptr<Blobs>> Open(std::unique_ptr<BlobStore> store,
+  static absl::StatusOr<std::unique_ptr<Blobs>> Open(std::shared_ptr<BlobStore> store,
                                                      const Paths& paths,
                                                      const DiskGate* gate = nullptr);
 
@@ -74,10 +74,10 @@ class Blobs {
   std::vector<std::string> OldBlobs();
 
  private:
-  Blobs(std::unique_ptr<BlobStore> store, const Paths& paths, const DiskGate* gate);
+  Blobs(std::shared_ptr<BlobStore> store, const Paths& paths, const DiskGate* gate);
 
   const FileAge age_;
-  const std::unique_ptr<BlobStore> store_;
+  const std::shared_ptr<BlobStore> store_;
   BlobPromises promises_;
   UploadArea uploads_;
   const UploadProofs proofs_;

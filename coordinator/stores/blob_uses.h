@@ -1,4 +1,4 @@
-// Which blobs are referred to: checkpoint files by recorded jobs, objects of code by projects.
+// Which blobs are referred to: checkpoint files by recorded jobs, objects of code by projects, parts of the archive.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,16 @@
 namespace muster::coordinator {
 
 struct BlobUse {
+  static constexpr uint64_t kUnknownSize = UINT64_MAX;
   uint64_t size = 0;
-  uint64_t job = 0;     // one of those that refer to it
-  std::string project;  // if no job does: one that uploaded it
+  uint64_t job = 0;       // one of those that refer to it
+  std::string project;    // if no job does: one that uploaded it
+  bool is_audit = false;  // it has entries of the audit
 };
 
 // "job 7 refers to it"
 inline std::string TextOf(const BlobUse& use) {
+  if (use.is_audit) return "entries of the audit are in it";
   return use.job != 0 ? common::StrCat("job ", use.job, " refers to it")
                       : common::StrCat("project ", use.project, " uploaded it as code");
 }

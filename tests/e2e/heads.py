@@ -60,6 +60,12 @@ class Etcd:
         return None
 
 
+def run_coordinator(case, *words):
+    """One of its commands, to its end."""
+    return subprocess.run([os.path.join(BIN, "muster-coordinator"), *words], env=case.env, capture_output=True, text=True,
+                          timeout=harness.DEADLINE_S)
+
+
 class Heads(harness.Muster):
     """Coordinators named h0, h1, …, and workers that know all of them."""
 
@@ -77,6 +83,11 @@ class Heads(harness.Muster):
         case.daemons.extend(self.heads)
         for api in self.apis:
             case.addCleanup(api.close)
+
+    def data(self, index):
+        """Its data directory."""
+        argv = self.heads[index].argv
+        return argv[argv.index("--data-dir") + 1]
 
     def start(self):
         for head in self.heads:

@@ -3,7 +3,6 @@ goes there and back."""
 import json
 import os
 import re
-import subprocess
 import threading
 
 import harness
@@ -113,14 +112,67 @@ class Failover(Case):
         self.assertEqual(sorted(each.name for each in cluster.api.list()), sorted(names))
 
 
+class Archive(Case):
+    def test_finished_jobs_leave_etcd_and_are_answered_by_each(self):
+        etcd = heads.Etcd(self)
+        cluster = heads.Heads(self, etcd, count=2, args=["--archive-above", "1MiB", "--snapshot-after", "64KiB"])
+        for head in cluster.heads:
+            head.start()
+        first, _ = cluster.wait_leader()
+        submit = ["--queue-anyway", "--", "true", *("w" * 10_000 for _ in range(8))]
+        names = [cluster.submit("--idempotency-key", f"fat-{i}", *submit) for i in range(30)]
+        cluster.jobctl("cancel", *names)
+        wait_until(lambda: all(each.state == harness.CANCELLED for each in cluster.api.list()), "all are cancelled")
+        cluster.heads[first].stop()  # takes a snapshot, so that a replay needs none of their events
+        second, _ = cluster.wait_leader(other_than=first)
+        wait_until(lambda: "archive: the state had" in cluster.heads[second].output(), "jobs have left")
+        cluster.heads[first].start()
+        wait_until(lambda: "registered" in cluster.heads[first].output(), "the first one follows")
+        wait_until(lambda: len(self.parts(cluster, first)) > 10 and self.parts(cluster, first) == self.parts(cluster, second),
+                   "the same parts at both")
+        self.check_answers(cluster, names)
+        oldest = cluster.api.record(names[0]).id
+        cluster.heads[second].stop()
+        cluster.wait_leader(other_than=second)
+        self.check_answers(cluster, names)
+        self.assertEqual(cluster.submit("--idempotency-key", "fat-0", *submit), names[0], "J2: the same job for the same key")
+        # What one lacks is named.
+        for part in self.parts(cluster, first):
+            os.rename(f"{cluster.data(first)}/blobs/sha256/{part[:2]}/{part}", self.path(part))
+        done = cluster.jobctl("show", names[0], check=False)
+        self.assertIn(f"the coordinator h{second} has the record of job {oldest}, and this one not [JC1632]", done.stderr)
+        print(done.stderr)
+        cluster.heads[first].stop()
+        done = heads.run_coordinator(self, "migrate", "--from", etcd.address(), "--to", cluster.data(first))
+        self.assertIn("JC1632", done.stderr)
+        done = heads.run_coordinator(self, "migrate", "--from", etcd.address(), "--to", cluster.data(second))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        alone = self.cluster(workers=())
+        alone.coordinator.stop()
+        alone.coordinator.argv[alone.coordinator.argv.index("--data-dir") + 1] = cluster.data(second)
+        alone.coordinator.start()
+        self.check_answers(alone, names)
+        alone.coordinator.stop()
+        checked = heads.run_coordinator(self, "check", "--data-dir", cluster.data(second))
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+
+    def parts(self, cluster, index):
+        return sorted(name for _, _, names in os.walk(cluster.data(index) + "/blobs") for name in names)
+
+    def check_answers(self, cluster, names):
+        """The oldest one's record and events, all names."""
+        self.assertEqual(sorted(each.name for each in cluster.api.list()), sorted(names))
+        self.assertEqual(cluster.api.record(names[0]).spec.command[1], "w" * 10_000)
+        self.assertIn("submitted", cluster.jobctl("events", names[0]).stdout)
+
+
 class Migrate(Case):
     def care(self, *words):
-        done = subprocess.run([os.path.join(harness.BIN, "muster-coordinator"), *words], env=self.env, capture_output=True, text=True)
+        done = heads.run_coordinator(self, *words)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
-    def migrate(self, cluster, source, target):
-        return subprocess.run([os.path.join(harness.BIN, "muster-coordinator"), "migrate", "--from", source, "--to", target],
-                              env=cluster.env, capture_output=True, text=True, timeout=harness.DEADLINE_S)
+    def migrate(self, source, target):
+        return heads.run_coordinator(self, "migrate", "--from", source, "--to", target)
 
     def test_the_state_goes_into_etcd_and_back(self):
         etcd = heads.Etcd(self)
@@ -131,10 +183,10 @@ class Migrate(Case):
         # Written a moment behind the answers.
         entries = wait_until(lambda: (lambda text: "CancelJobs" in text and text)(alone.jobctl("audit").stdout), "the audit has it")
         alone.coordinator.stop()
-        done = self.migrate(alone, data, etcd.address())
+        done = self.migrate(data, etcd.address())
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("read back and compared", done.stdout)
-        self.assertIn("is a copy of a state in etcd", self.migrate(alone, data, etcd.address("other")).stderr)
+        self.assertIn("is a copy of a state in etcd", self.migrate(data, etcd.address("other")).stderr)
         alone.coordinator.start(expect_exit=True)
         self.assertIn("is a copy of a state in etcd", alone.coordinator.output())
 
@@ -145,10 +197,10 @@ class Migrate(Case):
         leader, _ = cluster.wait_leader()
         self.care("backup", "--data-dir", self.path(f"lab-h{leader}"), "--to", self.path("backup"))
         back = self.path("back")
-        self.assertIn("runs on", self.migrate(alone, etcd.address(), back).stderr)
+        self.assertIn("runs on", self.migrate(etcd.address(), back).stderr)
         for head in cluster.heads:
             head.stop()
-        done = self.migrate(alone, etcd.address(), back)
+        done = self.migrate(etcd.address(), back)
         self.assertEqual(done.returncode, 0, done.stderr)
         cluster.heads[0].start(expect_exit=True)
         self.assertIn("has moved it to", cluster.heads[0].output())
@@ -164,7 +216,7 @@ class Migrate(Case):
             self.assertEqual(alone.jobctl("audit").stdout[:len(entries)], entries)
             alone.jobctl("audit", "--verify")
         alone.coordinator.stop()
-        done = self.migrate(alone, self.path("restored"), etcd.address("again"))
+        done = self.migrate(self.path("restored"), etcd.address("again"))
         self.assertEqual(done.returncode, 0, done.stderr)
 
 

@@ -41,10 +41,10 @@ FLOORS = {
     "coordinator": [
         ["base", "core/state", "etcd", "net", "oidc", "segments"],
         ["core/scheduling", "election", "stores"],
-        ["audit", "core/views", "curves", "identity", "logs"],
+        ["audit", "core/views", "curves", "identity", "logs", "sqlite/database"],
         ["core/outcome", "findings", "http/server", "store_parts"],
-        ["core/decide", "http/admission", "local", "sqlite"],
-        ["core"],
+        ["core/decide", "http/admission", "local", "sqlite/archive"],
+        ["core", "sqlite"],
         ["loop"],
         ["contexts", "notify"],
         ["code", "config", "exec"],
@@ -117,6 +117,7 @@ KNOWN_TO = {
     # directory know local/ besides, whose files are below it.
     "coordinator/local": ("coordinator/config/open_stores.cc", "coordinator/care"),
     "coordinator/sqlite": ("coordinator/config/open_stores.cc",),
+    "coordinator/sqlite/": ("coordinator/config/open_stores.cc", "coordinator/sqlite/", "coordinator/sqlite"),
     # The transports.
     "coordinator/services": ("coordinator/coordinator.cc", "coordinator/standing_by.cc"),
     "coordinator/http": HTTP_USERS,

@@ -1,5 +1,5 @@
 // A transaction's changes in a copy of the database: made as they were, or refused whole.
-#include "coordinator/sqlite/changes.h"
+#include "coordinator/sqlite/database/changes.h"
 
 #include <gtest/gtest.h>
 

@@ -7,6 +7,7 @@
 #include "coordinator/local/log_store.h"
 #include "coordinator/local/metric_store.h"
 #include "coordinator/local/sample_store.h"
+#include "coordinator/sqlite/archive/archive.h"
 #include "coordinator/sqlite/code_store.h"
 #include "coordinator/sqlite/identity_store.h"
 #include "coordinator/sqlite/job_index.h"
@@ -33,7 +34,7 @@ class LocalEngine : public Engine {
     return *OpenSqliteJournal(paths_, nullptr, turns_);
   }
   std::unique_ptr<JobIndex> OpenJobIndex() override {
-    return *SqliteJobIndex::Open(paths_.Database());
+    return *SqliteJobIndex::Open(paths_.Database(), LocalBlobStore::At(paths_));
   }
   std::unique_ptr<IdentityStore> OpenIdentityStore() override {
     return *SqliteIdentityStore::Open(paths_, turns_);
@@ -68,7 +69,9 @@ class FollowedEngine final : public LocalEngine {
     return *FollowJournal(*OpenSqliteJournal(paths_, nullptr, turns_, Carried::kNothing),
                           {indexes_.back().get()});
   }
-  std::unique_ptr<JobIndex> OpenJobIndex() override { return *SqliteJobIndex::Open(Index()); }
+  std::unique_ptr<JobIndex> OpenJobIndex() override {
+    return *SqliteJobIndex::Open(Index(), LocalBlobStore::At(paths_));
+  }
 
  private:
   std::string Index() const { return paths_.Root() + "/index.db"; }
@@ -81,7 +84,9 @@ class TakenOverEngine final : public LocalEngine {
  public:
   TakenOverEngine() {
     for (const Machine& machine : machines_) {
-      CHECK((*SqliteReplica::Open(machine.paths))->Follow("log").ok());
+      CHECK((*SqliteReplica::Open(machine.paths, LocalBlobStore::At(machine.paths)))
+                ->Follow("log")
+                .ok());
     }
   }
   std::unique_ptr<Journal> OpenJournal() override {
@@ -91,7 +96,9 @@ class TakenOverEngine final : public LocalEngine {
     return *OpenSqliteJournal(Here(), nullptr, turns_here_);
   }
   std::unique_ptr<JobIndex> OpenJobIndex() override {
-    return *SqliteJobIndex::Open(Here().Database());
+    const std::shared_ptr<BlobStore> blobs = LocalBlobStore::At(Here());
+    if (turns_here_ != nullptr) MoveAllToArchive(blobs);
+    return *SqliteJobIndex::Open(Here().Database(), blobs);
   }
   std::unique_ptr<IdentityStore> OpenIdentityStore() override {
     return *SqliteIdentityStore::Open(Here(), turns_here_);
@@ -110,7 +117,9 @@ class TakenOverEngine final : public LocalEngine {
   class Copying final : public CommitLog {
    public:
     Copying(TakenOverEngine& engine, uint64_t term, const Paths& other)
-        : engine_(engine), term_(term), other_(*SqliteReplica::Open(other)) {}
+        : engine_(engine),
+          term_(term),
+          other_(*SqliteReplica::Open(other, LocalBlobStore::At(other))) {}
     absl::StatusOr<uint64_t> Append(std::string_view changes) override {
       if (engine_.terms_ != term_ || has_failed_) return absl::AbortedError("another one leads");
       CHECK(other_->Apply(++engine_.position_, changes).ok());
@@ -126,6 +135,13 @@ class TakenOverEngine final : public LocalEngine {
   };
 
   const Paths& Here() const { return machines_[leader_].paths; }
+  // What can be archived is, so that the contract holds for that, too.
+  void MoveAllToArchive(const std::shared_ptr<BlobStore>& blobs) {
+    const auto archive = *SqliteArchive::Open(
+        {.paths = Here(), .archive = Here(), .head = "a", .blobs = blobs, .turns = turns_here_});
+    while (*archive->MoveOldest(UINT64_MAX) > 0) {
+    }
+  }
 
   Machine machines_[2];
   int leader_ = 0;

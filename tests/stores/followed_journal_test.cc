@@ -61,7 +61,7 @@ std::unique_ptr<Journal> OpenLog(const Paths& paths) {
 class RunningLoop {
  public:
   RunningLoop(std::unique_ptr<Journal> opened, const std::string& index_file)
-      : journal(std::move(opened)), index(*SqliteJobIndex::Open(index_file)) {
+      : journal(std::move(opened)), index(*SqliteJobIndex::Open(index_file, nullptr)) {
     const absl::Status recovered = loop.Recover(index.get());
     EXPECT_TRUE(recovered.ok()) << recovered;
     journal->Start({.durable = [this](uint64_t turn) { loop.OnDurable(turn); },

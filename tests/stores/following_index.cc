@@ -4,8 +4,8 @@
 
 #include "common/base/status.h"
 #include "common/text/strings.h"
+#include "coordinator/sqlite/database/write_turns.h"
 #include "coordinator/sqlite/schema.h"
-#include "coordinator/sqlite/write_turns.h"
 
 namespace muster::coordinator {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/database/database.h"
 #include "coordinator/sqlite/job_rows.h"
 #include "coordinator/stores/projection.h"
 

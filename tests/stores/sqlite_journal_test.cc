@@ -4,12 +4,12 @@
 
 #include "coordinator/base/number_file.h"
 #include "coordinator/local/note_store.h"
-#include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/database/database.h"
+#include "coordinator/sqlite/database/write_turns.h"
 #include "coordinator/sqlite/identity_store.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
 #include "coordinator/sqlite/note_store.h"
-#include "coordinator/sqlite/write_turns.h"
 #include "coordinator/store_parts/lived_clock.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/opened_journal.h"
@@ -71,7 +71,7 @@ TEST(SqliteJournalTest, RowsOfACoordinatorThatDidNotCountGrowOldFromNowOn) {
   LocalNoteStore notes(paths);
   LivedClock clock(notes);
   ASSERT_TRUE(OpenSqliteJournal(paths, &clock).ok());
-  auto index = *SqliteJobIndex::Open(paths.Database());
+  auto index = *SqliteJobIndex::Open(paths.Database(), nullptr);
   EXPECT_EQ(index->CountFinished(77'000, 0)->aged, 0);
   EXPECT_EQ(index->CountFinished(INT64_MAX, 0)->aged, 1);
 }

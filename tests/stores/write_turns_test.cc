@@ -1,5 +1,5 @@
 // Who writes into the database, and when: by counting, not by a clock.
-#include "coordinator/sqlite/write_turns.h"
+#include "coordinator/sqlite/database/write_turns.h"
 
 #include <gtest/gtest.h>
 

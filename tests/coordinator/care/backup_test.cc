@@ -6,7 +6,7 @@
 
 #include "coordinator/care/backup_target.h"
 #include "coordinator/sqlite/code_store.h"
-#include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/database/database.h"
 #include "tests/coordinator/care/small_data.h"
 #include "tests/stores/small_disk.h"
 

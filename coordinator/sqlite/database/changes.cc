@@ -1,10 +1,10 @@
-#include "coordinator/sqlite/changes.h"
+#include "coordinator/sqlite/database/changes.h"
 
 #include <sqlite3.h>
 
 #include "common/base/status.h"
 #include "common/text/strings.h"
-#include "coordinator/sqlite/replica_tables.h"
+#include "coordinator/sqlite/database/replica_tables.h"
 
 namespace muster::coordinator {
 namespace {
@@ -35,29 +35,16 @@ absl::StatusOr<bool> HasTable(Database& database, const std::string& table, int 
 // SQLite skips the changes of a table that is not there, lacks columns, or has another key, and calls that a success.
 // One that has more columns, as of a newer version, keeps their defaults.
 absl::Status CheckTables(Database& database, std::string_view changes) {
-  sqlite3_changeset_iter* iterator = nullptr;
-  if (sqlite3changeset_start(&iterator, static_cast<int>(changes.size()),
-                             const_cast<char*>(changes.data())) != SQLITE_OK) {
-    return absl::DataLossError("a change cannot be read");
-  }
-  const std::unique_ptr<sqlite3_changeset_iter, int (*)(sqlite3_changeset_iter*)> finished(
-      iterator, sqlite3changeset_finalize);
   std::string last;
-  while (sqlite3changeset_next(iterator) == SQLITE_ROW) {
-    const char* table = nullptr;
-    int columns = 0, kind = 0, is_indirect = 0;
-    sqlite3changeset_op(iterator, &table, &columns, &kind, &is_indirect);
-    if (last == table) continue;
-    last = table;
-    unsigned char* is_key = nullptr;
-    sqlite3changeset_pk(iterator, &is_key, &columns);
-    ASSIGN_OR_RETURN(const bool is_there, HasTable(database, last, columns, is_key));
-    if (is_there) continue;
+  return ForEachChange(changes, [&](const Change& change) -> absl::Status {
+    if (change.table == last) return absl::OkStatus();
+    last = change.table;
+    ASSIGN_OR_RETURN(const bool is_there, HasTable(database, last, change.columns, change.is_key));
+    if (is_there) return absl::OkStatus();
     return absl::DataLossError(common::StrCat(
-        "a change is for a table '", last, "' of ", columns,
+        "a change is for a table '", last, "' of ", change.columns,
         " columns, which this version of muster-coordinator does not have like that"));
-  }
-  return absl::OkStatus();
+  });
 }
 
 }  // namespace
@@ -97,6 +84,56 @@ absl::Status ApplyChanges(Database& database, std::string_view changes) {
         common::StrCat("the copy is not what a change was made for (conflict ", conflict, ")"));
   }
   return database.StatusOf(code);
+}
+
+namespace {
+
+sqlite3_value* ValueOf(const Change& change, int column) {
+  sqlite3_value* value = nullptr;
+  if (column < 0 || column >= change.columns) return nullptr;
+  // A removal has the key alone.
+  const int code = change.kind == SQLITE_DELETE
+                       ? sqlite3changeset_old(change.iterator, column, &value)
+                       : sqlite3changeset_new(change.iterator, column, &value);
+  return code == SQLITE_OK ? value : nullptr;
+}
+
+}  // namespace
+
+int64_t Change::Integer(int column) const {
+  sqlite3_value* const value = ValueOf(*this, column);
+  return value == nullptr ? 0 : sqlite3_value_int64(value);
+}
+
+std::string Change::Text(int column) const {
+  sqlite3_value* const value = ValueOf(*this, column);
+  if (value == nullptr) return "";
+  const auto* const bytes = static_cast<const char*>(sqlite3_value_blob(value));
+  const int size = sqlite3_value_bytes(value);
+  return bytes == nullptr ? std::string() : std::string(bytes, static_cast<size_t>(size));
+}
+
+absl::Status ForEachChange(std::string_view changes,
+                           const std::function<absl::Status(const Change&)>& each) {
+  sqlite3_changeset_iter* iterator = nullptr;
+  if (sqlite3changeset_start(&iterator, static_cast<int>(changes.size()),
+                             const_cast<char*>(changes.data())) != SQLITE_OK) {
+    return absl::DataLossError("a change cannot be read");
+  }
+  const std::unique_ptr<sqlite3_changeset_iter, int (*)(sqlite3_changeset_iter*)> finished(
+      iterator, sqlite3changeset_finalize);
+  while (sqlite3changeset_next(iterator) == SQLITE_ROW) {
+    const char* table = nullptr;
+    unsigned char* is_key = nullptr;
+    Change change{.iterator = iterator};
+    int is_indirect = 0;
+    sqlite3changeset_op(iterator, &table, &change.columns, &change.kind, &is_indirect);
+    sqlite3changeset_pk(iterator, &is_key, &change.columns);
+    change.table = table;
+    change.is_key = is_key;
+    RETURN_IF_ERROR(each(change));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace muster::coordinator

@@ -1,10 +1,10 @@
-#include "coordinator/sqlite/write_turns.h"
+#include "coordinator/sqlite/database/write_turns.h"
 
 #include <utility>
 
 #include "common/base/status.h"
-#include "coordinator/sqlite/changes.h"
-#include "coordinator/sqlite/replica_tables.h"
+#include "coordinator/sqlite/database/changes.h"
+#include "coordinator/sqlite/database/replica_tables.h"
 
 namespace muster::coordinator {
 

@@ -1,4 +1,4 @@
-#include "coordinator/sqlite/replica_tables.h"
+#include "coordinator/sqlite/database/replica_tables.h"
 
 #include "common/base/status.h"
 

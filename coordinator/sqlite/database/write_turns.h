@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/database/database.h"
 #include "coordinator/stores/commit_log.h"
 
 namespace muster::coordinator {

@@ -1,4 +1,4 @@
-#include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/database/database.h"
 
 #include <sqlite3.h>
 #include <unistd.h>

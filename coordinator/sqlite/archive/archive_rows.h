@@ -1,0 +1,67 @@
+// What has left the database for the archive (stores/archive.h): the table `archive`, the rows that go, and the
+// blobs that have them.
+#pragma once
+
+#include <google/protobuf/message_lite.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/sqlite/database/database.h"
+#include "coordinator/stores/blob_store.h"
+#include "muster/v1/event.pb.h"
+
+namespace muster::coordinator {
+
+inline constexpr char kArchiveTable[] = "archive";
+
+// As the table has them.
+enum class ArchivedKind : int64_t {
+  kJob = 1,    // key: its id; last: the last of its events that is there
+  kAudit = 2,  // key: the first entry; last: the last one
+};
+
+struct ArchivedPart {
+  ArchivedKind kind = ArchivedKind::kJob;
+  int64_t key = 0;
+  int64_t last = 0;
+  std::string sha256;
+  int64_t bytes = 0;
+  std::string head;  // the coordinator that moved it; empty: one that was alone
+};
+
+// The audit is read, and leaves, in parts of so many entries.
+inline constexpr int64_t kAuditPartEntries = 1'000;
+constexpr int64_t LastOfAuditPart(int64_t first) {
+  return (first / kAuditPartEntries + 1) * kAuditPartEntries - 1;
+}
+
+// A job with more stays where it is.
+inline constexpr int64_t kArchivedBytesMost = 256 << 20;
+
+// nullopt: it is not archived.
+absl::StatusOr<std::optional<ArchivedPart>> FindArchived(Database& database, ArchivedKind kind,
+                                                         int64_t key);
+
+// The part's bytes, from its rows. nullopt: they are not there, or exceed kArchivedBytesMost.
+absl::StatusOr<std::optional<std::string>> PackRows(Database& database, ArchivedKind kind,
+                                                    int64_t key, int64_t last);
+// In a transaction: the rows go, and the table tells where they are.
+absl::Status MoveRows(Database& database, const ArchivedPart& part);
+
+// Why its blob is not here: UNAVAILABLE, JC1632, another coordinator has it.
+absl::Status ArchivedElsewhere(const ArchivedPart& part);
+// Reads the blob of a part into its message. ArchivedElsewhere. DATA_LOSS: it is not what was put.
+absl::Status ReadArchived(const BlobStore& blobs, const ArchivedPart& part,
+                          google::protobuf::MessageLite* message);
+
+// The job's events above `after`, up to `until`, of the node if one is named; in order. Empty: it is not archived.
+absl::StatusOr<std::vector<v1::Event>> ArchivedEvents(Database& database, const BlobStore& blobs,
+                                                      uint64_t job, const std::string& node,
+                                                      uint64_t after, uint64_t until);
+
+}  // namespace muster::coordinator

@@ -43,7 +43,7 @@ FLOORS = {
         ["core/scheduling", "election", "stores"],
         ["audit", "core/views", "curves", "identity", "logs"],
         ["core/outcome", "findings", "http/server", "store_parts"],
-        ["core/decide", "http/admission", "local", "sqlite"],
+        ["core/decide", "http/admission", "local", "object_files", "s3", "sqlite"],
         ["core"],
         ["loop"],
         ["contexts", "notify"],
@@ -117,6 +117,8 @@ KNOWN_TO = {
     # directory know local/ besides, whose files are below it.
     "coordinator/local": ("coordinator/config/open_stores.cc", "coordinator/care"),
     "coordinator/sqlite": ("coordinator/config/open_stores.cc",),
+    "coordinator/object_files": ("coordinator/config/open_stores.cc",),
+    "coordinator/s3": ("coordinator/config/open_stores.cc",),
     # The transports.
     "coordinator/services": ("coordinator/coordinator.cc", "coordinator/standing_by.cc"),
     "coordinator/http": HTTP_USERS,

@@ -49,6 +49,7 @@ struct Running {
   uint64_t sent = 0;
   size_t header_bytes = 0;
   TransferAnswer answer = {};
+  bool is_sunk = false;  // known with the first bytes of the body
   absl::Status failed = absl::OkStatus();  // of the sink or the body, or a limit that was reached
 };
 
@@ -61,7 +62,7 @@ size_t OnHeader(char* data, size_t, size_t size, void* argument) {
         StrCat("the answer's headers are larger than ", Transfers::kHeadersBytesMax, " bytes"));
     return 0;
   }
-  if (line.starts_with("HTTP/")) running.answer.headers.clear();  // of 100 Continue
+  if (line.starts_with("HTTP/")) running.answer = {};  // after a 100 Continue, or a try on a closed connection
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos) return size;
   std::string name(line.substr(0, colon));
@@ -73,9 +74,12 @@ size_t OnHeader(char* data, size_t, size_t size, void* argument) {
 
 size_t OnBody(char* data, size_t, size_t size, void* argument) {
   auto& running = *static_cast<Running*>(argument);
-  const int status = running.handle.Status();
   TransferAnswer& answer = running.answer;
-  if (running.transfer.sink != nullptr && status == running.transfer.sink_status) {
+  if (answer.status == 0) {
+    answer.status = running.handle.Status();
+    running.is_sunk = running.transfer.sink != nullptr && running.transfer.is_sunk(answer);
+  }
+  if (running.is_sunk) {
     running.failed = running.transfer.sink({data, size});
     answer.sunk += size;
     return running.failed.ok() ? size : 0;
@@ -83,7 +87,7 @@ size_t OnBody(char* data, size_t, size_t size, void* argument) {
   const size_t room =
       running.transfer.answer_max - std::min(answer.body.size(), running.transfer.answer_max);
   answer.body.append(data, std::min(size, room));
-  if (size <= room || status >= 300) return size;
+  if (size <= room || answer.status >= 300) return size;
   running.failed = absl::AbortedError(
       StrCat("the answer is larger than ", running.transfer.answer_max, " bytes"));
   return 0;
@@ -250,6 +254,9 @@ absl::StatusOr<TransferAnswer> Transfers::Run(const Transfer& transfer,
   curl_slist* fields = nullptr;
   for (const auto& [name, value] : transfer.headers)
     fields = curl_.slist_append(fields, StrCat(name, ": ", value).c_str());
+  // Else libcurl asks before any body, and waits where the server does not know the question.
+  if (SizeOf(transfer.body) <= Transfer::kUnaskedBytesMax)
+    fields = curl_.slist_append(fields, "Expect:");
   handle->Set(CURLOPT_HTTPHEADER, fields);
   char why[CURL_ERROR_SIZE] = "";
   handle->Set(CURLOPT_ERRORBUFFER, why);

@@ -25,26 +25,6 @@ namespace muster::common {
 struct CurlLibrary;
 class TransferHandle;
 
-struct Transfer {
-  std::string method = "GET";
-  std::string url;  // http or https; sent as it is
-  std::vector<std::pair<std::string, std::string>> headers = {};
-  ByteSource body = std::string_view();  // of PUT and POST
-
-  // Gets the body of an answer with `sink_status`, in pieces; its error ends the transfer and is returned. Without,
-  // and of other answers, the body is in the answer.
-  std::function<absl::Status(std::string_view)> sink = nullptr;
-  int sink_status = 200;
-  // limit: transfers over HTTP: an answer's body, by default; an error. Of an answer that is an error the rest is left out
-  size_t answer_max = 1 << 20;
-
-  // limit: transfers over HTTP: until the connection and TLS are there; UNAVAILABLE
-  std::chrono::milliseconds connect_within{5'000};
-  // limit: transfers over HTTP: without a byte in either direction; UNAVAILABLE
-  std::chrono::seconds silent_for{20};
-  std::chrono::milliseconds within{60'000};  // the whole; UNAVAILABLE
-};
-
 struct TransferAnswer {
   int status = 0;
   std::vector<std::pair<std::string, std::string>> headers = {};  // names in lower case
@@ -53,6 +33,28 @@ struct TransferAnswer {
 
   // Empty: the answer has none of this name.
   std::string_view Header(std::string_view name) const;
+};
+
+struct Transfer {
+  std::string method = "GET";
+  std::string url;  // http or https; sent as it is
+  std::vector<std::pair<std::string, std::string>> headers = {};
+  ByteSource body = std::string_view();  // of PUT and POST
+
+  // Gets the body in pieces, of an answer that `is_sunk` takes by its status and headers; its error ends the transfer
+  // and is returned. Of others the body is in the answer.
+  std::function<absl::Status(std::string_view)> sink = nullptr;
+  std::function<bool(const TransferAnswer&)> is_sunk = nullptr;
+  // limit: transfers over HTTP: an answer's body, by default; an error. Of an answer that is an error the rest is left out
+  size_t answer_max = 1 << 20;
+
+  // limit: transfers over HTTP: a body that is sent before the server was asked whether it wants it; larger ones wait 1 s
+  static constexpr uint64_t kUnaskedBytesMax = 1 << 20;
+  // limit: transfers over HTTP: until the connection and TLS are there; UNAVAILABLE
+  std::chrono::milliseconds connect_within{5'000};
+  // limit: transfers over HTTP: without a byte in either direction; UNAVAILABLE
+  std::chrono::seconds silent_for{20};
+  std::chrono::milliseconds within{60'000};  // the whole; UNAVAILABLE
 };
 
 class Transfers {

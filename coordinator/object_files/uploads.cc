@@ -61,7 +61,7 @@ absl::StatusOr<ObjectPart> PartOf(int fd, int number) {
   return ObjectPart{
       .number = number,
       .size = static_cast<uint64_t>(info.st_size),
-      .tag = StrCat(info.st_size, "-", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec)};
+      .tag = StrCat(info.st_ino, "-", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec)};
 }
 
 absl::StatusOr<common::UniqueFd> OpenNew(const std::string& path) {

@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -37,7 +39,8 @@ struct Request {
   Fields query = {};
   Fields headers = {};  // besides those of the signature
   common::ByteSource body = std::string_view();
-  std::function<absl::Status(std::string_view)> sink = nullptr;  // of a 206
+  std::function<absl::Status(std::string_view)> sink = nullptr;  // as of Transfer
+  std::function<bool(const common::TransferAnswer&)> is_sunk = nullptr;
   uint64_t expected = 0;               // bytes of the answer, for the time it may take
   std::chrono::seconds silent_for{0};  // the least that it may be silent for; else as the client's
 };

@@ -65,22 +65,29 @@ struct Fetching {
   }
 };
 
-// Whether a 206 began where it was asked to, and is whole. `before`: bytes that the sink had before it.
-absl::Status CheckRange(const std::string& key, const Fetching& fetching, uint64_t before,
-                        const common::TransferAnswer& answer) {
-  if (answer.status != 206) {
-    return common::MakeProblem(absl::StatusCode::kFailedPrecondition,
-                               {.code = "JC1640",
-                                .what = StrCat("the object store answers a range of ", key,
-                                               " with HTTP status ", answer.status),
-                                .why = "it does not know ranges",
-                                .fix = "use a store that does, as all that speak S3"});
-  }
+// Whether an answer has the object's bytes from `first` on. Not its status tells: some send ranges with 200.
+bool BeginsAt(uint64_t first, const common::TransferAnswer& answer) {
+  if (answer.status != 200 && answer.status != 206) return false;
+  const std::string_view field = answer.Header("content-range");
+  if (field.empty()) return answer.status == 200 && first == 0;  // all of it
+  const auto sent = ReadContentRange(field);
+  return sent && sent->first == first;
+}
+
+absl::Status NoRange(const std::string& key) {
+  return common::MakeProblem(
+      absl::StatusCode::kFailedPrecondition,
+      {.code = "JC1640",
+       .what = StrCat("the object store does not send the range of ", key, " that it was asked for"),
+       .why = "it does not know ranges",
+       .fix = "use a store that does, or find out what changes its answers on their way"});
+}
+
+// Whether what the sink got of an answer is all that it has.
+absl::Status CheckWhole(const std::string& key, uint64_t first, const common::TransferAnswer& answer) {
+  if (!BeginsAt(first, answer)) return NoRange(key);
   const auto sent = ReadContentRange(answer.Header("content-range"));
-  if (!sent || sent->first != fetching.range.offset + before)
-    return absl::DataLossError(
-        StrCat("the store sends another range of ", key, " than was asked for"));
-  const uint64_t wanted = sent->second - sent->first + 1;
+  const uint64_t wanted = sent ? sent->second - sent->first + 1 : answer.sunk;
   if (answer.sunk == wanted) return absl::OkStatus();
   return absl::UnavailableError(
       StrCat("of ", key, " ", answer.sunk, " bytes arrived instead of ", wanted));
@@ -126,10 +133,12 @@ absl::Status S3Objects::Put(const std::string& key, const common::ByteSource& by
     put = client_->Call(request, retry).status();
   }
   if (!absl::IsAlreadyExists(put) || retry.tries() == 0) return put;
-  // An earlier try may have arrived, although its answer did not.
-  ASSIGN_OR_RETURN(const common::TransferAnswer there,
-                   client_->Call({.method = "HEAD", .key = key}));
-  return there.Header(kPutName) == name ? absl::OkStatus() : put;
+  // An earlier try may have arrived, although its answer did not: whole, or, at some stores, by half.
+  ASSIGN_OR_RETURN(const common::TransferAnswer there, client_->Call({.method = "HEAD", .key = key}));
+  if (there.Header(kPutName) != name) return put;
+  if (there.Header("content-length") == StrCat(common::SizeOf(bytes))) return absl::OkStatus();
+  request.headers.pop_back();
+  return client_->Call(request, retry).status();
 }
 
 absl::Status S3Objects::Fetch(const std::string& key, const Range& range, const Sink& sink) {
@@ -146,11 +155,12 @@ absl::Status S3Objects::Fetch(const std::string& key, const Range& range, const 
          .key = key,
          .headers = {{"range", StrCat("bytes=", first, "-", range.offset + range.size - 1)}},
          .sink = [&fetching](std::string_view piece) { return fetching.Take(piece); },
+         .is_sunk = [first](const common::TransferAnswer& sent) { return BeginsAt(first, sent); },
          .expected = range.size - before});
     RETURN_IF_ERROR(fetching.sink_status);
     if (absl::IsOutOfRange(answer.status())) return absl::OkStatus();  // it ends before
-    const absl::Status whole =
-        answer.ok() ? CheckRange(key, fetching, before, *answer) : answer.status();
+    if (absl::IsAborted(answer.status())) return NoRange(key);  // all of a large object
+    const absl::Status whole = answer.ok() ? CheckWhole(key, first, *answer) : answer.status();
     if (whole.ok()) return absl::OkStatus();
     if (fetching.done > before) retry.Progress();
     if (!absl::IsUnavailable(whole) || !retry.Again()) return whole;

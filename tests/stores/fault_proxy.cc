@@ -86,6 +86,7 @@ void FaultProxy::Run(Link& link, const Fault& fault) {
 }
 
 void FaultProxy::Pump(Link& link, const Fault& fault) {
+  uint64_t asked = 0;
   uint64_t passed = 0;
   std::string head;
   char bytes[65536];
@@ -93,7 +94,10 @@ void FaultProxy::Pump(Link& link, const Fault& fault) {
   while (!stops_ && poll(ready, 2, 100) >= 0) {
     if ((ready[0].revents & (POLLIN | POLLHUP)) != 0) {
       const ssize_t count = read(link.client.get(), bytes, sizeof bytes);
-      if (count <= 0 || !common::WriteAll(link.server.get(), {bytes, static_cast<size_t>(count)}).ok()) return;
+      if (count <= 0) return;
+      const auto pass = static_cast<size_t>(std::min<uint64_t>(static_cast<uint64_t>(count), fault.request_bytes - asked));
+      asked += pass;
+      if (!common::WriteAll(link.server.get(), {bytes, pass}).ok() || asked == fault.request_bytes) return;
     }
     if ((ready[1].revents & (POLLIN | POLLHUP)) != 0) {
       const ssize_t count = read(link.server.get(), bytes, sizeof bytes);

@@ -20,6 +20,7 @@ struct Fault {
   uint64_t body_bytes = UINT64_MAX;  // of the server's answers, after the first one's head; then:
   enum class Then { kClose, kReset, kStall } then = Then::kClose;
   bool with_head = true;  // false: nothing of the answer is passed on
+  uint64_t request_bytes = UINT64_MAX;  // of what the client sends; then both connections are closed
 };
 
 class FaultProxy {

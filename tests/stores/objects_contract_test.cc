@@ -271,7 +271,9 @@ TEST_P(ObjectsContract, ManyThreadsUseItAtOnce) {
         const std::string bytes(1000 * (i + 1) + k, static_cast<char>('a' + k));
         EXPECT_EQ(PutCode(key, bytes), StatusCode::kOk);
         EXPECT_EQ(All(key), bytes);
-        if (k % 2 == 1) EXPECT_TRUE(store_->Delete({key}).ok());
+        if (k % 2 == 1) {
+          EXPECT_TRUE(store_->Delete({key}).ok());
+        }
       }
     });
   }

@@ -100,7 +100,7 @@ TEST_F(S3Faults, BodiesThatAreCutAreReadOnFromThere) {
   proxy_->Plan({{.body_bytes = 100'000, .then = Fault::Then::kClose},
                 {.body_bytes = 1, .then = Fault::Then::kReset},
                 {.body_bytes = 500'000, .then = Fault::Then::kReset},
-                {.body_bytes = 7, .then = Fault::Then::kStall}});
+                {.body_bytes = 0, .then = Fault::Then::kStall}});
   EXPECT_EQ(All("a"), bytes);
   EXPECT_EQ(proxy_->Left(), 0u);
 }
@@ -112,6 +112,16 @@ TEST_F(S3Faults, AnAnswerThatIsLostDoesNotMakeAPutFail) {
   EXPECT_EQ(All("a"), "mine");
   proxy_->Plan({Answers("500 Internal Server Error", "InternalError")});
   EXPECT_EQ(store_->Put("a", std::string_view("another's")).code(), StatusCode::kAlreadyExists);
+}
+
+// SeaweedFS makes an object of what has arrived.
+TEST_F(S3Faults, APutThatBreaksOffIsNotTakenForTheWholeOne) {
+  const std::string bytes(200'000, 'w');
+  proxy_->Plan({{.request_bytes = 2'000}, {.request_bytes = 150'000}});
+  const absl::Status put = store_->Put("a", std::string_view(bytes));
+  EXPECT_TRUE(put.ok()) << put;
+  EXPECT_EQ(proxy_->Left(), 0u);
+  EXPECT_TRUE(All("a") == bytes);
 }
 
 TEST_F(S3Faults, AnAnswerThatIsLostDoesNotMakeACompletionFail) {
@@ -279,8 +289,10 @@ TEST_F(S3Scripted, AnswersToRangesThatAreNotTheRangeAreRefused) {
   const auto read = [&store] { return store->Read("a", {.offset = 4, .size = 4}).status().code(); };
   answer = HttpAnswer("200 OK", "01234567");
   EXPECT_EQ(read(), StatusCode::kFailedPrecondition);
+  answer = HttpAnswer("200 OK", std::string(5 << 20, 'x'));
+  EXPECT_EQ(read(), StatusCode::kFailedPrecondition);
   answer = HttpAnswer("206 Partial Content", "0123", "Content-Range: bytes 0-3/8\r\n");
-  EXPECT_EQ(read(), StatusCode::kDataLoss);
+  EXPECT_EQ(read(), StatusCode::kFailedPrecondition);
   answer = HttpAnswer("206 Partial Content", "4567890", "Content-Range: bytes 4-10/11\r\n");
   EXPECT_EQ(read(), StatusCode::kDataLoss);
   answer = HttpAnswer("206 Partial Content", "4567", "Content-Range: bytes 4-7/8\r\n");

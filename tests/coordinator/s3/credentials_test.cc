@@ -87,7 +87,7 @@ TEST_F(S3Credentials, ThatAreNowhereAreToldWithTheFix) {
 
 TEST_F(S3Credentials, AreExchangedForAWebIdentity) {
   ScriptedServer service([](const ServedRequest& request) {
-    if (request.body.find("WebIdentityToken=the.token&") == std::string::npos)
+    if (!request.body.ends_with("&WebIdentityToken=the.token"))
       return HttpAnswer("400 Bad Request", "<ErrorResponse><Error><Code>InvalidIdentityToken</Code></Error></ErrorResponse>");
     return HttpAnswer("200 OK",
                       "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>STS"

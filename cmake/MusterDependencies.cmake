@@ -44,6 +44,14 @@ target_compile_definitions(muster_sqlite INTERFACE SQLITE_ENABLE_SESSION SQLITE_
 muster_static_library(muster_yaml yaml-cpp)
 muster_static_library(muster_re2 re2)
 muster_static_library(muster_zlib zlib)
+muster_static_library(muster_expat expat)
+
+# libcurl's headers alone: the library is loaded when it is needed (common/http/curl_library.h).
+find_path(MUSTER_CURL_INCLUDE_DIR curl/curl.h)
+if(NOT MUSTER_CURL_INCLUDE_DIR)
+  message(FATAL_ERROR "libcurl's headers are missing, which object stores are reached with.\n"
+                      "fix: install them (Debian: libcurl4-openssl-dev), or run ./dev build")
+endif()
 
 # Beast and Asio, headers alone, for the coordinator's HTTP server. Debian 12's libboost-dev is 1.74.
 find_path(MUSTER_BOOST_INCLUDE_DIR boost/beast/core/basic_stream.hpp)

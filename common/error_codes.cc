@@ -520,6 +520,10 @@ constexpr ErrorCode kCodes[] = {
      "Another one than the leader has what was asked for.",
      "Ask again when the named coordinator leads. A running job's next checkpoint is at the one "
      "that leads."},
+    {"JC1640", "object store not usable",
+     "The store of objects (S3, or what speaks it) refuses a request, or there are no credentials "
+     "for it.",
+     "Follow the fix in the message."},
     {"JC1701", "code quota exceeded",
      "The code to be sent exceeds the project's quota on the coordinator, or the person's. An "
      "object counts at least 4 KiB.",

@@ -1,0 +1,112 @@
+// What is only true of objects in a shared directory: where they lie, and what a killed coordinator leaves.
+#include "coordinator/object_files/object_files.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "common/files/files.h"
+#include "common/text/strings.h"
+#include "tests/coordinator/temp_dir.h"
+
+namespace muster::coordinator {
+namespace {
+
+using absl::StatusCode;
+using common::StrCat;
+
+class ObjectFilesTest : public ::testing::Test {
+ protected:
+  const TempDir dir_;
+  const std::unique_ptr<Objects> store_ = *ObjectFiles::Open(dir_.path());
+};
+
+TEST_F(ObjectFilesTest, AnObjectIsTheFileOfItsKey) {
+  ASSERT_TRUE(store_->Put("logs/j/1", std::string_view("line\n")).ok());
+  EXPECT_EQ(*common::ReadFile(dir_.path() + "/logs/j/1"), "line\n");
+  EXPECT_TRUE(common::ListDirectory(dir_.path() + "/.uploads")->empty());
+  ASSERT_TRUE(store_->Delete({"logs/j/1"}).ok());
+  EXPECT_FALSE(common::Exists(dir_.path() + "/logs")) << "directories are not objects";
+}
+
+TEST_F(ObjectFilesTest, WhatAKilledPutLeavesIsListedAndAborted) {
+  const std::string id(32, 'a');
+  const std::string folder = StrCat(dir_.path(), "/.uploads/", id);
+  ASSERT_TRUE(common::MakeDirectories(folder).ok());
+  auto open = store_->OpenUploads("");
+  ASSERT_EQ(open->uploads.size(), 1u) << "killed before it wrote its key";
+  EXPECT_EQ(open->uploads[0].upload.key, "");
+  ASSERT_TRUE(common::WriteFileAtomically(folder + "/key", "k").ok());
+  ASSERT_TRUE(common::WriteFileAtomically(folder + "/.part-00001-0123", "half").ok());
+  open = store_->OpenUploads("");
+  EXPECT_EQ(open->uploads[0].upload.key, "k");
+  EXPECT_TRUE(store_->Parts(open->uploads[0].upload)->empty());
+  EXPECT_TRUE(store_->Abort(open->uploads[0].upload).ok());
+  EXPECT_FALSE(common::Exists(folder));
+}
+
+TEST_F(ObjectFilesTest, ACompletionThatWasKilledAfterItPlacedTheObjectIsRepeated) {
+  const auto upload = store_->BeginUpload("k");
+  const auto part = store_->PutPart(*upload, 1, std::string_view("bytes"));
+  ASSERT_TRUE(common::WriteFileAtomically(dir_.path() + "/k", "bytes").ok());
+  EXPECT_TRUE(store_->Complete(*upload, {*part}).ok());
+  EXPECT_TRUE(store_->OpenUploads("")->uploads.empty());
+}
+
+TEST_F(ObjectFilesTest, APartThatWasSentAgainIsNoticed) {
+  const auto upload = store_->BeginUpload("k");
+  const auto before = store_->PutPart(*upload, 1, std::string_view("first"));
+  ASSERT_TRUE(store_->PutPart(*upload, 1, std::string_view("other")).ok());
+  EXPECT_EQ(store_->Complete(*upload, {*before}).code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(ObjectFilesTest, PagesHoldAThousandKeys) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < 2'100; ++i) {
+    char name[16];
+    snprintf(name, sizeof name, "%02d/%04d", i / 100, i);
+    keys.push_back(name);
+    ASSERT_TRUE(common::MakeDirectories(StrCat(dir_.path(), "/", std::string(name, 2))).ok());
+    std::ofstream(StrCat(dir_.path(), "/", name)) << "x";
+  }
+  std::vector<std::string> listed;
+  std::string from;
+  int pages = 0;
+  do {
+    const auto page = store_->List("", from);
+    ASSERT_TRUE(page.ok()) << page.status();
+    EXPECT_LE(page->objects.size(), Objects::kPageMax);
+    for (const ObjectInfo& object : page->objects) listed.push_back(object.key);
+    from = page->next;
+    ++pages;
+  } while (!from.empty());
+  EXPECT_EQ(listed, keys);
+  EXPECT_EQ(pages, 3);
+}
+
+TEST_F(ObjectFilesTest, NoLinkLeadsOutOfTheDirectory) {
+  const TempDir other;
+  ASSERT_TRUE(common::WriteFileAtomically(other.path() + "/secret", "s").ok());
+  ASSERT_EQ(symlink((other.path() + "/secret").c_str(), (dir_.path() + "/k").c_str()), 0);
+  EXPECT_FALSE(store_->Read("k", {.size = 1}).ok());
+  EXPECT_EQ(store_->Head("k").status().code(), StatusCode::kNotFound);
+}
+
+TEST(ObjectFilesAddress, NamesADirectory) {
+  EXPECT_EQ(*ObjectFiles::ParseAddress("file:///mnt/shared/"), "/mnt/shared");
+  for (const char* text : {"/mnt", "file://host/x", "file:///", "file:///a/../b", "file:///a?b", "file:///a b"}) {
+    const auto address = ObjectFiles::ParseAddress(text);
+    EXPECT_EQ(address.status().code(), StatusCode::kInvalidArgument) << text;
+    EXPECT_NE(address.status().message().find(text), std::string::npos) << text;
+  }
+  const auto missing = ObjectFiles::Open("/no/such/mount");
+  EXPECT_EQ(missing.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(missing.status().message().find("mount the file system"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace muster::coordinator

@@ -379,7 +379,8 @@ void Coordinator::Parts::Serve() {
                  daemon->process, config.retention);
   if (stores.archive != nullptr) {
     archive_keeper =
-        std::make_unique<ArchiveKeeper>(*stores.archive, config.head.state_bytes, files);
+        std::make_unique<ArchiveKeeper>(*stores.archive, config.head.state_bytes, files,
+                                        [this] { return !notifier->NeedsOldEvents(); });
     archive_keeper->Keep();
   }
   KeepLogUsage(daemon->jobs, daemon->stores, daemon->process);

@@ -50,10 +50,14 @@ class IntoEtcd {
 
   absl::Status Run() {
     RETURN_IF_ERROR(CheckSource());
-    RETURN_IF_ERROR(Reserve());
-    const absl::Status moved = Move();
-    if (!moved.ok()) Undo();
-    client_.Revoke(lease_, kWithinMs).IgnoreError();
+    // First, because it may take longer than a lease.
+    absl::Status moved = MakeStage();
+    if (moved.ok()) moved = Reserve();
+    if (moved.ok()) {
+      moved = Move();
+      if (!moved.ok()) Undo();
+      client_.Revoke(lease_, kWithinMs).IgnoreError();
+    }
     RemoveStage();
     return moved;
   }
@@ -75,8 +79,6 @@ class IntoEtcd {
   absl::Status Reserve() {
     ASSIGN_OR_RETURN(const etcd::Client::Lease lease, client_.Grant(kLeaseMs, kWithinMs));
     lease_ = lease.id;
-    mark_.set_id(absl::StrFormat("%016x", common::Random64()));
-    mark_.set_format(heads::kLogFormat);
     v1::HeadRecord self;
     self.set_name("migrate");
     self.set_instance(common::Random64());
@@ -96,7 +98,12 @@ class IntoEtcd {
     return absl::OkStatus();
   }
 
-  absl::Status Move() {
+  // The whole state in one file, without a write-ahead log beside it.
+  std::string Whole() const { return StrCat(stage_dir_, "/whole.db"); }
+
+  absl::Status MakeStage() {
+    mark_.set_id(absl::StrFormat("%016x", common::Random64()));
+    mark_.set_format(heads::kLogFormat);
     RETURN_IF_ERROR(common::MakePrivateDirectory(stage_dir_));
     const Config staged = ConfigOf(stage_dir_);
     const std::string file = Paths(stage_dir_).Database();
@@ -113,15 +120,16 @@ class IntoEtcd {
         ShareState(staged, {.log = &first, .head = MachineName(), .archive_dir = data_dir_});
     ASSIGN_OR_RETURN(entries_, CopyNotesAndAudit(alone, among));
     ASSIGN_OR_RETURN(const std::unique_ptr<Archive> archive, OpenArchive(among));
-    RETURN_IF_ERROR(MoveSurplus(*archive, state_bytes_).status());
-    // One file, without a write-ahead log beside it.
-    const std::string whole = StrCat(stage_dir_, "/whole.db");
-    unlink(whole.c_str());
-    RETURN_IF_ERROR(ReplicaHomeOf(staged)->Save(whole).status());
+    RETURN_IF_ERROR(MoveSurplus(*archive, state_bytes_));
+    unlink(Whole().c_str());
+    return ReplicaHomeOf(staged)->Save(Whole()).status();
+  }
+
+  absl::Status Move() {
     ASSIGN_OR_RETURN(snapshot_,
-                     heads::WriteSnapshot(client_, revision_, whole, OfACopy::kPosition));
+                     heads::WriteSnapshot(client_, revision_, Whole(), OfACopy::kPosition));
     RETURN_IF_ERROR(Verify());
-    return ReplicaHomeOf(ConfigOf(data_dir_))->Replace(whole, mark_.id(), OfACopy::kPosition);
+    return ReplicaHomeOf(ConfigOf(data_dir_))->Replace(Whole(), mark_.id(), OfACopy::kPosition);
   }
 
   // Reads back what etcd has, and compares what it contains.

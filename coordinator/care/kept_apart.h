@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/base/damage.h"
 #include "coordinator/config/open_stores.h"
 #include "coordinator/stores/commit_log.h"
 
@@ -24,11 +25,14 @@ class OfACopy final : public CommitLog {
 };
 
 // Entries of the audit that `to` has already are left as they are: numbers never repeat. Returns the last one's number.
+// `found`: takes what of the audit cannot be read, and the rest is copied; without it that is an error.
 absl::StatusOr<uint64_t> CopyNotesAndAudit(const std::shared_ptr<SharedState>& from,
-                                           const std::shared_ptr<SharedState>& to);
+                                           const std::shared_ptr<SharedState>& to,
+                                           const OnDamage& found = nullptr);
 
 // Makes the copy of a state in etcd that lies in `stage` one of a coordinator that is alone: what else that one needs is
 // put into `data_dir`. Nothing, if it is one.
-absl::Status LeaveTheOthers(const std::string& stage, const std::string& data_dir);
+absl::Status LeaveTheOthers(const std::string& stage, const std::string& data_dir,
+                            const OnDamage& found);
 
 }  // namespace muster::coordinator

@@ -88,7 +88,7 @@ class Restore {
     for (const SavedFile& file : manifest_.files) {
       if (file.path != kSavedDatabase) RETURN_IF_ERROR(CopyOther(file));
     }
-    RETURN_IF_ERROR(LeaveTheOthers(Stage(), request_.data_dir));
+    RETURN_IF_ERROR(LeaveTheOthers(Stage(), request_.data_dir, found_));
     ASSIGN_OR_RETURN(const StateContents contents,
                      state_.Load(Stage(), AdvanceFor(manifest_, request_.wall_ms)));
     totals_.live_jobs = contents.live_jobs;

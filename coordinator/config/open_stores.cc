@@ -2,6 +2,8 @@
 
 #include <sys/statvfs.h>
 
+#include <functional>
+#include <string_view>
 #include <utility>
 
 #include "common/base/status.h"
@@ -24,6 +26,7 @@
 #include "coordinator/sqlite/note_store.h"
 #include "coordinator/sqlite/replica.h"
 #include "coordinator/sqlite/state_care.h"
+#include "coordinator/store_parts/put_bytes.h"
 #include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
@@ -43,6 +46,16 @@ class SharedState {
 };
 
 namespace {
+
+absl::StatusOr<std::unique_ptr<Archive>> OpenArchiveThat(
+    const std::shared_ptr<SharedState>& state,
+    std::function<absl::StatusOr<std::string>(std::string_view)> put) {
+  return SqliteArchive::Open({.paths = state->paths,
+                              .head = state->among.head,
+                              .blobs = state->blobs,
+                              .put = std::move(put),
+                              .turns = state->turns});
+}
 
 uint64_t DiskBytes(const std::string& directory) {
   struct statvfs disk {};
@@ -71,7 +84,10 @@ absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& sha
   ASSIGN_OR_RETURN(stores.journal, OpenSqliteJournal(paths, &clock, turns));
   ASSIGN_OR_RETURN(stores.index, SqliteJobIndex::Open(paths.Database(), state->blobs));
   if (state->among.log != nullptr) {
-    ASSIGN_OR_RETURN(stores.archive, OpenArchive(state));
+    ASSIGN_OR_RETURN(stores.archive,
+                     OpenArchiveThat(state, [blobs = stores.blobs.get()](std::string_view bytes) {
+                       return blobs->Add(bytes);
+                     }));
   }
   ASSIGN_OR_RETURN(stores.identities, SqliteIdentityStore::Open(paths, turns));
   ASSIGN_OR_RETURN(stores.code, SqliteCodeStore::Open(paths, turns));
@@ -106,11 +122,10 @@ std::shared_ptr<SharedState> ShareState(const Config& config, AmongOthers among)
 }
 
 absl::StatusOr<std::unique_ptr<Archive>> OpenArchive(const std::shared_ptr<SharedState>& state) {
-  return SqliteArchive::Open({.paths = state->paths,
-                              .archive = state->archive_paths,
-                              .head = state->among.head,
-                              .blobs = state->blobs,
-                              .turns = state->turns});
+  // Nothing collects garbage meanwhile.
+  return OpenArchiveThat(state, [state](std::string_view bytes) {
+    return PutBytes(*state->blobs, state->archive_paths, bytes);
+  });
 }
 
 absl::StatusOr<std::unique_ptr<NoteStore>> OpenNotes(const std::shared_ptr<SharedState>& state) {

@@ -105,14 +105,16 @@ LiveFindings FindAmongLive(const LoopView& view, const Caller& caller, const std
   return found;
 }
 
-absl::StatusOr<FoundJob> FindFinished(JobIndex& index, uint64_t id, const std::string& reference) {
-  ASSIGN_OR_RETURN(std::optional<v1::JobRecord> record, index.Find(id));
+absl::StatusOr<FoundJob> FindFinished(JobIndex& index, uint64_t id, const std::string& reference,
+                                      Want want) {
+  ASSIGN_OR_RETURN(std::optional<v1::JobRecord> record,
+                   want == Want::kIdentity ? index.FindIdentity(id) : index.Find(id));
   if (!record.has_value()) return NoSuchJob(reference);
   return FoundJob{std::make_shared<v1::JobRecord>(*std::move(record)), false};
 }
 
 absl::StatusOr<FoundJob> FindByPrefix(JobIndex& index, const std::string& reference,
-                                      LiveFindings live) {
+                                      LiveFindings live, Want want) {
   if (reference.empty()) return NoSuchJob(reference);
   ASSIGN_OR_RETURN(const std::vector<JobIndex::NamedJob> finished,
                    index.FindPrefix(reference, kNamedMax));
@@ -132,31 +134,31 @@ absl::StatusOr<FoundJob> FindByPrefix(JobIndex& index, const std::string& refere
          .fix = "type more of the name"});
   }
   if (live.candidate != nullptr) return FoundJob{live.candidate, true};
-  return FindFinished(index, finished.front().id, reference);
+  return FindFinished(index, finished.front().id, reference, want);
 }
 
 // On a pool thread: the live jobs did not resolve it.
 absl::StatusOr<FoundJob> FindInIndex(JobIndex& index, const Caller& caller,
-                                     const std::string& reference, LiveFindings live) {
+                                     const std::string& reference, LiveFindings live, Want want) {
   if (reference == kLast) {
     ASSIGN_OR_RETURN(const uint64_t newest, index.Newest(OwnerKey(caller)));
     if (live.candidate != nullptr && live.candidate->id() >= newest) {
       return FoundJob{live.candidate, true};
     }
     if (newest == 0) return NoSuchJob(reference);
-    return FindFinished(index, newest, reference);
+    return FindFinished(index, newest, reference, want);
   }
   uint64_t id = 0;
-  if (absl::SimpleAtoi(reference, &id)) return FindFinished(index, id, reference);
+  if (absl::SimpleAtoi(reference, &id)) return FindFinished(index, id, reference, want);
   ASSIGN_OR_RETURN(const std::optional<uint64_t> named, index.FindNamed(reference));
-  if (named.has_value()) return FindFinished(index, *named, reference);
+  if (named.has_value()) return FindFinished(index, *named, reference, want);
   ASSIGN_OR_RETURN(const std::vector<uint64_t> labelled, index.FindLabeled(reference));
   live.labelled.insert(labelled.begin(), labelled.end());
   if (live.labelled.size() == 1) {
     if (live.labelled_one != nullptr) return FoundJob{live.labelled_one, true};
-    return FindFinished(index, *live.labelled.begin(), reference);
+    return FindFinished(index, *live.labelled.begin(), reference, want);
   }
-  return FindByPrefix(index, reference, std::move(live));
+  return FindByPrefix(index, reference, std::move(live), want);
 }
 
 // Many references in one question to the loop, without repeats. Those that are not live are looked up on the pool, a
@@ -206,10 +208,7 @@ class BulkSearch : public std::enable_shared_from_this<BulkSearch> {
     const size_t i = found_.size();
     if (live_[i].exact != nullptr) return found_.push_back(FoundJob{live_[i].exact, true});
     absl::StatusOr<FoundJob> found =
-        FindInIndex(jobs_.index, caller_, names_[i], std::move(live_[i]));
-    if (found.ok() && !found->live) {
-      found->record = std::make_shared<v1::JobRecord>(IdentityOf(*found->record));
-    }
+        FindInIndex(jobs_.index, caller_, names_[i], std::move(live_[i]), Want::kIdentity);
     found_.push_back(std::move(found));
   }
 
@@ -237,11 +236,13 @@ void FindJob(Jobs& jobs, Process& process, const Caller& caller, const std::stri
   jobs.loop.Ask(
       [&jobs, &process, caller, reference, want, answer](const LoopView& view) {
         LiveFindings live = FindAmongLive(view, caller, reference, want);
-        return [&jobs, &process, caller, reference, answer, live = std::move(live)] {
+        return [&jobs, &process, caller, reference, want, answer, live = std::move(live)] {
           if (live.exact != nullptr) return answer(FoundJob{live.exact, true});
-          process.pool.Post([&jobs, caller, reference, answer,
-                             live] { answer(FindInIndex(jobs.index, caller, reference, live)); },
-                            caller.principal);
+          process.pool.Post(
+              [&jobs, caller, reference, answer, want, live] {
+                answer(FindInIndex(jobs.index, caller, reference, live, want));
+              },
+              caller.principal);
         };
       },
       answer);

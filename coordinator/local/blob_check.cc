@@ -28,6 +28,9 @@ constexpr char kHowToHeal[] =
 constexpr char kHowToHealCode[] =
     "copy the file back from a backup; without it jobs with this code fail until it is submitted "
     "again";
+constexpr char kHowToHealArchive[] =
+    "copy the file back from a backup, or from the data directory of another coordinator of this "
+    "cluster";
 constexpr char kHowToRepair[] =
     "muster-coordinator repair sets it aside, so that the same bytes can be uploaded again; or "
     "copy the file back from a backup";
@@ -35,6 +38,11 @@ constexpr int64_t kNsPerMs = 1'000'000;
 
 // All other files there are proofs of uploads (upload_proofs.h).
 bool IsUnfinished(const TreeFile& file) { return file.path.ends_with(".part"); }
+
+const char* HowToHeal(const BlobUse& use) {
+  if (use.archived != BlobUse::Archived::kNo) return kHowToHealArchive;
+  return use.job != 0 ? kHowToHeal : kHowToHealCode;
+}
 
 class BlobCheck {
  public:
@@ -56,7 +64,7 @@ class BlobCheck {
       if (seen_.contains(sha256)) continue;
       ++totals_.missing;
       found_({paths_.BelowRoot(paths_.BlobFile(sha256)), StrCat("is missing; ", TextOf(use)),
-              use.job != 0 ? kHowToHeal : kHowToHealCode});
+              HowToHeal(use)});
     }
     return CountUploads();
   }

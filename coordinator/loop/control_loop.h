@@ -150,8 +150,8 @@ class ControlLoop {
   void RewriteRow(Rewrite rewrite);
   // Journals the turn and queues its effects.
   void Finish(Turn turn, std::vector<Entry>* entries, common::Now now);
-  // Logs once when a problem with the whole cluster begins, and once when it ends.
   void TakeSnapshotIfDue(JournalRecord& record);
+  // Logs once when a problem with the whole cluster begins, and once when it ends.
   void SayAlarm();
   JournalRecord RecordOf(Turn& turn, common::Now now);
   FinishedJob RowOf(std::shared_ptr<const v1::JobRecord> record) const;

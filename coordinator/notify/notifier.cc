@@ -41,6 +41,9 @@ bool IsEnd(const v1::Event& event) {
   return event.has_job_state_changed() && IsFinal(event.job_state_changed().to());
 }
 
+// The job has left the state, and another coordinator has its record: to ask again does not help.
+bool IsElsewhere(const absl::Status& status) { return common::CodeOf(status) == "JC1632"; }
+
 }  // namespace
 
 Notifier::Notifier(Options options, NoteStore& notes, JobIndex& index, const common::Clock& clock)
@@ -49,6 +52,7 @@ Notifier::Notifier(Options options, NoteStore& notes, JobIndex& index, const com
 absl::Status Notifier::Start(ControlLoop& loop) {
   loop_ = &loop;
   RETURN_IF_ERROR(Load());
+  catches_up_ = true;
   loop.Ask([this](const LoopView& view) -> std::function<void()> {
     WatchToken token = view.watches.WatchEvents([this](const auto& events) {
       // Counted before the loop can report that no job is live any more.
@@ -138,6 +142,7 @@ void Notifier::TakeMissed(uint64_t until) {
 
 void Notifier::EndCatchingUp() {
   has_caught_up_ = true;
+  catches_up_ = false;
   cursor_ = std::max(cursor_, newest_);
   Save();
   for (const Delivery& delivery : std::exchange(left_, {})) Try(delivery);
@@ -169,6 +174,9 @@ void Notifier::TakeEvents(const std::vector<v1::Event>& events) {
 
 void Notifier::TakeEnd(uint64_t job, v1::JobState state) {
   const absl::StatusOr<std::optional<v1::JobRecord>> record = index_.Find(job);
+  if (IsElsewhere(record.status()))
+    return common::LogWarning(StrCat(
+        "job=", job, ": no one is notified of its end: ", common::MessageOf(record.status())));
   if (!record.ok()) {
     keeper_.PostAfter(kStoreAgainAfter, [this, job, state] { TakeEnd(job, state); });
     return;
@@ -238,6 +246,8 @@ void Notifier::Try(const Delivery& delivery) {
 
 void Notifier::TryFinished(const Delivery& delivery) {
   const absl::StatusOr<std::optional<v1::JobRecord>> record = index_.Find(delivery.job);
+  if (IsElsewhere(record.status()))
+    return Report(delivery, StrCat("it was given up: ", common::MessageOf(record.status())));
   if (!record.ok()) return TryLater(delivery, kStoreAgainAfter);
   // The job was removed meanwhile: no one needs the message any more.
   if (!record->has_value()) return Drop(delivery);

@@ -56,6 +56,8 @@ class Notifier {
   void Answered(v1::NotifyEnded ended);
   // Deliveries that were not tried yet, and turns that may hold more. Any thread.
   size_t Untried() const { return untried_; }
+  // It has not yet seen all that happened before it started. Any thread.
+  bool NeedsOldEvents() const { return catches_up_; }
 
  private:
   using Pending = Backlog::Pending;
@@ -107,6 +109,7 @@ class Notifier {
   uint64_t newest_ = 0;         // the same; ahead of the cursor until it has caught up
   bool has_cursor_ = false;
   bool has_caught_up_ = false;
+  std::atomic<bool> catches_up_ = false;
   std::atomic<size_t> untried_{0};
   std::atomic<bool> stopping_{false};
   WatchToken token_;

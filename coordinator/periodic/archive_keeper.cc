@@ -1,6 +1,7 @@
 #include "coordinator/periodic/archive_keeper.h"
 
 #include <chrono>
+#include <utility>
 
 #include "common/base/status.h"
 #include "common/log.h"
@@ -12,47 +13,51 @@ namespace {
 
 using common::StrCat;
 
-constexpr std::chrono::seconds kEvery{5};
+constexpr std::chrono::seconds kLooksEvery{5};
 
 }  // namespace
 
-absl::StatusOr<uint64_t> MoveSurplus(Archive& archive, uint64_t bytes) {
-  ASSIGN_OR_RETURN(uint64_t left, archive.StateBytes());
-  const uint64_t before = left;
-  while (left > bytes) {
+absl::Status MoveSurplus(Archive& archive, uint64_t bytes) {
+  while (true) {
+    ASSIGN_OR_RETURN(const uint64_t left, archive.StateBytes());
+    if (left <= bytes) return absl::OkStatus();
     ASSIGN_OR_RETURN(const uint64_t moved, archive.MoveOldest(left - bytes));
-    if (moved == 0) break;
-    ASSIGN_OR_RETURN(left, archive.StateBytes());
+    if (moved == 0) return absl::OkStatus();
   }
-  if (left < before)
-    common::LogInfo(StrCat("archive: the state had bytes=", before, ", now bytes=", left));
-  return left;
 }
 
 void ArchiveKeeper::Keep() {
+  // A task for each piece, so that a stop waits for one of them.
   pool_.Post([this] {
-    const absl::Status moved = KeepOnce();
-    if (!moved.ok() && !has_failed_)
-      common::LogWarning(StrCat("archive: nothing is moved: ", common::MessageOf(moved)));
-    has_failed_ = !moved.ok();
-    pool_.PostAfter(kEvery, [this] { Keep(); });
+    const absl::StatusOr<bool> more = KeepOnce();
+    if (!more.ok() && !has_failed_)
+      common::LogWarning(StrCat("archive: nothing is moved: ", common::MessageOf(more.status())));
+    has_failed_ = !more.ok();
+    if (more.ok() && *more) return Keep();
+    if (moved_ > 0)
+      common::LogInfo(StrCat("archive: left the state bytes=", std::exchange(moved_, 0)));
+    pool_.PostAfter(kLooksEvery, [this] { Keep(); });
   });
 }
 
-absl::Status ArchiveKeeper::KeepOnce() {
-  ASSIGN_OR_RETURN(const uint64_t left, MoveSurplus(archive_, state_bytes_));
-  if (left > state_bytes_) Complain(left);
-  return absl::OkStatus();
+absl::StatusOr<bool> ArchiveKeeper::KeepOnce() {
+  if (!may_move_()) return false;
+  ASSIGN_OR_RETURN(const uint64_t bytes, archive_.StateBytes());
+  if (bytes <= state_bytes_) return false;
+  ASSIGN_OR_RETURN(const uint64_t moved, archive_.MoveOldest(bytes - state_bytes_));
+  moved_ += moved;
+  if (moved == 0) Complain(bytes);
+  return moved > 0;
 }
 
 // Once, and again when it has doubled.
 void ArchiveKeeper::Complain(uint64_t bytes) {
   if (bytes < 2 * complained_at_) return;
   complained_at_ = bytes;
-  common::LogWarning(StrCat(
-      "the state has ", bytes, " bytes, more than --archive-above (", state_bytes_,
-      "), and no finished job or part of the audit can leave it for now; etcd must have room "
-      "for it twice"));
+  common::LogWarning(
+      StrCat("archive: the state has bytes=", bytes, ", more than --archive-above=", state_bytes_,
+             ", and nothing more can leave it for now: live jobs, the list of finished ones, and "
+             "events since the last snapshot stay; etcd must have room for it twice"));
 }
 
 }  // namespace muster::coordinator

@@ -2,7 +2,9 @@
 
 #include "coordinator/periodic/assessor.h"
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -26,6 +28,7 @@ namespace {
 constexpr std::chrono::minutes kHousekeepingEvery{5};
 constexpr std::chrono::minutes kPromisedAgainAfter{11};
 constexpr size_t kNamedInLogMax = 20;
+constexpr size_t kAskedAtOnce = 256;  // other queries of the index wait meanwhile
 
 // On a pool thread, once the removal is durable.
 void DeleteFiles(Jobs& jobs, JobStores& stores, Gates& gates,
@@ -83,6 +86,25 @@ void RemoveExpired(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gate
       " jobs=\"", NameSome(*expired), "\""));
   RemoveWithBelongings(jobs, stores, job_code, gates, process,
                        RemoveInput{Caller{"retention"}, *std::move(expired)}, [](const Reply&) {});
+}
+
+// Most old blobs are of finished jobs, and the loop need not be asked about those.
+std::vector<std::string> UnusedByFinished(Jobs& jobs, JobCode& job_code,
+                                          const std::vector<std::string>& blobs) {
+  std::vector<std::string> unused;
+  for (size_t begin = 0; begin < blobs.size(); begin += kAskedAtOnce) {
+    const size_t end = std::min(begin + kAskedAtOnce, blobs.size());
+    const std::vector<std::string> some(blobs.begin() + static_cast<std::ptrdiff_t>(begin),
+                                        blobs.begin() + static_cast<std::ptrdiff_t>(end));
+    const auto referenced = jobs.index.Referenced(some);
+    const auto as_code = job_code.store.Referenced(some);
+    if (!referenced.ok() || !as_code.ok()) return {};
+    std::set<std::string> kept(referenced->begin(), referenced->end());
+    kept.insert(as_code->begin(), as_code->end());
+    std::copy_if(some.begin(), some.end(), std::back_inserter(unused),
+                 [&](const std::string& blob) { return !kept.contains(blob); });
+  }
+  return unused;
 }
 
 }  // namespace
@@ -155,7 +177,8 @@ void CollectGarbage(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gat
           common::StrCat("expired tokens and certificates are kept: ", common::MessageOf(done)));
     }
     CollectCode(jobs, stores, job_code, process);
-    CollectBlobs(jobs, stores, job_code, process, stores.blobs.OldBlobs());
+    CollectBlobs(jobs, stores, job_code, process,
+                 UnusedByFinished(jobs, job_code, stores.blobs.OldBlobs()));
     process.pool.PostAfter(
         kHousekeepingEvery, [&jobs, &stores, &job_code, &gates, &access, &process, retention] {
           CollectGarbage(jobs, stores, job_code, gates, access, process, retention);

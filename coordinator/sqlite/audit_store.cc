@@ -1,6 +1,7 @@
 #include "coordinator/sqlite/audit_store.h"
 
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "common/base/status.h"
@@ -51,21 +52,21 @@ absl::Status SqliteAuditStore::Append(const std::vector<const v1::AuditEntry*>& 
 
 absl::StatusOr<std::vector<uint64_t>> SqliteAuditStore::Parts() const {
   std::lock_guard lock(mutex_);
-  std::vector<uint64_t> parts;
-  ASSIGN_OR_RETURN(Statement archived,
-                   reader_->Prepare("SELECT key FROM archive WHERE kind = 2 ORDER BY key"));
+  const OneMoment moment(*reader_);
+  // What seems to lack an entry never leaves, so rows may be older than parts in the archive.
+  std::set<uint64_t> parts;
+  ASSIGN_OR_RETURN(Statement archived, reader_->Prepare("SELECT key FROM archive WHERE kind = 2"));
   while (true) {
     ASSIGN_OR_RETURN(const bool row, archived.Step());
     if (!row) break;
-    parts.push_back(static_cast<uint64_t>(archived.Integer(0)));
+    parts.insert(static_cast<uint64_t>(archived.Integer(0)));
   }
   ASSIGN_OR_RETURN(const int64_t first,
                    reader_->Scalar("SELECT ifnull(min(number), 0) FROM audit"));
   ASSIGN_OR_RETURN(const int64_t last, reader_->Scalar("SELECT ifnull(max(number), 0) FROM audit"));
-  if (first == 0) return parts;
-  for (int64_t next = first; next <= last; next = LastOfAuditPart(next) + 1)
-    parts.push_back(static_cast<uint64_t>(next));
-  return parts;
+  for (int64_t next = first; next > 0 && next <= last; next = LastOfAuditPart(next) + 1)
+    parts.insert(static_cast<uint64_t>(next));
+  return std::vector<uint64_t>(parts.begin(), parts.end());
 }
 
 void SqliteAuditStore::Add(std::string_view bytes, int64_t number, AuditPart& part) const {

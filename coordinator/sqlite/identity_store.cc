@@ -146,7 +146,7 @@ absl::Status SqliteIdentityStore::PutUser(const v1::User& user) {
   std::lock_guard lock(mutex_);
   return Atomically([&]() -> absl::Status {
     RETURN_IF_ERROR(Put(user));
-    return user.id().empty() ? absl::OkStatus() : MarkPeople(*database_);
+    return user.id().empty() ? absl::OkStatus() : MarkNewest(*database_);
   });
 }
 
@@ -180,7 +180,7 @@ absl::Status SqliteIdentityStore::AddToken(const v1::Token& token,
       ASSIGN_OR_RETURN(const auto known, Find<v1::User>(user->name()));
       if (!known.has_value()) {
         RETURN_IF_ERROR(Put(*user));
-        RETURN_IF_ERROR(MarkPeople(*database_));
+        RETURN_IF_ERROR(MarkNewest(*database_));
       }
     }
     return Put(token);
@@ -285,7 +285,7 @@ absl::Status SqliteIdentityStore::PutProject(const v1::Project& project) {
   std::lock_guard lock(mutex_);
   return Atomically([&]() -> absl::Status {
     RETURN_IF_ERROR(Put(project));
-    return project.closed() ? MarkPeople(*database_) : absl::OkStatus();
+    return project.closed() ? MarkNewest(*database_) : absl::OkStatus();
   });
 }
 

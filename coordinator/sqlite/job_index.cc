@@ -1,6 +1,7 @@
 #include "coordinator/sqlite/job_index.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/base/status.h"
@@ -33,20 +34,6 @@ std::string AfterPrefix(std::string prefix) {
   return prefix;
 }
 
-// All that is read while it lives is of one moment.
-class OneMoment {
- public:
-  explicit OneMoment(Database& database) : database_(database) {
-    database_.Execute("BEGIN").IgnoreError();
-  }
-  ~OneMoment() { database_.Execute("COMMIT").IgnoreError(); }
-  OneMoment(const OneMoment&) = delete;
-  OneMoment& operator=(const OneMoment&) = delete;
-
- private:
-  Database& database_;
-};
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<JobIndex>> SqliteJobIndex::Open(
@@ -72,28 +59,45 @@ absl::Status SqliteJobIndex::Keys(const KeySink& sink) {
 }
 
 absl::StatusOr<std::optional<v1::JobRecord>> SqliteJobIndex::Find(uint64_t id) {
-  std::lock_guard lock(mutex_);
-  ASSIGN_OR_RETURN(Statement find,
-                   database_->Prepare("SELECT record FROM job_records WHERE id = ?1"));
-  ASSIGN_OR_RETURN(const bool row, find.Bind(1, static_cast<int64_t>(id)).Step());
-  if (!row) return FindMoved(id);
-  v1::JobRecord record;
-  if (!ParseRow(find.Bytes(0), &record)) {
-    return DamagedDatabase(path_, StrCat("the record of job ", id, " cannot be read"));
+  std::optional<ArchivedPart> part;
+  {
+    std::lock_guard lock(mutex_);
+    ASSIGN_OR_RETURN(Statement find,
+                     database_->Prepare("SELECT record FROM job_records WHERE id = ?1"));
+    ASSIGN_OR_RETURN(const bool row, find.Bind(1, static_cast<int64_t>(id)).Step());
+    if (row) return ParseRecord(id, find.Bytes(0));
+    // It may have left just now.
+    ASSIGN_OR_RETURN(part, FindArchived(*database_, ArchivedKind::kJob, static_cast<int64_t>(id)));
   }
-  return std::optional<v1::JobRecord>(std::move(record));
-}
-
-// A row may leave just now, so it is looked for first.
-absl::StatusOr<std::optional<v1::JobRecord>> SqliteJobIndex::FindMoved(uint64_t id) {
-  ASSIGN_OR_RETURN(const std::optional<ArchivedPart> part,
-                   FindArchived(*database_, ArchivedKind::kJob, static_cast<int64_t>(id)));
   if (!part.has_value()) return std::optional<v1::JobRecord>();
   v1::ArchivedJob archived;
   RETURN_IF_ERROR(ReadArchived(*archive_, *part, &archived));
+  return ParseRecord(id, archived.record());
+}
+
+absl::StatusOr<std::optional<v1::JobRecord>> SqliteJobIndex::ParseRecord(
+    uint64_t id, std::string_view bytes) const {
   v1::JobRecord record;
-  if (ParseRow(archived.record(), &record)) return std::optional(std::move(record));
+  if (ParseRow(bytes, &record)) return std::optional(std::move(record));
   return DamagedDatabase(path_, StrCat("the record of job ", id, " cannot be read"));
+}
+
+absl::StatusOr<std::optional<v1::JobRecord>> SqliteJobIndex::FindIdentity(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  ASSIGN_OR_RETURN(
+      Statement find,
+      database_->Prepare("SELECT name, owner, idempotency_key, state FROM jobs WHERE id = ?1"));
+  ASSIGN_OR_RETURN(const bool row, find.Bind(1, static_cast<int64_t>(id)).Step());
+  if (!row) return std::optional<v1::JobRecord>();
+  const Owner owner = OwnerOfKey(find.Bytes(1));
+  v1::JobRecord record;
+  record.set_id(id);
+  record.set_name(std::string(find.Bytes(0)));
+  record.set_owner(owner.name);
+  record.set_owner_id(owner.id);
+  record.set_idempotency_key(std::string(find.Bytes(2)));
+  record.set_state(static_cast<v1::JobState>(find.Integer(3)));
+  return std::optional(std::move(record));
 }
 
 absl::StatusOr<std::optional<uint64_t>> SqliteJobIndex::FindNamed(const std::string& name) {
@@ -201,7 +205,8 @@ absl::StatusOr<Statement> SqliteJobIndex::Ranged(const std::string& columns,
                                                  const EventRange& range,
                                                  const std::string& order) {
   std::string sql = StrCat("SELECT ", columns, " FROM events WHERE seq > ?1 AND seq <= ?2");
-  if (range.job != 0) sql += " AND job = ?3";
+  // The index of events leaves out those of no job, which SQLite has to be told.
+  if (range.job != 0) sql += " AND job = ?3 AND job != 0";
   if (!range.node.empty()) sql += " AND node = ?4";
   ASSIGN_OR_RETURN(Statement list, database_->Prepare(sql + order));
   list.Bind(1, static_cast<int64_t>(range.after)).Bind(2, static_cast<int64_t>(range.until));
@@ -214,14 +219,21 @@ absl::StatusOr<Statement> SqliteJobIndex::Ranged(const std::string& columns,
 // The events of a job that are in the archive are older than those in the table. Without a job only the table is read:
 // events of archived jobs are not in such lists any more.
 absl::StatusOr<std::vector<v1::Event>> SqliteJobIndex::Events(const EventRange& range) {
-  std::lock_guard lock(mutex_);
-  const OneMoment moment(*database_);
-  std::vector<v1::Event> found;
-  if (range.job != 0) {
-    ASSIGN_OR_RETURN(found, ArchivedEvents(*database_, *archive_, range.job, range.node,
-                                           range.after, range.until));
+  std::optional<ArchivedPart> part;
+  std::vector<v1::Event> rows;
+  {
+    std::lock_guard lock(mutex_);
+    const OneMoment moment(*database_);
+    ASSIGN_OR_RETURN(part, PartOf(range));
+    ASSIGN_OR_RETURN(rows, EventRows(range));
   }
-  RETURN_IF_ERROR(AddRows(range, &found));
+  if (!part.has_value()) return rows;
+  ASSIGN_OR_RETURN(
+      std::vector<v1::Event> found,
+      ReadArchivedEvents(
+          *archive_, *part,
+          {.node = range.node, .after = range.after, .until = range.until, .bytes = range.bytes}));
+  std::move(rows.begin(), rows.end(), std::back_inserter(found));
   if (range.bytes == 0) {
     const size_t surplus = found.size() - std::min<size_t>(found.size(), range.newest);
     found.erase(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(surplus));
@@ -233,41 +245,51 @@ absl::StatusOr<std::vector<v1::Event>> SqliteJobIndex::Events(const EventRange& 
   return found;
 }
 
-absl::Status SqliteJobIndex::AddRows(const EventRange& range, std::vector<v1::Event>* found) {
+absl::StatusOr<std::optional<ArchivedPart>> SqliteJobIndex::PartOf(const EventRange& range) {
+  if (range.job == 0) return std::optional<ArchivedPart>();
+  return FindArchived(*database_, ArchivedKind::kJob, static_cast<int64_t>(range.job));
+}
+
+absl::StatusOr<std::vector<v1::Event>> SqliteJobIndex::EventRows(const EventRange& range) {
   const bool oldest = range.bytes > 0;
   ASSIGN_OR_RETURN(
       Statement list,
       Ranged("event", range, StrCat(" ORDER BY seq ", oldest ? "" : "DESC ", "LIMIT ?5")));
-  const std::ptrdiff_t older = std::ssize(*found);
+  std::vector<v1::Event> found;
   size_t bytes = 0;
-  for (const v1::Event& event : *found) bytes += event.ByteSizeLong();
   while (!oldest || bytes < range.bytes) {
     ASSIGN_OR_RETURN(const bool has_row, list.Step());
     if (!has_row) break;
     bytes += list.Bytes(0).size();
-    if (!ParseRow(list.Bytes(0), &found->emplace_back()))
+    if (!ParseRow(list.Bytes(0), &found.emplace_back()))
       return DamagedDatabase(path_, "an event cannot be read");
   }
-  if (!oldest) std::reverse(found->begin() + older, found->end());
-  return absl::OkStatus();
+  if (!oldest) std::reverse(found.begin(), found.end());
+  return found;
 }
 
 absl::StatusOr<uint64_t> SqliteJobIndex::BeforeNewest(const EventRange& range) {
   if (range.newest == 0) return range.until;
-  std::lock_guard lock(mutex_);
-  const OneMoment moment(*database_);
-  ASSIGN_OR_RETURN(Statement oldest,
-                   Ranged("seq", range, " ORDER BY seq DESC LIMIT 1 OFFSET ?5 - 1"));
-  ASSIGN_OR_RETURN(const bool has_row, oldest.Step());
-  if (has_row) return static_cast<uint64_t>(oldest.Integer(0)) - 1;
-  // All rows belong to it.
-  if (range.job == 0) return range.after;
+  std::optional<ArchivedPart> part;
+  size_t left = range.newest;
+  {
+    std::lock_guard lock(mutex_);
+    const OneMoment moment(*database_);
+    ASSIGN_OR_RETURN(Statement oldest,
+                     Ranged("seq", range, " ORDER BY seq DESC LIMIT 1 OFFSET ?5 - 1"));
+    ASSIGN_OR_RETURN(const bool has_row, oldest.Step());
+    if (has_row) return static_cast<uint64_t>(oldest.Integer(0)) - 1;
+    // All rows belong to it.
+    ASSIGN_OR_RETURN(part, PartOf(range));
+    if (!part.has_value()) return range.after;
+    ASSIGN_OR_RETURN(Statement count, Ranged("count(*)", range, " LIMIT ?5"));
+    RETURN_IF_ERROR(count.Step().status());
+    left -= static_cast<size_t>(count.Integer(0));
+  }
   ASSIGN_OR_RETURN(
       const std::vector<v1::Event> older,
-      ArchivedEvents(*database_, *archive_, range.job, range.node, range.after, range.until));
-  ASSIGN_OR_RETURN(Statement count, Ranged("count(*)", range, " LIMIT ?5"));
-  RETURN_IF_ERROR(count.Step().status());
-  const size_t left = range.newest - static_cast<size_t>(count.Integer(0));
+      ReadArchivedEvents(*archive_, *part,
+                         {.node = range.node, .after = range.after, .until = range.until}));
   return older.size() <= left ? range.after : older[older.size() - left].seq() - 1;
 }
 

@@ -6,9 +6,11 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "coordinator/sqlite/archive/archive_rows.h"
 #include "coordinator/sqlite/database/database.h"
 #include "coordinator/stores/blob_store.h"
 #include "coordinator/stores/job_index.h"
@@ -23,6 +25,7 @@ class SqliteJobIndex final : public JobIndex {
 
   absl::Status Keys(const KeySink& sink) override;
   absl::StatusOr<std::optional<v1::JobRecord>> Find(uint64_t id) override;
+  absl::StatusOr<std::optional<v1::JobRecord>> FindIdentity(uint64_t id) override;
   absl::StatusOr<std::optional<uint64_t>> FindNamed(const std::string& name) override;
   absl::StatusOr<std::vector<uint64_t>> FindLabeled(const std::string& label) override;
   absl::StatusOr<std::vector<NamedJob>> FindPrefix(const std::string& prefix,
@@ -45,9 +48,11 @@ class SqliteJobIndex final : public JobIndex {
  private:
   SqliteJobIndex(std::string path, std::shared_ptr<const BlobStore> archive)
       : path_(std::move(path)), archive_(std::move(archive)) {}
-  absl::StatusOr<std::optional<v1::JobRecord>> FindMoved(uint64_t id);
-  // Adds the range's events that are rows, after `found`, which are older.
-  absl::Status AddRows(const EventRange& range, std::vector<v1::Event>* found);
+  absl::StatusOr<std::optional<v1::JobRecord>> ParseRecord(uint64_t id,
+                                                           std::string_view bytes) const;
+  // What of the range's job has left the table.
+  absl::StatusOr<std::optional<ArchivedPart>> PartOf(const EventRange& range);
+  absl::StatusOr<std::vector<v1::Event>> EventRows(const EventRange& range);
   // A query for columns of the range's events; `order` ends it, and ?5 in it is `newest`.
   absl::StatusOr<Statement> Ranged(const std::string& columns, const EventRange& range,
                                    const std::string& order);

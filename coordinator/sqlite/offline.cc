@@ -82,7 +82,7 @@ absl::Status ReadArchive(Database& database, BlobUses& uses) {
     uses.insert({std::string(parts.Bytes(2)),
                  {.size = static_cast<uint64_t>(parts.Integer(3)),
                   .job = is_job ? static_cast<uint64_t>(parts.Integer(1)) : 0,
-                  .is_audit = !is_job}});
+                  .archived = is_job ? BlobUse::Archived::kJob : BlobUse::Archived::kAudit}});
   }
   ASSIGN_OR_RETURN(Statement files,
                    database.Prepare("SELECT sha256, job FROM blob_refs WHERE job IN (SELECT key "

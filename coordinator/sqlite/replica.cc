@@ -46,7 +46,11 @@ absl::Status SqliteReplica::Follow(const std::string& log) {
 
 absl::Status SqliteReplica::Leave() {
   RETURN_IF_ERROR(Transact(*database_, [&] {
-    return database_->Execute("DELETE FROM notes; DELETE FROM audit; DROP TABLE replica");
+    RETURN_IF_ERROR(
+        database_->Execute("DELETE FROM notes; DELETE FROM audit; DELETE FROM archive WHERE kind = "
+                           "2; DROP TABLE replica"));
+    ASSIGN_OR_RETURN(const int64_t archived, database_->Scalar("SELECT count(*) FROM archive"));
+    return archived == 0 ? absl::OkStatus() : MarkNewest(*database_);
   }));
   mark_ = {};
   return absl::OkStatus();
@@ -90,6 +94,16 @@ absl::StatusOr<uint64_t> SqliteReplicaHome::Save(const std::string& to) {
   return mark.position;
 }
 
+// The copy that is replaced has the rows of what left the state since.
+absl::Status SqliteReplicaHome::KeepArchived(const std::string& newer) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Database> here,
+                   Database::Open(paths_.Database(), Database::Mode::kReadWrite));
+  RETURN_IF_ERROR(PrepareSchema(*here, paths_.Database()));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Database> there,
+                   Database::Open(newer, Database::Mode::kReadWrite));
+  return KeepMovedParts(*here, *there, *blobs_, paths_);
+}
+
 absl::Status SqliteReplicaHome::Replace(const std::string& from, const std::string& log,
                                         uint64_t position) {
   ASSIGN_OR_RETURN(const ReplicaMark mark, MarkOf(from));
@@ -98,6 +112,7 @@ absl::Status SqliteReplicaHome::Replace(const std::string& from, const std::stri
                                               mark.position, " was found where one of ", log,
                                               " up to ", position, " should be"));
   }
+  RETURN_IF_ERROR(KeepArchived(from));
   // What these have is newer than nothing that the log has not.
   for (const char* end : {"-wal", "-shm"})
     RETURN_IF_ERROR(common::RemoveTree(paths_.Database() + end));

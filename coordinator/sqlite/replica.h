@@ -51,6 +51,8 @@ class SqliteReplicaHome final : public ReplicaHome {
   absl::Status Replace(const std::string& from, const std::string& log, uint64_t position) override;
 
  private:
+  absl::Status KeepArchived(const std::string& newer);
+
   const Paths paths_;
   const std::shared_ptr<BlobStore> blobs_;
 };

@@ -192,7 +192,7 @@ absl::Status PrepareSchema(Database& database, const std::string& path) {
   return database.Execute("COMMIT");
 }
 
-absl::Status MarkPeople(Database& database) {
+absl::Status MarkNewest(Database& database) {
   return database.Execute(StrCat("PRAGMA user_version=", kSchemaVersion));
 }
 

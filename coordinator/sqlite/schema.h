@@ -14,7 +14,7 @@ inline constexpr int64_t kApplicationId = 0x4d535452;  // "MSTR"
 // 2: the same tables; logs and metrics beside them are segments, which version 1 cannot read.
 // 3: the same tables; people have ids, which version 2 ignores, so it would take a new person for an earlier
 // one of that name; and projects without members are closed, which it would open to all users. A file gets this
-// version when the first of these is recorded (MarkPeople).
+// version when the first of these is recorded (MarkNewest).
 inline constexpr int64_t kSchemaVersion = 3;
 inline constexpr int64_t kSchemaWithoutPeople = 2;
 // Up to this size the whole file is checked before it is used; above it, what replay reads is
@@ -30,7 +30,7 @@ absl::Status PrepareSchema(Database& database, const std::string& path);
 absl::Status CheckIdentity(Database& database, const std::string& path, bool* is_new);
 
 // Older releases refuse the file from now on.
-absl::Status MarkPeople(Database& database);
+absl::Status MarkNewest(Database& database);
 
 // The latest lived time that the last event or a finished job's row carries; 0: none does.
 absl::StatusOr<int64_t> NewestLife(Database& database);

@@ -5,6 +5,7 @@
 #include "common/base/status.h"
 #include "common/hash/sha256.h"
 #include "common/text/strings.h"
+#include "coordinator/store_parts/put_bytes.h"
 
 namespace muster::coordinator {
 namespace {
@@ -23,7 +24,8 @@ absl::StatusOr<std::unique_ptr<Blobs>> Blobs::Open(std::shared_ptr<BlobStore> st
 }
 
 Blobs::Blobs(std::shared_ptr<BlobStore> store, const Paths& paths, const DiskGate* gate)
-    : store_(std::move(store)),
+    : paths_(paths),
+      store_(std::move(store)),
       uploads_(paths, gate,
                [this](const std::string& path, const std::string& sha256) {
                  // From now on it is here; its uploader is about to refer to it.
@@ -39,6 +41,11 @@ absl::StatusOr<bool> Blobs::Keep(const std::string& sha256, uint64_t size) {
   if (absl::IsNotFound(have.status())) return false;
   RETURN_IF_ERROR(have.status());
   return *have == size;
+}
+
+absl::StatusOr<std::string> Blobs::Add(std::string_view bytes) {
+  promises_.Promise(common::Sha256Hex(bytes));
+  return PutBytes(*store_, paths_, bytes);
 }
 
 absl::Status Blobs::Verify(const std::string& sha256) const {

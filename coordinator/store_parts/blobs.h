@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -66,6 +67,9 @@ class Blobs {
   // Reads all of it. OK: it matches its name. NOT_FOUND, DATA_LOSS; one of shortage.h: no verdict.
   absl::Status Verify(const std::string& sha256) const;
 
+  // Makes a blob of bytes, which is not removed during the next minutes. Durable when it returns; returns its name.
+  absl::StatusOr<std::string> Add(std::string_view bytes);
+
   // Deletes it unless an upload was promised or finished recently (a record may be about to refer to
   // it). True: it is gone.
   bool RemoveUnlessPromised(const std::string& sha256);
@@ -76,6 +80,7 @@ class Blobs {
  private:
   Blobs(std::shared_ptr<BlobStore> store, const Paths& paths, const DiskGate* gate);
 
+  const Paths paths_;
   const FileAge age_;
   const std::shared_ptr<BlobStore> store_;
   BlobPromises promises_;

@@ -125,7 +125,7 @@ class Archive(Case):
         wait_until(lambda: all(each.state == harness.CANCELLED for each in cluster.api.list()), "all are cancelled")
         cluster.heads[first].stop()  # takes a snapshot, so that a replay needs none of their events
         second, _ = cluster.wait_leader(other_than=first)
-        wait_until(lambda: "archive: the state had" in cluster.heads[second].output(), "jobs have left")
+        wait_until(lambda: "archive: left the state" in cluster.heads[second].output(), "jobs have left")
         cluster.heads[first].start()
         wait_until(lambda: "registered" in cluster.heads[first].output(), "the first one follows")
         wait_until(lambda: len(self.parts(cluster, first)) > 10 and self.parts(cluster, first) == self.parts(cluster, second),
@@ -140,7 +140,7 @@ class Archive(Case):
         for part in self.parts(cluster, first):
             os.rename(f"{cluster.data(first)}/blobs/sha256/{part[:2]}/{part}", self.path(part))
         done = cluster.jobctl("show", names[0], check=False)
-        self.assertIn(f"the coordinator h{second} has the record of job {oldest}, and this one not [JC1632]", done.stderr)
+        self.assertIn(f"the coordinator h{second} moved the record of job {oldest} to its archive, and this one has no copy [JC1632]", done.stderr)
         print(done.stderr)
         cluster.heads[first].stop()
         done = heads.run_coordinator(self, "migrate", "--from", etcd.address(), "--to", cluster.data(first))

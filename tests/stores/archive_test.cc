@@ -14,6 +14,8 @@
 #include "coordinator/sqlite/journal.h"
 #include "coordinator/sqlite/offline.h"
 #include "coordinator/sqlite/replica.h"
+#include "coordinator/sqlite/schema.h"
+#include "coordinator/store_parts/put_bytes.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/opened_journal.h"
 
@@ -63,11 +65,13 @@ class ArchiveTest : public ::testing::Test {
     turns_ = std::make_shared<WriteTurns>(WriteTurns::kTimeout, &log_);
     opened_ = std::make_unique<OpenedJournal>(*OpenSqliteJournal(here_.paths, nullptr, turns_));
     opened_->Start();
-    archive_ = *SqliteArchive::Open({.paths = here_.paths,
-                                     .archive = here_.paths,
-                                     .head = "a",
-                                     .blobs = here_.blobs,
-                                     .turns = turns_});
+    archive_ = *SqliteArchive::Open(
+        {.paths = here_.paths,
+         .head = "a",
+         .blobs = here_.blobs,
+         .put =
+             [this](std::string_view bytes) { return PutBytes(*here_.blobs, here_.paths, bytes); },
+         .turns = turns_});
   }
 
   std::unique_ptr<JobIndex> IndexOf(const Machine& machine) {
@@ -149,6 +153,7 @@ TEST_F(ArchiveTest, EverythingIsAnsweredAsBeforeHereAndAfterATakeover) {
     EXPECT_EQ((*index->Find(1))->spec().command(0).size(), kRecordBytes);
     EXPECT_EQ((*index->Find(2))->name(), "train-2");
     EXPECT_FALSE(index->Find(3)->has_value());
+    EXPECT_EQ((*index->FindIdentity(1))->idempotency_key(), "key-1");
     EXPECT_EQ(**index->FindNamed("train-1"), 1u);
     EXPECT_EQ(KeysOf(*index), (std::vector<std::string>{"uid:1/key-1", "uid:1/key-2"}));
     EXPECT_EQ(index->List({.limit = 9})->size(), 2u);
@@ -222,12 +227,14 @@ TEST_F(ArchiveTest, WhatIsNotHereIsAtTheCoordinatorThatIsNamed) {
   MoveAll();
   std::filesystem::remove(OnlyBlobOf(here_, 1));
   const absl::Status missing = IndexOf(here_)->Find(1).status();
-  EXPECT_TRUE(absl::IsUnavailable(missing)) << missing;
+  EXPECT_TRUE(absl::IsFailedPrecondition(missing)) << "to ask again does not help: " << missing;
   EXPECT_EQ(common::CodeOf(missing), "JC1632");
-  EXPECT_NE(missing.message().find("the coordinator a has the record of job 1"), std::string::npos)
+  EXPECT_NE(missing.message().find("the coordinator a moved the record of job 1"),
+            std::string::npos)
       << missing;
   EXPECT_EQ(common::CodeOf(archive_->CheckAllHere()), "JC1632");
   EXPECT_EQ(IndexOf(here_)->List({.limit = 9})->size(), 1u) << "lists need no record";
+  EXPECT_EQ((*IndexOf(here_)->FindIdentity(1))->name(), "train-1") << "nor does its removal";
 }
 
 TEST_F(ArchiveTest, ADamagedBlobIsNeverTakenForTheRecord) {
@@ -267,6 +274,59 @@ TEST_F(ArchiveTest, OldEntriesOfTheAuditLeaveInWholeParts) {
     EXPECT_EQ(number, kEntries);
     EXPECT_EQ(store->Recover()->head.number(), kEntries);
   }
+}
+
+// One that was away when they left has their rows still, and loads a snapshot in which they are gone.
+TEST_F(ArchiveTest, ASnapshotThatReplacesTheRowsLeavesTheirBlobs) {
+  Finish(1);
+  TakeSnapshot();
+  const Machine away;
+  ASSERT_TRUE(CopyDatabase(here_.paths.Database(), away.paths.Database()).ok());
+  MoveAll();
+  SqliteReplicaHome home(away.paths, away.blobs);
+  const std::string stage = *home.Stage();
+  const absl::StatusOr<uint64_t> position = SqliteReplicaHome(here_.paths, here_.blobs).Save(stage);
+  ASSERT_TRUE(position.ok()) << position.status();
+  ASSERT_TRUE(home.Replace(stage, "log", *position).ok());
+  EXPECT_EQ((*IndexOf(away)->Find(1))->name(), "train-1");
+  EXPECT_EQ(away.CountBlobs(), 1u);
+}
+
+// `migrate` and `restore` put the audit into files, and a later `migrate` into a database again, from its beginning.
+TEST_F(ArchiveTest, OneThatLeavesTheOthersHasItsJobsAndNoAuditHere) {
+  const auto audit = *SqliteAuditStore::Open(here_.paths, turns_, here_.blobs);
+  std::vector<v1::AuditEntry> entries(2 * kAuditPartEntries);
+  std::vector<const v1::AuditEntry*> added;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    entries[i].set_number(i + 1);
+    added.push_back(&entries[i]);
+  }
+  ASSERT_TRUE(audit->Append(added).ok());
+  Finish(1);
+  TakeSnapshot();
+  MoveAll();
+  ASSERT_TRUE((*SqliteReplica::Open(there_.paths, there_.blobs))->Leave().ok());
+  const auto left = *Database::Open(there_.paths.Database(), Database::Mode::kReadWrite);
+  EXPECT_EQ(*left->Scalar("SELECT count(*) FROM archive WHERE kind = 1"), 1);
+  EXPECT_EQ(*left->Scalar("SELECT count(*) FROM archive WHERE kind = 2"), 0);
+  EXPECT_EQ(*left->Scalar("PRAGMA user_version"), kSchemaVersion)
+      << "an older coordinator would take the archive's blobs for garbage";
+}
+
+TEST_F(ArchiveTest, AnAuditThatLacksAnEntryKeepsNothingElseBack) {
+  const auto audit = *SqliteAuditStore::Open(here_.paths, turns_, here_.blobs);
+  std::vector<v1::AuditEntry> entries(3 * kAuditPartEntries);
+  std::vector<const v1::AuditEntry*> added;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    entries[i].set_number(i + 1);
+    if (i != 500) added.push_back(&entries[i]);
+  }
+  ASSERT_TRUE(audit->Append(added).ok());
+  Finish(1);
+  TakeSnapshot();
+  MoveAll();
+  EXPECT_EQ(here_.CountBlobs(), 3u) << "the job, and the two whole parts after it";
+  EXPECT_EQ(*audit->Parts(), (std::vector<uint64_t>{1, 1'000, 2'000, 3'000}));
 }
 
 TEST_F(ArchiveTest, CheckAndBackupKnowWhatItRefersTo) {

@@ -14,6 +14,7 @@
 #include "coordinator/sqlite/journal.h"
 #include "coordinator/sqlite/replica.h"
 #include "coordinator/store_parts/followed_journal.h"
+#include "coordinator/store_parts/put_bytes.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/following_index.h"
 #include "tests/stores/memory_blob_store.h"
@@ -138,7 +139,11 @@ class TakenOverEngine final : public LocalEngine {
   // What can be archived is, so that the contract holds for that, too.
   void MoveAllToArchive(const std::shared_ptr<BlobStore>& blobs) {
     const auto archive = *SqliteArchive::Open(
-        {.paths = Here(), .archive = Here(), .head = "a", .blobs = blobs, .turns = turns_here_});
+        {.paths = Here(),
+         .head = "a",
+         .blobs = blobs,
+         .put = [&](std::string_view bytes) { return PutBytes(*blobs, Here(), bytes); },
+         .turns = turns_here_});
     while (*archive->MoveOldest(UINT64_MAX) > 0) {
     }
   }

@@ -115,6 +115,19 @@ absl::StatusOr<std::optional<v1::JobRecord>> MemoryJobIndex::Find(uint64_t id) {
   return std::optional<v1::JobRecord>(job->second.record);
 }
 
+absl::StatusOr<std::optional<v1::JobRecord>> MemoryJobIndex::FindIdentity(uint64_t id) {
+  auto found = Find(id);
+  if (!found.ok() || !found->has_value()) return found;
+  v1::JobRecord identity;
+  identity.set_id(id);
+  identity.set_name((*found)->name());
+  identity.set_owner((*found)->owner());
+  identity.set_owner_id((*found)->owner_id());
+  identity.set_idempotency_key((*found)->idempotency_key());
+  identity.set_state((*found)->state());
+  return std::optional(std::move(identity));
+}
+
 absl::StatusOr<std::optional<uint64_t>> MemoryJobIndex::FindNamed(const std::string& name) {
   std::lock_guard lock(tables_->mutex);
   for (const auto& [id, row] : tables_->jobs) {

@@ -51,6 +51,7 @@ class MemoryJobIndex final : public JobIndex {
 
   absl::Status Keys(const KeySink& sink) override;
   absl::StatusOr<std::optional<v1::JobRecord>> Find(uint64_t id) override;
+  absl::StatusOr<std::optional<v1::JobRecord>> FindIdentity(uint64_t id) override;
   absl::StatusOr<std::optional<uint64_t>> FindNamed(const std::string& name) override;
   absl::StatusOr<std::vector<uint64_t>> FindLabeled(const std::string& label) override;
   absl::StatusOr<std::vector<NamedJob>> FindPrefix(const std::string& prefix,

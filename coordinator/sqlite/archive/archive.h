@@ -1,9 +1,12 @@
 // The archive's side in SQLite: which rows go next (stores/archive.h).
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,11 +24,15 @@ class SqliteArchive final : public Archive {
  public:
   struct Options {
     Paths paths;
-    Paths archive;  // below which the blobs are made; the same, but for a copy that is being made
     std::string head;  // this coordinator's name; empty: it is alone
-    std::shared_ptr<BlobStore> blobs;
+    std::shared_ptr<const BlobStore> blobs;
+    // Makes a blob of bytes, durably, that nothing removes during the next minutes; returns its SHA-256.
+    std::function<absl::StatusOr<std::string>(std::string_view)> put;
     std::shared_ptr<WriteTurns> turns;
   };
+  // What is moved in one transaction: about so many bytes, and so many jobs.
+  static constexpr uint64_t kBytesAtOnce = 8 << 20;
+  static constexpr int64_t kJobsAtOnce = 64;
   // The database has its schema.
   static absl::StatusOr<std::unique_ptr<Archive>> Open(Options options);
 
@@ -45,6 +52,10 @@ class SqliteArchive final : public Archive {
   std::unique_ptr<Database> database_;
   // The finished jobs with an end before this one are archived already, or too large.
   int64_t archived_until_ms_ = 0;
+  // No job could be moved when the journal's snapshot was this one; -1: some could.
+  int64_t exhausted_at_ = -1;
+  // Entries of the audit before it are archived already, or seem to lack some.
+  int64_t audit_from_ = 1;
 };
 
 }  // namespace muster::coordinator

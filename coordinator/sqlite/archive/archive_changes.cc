@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/hash/sha256.h"
 #include "common/text/strings.h"
 #include "coordinator/sqlite/archive/archive_rows.h"
 #include "coordinator/sqlite/database/changes.h"
@@ -78,6 +79,27 @@ absl::StatusOr<std::vector<std::string>> FollowArchive(Database& database, BlobS
     if (!is_used) unused.push_back(std::move(there->sha256));
   }
   return unused;
+}
+
+absl::Status KeepMovedParts(Database& older, Database& newer, BlobStore& blobs,
+                            const Paths& paths) {
+  ASSIGN_OR_RETURN(const int64_t has_archive,
+                   newer.Scalar("SELECT count(*) FROM sqlite_schema WHERE name = 'archive'"));
+  if (has_archive == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(Statement rows, newer.Prepare("SELECT kind, key, last, sha256 FROM archive"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, rows.Step());
+    if (!row) return absl::OkStatus();
+    const auto kind = static_cast<ArchivedKind>(rows.Integer(0));
+    ASSIGN_OR_RETURN(const std::optional<ArchivedPart> known,
+                     FindArchived(older, kind, rows.Integer(1)));
+    if (known.has_value()) continue;
+    // Older rows may lack events that were moved along, and are then of no use.
+    ASSIGN_OR_RETURN(const std::optional<std::string> packed,
+                     PackRows(older, kind, rows.Integer(1), rows.Integer(2)));
+    if (packed.has_value() && common::Sha256Hex(*packed) == rows.Bytes(3))
+      RETURN_IF_ERROR(PutBytes(blobs, paths, *packed).status());
+  }
 }
 
 }  // namespace muster::coordinator

@@ -1,4 +1,4 @@
-// What an entry of the log means to the archive of a coordinator that follows it: blobs are made of rows before these
+// What an entry of the log, or a snapshot of it, means to the archive of a coordinator that follows it: blobs are made of rows before these
 // go, and removed with the last row that refers to them.
 #pragma once
 
@@ -19,5 +19,8 @@ namespace muster::coordinator {
 absl::StatusOr<std::vector<std::string>> FollowArchive(Database& database, BlobStore& blobs,
                                                        const Paths& paths,
                                                        std::string_view changes);
+
+// Before `newer` replaces `older`: makes the blobs of what has left the state between the two and is a row in `older`.
+absl::Status KeepMovedParts(Database& older, Database& newer, BlobStore& blobs, const Paths& paths);
 
 }  // namespace muster::coordinator

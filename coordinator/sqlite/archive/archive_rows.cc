@@ -15,16 +15,22 @@ namespace {
 
 using common::StrCat;
 
-// The rows' bytes, in order, added to the field. False: they exceed kArchivedBytesMost together.
-absl::StatusOr<bool> AddRows(Statement rows, google::protobuf::RepeatedPtrField<std::string>* to) {
-  int64_t bytes = 0;
+// The bytes of rows that the query returns: how many there are together, and then each, in order.
+absl::StatusOr<std::vector<std::string>> ReadRows(Database& database, const std::string& column,
+                                                  const std::string& where, int64_t one,
+                                                  int64_t two, bool* fits) {
+  ASSIGN_OR_RETURN(Statement sum,
+                   database.Prepare(StrCat("SELECT ifnull(sum(length(", column, ")), 0)", where)));
+  RETURN_IF_ERROR(sum.Bind(1, one).Bind(2, two).Step().status());
+  std::vector<std::string> found;
+  *fits = sum.Integer(0) < kArchivedBytesMost;
+  if (!*fits) return found;
+  ASSIGN_OR_RETURN(Statement rows, database.Prepare(StrCat("SELECT ", column, where)));
+  rows.Bind(1, one).Bind(2, two);
   while (true) {
     ASSIGN_OR_RETURN(const bool row, rows.Step());
-    if (!row) return true;
-    const std::string_view each = rows.Bytes(0);
-    bytes += static_cast<int64_t>(each.size());
-    if (bytes > kArchivedBytesMost) return false;
-    to->Add(std::string(each));
+    if (!row) return found;
+    found.emplace_back(rows.Bytes(0));
   }
 }
 
@@ -35,25 +41,28 @@ absl::StatusOr<std::optional<std::string>> PackJob(Database& database, int64_t j
   if (!found) return std::nullopt;
   v1::ArchivedJob part;
   part.set_record(std::string(find.Bytes(0)));
-  ASSIGN_OR_RETURN(
-      Statement rows,
-      database.Prepare("SELECT event FROM events WHERE job = ?1 AND seq <= ?2 ORDER BY seq"));
-  rows.Bind(1, job).Bind(2, last);
-  ASSIGN_OR_RETURN(const bool fits, AddRows(std::move(rows), part.mutable_events()));
-  if (!fits || part.ByteSizeLong() > kArchivedBytesMost) return std::nullopt;
+  bool fits = false;
+  // `job != 0`: the index of events leaves out those of no job, which SQLite has to be told.
+  ASSIGN_OR_RETURN(std::vector<std::string> events,
+                   ReadRows(database, "event",
+                            " FROM events WHERE job = ?1 AND job != 0 AND seq <= ?2 ORDER BY seq",
+                            job, last, &fits));
+  if (!fits) return std::nullopt;
+  for (std::string& event : events) part.add_events(std::move(event));
   return part.SerializeAsString();
 }
 
 absl::StatusOr<std::optional<std::string>> PackAudit(Database& database, int64_t first,
                                                      int64_t last) {
-  v1::ArchivedAudit part;
-  ASSIGN_OR_RETURN(Statement rows,
-                   database.Prepare("SELECT entry FROM audit WHERE number BETWEEN ?1 AND ?2 "
-                                    "ORDER BY number"));
-  rows.Bind(1, first).Bind(2, last);
-  ASSIGN_OR_RETURN(const bool fits, AddRows(std::move(rows), part.mutable_entries()));
+  bool fits = false;
+  ASSIGN_OR_RETURN(
+      std::vector<std::string> entries,
+      ReadRows(database, "entry", " FROM audit WHERE number BETWEEN ?1 AND ?2 ORDER BY number",
+               first, last, &fits));
   // Entries never lack a number; what seems to lack some stays where a person can look at it.
-  if (!fits || part.entries_size() != last - first + 1) return std::nullopt;
+  if (!fits || std::ssize(entries) != last - first + 1) return std::nullopt;
+  v1::ArchivedAudit part;
+  for (std::string& entry : entries) part.add_entries(std::move(entry));
   return part.SerializeAsString();
 }
 
@@ -82,12 +91,14 @@ absl::Status ArchivedElsewhere(const ArchivedPart& part) {
          .what = StrCat(WhatOf(part), " should be in ", file, ", which is missing"),
          .fix = "copy the file back from a backup"});
   }
+  // Not UNAVAILABLE: to ask again does not help.
   return common::MakeProblem(
-      absl::StatusCode::kUnavailable,
+      absl::StatusCode::kFailedPrecondition,
       {.code = "JC1632",
-       .what = StrCat("the coordinator ", part.head, " has ", WhatOf(part), ", and this one not"),
+       .what = StrCat("the coordinator ", part.head, " moved ", WhatOf(part),
+                      " to its archive, and this one has no copy"),
        .fix = StrCat("ask again when ", part.head, " leads, or copy ", file,
-                     " from its data directory into this one's")});
+                     " from its data directory, or from a backup, into this one's")});
 }
 
 absl::StatusOr<std::optional<ArchivedPart>> FindArchived(Database& database, ArchivedKind kind,
@@ -112,7 +123,8 @@ absl::StatusOr<std::optional<std::string>> PackRows(Database& database, Archived
 absl::Status MoveRows(Database& database, const ArchivedPart& part) {
   if (part.kind == ArchivedKind::kJob) {
     RETURN_IF_ERROR(RunWith(database, "DELETE FROM job_records WHERE id = ?1", {part.key}));
-    RETURN_IF_ERROR(RunWith(database, "DELETE FROM events WHERE job = ?1 AND seq <= ?2",
+    RETURN_IF_ERROR(RunWith(database,
+                            "DELETE FROM events WHERE job = ?1 AND job != 0 AND seq <= ?2",
                             {part.key, part.last}));
   } else {
     RETURN_IF_ERROR(RunWith(database, "DELETE FROM audit WHERE number BETWEEN ?1 AND ?2",
@@ -131,7 +143,8 @@ absl::Status MoveRows(Database& database, const ArchivedPart& part) {
 
 absl::Status ReadArchived(const BlobStore& blobs, const ArchivedPart& part,
                           google::protobuf::MessageLite* message) {
-  if (part.bytes < 0 || part.bytes > kArchivedBytesMost)
+  // What was packed has a little more around it.
+  if (part.bytes < 0 || part.bytes > 2 * kArchivedBytesMost)
     return absl::DataLossError(StrCat(WhatOf(part), " cannot have ", part.bytes, " bytes"));
   // One more, to notice a file that is longer.
   const absl::StatusOr<std::string> bytes =
@@ -143,28 +156,30 @@ absl::Status ReadArchived(const BlobStore& blobs, const ArchivedPart& part,
   return common::MakeProblem(
       absl::StatusCode::kDataLoss,
       {.code = "JC1602",
-       .what = StrCat(WhatOf(part), " cannot be read: the file ", part.sha256,
-                      " below blobs/ is "
-                      "damaged"),
+       .what =
+           StrCat(WhatOf(part), " cannot be read: the file ", part.sha256, " below blobs/ differs"),
        .fix = "copy the file back from a backup, or from the data directory of another coordinator "
               "of this cluster"});
 }
 
-absl::StatusOr<std::vector<v1::Event>> ArchivedEvents(Database& database, const BlobStore& blobs,
-                                                      uint64_t job, const std::string& node,
-                                                      uint64_t after, uint64_t until) {
+absl::StatusOr<std::vector<v1::Event>> ReadArchivedEvents(const BlobStore& blobs,
+                                                          const ArchivedPart& part,
+                                                          const EventsWanted& wanted) {
   std::vector<v1::Event> found;
-  ASSIGN_OR_RETURN(const std::optional<ArchivedPart> part,
-                   FindArchived(database, ArchivedKind::kJob, static_cast<int64_t>(job)));
-  if (!part.has_value() || static_cast<int64_t>(after) >= part->last) return found;
+  if (static_cast<int64_t>(wanted.after) >= part.last) return found;
   v1::ArchivedJob archived;
-  RETURN_IF_ERROR(ReadArchived(blobs, *part, &archived));
-  for (const std::string& bytes : archived.events()) {
+  RETURN_IF_ERROR(ReadArchived(blobs, part, &archived));
+  size_t bytes = 0;
+  for (const std::string& each : archived.events()) {
+    if (wanted.bytes > 0 && bytes >= wanted.bytes) break;
     v1::Event event;
-    if (!ParseRow(bytes, &event))
-      return absl::DataLossError(StrCat("an event of job ", job, " in the archive is damaged"));
-    if (event.seq() <= after || event.seq() > until) continue;
-    if (node.empty() || event.node() == node) found.push_back(std::move(event));
+    if (!ParseRow(each, &event))
+      return absl::DataLossError(
+          StrCat("an event of job ", part.key, " in the archive is damaged"));
+    if (event.seq() <= wanted.after || event.seq() > wanted.until) continue;
+    if (!wanted.node.empty() && event.node() != wanted.node) continue;
+    bytes += each.size();
+    found.push_back(std::move(event));
   }
   return found;
 }

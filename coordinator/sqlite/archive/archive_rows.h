@@ -41,13 +41,14 @@ constexpr int64_t LastOfAuditPart(int64_t first) {
 }
 
 // A job with more stays where it is.
-inline constexpr int64_t kArchivedBytesMost = 256 << 20;
+// limit: several coordinators: a finished job that leaves etcd, with its events; a larger one stays there
+inline constexpr int64_t kArchivedBytesMost = 64 << 20;
 
 // nullopt: it is not archived.
 absl::StatusOr<std::optional<ArchivedPart>> FindArchived(Database& database, ArchivedKind kind,
                                                          int64_t key);
 
-// The part's bytes, from its rows. nullopt: they are not there, or exceed kArchivedBytesMost.
+// The part's bytes, from its rows. nullopt: they are not there, or have about kArchivedBytesMost or more.
 absl::StatusOr<std::optional<std::string>> PackRows(Database& database, ArchivedKind kind,
                                                     int64_t key, int64_t last);
 // In a transaction: the rows go, and the table tells where they are.
@@ -59,9 +60,16 @@ absl::Status ArchivedElsewhere(const ArchivedPart& part);
 absl::Status ReadArchived(const BlobStore& blobs, const ArchivedPart& part,
                           google::protobuf::MessageLite* message);
 
-// The job's events above `after`, up to `until`, of the node if one is named; in order. Empty: it is not archived.
-absl::StatusOr<std::vector<v1::Event>> ArchivedEvents(Database& database, const BlobStore& blobs,
-                                                      uint64_t job, const std::string& node,
-                                                      uint64_t after, uint64_t until);
+// Its events above `after`, up to `until`, of the node if one is named; in order, as many as have `bytes`, and one more.
+// 0: all.
+struct EventsWanted {
+  std::string node;
+  uint64_t after = 0;
+  uint64_t until = 0;
+  size_t bytes = 0;
+};
+absl::StatusOr<std::vector<v1::Event>> ReadArchivedEvents(const BlobStore& blobs,
+                                                          const ArchivedPart& part,
+                                                          const EventsWanted& wanted);
 
 }  // namespace muster::coordinator

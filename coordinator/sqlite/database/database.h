@@ -74,4 +74,18 @@ class Database {
   sqlite3* connection_;
 };
 
+// All that is read while it lives is of one moment.
+class OneMoment {
+ public:
+  explicit OneMoment(Database& database) : database_(database) {
+    database_.Execute("BEGIN").IgnoreError();
+  }
+  ~OneMoment() { database_.Execute("COMMIT").IgnoreError(); }
+  OneMoment(const OneMoment&) = delete;
+  OneMoment& operator=(const OneMoment&) = delete;
+
+ private:
+  Database& database_;
+};
+
 }  // namespace muster::coordinator

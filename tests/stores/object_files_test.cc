@@ -88,6 +88,15 @@ TEST_F(ObjectFilesTest, PagesHoldAThousandKeys) {
   EXPECT_EQ(pages, 3);
 }
 
+TEST_F(ObjectFilesTest, KeysAreListedInTheOrderOfTheirBytes) {
+  for (const char* key : {"b", "a/c", "a-b", "a/b/d", "ab", "a.x"})
+    ASSERT_TRUE(store_->Put(key, std::string_view("1")).ok());
+  std::vector<std::string> listed;
+  const auto page = store_->List("", "");
+  for (const ObjectInfo& object : page->objects) listed.push_back(object.key);
+  EXPECT_EQ(listed, (std::vector<std::string>{"a-b", "a.x", "a/b/d", "a/c", "ab", "b"}));
+}
+
 TEST_F(ObjectFilesTest, NoLinkLeadsOutOfTheDirectory) {
   const TempDir other;
   ASSERT_TRUE(common::WriteFileAtomically(other.path() + "/secret", "s").ok());
@@ -98,7 +107,8 @@ TEST_F(ObjectFilesTest, NoLinkLeadsOutOfTheDirectory) {
 
 TEST(ObjectFilesAddress, NamesADirectory) {
   EXPECT_EQ(*ObjectFiles::ParseAddress("file:///mnt/shared/"), "/mnt/shared");
-  for (const char* text : {"/mnt", "file://host/x", "file:///", "file:///a/../b", "file:///a?b", "file:///a b"}) {
+  for (const char* text :
+       {"/mnt", "file://host/x", "file:///", "file:///a/../b", "file:///a?b", "file:///a b"}) {
     const auto address = ObjectFiles::ParseAddress(text);
     EXPECT_EQ(address.status().code(), StatusCode::kInvalidArgument) << text;
     EXPECT_NE(address.status().message().find(text), std::string::npos) << text;

@@ -224,7 +224,8 @@ TEST_F(HttpsClientTest, TransfersVerifyTheSameCertificates) {
   LetSystemTrust(authority_);
   const auto transfers = *Transfers::Open("");
   const auto run = [&transfers](const TlsServer& server) {
-    return transfers->Run({.url = StrCat("https://", server.Call().url.Authority(), "/secret?signature")});
+    return transfers->Run(
+        {.url = StrCat("https://", server.Call().url.Authority(), "/secret?signature")});
   };
   TlsServer right(authority_, "127.0.0.1");
   const auto answer = run(right);
@@ -238,8 +239,9 @@ TEST_F(HttpsClientTest, TransfersVerifyTheSameCertificates) {
   EXPECT_TRUE(absl::IsUnauthenticated(refused)) << refused;
   EXPECT_EQ(refused.message().find("signature"), std::string::npos) << refused;
   EXPECT_EQ(of_another_authority.Request(), "");
-  EXPECT_TRUE((*Transfers::Open("/no/such/file"))->Run({.url = "https://127.0.0.1:1/"}).status().code() !=
-              absl::StatusCode::kOk);
+  EXPECT_TRUE(
+      (*Transfers::Open("/no/such/file"))->Run({.url = "https://127.0.0.1:1/"}).status().code() !=
+      absl::StatusCode::kOk);
 }
 
 TEST(TransfersTest, BodiesOfFilesAndAnswersOfAnySizePassThrough) {
@@ -256,15 +258,16 @@ TEST(TransfersTest, BodiesOfFilesAndAnswersOfAnySizePassThrough) {
   });
   const auto transfers = *Transfers::Open("");
   std::string sunk;
-  const auto answer = transfers->Run({.method = "PUT",
-                                      .url = StrCat("http://", server.Call().url.Authority(), "/x"),
-                                      .body = FileRange{.fd = file->get(), .offset = 2, .size = 5},
-                                      .sink =
-                                          [&sunk](std::string_view piece) {
-                                            sunk += piece;
-                                            return absl::OkStatus();
-                                          },
-                                      .is_sunk = [](const TransferAnswer& head) { return head.status == 200; }});
+  const auto answer =
+      transfers->Run({.method = "PUT",
+                      .url = StrCat("http://", server.Call().url.Authority(), "/x"),
+                      .body = FileRange{.fd = file->get(), .offset = 2, .size = 5},
+                      .sink =
+                          [&sunk](std::string_view piece) {
+                            sunk += piece;
+                            return absl::OkStatus();
+                          },
+                      .is_sunk = [](const TransferAnswer& head) { return head.status == 200; }});
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(answer->Header("x-tag"), "t");
   EXPECT_EQ(sunk, "abcdef");

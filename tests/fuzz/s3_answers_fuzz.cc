@@ -36,7 +36,8 @@ void CheckParts(std::string_view text) {
 
 void CheckError(std::string_view text) {
   const ErrorAnswer error = ReadError(text);
-  for (const std::string& shown : {error.code, error.message, error.resource, error.request_id, error.region}) {
+  for (const std::string& shown :
+       {error.code, error.message, error.resource, error.request_id, error.region}) {
     FUZZ_EXPECT(shown.size() < 4'096);
     for (const char c : shown) FUZZ_EXPECT(static_cast<unsigned char>(c) >= ' ' || c == '\t');
   }
@@ -78,7 +79,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (const auto role = ReadAssumedRole(text); role.ok()) FUZZ_EXPECT(role->AreUsable());
       break;
     case 'j':
-      if (const auto found = ReadCredentialAnswer(text); found.ok()) FUZZ_EXPECT(found->AreUsable());
+      if (const auto found = ReadCredentialAnswer(text); found.ok())
+        FUZZ_EXPECT(found->AreUsable());
       break;
     case 'f':
       static_cast<void>(ReadProfile(text, "default"));

@@ -69,6 +69,11 @@ size_t FaultProxy::Left() {
   return planned_.size();
 }
 
+size_t FaultProxy::Connections() {
+  const std::lock_guard lock(mutex_);
+  return links_.size();
+}
+
 void FaultProxy::Run(Link& link, const Fault& fault) {
   const common::PipeSignalHeld held;
   if (fault.answer.empty()) {

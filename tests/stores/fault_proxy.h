@@ -34,6 +34,8 @@ class FaultProxy {
   void Plan(std::vector<Fault> faults);
   // Planned ones that have met no connection yet.
   size_t Left();
+  // All connections so far.
+  size_t Connections();
 
  private:
   struct Link {

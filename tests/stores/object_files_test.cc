@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -12,6 +14,17 @@
 #include "common/files/files.h"
 #include "common/text/strings.h"
 #include "tests/coordinator/temp_dir.h"
+
+namespace {
+bool has_links = true;  // false: as on a file system without
+}
+
+// The program's only definition.
+extern "C" int link(const char* from, const char* to) noexcept {
+  if (has_links) return static_cast<int>(syscall(SYS_link, from, to));
+  errno = EPERM;
+  return -1;
+}
 
 namespace muster::coordinator {
 namespace {
@@ -95,6 +108,19 @@ TEST_F(ObjectFilesTest, KeysAreListedInTheOrderOfTheirBytes) {
   const auto page = store_->List("", "");
   for (const ObjectInfo& object : page->objects) listed.push_back(object.key);
   EXPECT_EQ(listed, (std::vector<std::string>{"a-b", "a.x", "a/b/d", "a/c", "ab", "b"}));
+}
+
+TEST_F(ObjectFilesTest, AFileSystemWithoutLinksWillDo) {
+  has_links = false;
+  EXPECT_TRUE(store_->Put("a/b", std::string_view("first")).ok());
+  EXPECT_EQ(store_->Put("a/b", std::string_view("second")).code(), StatusCode::kAlreadyExists);
+  const auto upload = store_->BeginUpload("c");
+  const auto part = store_->PutPart(*upload, 1, std::string_view("part"));
+  EXPECT_TRUE(store_->Complete(*upload, {*part}).ok());
+  has_links = true;
+  EXPECT_EQ(*store_->Read("a/b", {.size = 10}), "first");
+  EXPECT_EQ(*store_->Read("c", {.size = 10}), "part");
+  EXPECT_TRUE(store_->OpenUploads("")->uploads.empty());
 }
 
 TEST_F(ObjectFilesTest, NoLinkLeadsOutOfTheDirectory) {

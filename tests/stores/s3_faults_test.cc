@@ -97,6 +97,14 @@ TEST_F(S3Faults, ThatPassArePassedOver) {
   EXPECT_EQ(proxy_->Left(), 0u);
 }
 
+TEST_F(S3Faults, AConnectionIsKeptForTheNextCalls) {
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(store_->Put(StrCat("k", i), std::string_view("x")).ok());
+    EXPECT_EQ(All(StrCat("k", i)), "x");
+  }
+  EXPECT_EQ(proxy_->Connections(), 1u);
+}
+
 TEST_F(S3Faults, BodiesThatAreCutAreReadOnFromThere) {
   std::string bytes(2'000'000, ' ');
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>('a' + i * 7 / 3 % 23);
@@ -359,6 +367,11 @@ TEST(S3Retry, WaitsLongerEachTimeAndEnds) {
   int tries = 0;
   while (retry.Again()) ++tries;
   EXPECT_GT(tries, 5);
+  s3::Retry slow({.first = milliseconds(1), .most = milliseconds(1), .within = milliseconds(20)},
+                 nullptr);
+  const auto begun = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() < begun + milliseconds(25)) std::this_thread::yield();
+  EXPECT_TRUE(slow.Again()) << "a first try may take longer than all later ones";
   std::atomic<bool> stop = true;
   s3::Retry stopped({.first = seconds(100), .most = seconds(100), .within = seconds(1'000)}, &stop);
   EXPECT_FALSE(stopped.Again());

@@ -49,7 +49,7 @@ struct Running {
   uint64_t sent = 0;
   size_t header_bytes = 0;
   TransferAnswer answer = {};
-  bool is_sunk = false;  // known with the first bytes of the body
+  bool is_sunk = false;                    // known with the first bytes of the body
   absl::Status failed = absl::OkStatus();  // of the sink or the body, or a limit that was reached
 };
 
@@ -62,7 +62,8 @@ size_t OnHeader(char* data, size_t, size_t size, void* argument) {
         StrCat("the answer's headers are larger than ", Transfers::kHeadersBytesMax, " bytes"));
     return 0;
   }
-  if (line.starts_with("HTTP/")) running.answer = {};  // after a 100 Continue, or a try on a closed connection
+  if (line.starts_with("HTTP/"))
+    running.answer = {};  // after a 100 Continue, or a try on a closed connection
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos) return size;
   std::string name(line.substr(0, colon));

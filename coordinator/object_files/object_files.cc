@@ -27,6 +27,13 @@ int64_t ModifiedMs(const struct stat& info) {
   return info.st_mtim.tv_sec * int64_t{1'000} + info.st_mtim.tv_nsec / 1'000'000;
 }
 
+bool AreOne(const std::string& a, const std::string& b) {
+  struct stat first {};
+  struct stat second {};
+  return stat(a.c_str(), &first) == 0 && lstat(b.c_str(), &second) == 0 &&
+         first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
 std::string ParentOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 }  // namespace
@@ -91,8 +98,13 @@ absl::Status ObjectFiles::Place(const std::string& file, const std::string& key)
   for (int tries = 1;; ++tries) {
     RETURN_IF_ERROR(common::MakeDirectories(ParentOf(path)));
     if (link(file.c_str(), path.c_str()) == 0) break;
+    // NFS may link, lose the answer, and find the name taken when it asks again.
+    if (errno == EEXIST && AreOne(file, path)) break;
     if (errno == EEXIST)
       return absl::AlreadyExistsError(StrCat(key, " is in ", Name(), " already"));
+    // Some file systems have no links. What may be there was looked for.
+    const bool has_links = errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS;
+    if (!has_links && rename(file.c_str(), path.c_str()) == 0) break;
     if (errno != ENOENT || tries == kPlacedTries) return SharedErrno(StrCat("cannot link ", path));
   }
   // Also those that another machine has just made and not yet synced.

@@ -1,6 +1,6 @@
 // Objects as files of a directory that several machines may share. An object appears under its name whole and durable:
 // it is written and synced in `.uploads`, linked, and its directories are synced. A name is linked once, so a second put
-// of a key is always noticed.
+// of a key is noticed; on a file system without links two at once are not.
 //
 //   ROOT/KEY                        an object
 //   ROOT/.uploads/ID/key            an upload: its key; as old as the upload

@@ -1,6 +1,7 @@
 #include "coordinator/s3/answers.h"
 
 #include <charconv>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -19,13 +20,14 @@ constexpr size_t kShownBytesMax = 300;
 constexpr size_t kUploadIdBytesMax = 1024;
 constexpr size_t kTagBytesMax = 256;
 
+// `name` may lack its end: rclone leaves "Result" out.
 absl::StatusOr<XmlElement> ReadRoot(std::string_view xml, std::string_view name) {
   absl::StatusOr<XmlElement> root = ParseXml(xml);
   if (!root.ok()) {
     return absl::InvalidArgumentError(
         StrCat("the answer is not the XML of S3: ", common::MessageOf(root.status())));
   }
-  if (root->name == name) return root;
+  if (root->name.starts_with(name)) return root;
   return absl::InvalidArgumentError(
       StrCat("the answer is ", common::PrintableStart(root->name, 60), ", not ", name));
 }
@@ -42,7 +44,7 @@ absl::Status Missing(std::string_view what) {
   return absl::InvalidArgumentError(StrCat("the answer has a bad ", what));
 }
 
-// A key or a prefix of one: encoded if the server says so, as XML cannot hold every character.
+// A key or a prefix of one: encoded if the answer tells it, as XML cannot hold every character.
 std::string DecodedKey(const XmlElement& root, std::string_view key) {
   if (root.TextOf("EncodingType") != "url") return std::string(key);
   return PercentDecode(key).value_or(std::string(key));
@@ -113,7 +115,7 @@ absl::StatusOr<Objects::Page> ReadList(std::string_view xml) {
 }
 
 absl::StatusOr<std::string> ReadUploadId(std::string_view xml) {
-  ASSIGN_OR_RETURN(const XmlElement root, ReadRoot(xml, "InitiateMultipartUploadResult"));
+  ASSIGN_OR_RETURN(const XmlElement root, ReadRoot(xml, "InitiateMultipartUpload"));
   const std::string_view id = root.TextOf("UploadId");
   if (id.empty() || id.size() > kUploadIdBytesMax) return Missing("UploadId");
   return std::string(id);
@@ -121,18 +123,25 @@ absl::StatusOr<std::string> ReadUploadId(std::string_view xml) {
 
 absl::StatusOr<PartsAnswer> ReadParts(std::string_view xml) {
   ASSIGN_OR_RETURN(const XmlElement root, ReadRoot(xml, "ListPartsResult"));
-  PartsAnswer answer;
+  // SeaweedFS lists what was sent for a part before, too: the newest counts, then the largest, as one that broke off
+  // may be there.
+  std::map<int, std::pair<int64_t, ObjectPart>> newest;
   for (const XmlElement& child : root.children) {
     if (child.name != "Part") continue;
     const auto number = ReadNumber<int>(child.TextOf("PartNumber"));
     const auto size = ReadNumber<uint64_t>(child.TextOf("Size"));
     const std::string_view tag = child.TextOf("ETag");
-    const int before = answer.parts.empty() ? 0 : answer.parts.back().number;
-    if (!number || *number <= before || *number > Objects::kPartsMax) return Missing("PartNumber");
+    if (!number || !CheckPartNumber(*number).ok()) return Missing("PartNumber");
     if (!size) return Missing("Size of a part");
     if (tag.empty() || tag.size() > kTagBytesMax) return Missing("ETag of a part");
-    answer.parts.push_back({.number = *number, .size = *size, .tag = std::string(tag)});
+    const int64_t modified_ms = ReadXmlTime(child.TextOf("LastModified")).value_or(0);
+    auto& [kept_ms, kept] = newest[*number];
+    if (kept.number != 0 && std::pair(kept_ms, kept.size) > std::pair(modified_ms, *size)) continue;
+    kept_ms = modified_ms;
+    kept = {.number = *number, .size = *size, .tag = std::string(tag)};
   }
+  PartsAnswer answer;
+  for (auto& [number, part] : newest) answer.parts.push_back(std::move(part.second));
   if (root.TextOf("IsTruncated") == "true") {
     if (answer.parts.empty()) return Missing("IsTruncated: it has no part");
     answer.next = answer.parts.back().number;

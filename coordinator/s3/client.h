@@ -63,6 +63,7 @@ class Client {
   // One try, without a wait for another one.
   absl::StatusOr<common::TransferAnswer> Try(const Request& request);
 
+  // Nothing is asked: a clock that is wrong is corrected only once a call was refused for it.
   absl::StatusOr<PresignedUrl> Presign(const Request& request, std::chrono::seconds life);
 
  private:

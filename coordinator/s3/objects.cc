@@ -78,13 +78,15 @@ absl::Status NoRange(const std::string& key) {
   return common::MakeProblem(
       absl::StatusCode::kFailedPrecondition,
       {.code = "JC1640",
-       .what = StrCat("the object store does not send the range of ", key, " that it was asked for"),
+       .what =
+           StrCat("the object store does not send the range of ", key, " that it was asked for"),
        .why = "it does not know ranges",
        .fix = "use a store that does, or find out what changes its answers on their way"});
 }
 
 // Whether what the sink got of an answer is all that it has.
-absl::Status CheckWhole(const std::string& key, uint64_t first, const common::TransferAnswer& answer) {
+absl::Status CheckWhole(const std::string& key, uint64_t first,
+                        const common::TransferAnswer& answer) {
   if (!BeginsAt(first, answer)) return NoRange(key);
   const auto sent = ReadContentRange(answer.Header("content-range"));
   const uint64_t wanted = sent ? sent->second - sent->first + 1 : answer.sunk;
@@ -134,7 +136,8 @@ absl::Status S3Objects::Put(const std::string& key, const common::ByteSource& by
   }
   if (!absl::IsAlreadyExists(put) || retry.tries() == 0) return put;
   // An earlier try may have arrived, although its answer did not: whole, or, at some stores, by half.
-  ASSIGN_OR_RETURN(const common::TransferAnswer there, client_->Call({.method = "HEAD", .key = key}));
+  ASSIGN_OR_RETURN(const common::TransferAnswer there,
+                   client_->Call({.method = "HEAD", .key = key}));
   if (there.Header(kPutName) != name) return put;
   if (there.Header("content-length") == StrCat(common::SizeOf(bytes))) return absl::OkStatus();
   request.headers.pop_back();
@@ -159,7 +162,7 @@ absl::Status S3Objects::Fetch(const std::string& key, const Range& range, const 
          .expected = range.size - before});
     RETURN_IF_ERROR(fetching.sink_status);
     if (absl::IsOutOfRange(answer.status())) return absl::OkStatus();  // it ends before
-    if (absl::IsAborted(answer.status())) return NoRange(key);  // all of a large object
+    if (absl::IsAborted(answer.status())) return NoRange(key);         // all of a large object
     const absl::Status whole = answer.ok() ? CheckWhole(key, first, *answer) : answer.status();
     if (whole.ok()) return absl::OkStatus();
     if (fetching.done > before) retry.Progress();
@@ -193,7 +196,7 @@ absl::StatusOr<Objects::Page> S3Objects::List(const std::string& prefix, const s
   if (!listed.ok())
     return absl::UnavailableError(StrCat(Name(), ": ", common::MessageOf(listed.status())));
   Page page{.objects = {}, .next = std::move(listed->next)};
-  if (!page.next.empty() && page.next <= from)
+  if (!page.next.empty() && page.next == from)
     return absl::UnavailableError(StrCat(Name(), " lists the same objects again"));
   for (ObjectInfo& object : listed->objects) {
     object.key = OurKey(object.key);
@@ -221,7 +224,7 @@ absl::Status S3Objects::Delete(const std::vector<std::string>& keys) {
       return absl::UnavailableError(StrCat(Name(), ": ", common::MessageOf(refused.status())));
     if (!refused->code.empty()) {
       return StatusOf(client_->address(),
-                      StrCat("DELETE ", kScheme, client_->address().bucket, "/", refused->resource),
+                      StrCat("delete ", kScheme, client_->address().bucket, "/", refused->resource),
                       {.http_status = 500, .error = *refused});
     }
   }

@@ -11,25 +11,17 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 Retry::Retry(const RetryPolicy& policy, const std::atomic<bool>* stop)
-    : policy_(policy),
-      stop_(stop),
-      random_(static_cast<uint32_t>(common::Random64())),
-      begun_(steady_clock::now()) {}
-
-void Retry::Progress() {
-  tries_ = 0;
-  begun_ = steady_clock::now();
-}
+    : policy_(policy), stop_(stop), random_(static_cast<uint32_t>(common::Random64())) {}
 
 bool Retry::Again() {
   constexpr int kDoublingsMax = 10;
   constexpr milliseconds kSlice{50};
   const milliseconds most =
       std::min(policy_.most, policy_.first * (1 << std::min(tries_, kDoublingsMax)));
-  ++tries_;
+  if (tries_++ == 0) refused_ = steady_clock::now();
   const milliseconds wait{std::uniform_int_distribution<int64_t>(0, most.count())(random_)};
   const auto until = steady_clock::now() + wait;
-  if (until > begun_ + policy_.within) return false;
+  if (until > refused_ + policy_.within) return false;
   for (;;) {
     if (stop_ != nullptr && stop_->load()) return false;
     const auto left = until - steady_clock::now();

@@ -11,7 +11,7 @@ namespace muster::coordinator::s3 {
 struct RetryPolicy {
   std::chrono::milliseconds first{100};
   std::chrono::milliseconds most{5'000};
-  // limit: object stores: until a request that is refused or not answered is given up; UNAVAILABLE
+  // limit: object stores: from the first refusal until a request is tried no more; UNAVAILABLE
   std::chrono::milliseconds within{60'000};
 };
 
@@ -21,16 +21,16 @@ class Retry {
 
   // Waits for the next try. False: the time is over, or `stop` was set.
   bool Again();
-  // Something arrived: the time begins from here.
-  void Progress();
+  // Something arrived: it counts as a first try again.
+  void Progress() { tries_ = 0; }
   int tries() const { return tries_; }
 
  private:
   const RetryPolicy policy_;
   const std::atomic<bool>* const stop_;
   std::minstd_rand random_;
-  int tries_ = 0;  // that were refused
-  std::chrono::steady_clock::time_point begun_;
+  int tries_ = 0;                                  // that were refused
+  std::chrono::steady_clock::time_point refused_;  // the first time: a try may take long alone
 };
 
 }  // namespace muster::coordinator::s3

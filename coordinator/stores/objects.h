@@ -99,9 +99,9 @@ class Objects {
   absl::StatusOr<std::string> Read(const std::string& key, const Range& range);
   virtual absl::StatusOr<ObjectInfo> Head(const std::string& key) = 0;
 
-  // A page of the objects whose keys begin with `prefix` (whole or part of a key; empty: all), in the order of their
-  // bytes. `from` is empty, or `next` of the page before; `next` is empty at the end. Objects whose names are not keys
-  // are left out, so a page may be empty and not the last one.
+  // A page of the objects whose keys begin with `prefix` (whole or part of a key; empty: all), in an order that the
+  // store keeps to. `from` is empty, or `next` of the page before; `next` is empty at the end. Objects whose names are
+  // not keys are left out, so a page may be empty and not the last one.
   struct Page {
     std::vector<ObjectInfo> objects;
     std::string next;
@@ -120,7 +120,7 @@ class Objects {
   // UNIMPLEMENTED: this store has none; parts go through PutPart.
   virtual absl::StatusOr<PresignedUrl> PresignPart(const ObjectUpload& upload, int number,
                                                    std::chrono::seconds life) = 0;
-  // Those that have arrived, by their numbers.
+  // Those that have arrived, by their numbers; of a part that was sent twice the newer one.
   virtual absl::StatusOr<std::vector<ObjectPart>> Parts(const ObjectUpload& upload) = 0;
   // Makes the object of these parts, 1 to n in their order. Durable when it returns. May be repeated, also by another
   // coordinator: OK if the object is there and has their size. NOT_FOUND: neither upload nor such an object.

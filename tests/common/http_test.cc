@@ -1,6 +1,7 @@
 // The HTTP client against real servers on loopback, plain and in TLS: what it accepts, what it refuses,
 // and that it never waits longer or reads more than it was told.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <openssl/pem.h>
@@ -18,6 +19,7 @@
 #include "common/base/clock.h"
 #include "common/files/files.h"
 #include "common/http/client.h"
+#include "common/http/transfers.h"
 #include "common/kernel/pipe_signal.h"
 #include "common/text/strings.h"
 #include "identity/certificate.h"
@@ -216,6 +218,84 @@ TEST_F(HttpsClientTest, ACertificateOfTheSystemsAuthoritiesMustBeValidForTheHost
   TlsServer of_another_authority(other_, "127.0.0.1");
   EXPECT_TRUE(absl::IsUnauthenticated(CallHttp(of_another_authority.Call()).status()));
   EXPECT_EQ(of_another_authority.Request(), "");
+}
+
+TEST_F(HttpsClientTest, TransfersVerifyTheSameCertificates) {
+  LetSystemTrust(authority_);
+  const auto transfers = *Transfers::Open("");
+  const auto run = [&transfers](const TlsServer& server) {
+    return transfers->Run(
+        {.url = StrCat("https://", server.Call().url.Authority(), "/secret?signature")});
+  };
+  TlsServer right(authority_, "127.0.0.1");
+  const auto answer = run(right);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->body, "ok");
+  TlsServer of_another_host(authority_, "127.0.0.2");
+  EXPECT_TRUE(absl::IsUnauthenticated(run(of_another_host).status()));
+  EXPECT_EQ(of_another_host.Request(), "");
+  TlsServer of_another_authority(other_, "127.0.0.1");
+  const absl::Status refused = run(of_another_authority).status();
+  EXPECT_TRUE(absl::IsUnauthenticated(refused)) << refused;
+  EXPECT_EQ(refused.message().find("signature"), std::string::npos) << refused;
+  EXPECT_EQ(of_another_authority.Request(), "");
+  EXPECT_TRUE(
+      (*Transfers::Open("/no/such/file"))->Run({.url = "https://127.0.0.1:1/"}).status().code() !=
+      absl::StatusCode::kOk);
+}
+
+TEST(TransfersTest, BodiesOfFilesAndAnswersOfAnySizePassThrough) {
+  std::string request;
+  const std::string dir = testing::TempDir() + "transfers_" + std::to_string(getpid());
+  ASSERT_TRUE(WriteFileAtomically(dir, "0123456789").ok());
+  const auto file = OpenRegular(dir, O_RDONLY);
+  const OneServer server([&](int fd) {
+    request = ReadPlain(fd);
+    Say(fd, "HTTP/1.1 200 OK\r\nX-Tag: t\r\nContent-Length: 6\r\n\r\nabcdef");
+    char rest[64];
+    while (recv(fd, rest, sizeof rest, 0) > 0) {
+    }
+  });
+  const auto transfers = *Transfers::Open("");
+  std::string sunk;
+  const auto answer =
+      transfers->Run({.method = "PUT",
+                      .url = StrCat("http://", server.Call().url.Authority(), "/x"),
+                      .body = FileRange{.fd = file->get(), .offset = 2, .size = 5},
+                      .sink =
+                          [&sunk](std::string_view piece) {
+                            sunk += piece;
+                            return absl::OkStatus();
+                          },
+                      .is_sunk = [](const TransferAnswer& head) { return head.status == 200; }});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->Header("x-tag"), "t");
+  EXPECT_EQ(sunk, "abcdef");
+  EXPECT_EQ(answer->sunk, 6u);
+  EXPECT_NE(request.find("Content-Length: 5\r\n"), std::string::npos) << request;
+  EXPECT_EQ(request.find("Expect"), std::string::npos) << request;
+}
+
+TEST(TransfersTest, AnEndlessAnswerIsReadNoFurtherThanAllowed) {
+  const OneServer server([](int fd) {
+    ReadPlain(fd);
+    Say(fd, "HTTP/1.1 200 OK\r\n\r\n");
+    const std::string more(4096, 'x');
+    while (send(fd, more.data(), more.size(), MSG_NOSIGNAL) > 0) {
+    }
+  });
+  const auto transfers = *Transfers::Open("");
+  const std::string url = StrCat("http://", server.Call().url.Authority(), "/x");
+  EXPECT_TRUE(absl::IsAborted(transfers->Run({.url = url}).status()));
+}
+
+TEST(TransfersTest, WhatIsNotARequestIsNotSent) {
+  const auto transfers = *Transfers::Open("");
+  EXPECT_TRUE(absl::IsInvalidArgument(transfers->Run({.url = "file:///etc/passwd"}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      transfers->Run({.url = "http://127.0.0.1:1/", .headers = {{"A", "b\r\nC: d"}}}).status()));
+  std::atomic<bool> stop = true;
+  EXPECT_FALSE(transfers->Run({.url = "http://127.0.0.1:1/"}, &stop).ok());
 }
 
 TEST_F(HttpsClientTest, APinnedServerIsKnownByItsAuthorityAndNotByItsHost) {

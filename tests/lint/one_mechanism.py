@@ -45,6 +45,8 @@ JOBS = (
          "coordinator/sqlite/state_care.cc": "a database that was built beside",
          "coordinator/local/blob_check.cc": "a damaged blob, set aside",
          "coordinator/local/blob_store.cc": "an upload of any size",
+         "coordinator/object_files/object_files.cc": "an object of any size, where there are no links",
+         "coordinator/object_files/uploads.cc": "a part of an upload, of any size",
          "coordinator/segments/writer.cc": "a damaged segment, set aside",
          "coordinator/sqlite/replica.cc": "a database that was received beside",
          "worker/preparation/image_step.cc": "an unpacked image, and a blob of it",

@@ -31,7 +31,8 @@ void ResetAtClose(int fd) {
 
 }  // namespace
 
-FaultProxy::FaultProxy(int server_port) : server_port_(server_port), listener_(ListenOnLoopback(&port_)) {
+FaultProxy::FaultProxy(int server_port)
+    : server_port_(server_port), listener_(ListenOnLoopback(&port_)) {
   thread_ = std::thread([this] {
     for (;;) {
       common::UniqueFd client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -68,6 +69,11 @@ size_t FaultProxy::Left() {
   return planned_.size();
 }
 
+size_t FaultProxy::Connections() {
+  const std::lock_guard lock(mutex_);
+  return links_.size();
+}
+
 void FaultProxy::Run(Link& link, const Fault& fault) {
   const common::PipeSignalHeld held;
   if (fault.answer.empty()) {
@@ -75,7 +81,8 @@ void FaultProxy::Run(Link& link, const Fault& fault) {
     if (link.server.valid()) Pump(link, fault);
   } else {
     char bytes[65536];
-    if (read(link.client.get(), bytes, sizeof bytes) > 0) common::WriteAll(link.client.get(), fault.answer).IgnoreError();
+    if (read(link.client.get(), bytes, sizeof bytes) > 0)
+      common::WriteAll(link.client.get(), fault.answer).IgnoreError();
     shutdown(link.client.get(), SHUT_WR);
     while (read(link.client.get(), bytes, sizeof bytes) > 0) {
     }
@@ -95,19 +102,24 @@ void FaultProxy::Pump(Link& link, const Fault& fault) {
     if ((ready[0].revents & (POLLIN | POLLHUP)) != 0) {
       const ssize_t count = read(link.client.get(), bytes, sizeof bytes);
       if (count <= 0) return;
-      const auto pass = static_cast<size_t>(std::min<uint64_t>(static_cast<uint64_t>(count), fault.request_bytes - asked));
+      const auto pass = static_cast<size_t>(
+          std::min<uint64_t>(static_cast<uint64_t>(count), fault.request_bytes - asked));
       asked += pass;
-      if (!common::WriteAll(link.server.get(), {bytes, pass}).ok() || asked == fault.request_bytes) return;
+      if (!common::WriteAll(link.server.get(), {bytes, pass}).ok() || asked == fault.request_bytes)
+        return;
     }
     if ((ready[1].revents & (POLLIN | POLLHUP)) != 0) {
       const ssize_t count = read(link.server.get(), bytes, sizeof bytes);
-      if (count <= 0 || !PassOn(link, fault, std::string(bytes, static_cast<size_t>(count)), &passed, &head)) return;
+      if (count <= 0 ||
+          !PassOn(link, fault, std::string(bytes, static_cast<size_t>(count)), &passed, &head))
+        return;
     }
   }
 }
 
 // False: it is over with this connection.
-bool FaultProxy::PassOn(Link& link, const Fault& fault, const std::string& bytes, uint64_t* passed, std::string* head) {
+bool FaultProxy::PassOn(Link& link, const Fault& fault, const std::string& bytes, uint64_t* passed,
+                        std::string* head) {
   size_t body = 0;
   if (fault.body_bytes != UINT64_MAX && head->find("\r\n\r\n") == std::string::npos) {
     const size_t before = head->size();
@@ -119,7 +131,8 @@ bool FaultProxy::PassOn(Link& link, const Fault& fault, const std::string& bytes
     }
   }
   const uint64_t room = fault.body_bytes - *passed;
-  const size_t pass = static_cast<size_t>(std::min<uint64_t>(bytes.size(), body + std::min<uint64_t>(room, bytes.size())));
+  const size_t pass = static_cast<size_t>(
+      std::min<uint64_t>(bytes.size(), body + std::min<uint64_t>(room, bytes.size())));
   *passed += pass - std::min(pass, body);
   const std::string_view passes = std::string_view(bytes).substr(0, fault.with_head ? pass : 0);
   if (!common::WriteAll(link.client.get(), passes).ok()) return false;
@@ -127,7 +140,8 @@ bool FaultProxy::PassOn(Link& link, const Fault& fault, const std::string& bytes
   if (fault.then == Fault::Then::kReset) ResetAtClose(link.client.get());
   // Until the client gives up.
   char rest[4096];
-  while (fault.then == Fault::Then::kStall && !stops_ && read(link.client.get(), rest, sizeof rest) > 0) {
+  while (fault.then == Fault::Then::kStall && !stops_ &&
+         read(link.client.get(), rest, sizeof rest) > 0) {
   }
   return false;
 }

@@ -20,7 +20,8 @@ struct Fault {
   uint64_t body_bytes = UINT64_MAX;  // of the server's answers, after the first one's head; then:
   enum class Then { kClose, kReset, kStall } then = Then::kClose;
   bool with_head = true;  // false: nothing of the answer is passed on
-  uint64_t request_bytes = UINT64_MAX;  // of what the client sends; then both connections are closed
+  uint64_t request_bytes =
+      UINT64_MAX;  // of what the client sends; then both connections are closed
 };
 
 class FaultProxy {
@@ -33,6 +34,8 @@ class FaultProxy {
   void Plan(std::vector<Fault> faults);
   // Planned ones that have met no connection yet.
   size_t Left();
+  // All connections so far.
+  size_t Connections();
 
  private:
   struct Link {
@@ -42,7 +45,8 @@ class FaultProxy {
   };
   void Run(Link& link, const Fault& fault);
   void Pump(Link& link, const Fault& fault);
-  bool PassOn(Link& link, const Fault& fault, const std::string& bytes, uint64_t* passed, std::string* head);
+  bool PassOn(Link& link, const Fault& fault, const std::string& bytes, uint64_t* passed,
+              std::string* head);
 
   const int server_port_;
   int port_ = 0;

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -12,6 +14,17 @@
 #include "common/files/files.h"
 #include "common/text/strings.h"
 #include "tests/coordinator/temp_dir.h"
+
+namespace {
+bool has_links = true;  // false: as on a file system without
+}
+
+// The program's only definition.
+extern "C" int link(const char* from, const char* to) noexcept {
+  if (has_links) return static_cast<int>(syscall(SYS_link, from, to));
+  errno = EPERM;
+  return -1;
+}
 
 namespace muster::coordinator {
 namespace {
@@ -88,6 +101,28 @@ TEST_F(ObjectFilesTest, PagesHoldAThousandKeys) {
   EXPECT_EQ(pages, 3);
 }
 
+TEST_F(ObjectFilesTest, KeysAreListedInTheOrderOfTheirBytes) {
+  for (const char* key : {"b", "a/c", "a-b", "a/b/d", "ab", "a.x"})
+    ASSERT_TRUE(store_->Put(key, std::string_view("1")).ok());
+  std::vector<std::string> listed;
+  const auto page = store_->List("", "");
+  for (const ObjectInfo& object : page->objects) listed.push_back(object.key);
+  EXPECT_EQ(listed, (std::vector<std::string>{"a-b", "a.x", "a/b/d", "a/c", "ab", "b"}));
+}
+
+TEST_F(ObjectFilesTest, AFileSystemWithoutLinksWillDo) {
+  has_links = false;
+  EXPECT_TRUE(store_->Put("a/b", std::string_view("first")).ok());
+  EXPECT_EQ(store_->Put("a/b", std::string_view("second")).code(), StatusCode::kAlreadyExists);
+  const auto upload = store_->BeginUpload("c");
+  const auto part = store_->PutPart(*upload, 1, std::string_view("part"));
+  EXPECT_TRUE(store_->Complete(*upload, {*part}).ok());
+  has_links = true;
+  EXPECT_EQ(*store_->Read("a/b", {.size = 10}), "first");
+  EXPECT_EQ(*store_->Read("c", {.size = 10}), "part");
+  EXPECT_TRUE(store_->OpenUploads("")->uploads.empty());
+}
+
 TEST_F(ObjectFilesTest, NoLinkLeadsOutOfTheDirectory) {
   const TempDir other;
   ASSERT_TRUE(common::WriteFileAtomically(other.path() + "/secret", "s").ok());
@@ -98,7 +133,8 @@ TEST_F(ObjectFilesTest, NoLinkLeadsOutOfTheDirectory) {
 
 TEST(ObjectFilesAddress, NamesADirectory) {
   EXPECT_EQ(*ObjectFiles::ParseAddress("file:///mnt/shared/"), "/mnt/shared");
-  for (const char* text : {"/mnt", "file://host/x", "file:///", "file:///a/../b", "file:///a?b", "file:///a b"}) {
+  for (const char* text :
+       {"/mnt", "file://host/x", "file:///", "file:///a/../b", "file:///a?b", "file:///a b"}) {
     const auto address = ObjectFiles::ParseAddress(text);
     EXPECT_EQ(address.status().code(), StatusCode::kInvalidArgument) << text;
     EXPECT_NE(address.status().message().find(text), std::string::npos) << text;

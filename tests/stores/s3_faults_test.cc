@@ -33,7 +33,8 @@ using testing::ScriptedServer;
 using testing::ServedRequest;
 
 Fault Answers(const std::string& status, const std::string& code) {
-  return {.answer = HttpAnswer(status, code.empty() ? "" : StrCat("<Error><Code>", code, "</Code></Error>"))};
+  return {.answer = HttpAnswer(
+              status, code.empty() ? "" : StrCat("<Error><Code>", code, "</Code></Error>"))};
 }
 
 class ShiftedClock final : public common::Clock {
@@ -66,7 +67,9 @@ class S3Faults : public ::testing::Test {
     prefix_ = StrCat("faults-", ++number);
     store_ = *s3::S3Objects::Open(Quick(OptionsOf(proxy_->port(), prefix_)));
   }
-  std::string All(const std::string& key) { return store_->Read(key, {.size = Objects::kReadBytesMax}).value_or("(error)"); }
+  std::string All(const std::string& key) {
+    return store_->Read(key, {.size = Objects::kReadBytesMax}).value_or("(error)");
+  }
 
   std::unique_ptr<FaultProxy> proxy_;
   std::string prefix_;
@@ -75,15 +78,16 @@ class S3Faults : public ::testing::Test {
 
 TEST_F(S3Faults, ThatPassArePassedOver) {
   const std::string bytes(300'000, 'p');
-  const std::vector<Fault> faults = {Answers("500 Internal Server Error", "InternalError"),
-                                     Answers("500 Internal Server Error", ""),
-                                     Answers("503 Service Unavailable", "SlowDown"),
-                                     Answers("502 Bad Gateway", ""),
-                                     Answers("504 Gateway Timeout", ""),
-                                     Answers("400 Bad Request", "RequestTimeout"),
-                                     {.answer = "HTTP/1.1 503 Slow"},
-                                     {.body_bytes = 0, .then = Fault::Then::kReset, .with_head = false},
-                                     {.body_bytes = 0, .then = Fault::Then::kClose, .with_head = false}};
+  const std::vector<Fault> faults = {
+      Answers("500 Internal Server Error", "InternalError"),
+      Answers("500 Internal Server Error", ""),
+      Answers("503 Service Unavailable", "SlowDown"),
+      Answers("502 Bad Gateway", ""),
+      Answers("504 Gateway Timeout", ""),
+      Answers("400 Bad Request", "RequestTimeout"),
+      {.answer = "HTTP/1.1 503 Slow"},
+      {.body_bytes = 0, .then = Fault::Then::kReset, .with_head = false},
+      {.body_bytes = 0, .then = Fault::Then::kClose, .with_head = false}};
   proxy_->Plan(faults);
   const absl::Status put = store_->Put("a", std::string_view(bytes));
   EXPECT_TRUE(put.ok()) << put;
@@ -91,6 +95,14 @@ TEST_F(S3Faults, ThatPassArePassedOver) {
   proxy_->Plan(faults);
   EXPECT_EQ(All("a"), bytes);
   EXPECT_EQ(proxy_->Left(), 0u);
+}
+
+TEST_F(S3Faults, AConnectionIsKeptForTheNextCalls) {
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(store_->Put(StrCat("k", i), std::string_view("x")).ok());
+    EXPECT_EQ(All(StrCat("k", i)), "x");
+  }
+  EXPECT_EQ(proxy_->Connections(), 1u);
 }
 
 TEST_F(S3Faults, BodiesThatAreCutAreReadOnFromThere) {
@@ -157,7 +169,8 @@ TEST_F(S3Faults, ACoordinatorThatStopsDoesNotWait) {
 }
 
 TEST_F(S3Faults, WrongCredentialsAreToldWithTheFixAndWithoutTheSecret) {
-  for (const auto& [key, secret] : {std::pair{kServerKey, "wrong-secret"}, std::pair{"nobody's", kServerSecret}}) {
+  for (const auto& [key, secret] :
+       {std::pair{kServerKey, "wrong-secret"}, std::pair{"nobody's", kServerSecret}}) {
     s3::ClientOptions options = Quick(OptionsOf(SeaweedFs().port, prefix_));
     options.environment = [key = key, secret = secret](const char* name) -> std::string {
       if (name == std::string_view("AWS_ACCESS_KEY_ID")) return key;
@@ -227,7 +240,8 @@ TEST_F(S3Scripted, ATimeThatIsTooFarIsSignedAgainWithTheServers) {
   ScriptedServer server([&dates](const ServedRequest& request) {
     dates.push_back(request.head.substr(request.head.find("x-amz-date: ") + 12, 16));
     if (dates.back() == "20300101T000000Z") return HttpAnswer("200 OK", "");
-    return HttpAnswer("403 Forbidden", "<Error><Code>RequestTimeTooSkewed</Code></Error>", "Date: Tue, 01 Jan 2030 00:00:00 GMT\r\n");
+    return HttpAnswer("403 Forbidden", "<Error><Code>RequestTimeTooSkewed</Code></Error>",
+                      "Date: Tue, 01 Jan 2030 00:00:00 GMT\r\n");
   });
   // The clock stands still, so that the test does not depend on how fast it runs.
   struct Still final : common::Clock {
@@ -244,21 +258,27 @@ TEST_F(S3Scripted, ATimeThatIsTooFarIsSignedAgainWithTheServers) {
 TEST_F(S3Scripted, ATwoHundredWithAnErrorIsAnError) {
   int completions = 0;
   ScriptedServer server([&completions](const ServedRequest& request) {
-    if (request.method == "HEAD") return std::string("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\n");
+    if (request.method == "HEAD")
+      return std::string("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\n");
     ++completions;
     if (completions < 3) return HttpAnswer("200 OK", "<Error><Code>InternalError</Code></Error>");
     return HttpAnswer("200 OK", "<CompleteMultipartUploadResult/>");
   });
-  EXPECT_TRUE(Open(server)->Complete({.key = "a", .id = "u"}, {{.number = 1, .size = 1, .tag = "t"}}).ok());
+  EXPECT_TRUE(
+      Open(server)->Complete({.key = "a", .id = "u"}, {{.number = 1, .size = 1, .tag = "t"}}).ok());
   EXPECT_EQ(completions, 3);
 }
 
 TEST_F(S3Scripted, ACompletedObjectOfAnotherSizeIsDamage) {
   ScriptedServer server([](const ServedRequest& request) {
-    if (request.method == "HEAD") return std::string("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n");
+    if (request.method == "HEAD")
+      return std::string("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n");
     return HttpAnswer("200 OK", "<CompleteMultipartUploadResult/>");
   });
-  EXPECT_EQ(Open(server)->Complete({.key = "a", .id = "u"}, {{.number = 1, .size = 1, .tag = "t"}}).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(Open(server)
+                ->Complete({.key = "a", .id = "u"}, {{.number = 1, .size = 1, .tag = "t"}})
+                .code(),
+            StatusCode::kDataLoss);
 }
 
 TEST_F(S3Scripted, AStoreThatRefusesConditionsIsAskedWithout) {
@@ -275,7 +295,8 @@ TEST_F(S3Scripted, AStoreThatRefusesConditionsIsAskedWithout) {
 
 TEST_F(S3Scripted, ARedirectIsNotFollowed) {
   ScriptedServer server([](const ServedRequest&) {
-    return HttpAnswer("307 Temporary Redirect", "<Error><Code>TemporaryRedirect</Code></Error>", "Location: http://127.0.0.1:1/x\r\n");
+    return HttpAnswer("307 Temporary Redirect", "<Error><Code>TemporaryRedirect</Code></Error>",
+                      "Location: http://127.0.0.1:1/x\r\n");
   });
   const absl::Status put = Open(server)->Put("a", std::string_view("x"));
   EXPECT_EQ(put.code(), StatusCode::kFailedPrecondition) << put;
@@ -302,11 +323,15 @@ TEST_F(S3Scripted, AnswersToRangesThatAreNotTheRangeAreRefused) {
 TEST_F(S3Scripted, PagesAreFollowedAndOthersObjectsLeftOut) {
   ScriptedServer server([](const ServedRequest& request) {
     const bool is_first = request.target.find("marker=&") != std::string::npos;
-    const std::string truncated = StrCat("<IsTruncated>", is_first ? "true" : "false", "</IsTruncated>");
-    const std::string names = is_first ? "<Contents><Key>p/a</Key><Size>1</Size></Contents><Contents><Key>p/%2Fodd+name</Key>"
-                                         "<Size>1</Size></Contents>"
-                                       : "<Contents><Key>p/z</Key><Size>2</Size></Contents>";
-    return HttpAnswer("200 OK", StrCat("<ListBucketResult><EncodingType>url</EncodingType>", truncated, names, "</ListBucketResult>"));
+    const std::string truncated =
+        StrCat("<IsTruncated>", is_first ? "true" : "false", "</IsTruncated>");
+    const std::string names =
+        is_first
+            ? "<Contents><Key>p/a</Key><Size>1</Size></Contents><Contents><Key>p/%2Fodd+name</Key>"
+              "<Size>1</Size></Contents>"
+            : "<Contents><Key>p/z</Key><Size>2</Size></Contents>";
+    return HttpAnswer("200 OK", StrCat("<ListBucketResult><EncodingType>url</EncodingType>",
+                                       truncated, names, "</ListBucketResult>"));
   });
   const auto store = Open(server);
   const auto first = store->List("", "");
@@ -328,17 +353,25 @@ TEST_F(S3Scripted, WhatIsPutIsEncryptedAsToldAndObsGetsWhatItKnows) {
   });
   EXPECT_TRUE(Open(server, "&sse=aws:kms&kms-key=k1")->Put("a", std::string_view("x")).ok());
   EXPECT_NE(head.find("x-amz-server-side-encryption: aws:kms\r\n"), std::string::npos) << head;
-  EXPECT_NE(head.find("x-amz-server-side-encryption-aws-kms-key-id: k1\r\n"), std::string::npos) << head;
+  EXPECT_NE(head.find("x-amz-server-side-encryption-aws-kms-key-id: k1\r\n"), std::string::npos)
+      << head;
   EXPECT_TRUE(Open(server)->Delete({"a"}).ok());
   EXPECT_NE(head.find("content-md5: "), std::string::npos) << head;
-  for (const char* unknown : {"aws-chunked", "x-amz-checksum", "x-amz-sdk"}) EXPECT_EQ(head.find(unknown), std::string::npos);
+  for (const char* unknown : {"aws-chunked", "x-amz-checksum", "x-amz-sdk"})
+    EXPECT_EQ(head.find(unknown), std::string::npos);
 }
 
 TEST(S3Retry, WaitsLongerEachTimeAndEnds) {
-  s3::Retry retry({.first = milliseconds(1), .most = milliseconds(4), .within = milliseconds(60)}, nullptr);
+  s3::Retry retry({.first = milliseconds(1), .most = milliseconds(4), .within = milliseconds(60)},
+                  nullptr);
   int tries = 0;
   while (retry.Again()) ++tries;
   EXPECT_GT(tries, 5);
+  s3::Retry slow({.first = milliseconds(1), .most = milliseconds(1), .within = milliseconds(20)},
+                 nullptr);
+  const auto begun = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() < begun + milliseconds(25)) std::this_thread::yield();
+  EXPECT_TRUE(slow.Again()) << "a first try may take longer than all later ones";
   std::atomic<bool> stop = true;
   s3::Retry stopped({.first = seconds(100), .most = seconds(100), .within = seconds(1'000)}, &stop);
   EXPECT_FALSE(stopped.Again());

@@ -17,14 +17,16 @@ common::UniqueFd ListenOnLoopback(int* port) {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  if (bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(listener.get(), 64) != 0)
+  if (bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      listen(listener.get(), 64) != 0)
     abort();
   getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size);
   *port = ntohs(address.sin_port);
   return listener;
 }
 
-std::string HttpAnswer(const std::string& status, const std::string& body, const std::string& headers) {
+std::string HttpAnswer(const std::string& status, const std::string& body,
+                       const std::string& headers) {
   return "HTTP/1.1 " + status + "\r\nContent-Length: " + std::to_string(body.size()) +
          "\r\nConnection: close\r\n" + headers + "\r\n" + body;
 }
@@ -63,9 +65,12 @@ void ScriptedServer::Serve(int connection) {
     if (end != std::string::npos) continue;
     end = bytes.find("\r\n\r\n");
     const size_t field = bytes.find("Content-Length: ");
-    if (end != std::string::npos && field < end) length = strtoul(bytes.c_str() + field + 16, nullptr, 10);
+    if (end != std::string::npos && field < end)
+      length = strtoul(bytes.c_str() + field + 16, nullptr, 10);
   }
-  ServedRequest request{.method = bytes.substr(0, bytes.find(' ')), .head = bytes.substr(0, end + 2), .body = bytes.substr(end + 4)};
+  ServedRequest request{.method = bytes.substr(0, bytes.find(' ')),
+                        .head = bytes.substr(0, end + 2),
+                        .body = bytes.substr(end + 4)};
   const size_t target = request.method.size() + 1;
   request.target = bytes.substr(target, bytes.find(' ', target) - target);
   {

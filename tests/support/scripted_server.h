@@ -41,7 +41,7 @@ class ScriptedServer {
   const Answer answer_;
   int port_ = 0;
   const common::UniqueFd listener_;  // after its port, which it sets
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;                 // guards what follows
   std::vector<std::string> asked_;
   std::thread thread_;
 };

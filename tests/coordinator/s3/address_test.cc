@@ -10,7 +10,8 @@ namespace muster::coordinator::s3 {
 namespace {
 
 TEST(S3Address, NamesABucketOfAws) {
-  const auto address = ParseAddress("s3://runs/lab/a?region=eu-west-1&sse=aws:kms&kms-key=arn:aws:kms:x:1:key/2");
+  const auto address =
+      ParseAddress("s3://runs/lab/a?region=eu-west-1&sse=aws:kms&kms-key=arn:aws:kms:x:1:key/2");
   ASSERT_TRUE(address.ok()) << address.status();
   EXPECT_EQ(address->bucket, "runs");
   EXPECT_EQ(address->prefix, "lab/a/");
@@ -65,7 +66,8 @@ TEST(S3Address, TellsWhatIsWrongAndWhatToWrite) {
     const auto address = ParseAddress(text);
     ASSERT_FALSE(address.ok()) << text;
     EXPECT_EQ(address.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_NE(address.status().message().find(told), std::string::npos) << text << ": " << address.status();
+    EXPECT_NE(address.status().message().find(told), std::string::npos)
+        << text << ": " << address.status();
   }
   EXPECT_TRUE(ParseAddress("s3://runs?endpoint=http://minio:9000&insecure=true").ok());
   EXPECT_TRUE(ParseAddress("s3://my.runs?region=a&style=path").ok());

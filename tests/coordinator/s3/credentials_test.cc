@@ -56,7 +56,8 @@ class S3Credentials : public ::testing::Test {
 TEST_F(S3Credentials, AreThoseOfTheEnvironmentFirst) {
   Write(".aws/credentials", "[default]\naws_access_key_id = FILE\naws_secret_access_key = s\n");
   variables_["AWS_ACCESS_KEY_ID"] = "ENV";
-  EXPECT_NE(ErrorOf(absl::StatusCode::kPermissionDenied).find("must both be set"), std::string::npos);
+  EXPECT_NE(ErrorOf(absl::StatusCode::kPermissionDenied).find("must both be set"),
+            std::string::npos);
   variables_["AWS_SECRET_ACCESS_KEY"] = "hidden-value";
   variables_["AWS_SESSION_TOKEN"] = "t";
   EXPECT_EQ(Find()->access_key, "ENV");
@@ -71,29 +72,37 @@ TEST_F(S3Credentials, AreReadFromFilesOfAws) {
         "aws_secret_access_key = a=b \r\n");
   EXPECT_EQ(Find()->access_key, "FILE");
   EXPECT_EQ(Find()->secret_key, "a=b");
-  Write(".aws/config", "[profile lab]\ns3 =\n  aws_access_key_id = NESTED\naws_access_key_id = LAB\n"
-                       "aws_secret_access_key = s\n[profile sso]\nsso_start_url = https://x\n");
+  Write(".aws/config",
+        "[profile lab]\ns3 =\n  aws_access_key_id = NESTED\naws_access_key_id = LAB\n"
+        "aws_secret_access_key = s\n[profile sso]\nsso_start_url = https://x\n");
   variables_["AWS_PROFILE"] = "lab";
   EXPECT_EQ(Find()->access_key, "LAB");
   variables_["AWS_PROFILE"] = "sso";
-  EXPECT_NE(ErrorOf(absl::StatusCode::kPermissionDenied).find("come by sso_start_url"), std::string::npos);
+  EXPECT_NE(ErrorOf(absl::StatusCode::kPermissionDenied).find("come by sso_start_url"),
+            std::string::npos);
   variables_["AWS_PROFILE"] = "none";
   EXPECT_NE(ErrorOf(absl::StatusCode::kPermissionDenied).find("profile none"), std::string::npos);
 }
 
 TEST_F(S3Credentials, ThatAreNowhereAreToldWithTheFix) {
-  EXPECT_NE(ErrorOf(absl::StatusCode::kPermissionDenied).find("set AWS_ACCESS_KEY_ID"), std::string::npos);
+  EXPECT_NE(ErrorOf(absl::StatusCode::kPermissionDenied).find("set AWS_ACCESS_KEY_ID"),
+            std::string::npos);
 }
 
 TEST_F(S3Credentials, AreExchangedForAWebIdentity) {
   ScriptedServer service([](const ServedRequest& request) {
     if (!request.body.ends_with("&WebIdentityToken=the.token"))
-      return HttpAnswer("400 Bad Request", "<ErrorResponse><Error><Code>InvalidIdentityToken</Code></Error></ErrorResponse>");
-    return HttpAnswer("200 OK",
-                      "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>STS"
-                      "</AccessKeyId><SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken><Expiration>"
-                      "2040-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleWithWebIdentityResult>"
-                      "</AssumeRoleWithWebIdentityResponse>");
+      return HttpAnswer(
+          "400 Bad Request",
+          "<ErrorResponse><Error><Code>InvalidIdentityToken</Code></Error></ErrorResponse>");
+    return HttpAnswer(
+        "200 OK",
+        "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><"
+        "AccessKeyId>STS"
+        "</AccessKeyId><SecretAccessKey>s</SecretAccessKey><SessionToken>t</"
+        "SessionToken><Expiration>"
+        "2040-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleWithWebIdentityResult>"
+        "</AssumeRoleWithWebIdentityResponse>");
   });
   Write("token", "the.token\n");
   variables_["AWS_WEB_IDENTITY_TOKEN_FILE"] = dir_.path() + "/token";
@@ -105,22 +114,31 @@ TEST_F(S3Credentials, AreExchangedForAWebIdentity) {
   EXPECT_EQ(found->access_key, "STS");
   EXPECT_EQ(found->expires_ms, 2'208'988'800'000);
   Write("token", "another");
-  EXPECT_NE(ErrorOf(absl::StatusCode::kPermissionDenied).find("InvalidIdentityToken"), std::string::npos);
+  EXPECT_NE(ErrorOf(absl::StatusCode::kPermissionDenied).find("InvalidIdentityToken"),
+            std::string::npos);
   variables_["AWS_ENDPOINT_URL_STS"] = "http://sts.example";
   EXPECT_NE(ErrorOf(absl::StatusCode::kPermissionDenied).find("https://HOST"), std::string::npos);
 }
 
 TEST_F(S3Credentials, AreThoseOfAContainerOrTheMachine) {
   ScriptedServer service([](const ServedRequest& request) {
-    const std::string keys = R"({"Code":"Success","AccessKeyId":"ROLE","SecretAccessKey":"s","Token":"t",)"
-                             R"("Expiration":"2040-01-01T00:00:00Z"})";
-    const auto has = [&request](const char* field) { return request.head.find(field) != std::string::npos; };
-    if (request.target == "/pod") return has("Authorization: pod-token\r\n") ? HttpAnswer("200 OK", keys) : HttpAnswer("401 No", "");
+    const std::string keys =
+        R"({"Code":"Success","AccessKeyId":"ROLE","SecretAccessKey":"s","Token":"t",)"
+        R"("Expiration":"2040-01-01T00:00:00Z"})";
+    const auto has = [&request](const char* field) {
+      return request.head.find(field) != std::string::npos;
+    };
+    if (request.target == "/pod")
+      return has("Authorization: pod-token\r\n") ? HttpAnswer("200 OK", keys)
+                                                 : HttpAnswer("401 No", "");
     if (request.method == "PUT")
-      return has("X-aws-ec2-metadata-token-ttl-seconds: ") ? HttpAnswer("200 OK", "imds-token") : HttpAnswer("400 No", "");
+      return has("X-aws-ec2-metadata-token-ttl-seconds: ") ? HttpAnswer("200 OK", "imds-token")
+                                                           : HttpAnswer("400 No", "");
     if (!has("X-aws-ec2-metadata-token: imds-token\r\n")) return HttpAnswer("401 No", "");
-    if (request.target == "/latest/meta-data/iam/security-credentials/") return HttpAnswer("200 OK", "the-role\n");
-    return request.target.ends_with("/the-role") ? HttpAnswer("200 OK", keys) : HttpAnswer("404 No", "");
+    if (request.target == "/latest/meta-data/iam/security-credentials/")
+      return HttpAnswer("200 OK", "the-role\n");
+    return request.target.ends_with("/the-role") ? HttpAnswer("200 OK", keys)
+                                                 : HttpAnswer("404 No", "");
   });
   variables_["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = service.Url() + "/pod";
   Write("pod-token", "pod-token\n");
@@ -129,7 +147,8 @@ TEST_F(S3Credentials, AreThoseOfAContainerOrTheMachine) {
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->session_token, "t");
   variables_["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = "http://10.0.0.1/pod";
-  EXPECT_NE(ErrorOf(absl::StatusCode::kPermissionDenied).find("neither https nor"), std::string::npos);
+  EXPECT_NE(ErrorOf(absl::StatusCode::kPermissionDenied).find("neither https nor"),
+            std::string::npos);
   variables_.erase("AWS_CONTAINER_CREDENTIALS_FULL_URI");
   variables_.erase("AWS_EC2_METADATA_DISABLED");
   variables_["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = service.Url();
@@ -142,7 +161,8 @@ TEST_F(S3Credentials, AreThoseOfAContainerOrTheMachine) {
 TEST(S3CredentialAnswer, ThatIsNotOneIsRefused) {
   for (const std::string& json :
        {std::string(), std::string("[]"), std::string("{"), std::string(R"({"Code":"Failed"})"),
-        std::string(R"({"AccessKeyId":1,"SecretAccessKey":"s"})"), std::string(R"({"AccessKeyId":"a"})"),
+        std::string(R"({"AccessKeyId":1,"SecretAccessKey":"s"})"),
+        std::string(R"({"AccessKeyId":"a"})"),
         std::string(R"({"AccessKeyId":"a\n","SecretAccessKey":"s"})"), std::string(100'000, '[')}) {
     EXPECT_FALSE(ReadCredentialAnswer(json).ok()) << json.substr(0, 40);
   }
@@ -156,7 +176,9 @@ TEST(S3CredentialCache, RenewsBeforeTheyExpireAndKeepsThemIfItCannot) {
       [&]() -> absl::StatusOr<Credentials> {
         ++fetches;
         if (fails) return absl::UnavailableError("no");
-        return Credentials{.access_key = std::to_string(fetches), .secret_key = "s", .expires_ms = now_ms + 3'600'000};
+        return Credentials{.access_key = std::to_string(fetches),
+                           .secret_key = "s",
+                           .expires_ms = now_ms + 3'600'000};
       },
       [&] { return now_ms; });
   EXPECT_EQ(cache.Get()->access_key, "1");
@@ -179,7 +201,8 @@ TEST(S3CredentialCache, FetchesOnceForAllWhoWait) {
       },
       [] { return 0; });
   std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i) threads.emplace_back([&] { EXPECT_EQ(cache.Get()->access_key, "a"); });
+  for (int i = 0; i < 8; ++i)
+    threads.emplace_back([&] { EXPECT_EQ(cache.Get()->access_key, "a"); });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(fetches, 1);
 }

@@ -40,6 +40,7 @@
 #include "coordinator/periodic/archive_keeper.h"
 #include "coordinator/periodic/assessor.h"
 #include "coordinator/periodic/garbage.h"
+#include "coordinator/periodic/object_garbage.h"
 #include "coordinator/periodic/lifetime.h"
 #include "coordinator/periodic/log_usage.h"
 #include "coordinator/private_worker.h"
@@ -161,6 +162,7 @@ struct Coordinator::Parts {
   std::unique_ptr<Assessor> assessor;
   std::unique_ptr<CurveCache> curves;
   std::unique_ptr<LogUsage> log_usage;
+  std::unique_ptr<ObjectGarbage> object_garbage;  // null: there is no object store
   std::unique_ptr<ArchiveKeeper> archive_keeper;  // null: this coordinator is alone
   std::unique_ptr<Notifier> notifier;
   std::unique_ptr<Directory> directory;
@@ -178,7 +180,8 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   ASSIGN_OR_RETURN(stores, OpenStores(config, shares, clock, state));
   coordinator::Settings rules = config.settings;
   rules.cluster_id = stores.journal->ClusterId();
-  if (leading != nullptr) rules.head = leading->name;
+  // With an object store every coordinator has all checkpoints.
+  if (leading != nullptr && stores.objects == nullptr) rules.head = leading->name;
   rules.job_outputs_bytes_max = config.job_outputs.Of(stores.disk_bytes);
   loop = std::make_unique<ControlLoop>(*stores.journal, clock, rules);
   RETURN_IF_ERROR(loop->Recover(stores.index.get()));
@@ -377,6 +380,10 @@ void Coordinator::Parts::Serve() {
   CancelAbandonedRuns(daemon->jobs, daemon->instance, daemon->process);
   CollectGarbage(daemon->jobs, daemon->stores, daemon->job_code, daemon->gates, daemon->access,
                  daemon->process, config.retention);
+  if (stores.objects != nullptr) {
+    object_garbage = std::make_unique<ObjectGarbage>(*stores.objects, *stores.object_names);
+    CollectObjects(*object_garbage, clock, files);
+  }
   if (stores.archive != nullptr) {
     archive_keeper =
         std::make_unique<ArchiveKeeper>(*stores.archive, config.head.state_bytes, files,

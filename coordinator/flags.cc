@@ -119,6 +119,13 @@ void AddArchiveFlag(CLI::App& app, HeadFlags& head) {
 
 namespace {
 
+void AddObjects(CLI::App& app, std::string& objects) {
+  app.add_option("--objects", objects,
+                 "where checkpoints, outputs and code are kept instead of the data directory, so "
+                 "that every coordinator reaches them: s3://BUCKET/PREFIX?endpoint=URL&region=NAME, "
+                 "or file:///DIRECTORY on a shared file system");
+}
+
 void AddHead(CLI::App& app, HeadFlags& head) {
   app.add_option("--state", head.state,
                  "one of several coordinators that replace each other: keep the state in etcd, as "
@@ -217,6 +224,7 @@ void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks,
   AddLife(app, "--person-certificate", "of a person", config.person_certificate_ms);
   AddOidc(app, config.oidc);
   AddHead(app, config.head);
+  AddObjects(app, config.objects);
   app.add_flag("--version", version, "print the version");
 }
 

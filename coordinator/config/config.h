@@ -21,6 +21,7 @@ namespace muster::coordinator {
 struct Config {
   std::string data_dir;
   HeadFlags head;
+  std::string objects;  // s3://… or file:///…, where blobs are; empty: in the data directory
   std::string socket;                   // path of the unix socket; empty: none
   std::string listen;                   // ADDR:PORT; empty: no TCP
   std::vector<std::string> http;        // ADDR:PORT or unix:PATH; empty: no HTTP

@@ -17,6 +17,8 @@
 #include "coordinator/local/metric_store.h"
 #include "coordinator/local/note_store.h"
 #include "coordinator/local/sample_store.h"
+#include "coordinator/object_files/object_files.h"
+#include "coordinator/s3/objects.h"
 #include "coordinator/sqlite/archive/archive.h"
 #include "coordinator/sqlite/audit_store.h"
 #include "coordinator/sqlite/code_store.h"
@@ -24,8 +26,10 @@
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
 #include "coordinator/sqlite/note_store.h"
+#include "coordinator/sqlite/object_names.h"
 #include "coordinator/sqlite/replica.h"
 #include "coordinator/sqlite/state_care.h"
+#include "coordinator/store_parts/object_blobs.h"
 #include "coordinator/store_parts/put_bytes.h"
 #include "coordinator/stores/paths.h"
 
@@ -42,7 +46,10 @@ class SharedState {
   const AmongOthers among;
   const Paths archive_paths;
   const std::shared_ptr<WriteTurns> turns;
-  const std::shared_ptr<BlobStore> blobs;
+  // Set once the journal is open; null: blobs are in files.
+  std::unique_ptr<Objects> objects;
+  std::unique_ptr<ObjectNames> object_names;
+  std::shared_ptr<BlobStore> blobs;
 };
 
 namespace {
@@ -63,6 +70,38 @@ uint64_t DiskBytes(const std::string& directory) {
   return uint64_t{disk.f_blocks} * disk.f_frsize;
 }
 
+absl::StatusOr<std::unique_ptr<Objects>> OpenObjects(const std::string& address) {
+  if (address.starts_with(ObjectFiles::kScheme)) {
+    ASSIGN_OR_RETURN(const std::string directory, ObjectFiles::ParseAddress(address));
+    return ObjectFiles::Open(directory);
+  }
+  s3::ClientOptions options;
+  ASSIGN_OR_RETURN(options.address, s3::ParseAddress(address));
+  return s3::S3Objects::Open(std::move(options));
+}
+
+absl::Status Unusable(const absl::Status& why) {
+  if (!common::CodeOf(why).empty()) return why;
+  return common::MakeProblem(why.code(), {.code = "JC1640",
+                                          .what = "the store of --objects cannot be used",
+                                          .why = std::string(why.message()),
+                                          .fix = "muster-coordinator --help tells how it is named"});
+}
+
+// From now on blobs are put into the object store; those in files are read there.
+absl::Status UseObjects(const Config& config, const LivedClock& clock, SharedState& state,
+                        Stores& stores) {
+  absl::StatusOr<std::unique_ptr<Objects>> objects = OpenObjects(config.objects);
+  if (!objects.ok()) return Unusable(objects.status());
+  state.objects = *std::move(objects);
+  ASSIGN_OR_RETURN(state.object_names, SqliteObjectNames::Open(state.paths, state.turns, clock));
+  state.blobs = std::make_shared<ObjectBlobs>(*state.objects, *state.object_names,
+                                              std::move(state.blobs), clock);
+  stores.objects = state.objects.get();
+  stores.object_names = state.object_names.get();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& shares,
                                LivedClock& clock, const std::shared_ptr<SharedState>& state) {
   const Paths& paths = state->paths;
@@ -79,9 +118,10 @@ absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& sha
                      stores.gate.get(), stores.stream_failures.get()});
   stores.samples = std::make_unique<LocalSampleStore>(paths);
   RETURN_IF_ERROR(common::MakeDirectories(paths.BlobRoot()));
-  ASSIGN_OR_RETURN(stores.blobs, Blobs::Open(state->blobs, paths, stores.gate.get()));
   const std::shared_ptr<WriteTurns>& turns = state->turns;
   ASSIGN_OR_RETURN(stores.journal, OpenSqliteJournal(paths, &clock, turns));
+  if (!config.objects.empty()) RETURN_IF_ERROR(UseObjects(config, clock, *state, stores));
+  ASSIGN_OR_RETURN(stores.blobs, Blobs::Open(state->blobs, paths, stores.gate.get()));
   ASSIGN_OR_RETURN(stores.index, SqliteJobIndex::Open(paths.Database(), state->blobs));
   if (state->among.log != nullptr) {
     ASSIGN_OR_RETURN(stores.archive,
@@ -110,7 +150,8 @@ absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& 
 
 std::unique_ptr<ReplicaHome> ReplicaHomeOf(const Config& config) {
   const Paths paths(config.data_dir);
-  return std::make_unique<SqliteReplicaHome>(paths, LocalBlobStore::At(paths));
+  return std::make_unique<SqliteReplicaHome>(
+      paths, config.objects.empty() ? LocalBlobStore::At(paths) : nullptr);
 }
 
 absl::StatusOr<std::string> ReadFollowedNote(const Config& config, Note note) {

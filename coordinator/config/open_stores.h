@@ -23,6 +23,8 @@
 #include "coordinator/stores/log_store.h"
 #include "coordinator/stores/metric_store.h"
 #include "coordinator/stores/note_store.h"
+#include "coordinator/stores/object_names.h"
+#include "coordinator/stores/objects.h"
 #include "coordinator/stores/replica.h"
 #include "coordinator/stores/sample_store.h"
 #include "coordinator/stores/state_care.h"
@@ -40,6 +42,9 @@ struct Stores {
   std::unique_ptr<SampleStore> samples;
   std::unique_ptr<Blobs> blobs;
   std::unique_ptr<Journal> journal;
+  // Of blobs in a store that the whole cluster reaches; null: they are in the data directory. The state's.
+  Objects* objects = nullptr;
+  ObjectNames* object_names = nullptr;
   std::unique_ptr<JobIndex> index;
   std::unique_ptr<Archive> archive;  // null: this coordinator is alone
   std::unique_ptr<IdentityStore> identities;

@@ -95,6 +95,18 @@ absl::Status ReadArchive(Database& database, BlobUses& uses) {
   }
 }
 
+// They are in the object store, not in files of the data directory.
+absl::Status LeaveOutObjects(Database& database, BlobUses& uses) {
+  ASSIGN_OR_RETURN(const bool has_objects, ThereIsTable(database, "objects"));
+  if (!has_objects) return absl::OkStatus();
+  ASSIGN_OR_RETURN(Statement rows, database.Prepare("SELECT sha256 FROM objects"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, rows.Step());
+    if (!row) return absl::OkStatus();
+    uses.erase(std::string(rows.Bytes(0)));
+  }
+}
+
 absl::Status ReadFinished(Database& database, const std::string& path, StateContents* contents) {
   // Older coordinators have no such table.
   ASSIGN_OR_RETURN(const bool has_archive, ThereIsTable(database, kArchiveTable));
@@ -152,6 +164,7 @@ absl::StatusOr<StateContents> ReadContents(const std::string& path) {
     ReadLive(state, &contents);
     RETURN_IF_ERROR(ReadFinished(*database, path, &contents));
     RETURN_IF_ERROR(ReadCode(*database, &contents));
+    RETURN_IF_ERROR(LeaveOutObjects(*database, contents.blobs));
     return contents;
   };
   absl::StatusOr<StateContents> contents = read();

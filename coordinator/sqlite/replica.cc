@@ -57,8 +57,10 @@ absl::Status SqliteReplica::Leave() {
 }
 
 absl::Status SqliteReplica::Apply(uint64_t position, std::string_view changes) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> unused,
-                   FollowArchive(*database_, *blobs_, paths_, changes));
+  std::vector<std::string> unused;
+  if (blobs_ != nullptr) {
+    ASSIGN_OR_RETURN(unused, FollowArchive(*database_, *blobs_, paths_, changes));
+  }
   RETURN_IF_ERROR(Transact(*database_, [&] {
     RETURN_IF_ERROR(ApplyChanges(*database_, changes));
     return MoveReplica(*database_, position);
@@ -112,7 +114,7 @@ absl::Status SqliteReplicaHome::Replace(const std::string& from, const std::stri
                                               mark.position, " was found where one of ", log,
                                               " up to ", position, " should be"));
   }
-  RETURN_IF_ERROR(KeepArchived(from));
+  if (blobs_ != nullptr) RETURN_IF_ERROR(KeepArchived(from));
   // What these have is newer than nothing that the log has not.
   for (const char* end : {"-wal", "-shm"})
     RETURN_IF_ERROR(common::RemoveTree(paths_.Database() + end));

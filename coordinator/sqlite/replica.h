@@ -16,7 +16,8 @@ namespace muster::coordinator {
 
 class SqliteReplica final : public Replica {
  public:
-  // Creates the file if there is none. `blobs`: where its archive is (archive_changes.h).
+  // Creates the file if there is none. `blobs`: where its archive is
+  // (archive_changes.h); null: in a store that all coordinators reach.
   static absl::StatusOr<std::unique_ptr<Replica>> Open(const Paths& paths,
                                                        std::shared_ptr<BlobStore> blobs);
 

@@ -110,8 +110,19 @@ CREATE TABLE IF NOT EXISTS archive(
 CREATE INDEX IF NOT EXISTS archive_by_hash ON archive(sha256);
 )sql";
 
+// Which objects of the cluster's object store blobs are (object_names.h). Created if missing, like the tables above.
+constexpr char kObjects[] = R"sql(
+CREATE TABLE IF NOT EXISTS objects(
+  sha256 TEXT PRIMARY KEY, key TEXT NOT NULL UNIQUE, bytes INTEGER NOT NULL,
+  named_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS objects_by_age ON objects(named_ms);
+CREATE TABLE IF NOT EXISTS doomed_objects(
+  key TEXT PRIMARY KEY, doomed_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS doomed_objects_by_age ON doomed_objects(doomed_ms);
+)sql";
+
 absl::Status CreateLaterTables(Database& database) {
-  for (const char* tables : {kLives, kIdentities, kCode, kSnapshotJobs, kShared, kArchive})
+  for (const char* tables : {kLives, kIdentities, kCode, kSnapshotJobs, kShared, kArchive, kObjects})
     RETURN_IF_ERROR(database.Execute(tables));
   return AddGivers(database);
 }

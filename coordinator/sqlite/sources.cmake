@@ -8,6 +8,7 @@ muster_sources(muster_coordinator
   sqlite/job_rows.cc
   sqlite/journal.cc
   sqlite/journal_writer.cc
+  sqlite/object_names.cc
   sqlite/replay.cc
   sqlite/snapshot_rows.cc)
 muster_sources(muster_coordinator COLD

@@ -24,7 +24,7 @@ function(muster_static_library target)
                   COMMAND_ERROR_IS_FATAL ANY)
   separate_arguments(flags UNIX_COMMAND "${flags}")
   list(REMOVE_DUPLICATES flags)
-  list(REMOVE_ITEM flags -ldl -lrt -latomic -lpthread)
+  list(REMOVE_ITEM flags -ldl -lm -lrt -latomic -lpthread)
   list(JOIN flags " " joined)
   add_library(${target} INTERFACE)
   target_link_libraries(${target} INTERFACE

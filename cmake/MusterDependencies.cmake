@@ -24,13 +24,12 @@ function(muster_static_library target)
                   COMMAND_ERROR_IS_FATAL ANY)
   separate_arguments(flags UNIX_COMMAND "${flags}")
   list(REMOVE_DUPLICATES flags)
-  # A static libm needs what only a static libc has.
-  list(REMOVE_ITEM flags -ldl -lrt -latomic -lpthread -lm)
+  list(REMOVE_ITEM flags -ldl -lm -lrt -latomic -lpthread)
   list(JOIN flags " " joined)
   add_library(${target} INTERFACE)
   target_link_libraries(${target} INTERFACE
     "-Wl,--start-group ${muster_link_as} ${joined} -Wl,-Bdynamic -Wl,--end-group"
-    Threads::Threads ${CMAKE_DL_LIBS} rt m)
+    Threads::Threads ${CMAKE_DL_LIBS} rt)
 endfunction()
 
 muster_static_library(muster_protobuf protobuf)

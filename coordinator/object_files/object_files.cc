@@ -21,7 +21,7 @@ using common::StrCat;
 
 constexpr size_t kPieceBytes = 1 << 20;
 // A directory is made again that another machine removed, as it was empty, before something was put into it.
-constexpr int kPlacedTries = 16;
+constexpr int kPlacedTries = 100;
 
 int64_t ModifiedMs(const struct stat& info) {
   return info.st_mtim.tv_sec * int64_t{1'000} + info.st_mtim.tv_nsec / 1'000'000;
@@ -96,7 +96,9 @@ std::string ObjectFiles::PathOf(const std::string& key) const { return StrCat(ro
 absl::Status ObjectFiles::Place(const std::string& file, const std::string& key) {
   const std::string path = PathOf(key);
   for (int tries = 1;; ++tries) {
-    RETURN_IF_ERROR(common::MakeDirectories(ParentOf(path)));
+    const absl::Status made = common::MakeDirectories(ParentOf(path));
+    if (absl::IsNotFound(made) && tries < kPlacedTries) continue;
+    RETURN_IF_ERROR(made);
     if (link(file.c_str(), path.c_str()) == 0) break;
     // NFS may link, lose the answer, and find the name taken when it asks again.
     if (errno == EEXIST && AreOne(file, path)) break;
@@ -132,6 +134,7 @@ absl::Status ObjectFiles::Fetch(const std::string& key, const Range& range, cons
   RETURN_IF_ERROR(CheckObjectKey(key));
   if (range.size > kObjectBytesMax || range.offset > kObjectBytesMax)
     return absl::InvalidArgumentError(StrCat("objects have at most ", kObjectBytesMax, " bytes"));
+  RETURN_IF_ERROR(Head(key).status());
   ASSIGN_OR_RETURN(const common::UniqueFd file,
                    common::OpenRegular(PathOf(key), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   for (uint64_t done = 0; done < range.size;) {

@@ -147,7 +147,8 @@ class Objects {
 };
 
 // INVALID_ARGUMENT: not names of letters, digits, '-', '_' and '.' with one slash between them, or too long. No name
-// begins with a dot, so a key is also a path that stays below its directory.
+// begins with a dot, so a key is also a path that stays below its directory. Callers see to it that no key is the
+// directory of another: "a" and "a/b" are not both objects.
 absl::Status CheckObjectKey(std::string_view key);
 // As a key may begin: empty, a key, or a key with a slash at its end.
 absl::Status CheckObjectPrefix(std::string_view prefix);

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/files/files.h"
@@ -80,7 +81,7 @@ TEST_F(ObjectFilesTest, APartThatWasSentAgainIsNoticed) {
 TEST_F(ObjectFilesTest, PagesHoldAThousandKeys) {
   std::vector<std::string> keys;
   for (int i = 0; i < 2'100; ++i) {
-    char name[16];
+    char name[32];
     snprintf(name, sizeof name, "%02d/%04d", i / 100, i);
     keys.push_back(name);
     ASSERT_TRUE(common::MakeDirectories(StrCat(dir_.path(), "/", std::string(name, 2))).ok());
@@ -108,6 +109,29 @@ TEST_F(ObjectFilesTest, KeysAreListedInTheOrderOfTheirBytes) {
   const auto page = store_->List("", "");
   for (const ObjectInfo& object : page->objects) listed.push_back(object.key);
   EXPECT_EQ(listed, (std::vector<std::string>{"a-b", "a.x", "a/b/d", "a/c", "ab", "b"}));
+}
+
+TEST_F(ObjectFilesTest, DirectoriesThatComeAndGoHinderNoPut) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([this, i] {
+      for (int k = 0; k < 50; ++k) {
+        const std::string key = StrCat("a/b/c/", i, "-", k);
+        const absl::Status put = store_->Put(key, std::string_view("x"));
+        EXPECT_TRUE(put.ok()) << put;
+        EXPECT_TRUE(store_->Delete({key}).ok());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(common::Exists(dir_.path() + "/a"));
+}
+
+TEST_F(ObjectFilesTest, AKeyBelowAnObjectIsNotFound) {
+  ASSERT_TRUE(store_->Put("a", std::string_view("x")).ok());
+  EXPECT_EQ(store_->Read("a/b", {.size = 1}).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->Head("a/b").status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(store_->Delete({"a/b"}).ok());
 }
 
 TEST_F(ObjectFilesTest, AFileSystemWithoutLinksWillDo) {

@@ -40,9 +40,9 @@
 #include "coordinator/periodic/archive_keeper.h"
 #include "coordinator/periodic/assessor.h"
 #include "coordinator/periodic/garbage.h"
-#include "coordinator/periodic/object_garbage.h"
 #include "coordinator/periodic/lifetime.h"
 #include "coordinator/periodic/log_usage.h"
+#include "coordinator/periodic/object_garbage.h"
 #include "coordinator/private_worker.h"
 #include "coordinator/services/server.h"
 #include "coordinator/store_parts/lived_clock.h"
@@ -381,7 +381,8 @@ void Coordinator::Parts::Serve() {
   CollectGarbage(daemon->jobs, daemon->stores, daemon->job_code, daemon->gates, daemon->access,
                  daemon->process, config.retention);
   if (stores.objects != nullptr) {
-    object_garbage = std::make_unique<ObjectGarbage>(*stores.objects, *stores.object_names);
+    object_garbage = std::make_unique<ObjectGarbage>(*stores.objects, *stores.object_names,
+                                                     stores.object_prefix);
     CollectObjects(*object_garbage, clock, files);
   }
   if (stores.archive != nullptr) {

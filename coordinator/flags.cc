@@ -120,10 +120,11 @@ void AddArchiveFlag(CLI::App& app, HeadFlags& head) {
 namespace {
 
 void AddObjects(CLI::App& app, std::string& objects) {
-  app.add_option("--objects", objects,
-                 "where checkpoints, outputs and code are kept instead of the data directory, so "
-                 "that every coordinator reaches them: s3://BUCKET/PREFIX?endpoint=URL&region=NAME, "
-                 "or file:///DIRECTORY on a shared file system");
+  app.add_option(
+      "--objects", objects,
+      "where checkpoints, outputs and code are kept instead of the data directory, so "
+      "that every coordinator reaches them: s3://BUCKET/PREFIX?endpoint=URL&region=NAME, "
+      "or file:///DIRECTORY on a shared file system");
 }
 
 void AddHead(CLI::App& app, HeadFlags& head) {

@@ -80,23 +80,25 @@ absl::StatusOr<std::unique_ptr<Objects>> OpenObjects(const std::string& address)
   return s3::S3Objects::Open(std::move(options));
 }
 
-absl::Status Unusable(const absl::Status& why) {
+absl::Status NoObjects(const absl::Status& why) {
   if (!common::CodeOf(why).empty()) return why;
-  return common::MakeProblem(why.code(), {.code = "JC1640",
-                                          .what = "the store of --objects cannot be used",
-                                          .why = std::string(why.message()),
-                                          .fix = "muster-coordinator --help tells how it is named"});
+  return common::MakeProblem(why.code(),
+                             {.code = "JC1640",
+                              .what = "the store of --objects cannot be used",
+                              .why = std::string(why.message()),
+                              .fix = "muster-coordinator --help tells how it is named"});
 }
 
 // From now on blobs are put into the object store; those in files are read there.
 absl::Status UseObjects(const Config& config, const LivedClock& clock, SharedState& state,
                         Stores& stores) {
   absl::StatusOr<std::unique_ptr<Objects>> objects = OpenObjects(config.objects);
-  if (!objects.ok()) return Unusable(objects.status());
+  if (!objects.ok()) return NoObjects(objects.status());
   state.objects = *std::move(objects);
   ASSIGN_OR_RETURN(state.object_names, SqliteObjectNames::Open(state.paths, state.turns, clock));
+  stores.object_prefix = common::StrCat(stores.journal->ClusterId(), "/blobs/");
   state.blobs = std::make_shared<ObjectBlobs>(*state.objects, *state.object_names,
-                                              std::move(state.blobs), clock);
+                                              stores.object_prefix, std::move(state.blobs), clock);
   stores.objects = state.objects.get();
   stores.object_names = state.object_names.get();
   return absl::OkStatus();

@@ -45,6 +45,7 @@ struct Stores {
   // Of blobs in a store that the whole cluster reaches; null: they are in the data directory. The state's.
   Objects* objects = nullptr;
   ObjectNames* object_names = nullptr;
+  std::string object_prefix;  // of their keys
   std::unique_ptr<JobIndex> index;
   std::unique_ptr<Archive> archive;  // null: this coordinator is alone
   std::unique_ptr<IdentityStore> identities;

@@ -6,7 +6,6 @@
 #include "common/log.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
-#include "coordinator/store_parts/object_blobs.h"
 
 namespace muster::coordinator {
 namespace {
@@ -51,7 +50,7 @@ absl::Status ObjectGarbage::DeleteUnnamed(int64_t lived_ms) {
   std::string from;
   size_t deleted = 0;
   do {
-    ASSIGN_OR_RETURN(const Objects::Page page, objects_.List(ObjectBlobs::kPrefix, from));
+    ASSIGN_OR_RETURN(const Objects::Page page, objects_.List(prefix_, from));
     std::vector<std::string> keys;
     for (const ObjectInfo& object : page.objects) keys.push_back(object.key);
     ASSIGN_OR_RETURN(const std::vector<std::string> unnamed, names_.Unknown(keys));
@@ -88,6 +87,8 @@ absl::Status ObjectGarbage::AbortUploads(int64_t lived_ms) {
   do {
     ASSIGN_OR_RETURN(const Objects::UploadPage page, objects_.OpenUploads(from));
     for (const Objects::OpenUpload& open : page.uploads) {
+      // One whose beginning broke off has no key.
+      if (!open.upload.key.empty() && !open.upload.key.starts_with(prefix_)) continue;
       if (!uploads_.Old({open.upload.id}, lived_ms).empty())
         RETURN_IF_ERROR(objects_.Abort(open.upload));
     }

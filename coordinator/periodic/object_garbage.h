@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,7 +27,9 @@ inline constexpr std::chrono::hours kSweepEvery{6};
 // All times are of the coordinator's lived clock: the store's and the machine's may be wrong.
 class ObjectGarbage {
  public:
-  ObjectGarbage(Objects& objects, ObjectNames& names) : objects_(objects), names_(names) {}
+  // `prefix`: of all our keys (store_parts/object_blobs.h); others may have other objects in the store.
+  ObjectGarbage(Objects& objects, ObjectNames& names, std::string prefix)
+      : objects_(objects), names_(names), prefix_(std::move(prefix)) {}
   // The doomed ones: cost grows with what was removed.
   absl::Status DeleteDoomed(int64_t lived_ms);
   // Goes through the whole store, so seldom.
@@ -50,6 +53,7 @@ class ObjectGarbage {
 
   Objects& objects_;
   ObjectNames& names_;
+  const std::string prefix_;
   Seen unnamed_, uploads_;
   int64_t swept_ms_ = 0;
 };

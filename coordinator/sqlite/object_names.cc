@@ -50,8 +50,7 @@ absl::StatusOr<bool> SqliteObjectNames::Doom(const std::string& sha256) {
     ASSIGN_OR_RETURN(const std::optional<NamedObject> before, Read(*writer_, sha256));
     was_named = before.has_value();
     if (!was_named) return absl::OkStatus();
-    ASSIGN_OR_RETURN(Statement remove,
-                     writer_->Prepare("DELETE FROM objects WHERE sha256 = ?1"));
+    ASSIGN_OR_RETURN(Statement remove, writer_->Prepare("DELETE FROM objects WHERE sha256 = ?1"));
     RETURN_IF_ERROR(remove.BindText(1, sha256).Run());
     return DoomKey(before->key);
   }));

@@ -122,7 +122,8 @@ CREATE INDEX IF NOT EXISTS doomed_objects_by_age ON doomed_objects(doomed_ms);
 )sql";
 
 absl::Status CreateLaterTables(Database& database) {
-  for (const char* tables : {kLives, kIdentities, kCode, kSnapshotJobs, kShared, kArchive, kObjects})
+  for (const char* tables :
+       {kLives, kIdentities, kCode, kSnapshotJobs, kShared, kArchive, kObjects})
     RETURN_IF_ERROR(database.Execute(tables));
   return AddGivers(database);
 }

@@ -15,21 +15,16 @@
 #include "common/text/strings.h"
 
 namespace muster::coordinator {
-namespace {
-
 using common::StrCat;
 
-std::string NewKey(const std::string& sha256) {
-  return StrCat(ObjectBlobs::kPrefix, sha256.substr(0, 2), "/", sha256, "/",
+std::string ObjectBlobs::NewKey(const std::string& sha256) const {
+  return StrCat(prefix_, sha256.substr(0, 2), "/", sha256, "/",
                 absl::StrFormat("%016x", common::Random64()));
 }
 
-}  // namespace
-
 absl::Status ObjectBlobs::Put(const std::string& path, const std::string& sha256) {
   RETURN_IF_ERROR(CheckBlobName(sha256));
-  ASSIGN_OR_RETURN(const common::UniqueFd file,
-                   common::OpenRegular(path, O_RDONLY | O_NOFOLLOW));
+  ASSIGN_OR_RETURN(const common::UniqueFd file, common::OpenRegular(path, O_RDONLY | O_NOFOLLOW));
   struct stat info {};
   if (fstat(file.get(), &info) != 0) return common::ErrnoStatus(StrCat("cannot stat ", path));
   const NamedObject object{.key = NewKey(sha256), .bytes = static_cast<uint64_t>(info.st_size)};

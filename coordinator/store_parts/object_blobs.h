@@ -1,7 +1,7 @@
 // Blobs as objects of a store that the whole cluster reaches (stores/objects.h, object_names.h), so that every
 // coordinator has all of them. Blobs that a directory had before are read from there until they are moved.
 //
-// Each put is an object of its own: blobs/AB/HASH/RANDOM.
+// Each put makes another object: PREFIX/AB/HASH/RANDOM, and clusters have different prefixes.
 #pragma once
 
 #include <memory>
@@ -18,15 +18,17 @@ namespace muster::coordinator {
 
 class ObjectBlobs final : public BlobStore {
  public:
-  // What follows all others in a key, and where a sweep looks for objects that no name has.
-  static constexpr char kPrefix[] = "blobs/";
   // A larger file is sent in parts, each of which is tried again alone.
   static constexpr uint64_t kInPartsAbove = 64 << 20;
 
-  // All outlive this. `before`: where blobs were until now; null: nowhere.
-  ObjectBlobs(Objects& objects, ObjectNames& names, std::shared_ptr<BlobStore> before,
-              const common::Clock& clock)
-      : objects_(objects), names_(names), before_(std::move(before)), clock_(clock) {}
+  // All outlive this. `prefix`: with a slash at its end; `before`: where blobs were until now; null: nowhere.
+  ObjectBlobs(Objects& objects, ObjectNames& names, std::string prefix,
+              std::shared_ptr<BlobStore> before, const common::Clock& clock)
+      : objects_(objects),
+        names_(names),
+        prefix_(std::move(prefix)),
+        before_(std::move(before)),
+        clock_(clock) {}
 
   absl::Status Put(const std::string& path, const std::string& sha256) override;
   absl::StatusOr<std::string> Read(const std::string& sha256, uint64_t offset,
@@ -36,10 +38,12 @@ class ObjectBlobs final : public BlobStore {
   bool Delete(const std::string& sha256) override;
 
  private:
+  std::string NewKey(const std::string& sha256) const;
   absl::Status Send(const std::string& key, int fd, uint64_t size);
 
   Objects& objects_;
   ObjectNames& names_;
+  const std::string prefix_;
   const std::shared_ptr<BlobStore> before_;
   const common::Clock& clock_;
 };

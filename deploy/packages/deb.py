@@ -46,7 +46,7 @@ PACKAGES = (
             "The coordinator of a cluster keeps jobs, places them on nodes, and collects what they write. It is not "
             "started until it is enabled: systemctl enable --now muster-coordinator",
             ("bin/muster-coordinator",), commands=("muster-coordinator",), unit="muster-coordinator.service",
-            settings="coordinator.env", depends="passwd", suggests="muster-jobctl"),
+            settings="coordinator.env", depends="passwd", recommends="libcurl4t64 | libcurl4", suggests="muster-jobctl"),
     Package("muster-worker", "worker of distributed training jobs, one per node",
             "The worker launches the ranks of jobs on its node and streams back their output. Ranks survive when it is "
             "restarted or upgraded. It is not started until it is enabled: systemctl enable --now muster-worker",

@@ -32,7 +32,7 @@ class ObjectBlobsTest : public ::testing::Test {
     objects_ = *ObjectFiles::Open(store_.path());
     names_ = *SqliteObjectNames::Open(paths_, std::make_shared<WriteTurns>(), clock_);
     before_ = *LocalBlobStore::Open(paths_);
-    blobs_ = std::make_unique<ObjectBlobs>(*objects_, *names_, before_, clock_);
+    blobs_ = std::make_unique<ObjectBlobs>(*objects_, *names_, "blobs/", before_, clock_);
     clock_.now.lived_ms = 100 * kHourMs;
   }
 
@@ -85,7 +85,7 @@ TEST_F(ObjectBlobsTest, ASecondPutIsAnotherObjectAndTheFirstIsDoomed) {
   EXPECT_EQ(Put(*blobs_, "same"), blob);
   EXPECT_NE((*names_->Find(blob))->key, first);
   EXPECT_EQ(CountObjects(), 2u);
-  ObjectGarbage garbage(*objects_, *names_);
+  ObjectGarbage garbage(*objects_, *names_, "blobs/");
   ASSERT_TRUE(garbage.DeleteDoomed(clock_.now.lived_ms).ok());
   EXPECT_EQ(CountObjects(), 2u) << "someone may read it";
   ASSERT_TRUE(garbage.DeleteDoomed(clock_.now.lived_ms + kHourMs).ok());
@@ -102,7 +102,7 @@ TEST_F(ObjectBlobsTest, ADeletedBlobIsGoneAtOnceAndItsObjectLater) {
   EXPECT_FALSE(blobs_->Delete(blob));
   EXPECT_TRUE(absl::IsNotFound(blobs_->Read(blob, 0, 9).status()));
   EXPECT_EQ(CountObjects(), 1u);
-  ObjectGarbage garbage(*objects_, *names_);
+  ObjectGarbage garbage(*objects_, *names_, "blobs/");
   ASSERT_TRUE(garbage.DeleteDoomed(clock_.now.lived_ms + kHourMs).ok());
   EXPECT_EQ(CountObjects(), 0u);
   EXPECT_TRUE(names_->DoomedBefore(INT64_MAX, 9)->empty());
@@ -113,7 +113,8 @@ TEST_F(ObjectBlobsTest, WhatWasNeverNamedIsDeletedOnceItWasSeenLongAgo) {
   Put(*blobs_, "named");
   ASSERT_TRUE(objects_->Put("blobs/aa/never/named", std::string_view("orphan")).ok());
   ASSERT_TRUE(objects_->BeginUpload("blobs/aa/never/completed").ok());
-  ObjectGarbage garbage(*objects_, *names_);
+  ASSERT_TRUE(objects_->Put("of/others", std::string_view("not ours")).ok());
+  ObjectGarbage garbage(*objects_, *names_, "blobs/");
   for (const int hours : {0, 12, 23}) {
     ASSERT_TRUE(garbage.DeleteUnnamed(hours * kHourMs).ok());
     EXPECT_EQ(CountObjects(), 2u) << hours;
@@ -122,6 +123,7 @@ TEST_F(ObjectBlobsTest, WhatWasNeverNamedIsDeletedOnceItWasSeenLongAgo) {
   ASSERT_TRUE(garbage.DeleteUnnamed(24 * kHourMs).ok());
   EXPECT_EQ(CountObjects(), 1u);
   EXPECT_TRUE(objects_->OpenUploads("")->uploads.empty());
+  EXPECT_TRUE(objects_->Head("of/others").ok());
 }
 
 TEST_F(ObjectBlobsTest, BlobsOfBeforeAreReadFromTheDirectory) {
@@ -149,7 +151,7 @@ TEST_F(ObjectBlobsTest, ADeposedLeaderNamesNothing) {
   } log;
   const auto names = *SqliteObjectNames::Open(
       paths_, std::make_shared<WriteTurns>(WriteTurns::kTimeout, &log), clock_);
-  ObjectBlobs deposed(*objects_, *names, nullptr, clock_);
+  ObjectBlobs deposed(*objects_, *names, "blobs/", nullptr, clock_);
   const std::string bytes = "of a deposed leader";
   EXPECT_FALSE(deposed.Put(FileOf(bytes), common::Sha256Hex(bytes)).ok());
   EXPECT_TRUE(absl::IsNotFound(blobs_->Size(common::Sha256Hex(bytes)).status()));

@@ -1,0 +1,89 @@
+"""Checkpoints in a store that every coordinator reaches, on a real SeaweedFS and on a shared directory."""
+import os
+import time
+
+import harness
+import heads
+import s3_server
+from harness import SUCCEEDED, Case, python_line, wait_until
+
+
+class Objects(Case):
+    def steps(self, cluster, job):
+        return sorted(checkpoint.step for checkpoint in cluster.api.record(job).checkpoints if checkpoint.state == 2)
+
+    def blobs_of(self, cluster):
+        return [name for index in range(len(cluster.heads))
+                for _, _, names in os.walk(cluster.data(index) + "/blobs") for name in names]
+
+    def resume_at_another_coordinator(self, cluster):
+        """The node with the checkpoint goes, and the coordinator that took it dies."""
+        cluster.add_worker("a", "cpu:1")
+        cluster.wait_nodes("a")
+        go = self.path("go")
+        job = cluster.submit("-n", "1", "--restarts", "1", *python_line(
+            "counter.py", 30, "--every", 10, "--hold-at", 15, "--until", go, "--die-at", 15))
+        wait_until(lambda: 10 in self.steps(cluster, job), "step 10 is committed")
+        took = cluster.kill_leader()
+        cluster.add_worker("b", "cpu:1")
+        cluster.wait_nodes("b")
+        cluster.jobctl("nodes", "drain", "a")
+        open(go, "w").close()
+        record = cluster.wait_for(job, SUCCEEDED, deadline_s=60)
+        self.assertEqual([part.node for part in record.attempts[1].parts], ["b"])
+        logs, _ = cluster.api.logs(job)
+        self.assertIn(b"attempt 1 rank 0 starts from step 10", logs[(1, 0, 1)])
+        wait_until(lambda: 30 in self.steps(cluster, job), "the last checkpoint is committed")
+        for step in self.steps(cluster, job):
+            self.assertEqual(cluster.jobctl("ckpt", "verify", job, step, check=False).returncode, 0)
+        self.assertEqual(self.blobs_of(cluster), [], "no coordinator has any")
+        print(f"  another one led after {took:.1f} s, and had the checkpoint")
+
+    def wait_out_a_store_that_is_away(self, store, cluster):
+        """What it cannot take waits; half a minute, most of it the store's own start."""
+        store.daemon.kill9()
+        later = cluster.submit("-n", "1", *python_line("counter.py", 7, "--every", 7))
+        time.sleep(2)
+        self.assertEqual(self.steps(cluster, later), [])
+        store.daemon.start()
+        cluster.wait_for(later, SUCCEEDED, deadline_s=90)
+        wait_until(lambda: self.steps(cluster, later) == [7], "its checkpoint is committed", 60)
+
+    def test_a_job_resumes_at_a_coordinator_that_never_saw_its_checkpoint(self):
+        store = s3_server.SeaweedFs(self)
+        self.env.update(store.environment())
+        cluster = heads.Heads(self, heads.Etcd(self), count=2, args=["--objects", store.address("lab")]).start()
+        self.resume_at_another_coordinator(cluster)
+        if harness.FULL:
+            self.wait_out_a_store_that_is_away(store, cluster)
+        keys = store.keys()
+        self.assertTrue(keys)
+        for key in keys:
+            self.assertRegex(key, r"^lab/[0-9a-f]{16}/blobs/[0-9a-f]{2}/[0-9a-f]{64}/[0-9a-f]{16}$")
+
+    def test_a_directory_that_machines_share_does_as_well(self):
+        os.mkdir(self.path("shared"))
+        cluster = heads.Heads(self, heads.Etcd(self), count=2, args=["--objects", "file://" + self.path("shared")]).start()
+        self.resume_at_another_coordinator(cluster)
+
+    def test_one_that_is_alone_begins_with_it_later(self):
+        cluster = self.cluster()
+        before = cluster.submit("-n", "1", *python_line("counter.py", 10, "--every", 10))
+        cluster.wait_for(before, SUCCEEDED)
+        os.mkdir(self.path("shared"))
+        cluster.coordinator.argv += ["--objects", "file://" + self.path("shared")]
+        cluster.coordinator.stop()
+        cluster.restart_coordinator()
+        after = cluster.submit("-n", "1", *python_line("counter.py", 10, "--every", 10))
+        cluster.wait_for(after, SUCCEEDED)
+        for job in (before, after):
+            wait_until(lambda job=job: cluster.jobctl("ckpt", "verify", job, "10", check=False).returncode == 0, job)
+        cluster.coordinator.argv[-1] = "file:///nowhere/at/all"
+        cluster.coordinator.stop()
+        cluster.coordinator.start(expect_exit=True)
+        self.assertIn("/nowhere/at/all", cluster.coordinator.output())
+        self.assertIn("JC1640", cluster.coordinator.output())
+
+
+if __name__ == "__main__":
+    harness.main()

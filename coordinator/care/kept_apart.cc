@@ -75,7 +75,7 @@ absl::Status LeaveTheOthers(const std::string& stage, const std::string& data_di
   OfACopy log;
   RETURN_IF_ERROR(
       CopyNotesAndAudit(ShareState(ConfigOf(stage), {.log = &log, .archive_dir = data_dir}),
-                        ShareState(ConfigOf(data_dir)))
+                        ShareState(ConfigOf(data_dir)), found)
           .status());
   ASSIGN_OR_RETURN(const std::unique_ptr<Replica> replica, home->Open());
   return replica->Leave();

@@ -31,7 +31,7 @@ absl::StatusOr<uint64_t> CopyNotesAndAudit(const std::shared_ptr<SharedState>& f
                                            const OnDamage& found = nullptr);
 
 // Makes the copy of a state in etcd that lies in `stage` one of a coordinator that is alone: what else that one needs is
-// put into `data_dir`. Nothing, if it is one.
+// put into `data_dir`. Nothing, if it is one. `found`: as above.
 absl::Status LeaveTheOthers(const std::string& stage, const std::string& data_dir,
                             const OnDamage& found);
 

@@ -7,6 +7,8 @@
 
 #include "common/problem.h"
 #include "common/text/strings.h"
+#include "coordinator/care/kept_apart.h"
+#include "coordinator/local/audit_store.h"
 #include "coordinator/local/blob_store.h"
 #include "coordinator/sqlite/audit_store.h"
 #include "coordinator/sqlite/database/changes.h"
@@ -102,6 +104,19 @@ class ArchiveTest : public ::testing::Test {
     snapshot.set_seq(seq_);
     turn.snapshot = std::make_shared<const v1::Snapshot>(snapshot);
     Append(std::move(turn));
+  }
+  // Entries 1 to `count`, but for one of them.
+  void AppendAudit(uint64_t count, uint64_t without = 0) {
+    std::vector<v1::AuditEntry> entries(count);
+    std::vector<const v1::AuditEntry*> added;
+    for (uint64_t number = 1; number <= count; ++number) {
+      v1::AuditEntry& entry = entries[number - 1];
+      entry.set_number(number);
+      entry.set_hash(StrCat("hash ", number));
+      if (number != without) added.push_back(&entry);
+    }
+    const auto audit = *SqliteAuditStore::Open(here_.paths, turns_, here_.blobs);
+    ASSERT_TRUE(audit->Append(added).ok());
   }
   uint64_t MoveAll() {
     uint64_t all = 0;
@@ -249,16 +264,9 @@ TEST_F(ArchiveTest, ADamagedBlobIsNeverTakenForTheRecord) {
 }
 
 TEST_F(ArchiveTest, OldEntriesOfTheAuditLeaveInWholeParts) {
-  const auto audit = *SqliteAuditStore::Open(here_.paths, turns_, here_.blobs);
   constexpr uint64_t kEntries = 2 * kAuditPartEntries + 500;
-  std::vector<v1::AuditEntry> entries(kEntries);
-  std::vector<const v1::AuditEntry*> added;
-  for (uint64_t i = 0; i < kEntries; ++i) {
-    entries[i].set_number(i + 1);
-    entries[i].set_hash(StrCat("hash ", i + 1));
-    added.push_back(&entries[i]);
-  }
-  ASSERT_TRUE(audit->Append(added).ok());
+  AppendAudit(kEntries);
+  const auto audit = *SqliteAuditStore::Open(here_.paths, turns_, here_.blobs);
   const std::vector<uint64_t> parts = *audit->Parts();
   MoveAll();
   EXPECT_EQ(here_.CountBlobs(), 2u) << "the newest part stays";
@@ -294,14 +302,7 @@ TEST_F(ArchiveTest, ASnapshotThatReplacesTheRowsLeavesTheirBlobs) {
 
 // `migrate` and `restore` put the audit into files, and a later `migrate` into a database again, from its beginning.
 TEST_F(ArchiveTest, OneThatLeavesTheOthersHasItsJobsAndNoAuditHere) {
-  const auto audit = *SqliteAuditStore::Open(here_.paths, turns_, here_.blobs);
-  std::vector<v1::AuditEntry> entries(2 * kAuditPartEntries);
-  std::vector<const v1::AuditEntry*> added;
-  for (size_t i = 0; i < entries.size(); ++i) {
-    entries[i].set_number(i + 1);
-    added.push_back(&entries[i]);
-  }
-  ASSERT_TRUE(audit->Append(added).ok());
+  AppendAudit(2 * kAuditPartEntries);
   Finish(1);
   TakeSnapshot();
   MoveAll();
@@ -313,19 +314,30 @@ TEST_F(ArchiveTest, OneThatLeavesTheOthersHasItsJobsAndNoAuditHere) {
       << "an older coordinator would take the archive's blobs for garbage";
 }
 
+// As of a backup of a coordinator that came late: its jobs are worth more than a part of the audit.
+TEST_F(ArchiveTest, ARestoreReportsWhatOfTheAuditItLacksAndTakesTheRest) {
+  AppendAudit(3 * kAuditPartEntries);
+  MoveAll();
+  const TempDir restored;  // without the archive's blobs
+  std::vector<std::string> found;
+  const absl::Status left = LeaveTheOthers(
+      there_.dir.path(), restored.path(),
+      [&](const Damage& damage) { found.push_back(StrCat(damage.path, ": ", damage.what)); });
+  ASSERT_TRUE(left.ok()) << left;
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_NE(found[0].find("audit: the coordinator a moved the entries 1 to 999"), std::string::npos)
+      << found[0];
+  const LocalAuditStore audit(Paths(restored.path()).AuditRoot());
+  EXPECT_EQ(audit.Read(audit.Parts()->at(0))->entries.front().number(), 3 * kAuditPartEntries);
+}
+
 TEST_F(ArchiveTest, AnAuditThatLacksAnEntryKeepsNothingElseBack) {
-  const auto audit = *SqliteAuditStore::Open(here_.paths, turns_, here_.blobs);
-  std::vector<v1::AuditEntry> entries(3 * kAuditPartEntries);
-  std::vector<const v1::AuditEntry*> added;
-  for (size_t i = 0; i < entries.size(); ++i) {
-    entries[i].set_number(i + 1);
-    if (i != 500) added.push_back(&entries[i]);
-  }
-  ASSERT_TRUE(audit->Append(added).ok());
+  AppendAudit(3 * kAuditPartEntries, /*without=*/501);
   Finish(1);
   TakeSnapshot();
   MoveAll();
   EXPECT_EQ(here_.CountBlobs(), 3u) << "the job, and the two whole parts after it";
+  const auto audit = *SqliteAuditStore::Open(here_.paths, turns_, here_.blobs);
   EXPECT_EQ(*audit->Parts(), (std::vector<uint64_t>{1, 1'000, 2'000, 3'000}));
 }
 

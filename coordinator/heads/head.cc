@@ -461,7 +461,7 @@ absl::Status Head::KeepOnce() {
   const int64_t sent_ms = common::MonotonicMs();
   const absl::StatusOr<int64_t> ttl_ms = client_->KeepAlive(lease, kRpcWithinMs);
   if (absl::IsNotFound(ttl_ms.status())) {
-    if (is_leader) Lost(ttl_ms.status());
+    if (is_leader) FoundOver(ttl_ms.status());
     return is_leader ? ttl_ms.status() : GrantLease();
   }
   RETURN_IF_ERROR(ttl_ms.status());
@@ -469,7 +469,7 @@ absl::Status Head::KeepOnce() {
   ASSIGN_OR_RETURN(const int64_t term, Look());
   if (is_leader && term != TermRevision()) {
     const absl::Status why = absl::AbortedError("another coordinator leads the cluster now");
-    Lost(why);
+    FoundOver(why);
     return why;
   }
   {
@@ -527,9 +527,17 @@ void Head::WatchTerm() {
   while (true) {
     const int64_t left_ms = term_.SureUntilMs() - common::MonotonicMs();
     if (left_ms <= 0)
-      return Lost(absl::DeadlineExceededError("etcd has not renewed the lease in time"));
+      return FoundOver(absl::DeadlineExceededError("etcd has not renewed the lease in time"));
     if (!Sleep(left_ms)) return;
   }
+}
+
+void Head::FoundOver(const absl::Status& why) {
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_) return;
+  }
+  Lost(why);
 }
 
 void Head::Lost(const absl::Status& why) {

@@ -100,6 +100,8 @@ class Head {
   bool IsRegisteredAsItIs() const;
   void WatchTerm();
   void Lost(const absl::Status& why);
+  // The same, found by our own threads: one that has resigned knows it, and need not start over.
+  void FoundOver(const absl::Status& why);
   // False: stopping.
   bool Sleep(int64_t ms);
   int64_t TermRevision() const;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_replace.h"
+#include "common/text/markup.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
 #include "compare/words.h"
@@ -66,36 +67,11 @@ std::string Failure(const Comparison& pair, const Case& of, const ComparisonSetu
 }  // namespace
 
 std::string XmlText(std::string_view text) {
-  std::string out;
   // Printable keeps these two, which XML 1.0 excludes.
   const std::string printable =
       absl::StrReplaceAll(common::Printable(text, /*keep_layout=*/true),
                           {{"\xEF\xBF\xBE", "\\ufffe"}, {"\xEF\xBF\xBF", "\\uffff"}});
-  for (const char c : printable) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\n':
-        out += "&#10;";
-        break;
-      case '\t':
-        out += "&#9;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
+  return absl::StrReplaceAll(common::EscapeMarkup(printable), {{"\n", "&#10;"}, {"\t", "&#9;"}});
 }
 
 std::string JUnitReport(std::span<const Comparison> comparisons, const ComparisonSetup& setup) {

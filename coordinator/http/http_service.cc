@@ -8,6 +8,7 @@
 
 #include "common/base/status.h"
 #include "common/problem.h"
+#include "common/text/percent.h"
 #include "common/text/strings.h"
 #include "coordinator/calls/daemon.h"
 #include "coordinator/http/admission/guard.h"
@@ -138,7 +139,8 @@ absl::StatusOr<std::string> HttpService::SignInLink(const Caller& caller, std::s
                                                           .until_s = caller.until_ms / 1'000},
                                                          std::chrono::steady_clock::now());
   std::string link = StrCat(parts_->url, "/sign-in?ticket=", ticket);
-  if (IsLocalPath(path) && path != "/") common::StrAppend(&link, "&next=", PercentEncode(path));
+  if (IsLocalPath(path) && path != "/")
+    common::StrAppend(&link, "&next=", common::PercentEncode(path));
   return link;
 }
 

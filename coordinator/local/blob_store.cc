@@ -15,11 +15,6 @@ namespace muster::coordinator {
 
 using common::StrCat;
 
-absl::StatusOr<std::unique_ptr<BlobStore>> LocalBlobStore::Open(const Paths& paths) {
-  RETURN_IF_ERROR(common::MakeDirectories(paths.BlobRoot()));
-  return std::unique_ptr<BlobStore>(new LocalBlobStore(paths));
-}
-
 std::shared_ptr<BlobStore> LocalBlobStore::At(const Paths& paths) {
   return std::shared_ptr<BlobStore>(new LocalBlobStore(paths));
 }
@@ -50,9 +45,11 @@ absl::StatusOr<uint64_t> LocalBlobStore::Size(const std::string& sha256) const {
 
 absl::StatusOr<std::vector<std::string>> LocalBlobStore::List(std::chrono::hours age) const {
   std::vector<std::string> old;
-  ASSIGN_OR_RETURN(const std::vector<std::string> directories,
-                   common::ListDirectory(paths_.BlobRoot()));
-  for (const std::string& directory : directories) {
+  const absl::StatusOr<std::vector<std::string>> directories =
+      common::ListDirectory(paths_.BlobRoot());
+  if (absl::IsNotFound(directories.status())) return old;
+  RETURN_IF_ERROR(directories.status());
+  for (const std::string& directory : *directories) {
     const auto names = common::ListDirectory(StrCat(paths_.BlobRoot(), "/", directory));
     if (!names.ok()) continue;
     for (const std::string& name : *names) {

@@ -13,8 +13,7 @@ namespace muster::coordinator {
 
 class LocalBlobStore final : public BlobStore {
  public:
-  static absl::StatusOr<std::unique_ptr<BlobStore>> Open(const Paths& paths);
-  // The same, whose directory may not be there yet.
+  // The directory may not be there yet.
   static std::shared_ptr<BlobStore> At(const Paths& paths);
 
   absl::Status Put(const std::string& path, const std::string& sha256) override;

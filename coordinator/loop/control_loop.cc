@@ -309,7 +309,7 @@ void ControlLoop::Finish(Turn turn, std::vector<Entry>* entries, Now now) {
 // A snapshot costs what the state has, so the events' bytes grow with it before the next one.
 void ControlLoop::TakeSnapshotIfDue(JournalRecord& record) {
   events_since_snapshot_ += record.events->size();
-  for (const v1::Event& event : *record.events) bytes_since_snapshot_ += event.ByteSizeLong();
+  bytes_since_snapshot_ += EventBytesOf(record);
   const bool is_due =
       events_since_snapshot_ >= kEventsPerSnapshot ||
       bytes_since_snapshot_ >= std::max<size_t>(kEventBytesPerSnapshot, bytes_of_snapshot_);

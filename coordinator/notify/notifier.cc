@@ -141,7 +141,6 @@ void Notifier::TakeMissed(uint64_t until) {
 }
 
 void Notifier::EndCatchingUp() {
-  has_caught_up_ = true;
   catches_up_ = false;
   cursor_ = std::max(cursor_, newest_);
   Save();
@@ -168,7 +167,7 @@ void Notifier::TakeEvents(const std::vector<v1::Event>& events) {
   }
   GiveUpExcess();
   // Until then the file must lead the next start to the events that this one has not reached.
-  if (has_caught_up_) cursor_ = std::max(cursor_, newest_);
+  if (!catches_up_) cursor_ = std::max(cursor_, newest_);
   if (pending_.all().size() != before) Save();
 }
 

@@ -108,7 +108,6 @@ class Notifier {
   uint64_t cursor_ = 0;         // of the last event that was processed
   uint64_t newest_ = 0;         // the same; ahead of the cursor until it has caught up
   bool has_cursor_ = false;
-  bool has_caught_up_ = false;
   std::atomic<bool> catches_up_ = false;
   std::atomic<size_t> untried_{0};
   std::atomic<bool> stopping_{false};

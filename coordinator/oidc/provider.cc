@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "common/base/status.h"
 #include "common/problem.h"
+#include "common/text/percent.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
 #include "coordinator/oidc/id_token.h"
@@ -17,24 +18,6 @@ using common::StrCat;
 
 constexpr std::string_view kWellKnown = "/.well-known/openid-configuration";
 constexpr std::string_view kDeviceGrant = "urn:ietf:params:oauth:grant-type:device_code";
-constexpr std::string_view kUnescaped = "-._~";
-
-// application/x-www-form-urlencoded.
-std::string FormEscape(std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
-  std::string escaped;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                          (c >= '0' && c <= '9') || kUnescaped.find(c) != std::string_view::npos;
-    if (is_plain) {
-      escaped += c;
-    } else {
-      StrAppend(&escaped, "%", kDigits.substr(byte >> 4, 1), kDigits.substr(byte & 15, 1));
-    }
-  }
-  return escaped;
-}
 
 std::string WordsOf(const absl::Status& status) {
   return common::Printable(common::FromAbsl(status.message()));
@@ -79,18 +62,19 @@ absl::StatusOr<common::HttpResponse> Provider::Get(const common::HttpUrl& url) c
 absl::StatusOr<common::HttpResponse> Provider::Send(const Form& form) const {
   common::HttpCall call{
       .url = form.url,
-      .body = StrCat("client_id=", FormEscape(client_.client_id)),
+      .body = StrCat("client_id=", common::PercentEncode(client_.client_id)),
       .content_type = "application/x-www-form-urlencoded",
       .headers = {{"Accept", "application/json"}},
       .may_call = [url = form.url](const sockaddr* to) { return CheckAddress(url, to); },
       .answer_max = kAnswerBytesMax};
   for (const auto& [name, value] : form.fields)
-    StrAppend(&call.body, "&", name, "=", FormEscape(value));
+    StrAppend(&call.body, "&", name, "=", common::PercentEncode(value));
   if (!client_.secret.empty() && form.metadata.takes_basic) {
-    const std::string pair = StrCat(FormEscape(client_.client_id), ":", FormEscape(client_.secret));
+    const std::string pair = StrCat(common::PercentEncode(client_.client_id), ":",
+                                    common::PercentEncode(client_.secret));
     call.headers.emplace_back("Authorization", StrCat("Basic ", absl::Base64Escape(pair)));
   } else if (!client_.secret.empty()) {
-    StrAppend(&call.body, "&client_secret=", FormEscape(client_.secret));
+    StrAppend(&call.body, "&client_secret=", common::PercentEncode(client_.secret));
   }
   return call_(call);
 }

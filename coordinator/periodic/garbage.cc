@@ -88,23 +88,22 @@ void RemoveExpired(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gate
                        RemoveInput{Caller{"retention"}, *std::move(expired)}, [](const Reply&) {});
 }
 
-// Most old blobs are of finished jobs, and the loop need not be asked about those.
-std::vector<std::string> UnusedByFinished(Jobs& jobs, JobCode& job_code,
-                                          const std::vector<std::string>& blobs) {
-  std::vector<std::string> unused;
+// Of these, those that no finished job and no code refers to. An error: it is not known.
+absl::StatusOr<std::vector<std::string>> Unreferenced(Jobs& jobs, JobCode& job_code,
+                                                      const std::vector<std::string>& blobs) {
+  std::vector<std::string> unreferenced;
   for (size_t begin = 0; begin < blobs.size(); begin += kAskedAtOnce) {
     const size_t end = std::min(begin + kAskedAtOnce, blobs.size());
     const std::vector<std::string> some(blobs.begin() + static_cast<std::ptrdiff_t>(begin),
                                         blobs.begin() + static_cast<std::ptrdiff_t>(end));
-    const auto referenced = jobs.index.Referenced(some);
-    const auto as_code = job_code.store.Referenced(some);
-    if (!referenced.ok() || !as_code.ok()) return {};
-    std::set<std::string> kept(referenced->begin(), referenced->end());
-    kept.insert(as_code->begin(), as_code->end());
-    std::copy_if(some.begin(), some.end(), std::back_inserter(unused),
+    ASSIGN_OR_RETURN(const std::vector<std::string> by_job, jobs.index.Referenced(some));
+    ASSIGN_OR_RETURN(const std::vector<std::string> as_code, job_code.store.Referenced(some));
+    std::set<std::string> kept(by_job.begin(), by_job.end());
+    kept.insert(as_code.begin(), as_code.end());
+    std::copy_if(some.begin(), some.end(), std::back_inserter(unreferenced),
                  [&](const std::string& blob) { return !kept.contains(blob); });
   }
-  return unused;
+  return unreferenced;
 }
 
 }  // namespace
@@ -145,16 +144,11 @@ void CollectBlobs(Jobs& jobs, JobStores& stores, JobCode& job_code, Process& pro
     return [&jobs, &stores, &job_code, &process,
             unused = std::vector<std::string>(unused.begin(), unused.end())] {
       process.pool.Post([&jobs, &stores, &job_code, &process, unused] {
-        const auto referenced = jobs.index.Referenced(unused);
-        const auto as_code = job_code.store.Referenced(unused);
-        if (!referenced.ok() || !as_code.ok()) return;
-        std::set<std::string> kept(referenced->begin(), referenced->end());
-        kept.insert(as_code->begin(), as_code->end());
+        const auto unreferenced = Unreferenced(jobs, job_code, unused);
+        if (!unreferenced.ok()) return;
         std::vector<std::string> promised;
-        for (const std::string& blob : unused) {
-          if (!kept.contains(blob) && !stores.blobs.RemoveUnlessPromised(blob)) {
-            promised.push_back(blob);
-          }
+        for (const std::string& blob : *unreferenced) {
+          if (!stores.blobs.RemoveUnlessPromised(blob)) promised.push_back(blob);
         }
         std::erase_if(promised, [&](const auto& blob) { return !stores.blobs.Size(blob).ok(); });
         if (promised.empty()) return;
@@ -177,8 +171,10 @@ void CollectGarbage(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gat
           common::StrCat("expired tokens and certificates are kept: ", common::MessageOf(done)));
     }
     CollectCode(jobs, stores, job_code, process);
-    CollectBlobs(jobs, stores, job_code, process,
-                 UnusedByFinished(jobs, job_code, stores.blobs.OldBlobs()));
+    // Most are of finished jobs, and the loop need not be asked about those.
+    CollectBlobs(
+        jobs, stores, job_code, process,
+        Unreferenced(jobs, job_code, stores.blobs.OldBlobs()).value_or(std::vector<std::string>()));
     process.pool.PostAfter(
         kHousekeepingEvery, [&jobs, &stores, &job_code, &gates, &access, &process, retention] {
           CollectGarbage(jobs, stores, job_code, gates, access, process, retention);

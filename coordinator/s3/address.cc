@@ -7,8 +7,8 @@
 #include "absl/strings/str_split.h"
 #include "common/base/loopback.h"
 #include "common/base/status.h"
+#include "common/text/percent.h"
 #include "common/text/strings.h"
-#include "coordinator/s3/encoding.h"
 #include "coordinator/stores/objects.h"
 
 namespace muster::coordinator::s3 {
@@ -49,7 +49,7 @@ absl::StatusOr<Options> ReadOptions(std::string_view text) {
                                "style, profile, sse, kms-key and insecure"));
     }
     const std::string_view value = equals == std::string_view::npos ? "" : pair.substr(equals + 1);
-    const auto decoded = PercentDecode(value);
+    const auto decoded = common::PercentDecode(value);
     if (!decoded || decoded->empty() || decoded->size() > kOptionBytesMax ||
         !std::all_of(decoded->begin(), decoded->end(),
                      [](char c) { return c > ' ' && c < 0x7f; })) {

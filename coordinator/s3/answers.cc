@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/text/markup.h"
+#include "common/text/percent.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
-#include "coordinator/s3/encoding.h"
+#include "coordinator/s3/times.h"
 #include "coordinator/s3/xml.h"
 
 namespace muster::coordinator::s3 {
@@ -47,30 +49,7 @@ absl::Status Missing(std::string_view what) {
 // A key or a prefix of one: encoded if the answer tells it, as XML cannot hold every character.
 std::string DecodedKey(const XmlElement& root, std::string_view key) {
   if (root.TextOf("EncodingType") != "url") return std::string(key);
-  return PercentDecode(key).value_or(std::string(key));
-}
-
-std::string XmlText(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
+  return common::PercentDecode(key).value_or(std::string(key));
 }
 
 }  // namespace
@@ -200,7 +179,7 @@ absl::StatusOr<Credentials> ReadAssumedRole(std::string_view xml) {
 std::string DeleteRequest(const std::vector<std::string>& keys) {
   std::string body = "<Delete><Quiet>true</Quiet>";
   for (const std::string& key : keys)
-    common::StrAppend(&body, "<Object><Key>", XmlText(key), "</Key></Object>");
+    common::StrAppend(&body, "<Object><Key>", common::EscapeMarkup(key), "</Key></Object>");
   return StrCat(body, "</Delete>");
 }
 
@@ -208,7 +187,7 @@ std::string CompleteRequest(const std::vector<ObjectPart>& parts) {
   std::string body = "<CompleteMultipartUpload>";
   for (const ObjectPart& part : parts) {
     common::StrAppend(&body, "<Part><PartNumber>", part.number, "</PartNumber><ETag>",
-                      XmlText(part.tag), "</ETag></Part>");
+                      common::EscapeMarkup(part.tag), "</ETag></Part>");
   }
   return StrCat(body, "</CompleteMultipartUpload>");
 }

@@ -8,8 +8,9 @@
 
 #include "common/base/status.h"
 #include "common/hash/sha256.h"
+#include "common/text/percent.h"
 #include "common/text/strings.h"
-#include "coordinator/s3/encoding.h"
+#include "coordinator/s3/times.h"
 
 namespace muster::coordinator::s3 {
 namespace {
@@ -133,7 +134,7 @@ absl::StatusOr<common::TransferAnswer> Client::Send(const Request& request,
   return transfers_->Run(
       {.method = request.method,
        .url = StrCat(address.endpoint.is_https ? "https://" : "http://", address.Host(),
-                     PercentEncode(signed_request.path, /*keeps_slash=*/true),
+                     common::PercentEncode(signed_request.path, /*keeps_slash=*/true),
                      query.empty() ? "" : "?", query),
        .headers = std::move(sent),
        .body = request.body,
@@ -204,7 +205,7 @@ absl::StatusOr<PresignedUrl> Client::Presign(const Request& request, seconds lif
                      life);
   return PresignedUrl{
       .url = StrCat(address.endpoint.is_https ? "https://" : "http://", address.Host(),
-                    PercentEncode(path, /*keeps_slash=*/true), "?", query),
+                    common::PercentEncode(path, /*keeps_slash=*/true), "?", query),
       .expires_ms = wall_ms - clock_behind_ms_.load() + life.count() * 1'000};
 }
 

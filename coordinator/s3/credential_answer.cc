@@ -3,7 +3,7 @@
 #include "common/text/strings.h"
 #include "common/text/text.h"
 #include "coordinator/s3/credential_chain.h"
-#include "coordinator/s3/encoding.h"
+#include "coordinator/s3/times.h"
 
 namespace muster::coordinator::s3 {
 namespace {

@@ -13,7 +13,7 @@
 #include "common/problem.h"
 #include "common/text/strings.h"
 #include "coordinator/s3/answers.h"
-#include "coordinator/s3/encoding.h"
+#include "coordinator/s3/times.h"
 
 namespace muster::coordinator::s3 {
 namespace {

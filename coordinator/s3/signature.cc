@@ -9,8 +9,9 @@
 #include "common/hash/hex.h"
 #include "common/hash/hmac.h"
 #include "common/hash/sha256.h"
+#include "common/text/percent.h"
 #include "common/text/strings.h"
-#include "coordinator/s3/encoding.h"
+#include "coordinator/s3/times.h"
 
 namespace muster::coordinator::s3 {
 namespace {
@@ -67,14 +68,15 @@ std::string Signature(const Signing& signing, const SignedRequest& request) {
 std::string CanonicalQuery(const Fields& query) {
   std::vector<std::pair<std::string, std::string>> encoded;
   for (const auto& [name, value] : query)
-    encoded.emplace_back(PercentEncode(name), PercentEncode(value));
+    encoded.emplace_back(common::PercentEncode(name), common::PercentEncode(value));
   std::sort(encoded.begin(), encoded.end());
   return absl::StrJoin(encoded, "&", absl::PairFormatter("="));
 }
 
 std::string CanonicalRequest(const SignedRequest& request) {
-  std::string text = StrCat(request.method, "\n", PercentEncode(request.path, /*keeps_slash=*/true),
-                            "\n", CanonicalQuery(request.query), "\n");
+  std::string text =
+      StrCat(request.method, "\n", common::PercentEncode(request.path, /*keeps_slash=*/true), "\n",
+             CanonicalQuery(request.query), "\n");
   for (const auto& [name, value] : SortedHeaders(request.headers))
     common::StrAppend(&text, name, ":", value, "\n");
   common::StrAppend(&text, "\n", SignedNames(request.headers), "\n", request.payload);

@@ -1,7 +1,6 @@
-#include "coordinator/s3/encoding.h"
+#include "coordinator/s3/times.h"
 
 #include "absl/time/time.h"
-#include "common/hash/hex.h"
 #include "common/text/strings.h"
 
 namespace muster::coordinator::s3 {
@@ -9,11 +8,6 @@ namespace {
 
 // Years that times may be in: absl also reads "infinite-future".
 constexpr int64_t kYear3000Ms = 32'503'680'000'000;
-
-bool IsUnreserved(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-         c == '.' || c == '_' || c == '~';
-}
 
 std::optional<int64_t> ReadTime(std::string_view format, std::string_view text) {
   absl::Time time;
@@ -26,36 +20,6 @@ std::optional<int64_t> ReadTime(std::string_view format, std::string_view text) 
 }
 
 }  // namespace
-
-std::string PercentEncode(std::string_view text, bool keeps_slash) {
-  static constexpr char kDigits[] = "0123456789ABCDEF";
-  std::string encoded;
-  encoded.reserve(text.size());
-  for (const char c : text) {
-    if (IsUnreserved(c) || (keeps_slash && c == '/')) {
-      encoded += c;
-      continue;
-    }
-    const auto byte = static_cast<unsigned char>(c);
-    encoded += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
-  }
-  return encoded;
-}
-
-std::optional<std::string> PercentDecode(std::string_view text) {
-  std::string decoded;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      decoded += text[i];
-      continue;
-    }
-    const auto byte = common::FromHex(text.substr(i + 1, 2));
-    if (!byte || byte->size() != 1) return std::nullopt;
-    decoded += *byte;
-    i += 2;
-  }
-  return decoded;
-}
 
 std::string BasicTime(int64_t wall_ms) {
   return absl::FormatTime("%Y%m%dT%H%M%SZ", absl::FromUnixMillis(wall_ms), absl::UTCTimeZone());

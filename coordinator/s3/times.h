@@ -1,4 +1,4 @@
-// Percent-encoding as S3's signatures have it, and times as S3 writes them. Pure.
+// Times as S3 writes them. Pure.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,6 @@
 #include <string_view>
 
 namespace muster::coordinator::s3 {
-
-// All but letters, digits and "-._~" as %XX. `keeps_slash`: and but "/", as in a path.
-std::string PercentEncode(std::string_view text, bool keeps_slash = false);
-// Nothing: a % without two hex digits.
-std::optional<std::string> PercentDecode(std::string_view text);
 
 // "20130524T000000Z". Unix milliseconds.
 std::string BasicTime(int64_t wall_ms);

@@ -56,11 +56,10 @@ absl::StatusOr<std::vector<uint64_t>> SqliteAuditStore::Parts() const {
   // What seems to lack an entry never leaves, so rows may be older than parts in the archive.
   std::set<uint64_t> parts;
   ASSIGN_OR_RETURN(Statement archived, reader_->Prepare("SELECT key FROM archive WHERE kind = 2"));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, archived.Step());
-    if (!row) break;
-    parts.insert(static_cast<uint64_t>(archived.Integer(0)));
-  }
+  RETURN_IF_ERROR(ForRows(archived, [&](Statement& row) {
+    parts.insert(static_cast<uint64_t>(row.Integer(0)));
+    return absl::OkStatus();
+  }));
   ASSIGN_OR_RETURN(const int64_t first,
                    reader_->Scalar("SELECT ifnull(min(number), 0) FROM audit"));
   ASSIGN_OR_RETURN(const int64_t last, reader_->Scalar("SELECT ifnull(max(number), 0) FROM audit"));
@@ -88,11 +87,10 @@ absl::StatusOr<AuditPart> SqliteAuditStore::Read(uint64_t first) const {
                    reader_->Prepare("SELECT number, entry FROM audit WHERE number BETWEEN ?1 AND "
                                     "?2 ORDER BY number"));
   rows.Bind(1, begin).Bind(2, LastOfAuditPart(begin));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, rows.Step());
-    if (!row) break;
-    Add(rows.Bytes(1), rows.Integer(0), part);
-  }
+  RETURN_IF_ERROR(ForRows(rows, [&](Statement& row) {
+    Add(row.Bytes(1), row.Integer(0), part);
+    return absl::OkStatus();
+  }));
   // A part leaves whole, maybe just now.
   if (part.bytes > 0) return part;
   ASSIGN_OR_RETURN(const std::optional<ArchivedPart> moved,

@@ -17,16 +17,6 @@ namespace {
 
 using common::StrCat;
 
-// Runs the statement and passes each row to `each`.
-template <typename Each>
-absl::Status ForRows(Statement& statement, Each each) {
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, statement.Step());
-    if (!row) return absl::OkStatus();
-    RETURN_IF_ERROR(each(statement));
-  }
-}
-
 // The smallest text above all that start with `prefix`; empty: none.
 std::string AfterPrefix(std::string prefix) {
   while (!prefix.empty() && static_cast<unsigned char>(prefix.back()) == 0xff) prefix.pop_back();

@@ -79,11 +79,11 @@ absl::StatusOr<std::vector<std::string>> SqliteObjectNames::Texts(const std::str
   ASSIGN_OR_RETURN(Statement rows, reader_->Prepare(sql));
   rows.Bind(1, one).Bind(2, two);
   std::vector<std::string> found;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, rows.Step());
-    if (!row) return found;
-    found.emplace_back(rows.Bytes(0));
-  }
+  RETURN_IF_ERROR(ForRows(rows, [&](Statement& row) {
+    found.emplace_back(row.Bytes(0));
+    return absl::OkStatus();
+  }));
+  return found;
 }
 
 absl::Status SqliteObjectNames::Forget(const std::vector<std::string>& keys) {

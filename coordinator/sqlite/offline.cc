@@ -49,67 +49,54 @@ void AddUses(const v1::JobRecord& record, BlobUses& uses) {
   });
 }
 
-absl::StatusOr<bool> ThereIsTable(Database& database, const std::string& table) {
-  ASSIGN_OR_RETURN(
-      const int64_t tables,
-      database.Scalar(StrCat("SELECT count(*) FROM sqlite_schema WHERE name = '", table, "'")));
-  return tables > 0;
-}
-
 // Older coordinators have no such table.
 absl::Status ReadCode(Database& database, StateContents* contents) {
-  ASSIGN_OR_RETURN(const bool has_code, ThereIsTable(database, "code_objects"));
+  ASSIGN_OR_RETURN(const bool has_code, database.HasTable("code_objects"));
   if (!has_code) return absl::OkStatus();
   ASSIGN_OR_RETURN(Statement rows,
                    database.Prepare("SELECT sha256, size, project FROM code_objects"));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, rows.Step());
-    if (!row) return absl::OkStatus();
+  return ForRows(rows, [&](Statement& row) {
     contents->blobs.insert(
-        {std::string(rows.Bytes(0)),
-         {.size = static_cast<uint64_t>(rows.Integer(1)), .project = std::string(rows.Bytes(2))}});
-  }
+        {std::string(row.Bytes(0)),
+         {.size = static_cast<uint64_t>(row.Integer(1)), .project = std::string(row.Bytes(2))}});
+    return absl::OkStatus();
+  });
 }
 
 // The records are in blobs, so only the names of the files that they refer to are known here.
 absl::Status ReadArchive(Database& database, BlobUses& uses) {
-  ASSIGN_OR_RETURN(Statement parts,
-                   database.Prepare("SELECT kind, key, sha256, bytes FROM archive"));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, parts.Step());
-    if (!row) break;
-    const bool is_job = parts.Integer(0) == static_cast<int64_t>(ArchivedKind::kJob);
-    uses.insert({std::string(parts.Bytes(2)),
-                 {.size = static_cast<uint64_t>(parts.Integer(3)),
-                  .job = is_job ? static_cast<uint64_t>(parts.Integer(1)) : 0,
+  RETURN_IF_ERROR(ForEachArchived(database, [&](const ArchivedPart& part) {
+    const bool is_job = part.kind == ArchivedKind::kJob;
+    uses.insert({part.sha256,
+                 {.size = static_cast<uint64_t>(part.bytes),
+                  .job = is_job ? static_cast<uint64_t>(part.key) : 0,
                   .archived = is_job ? BlobUse::Archived::kJob : BlobUse::Archived::kAudit}});
-  }
+    return absl::OkStatus();
+  }));
   ASSIGN_OR_RETURN(Statement files,
                    database.Prepare("SELECT sha256, job FROM blob_refs WHERE job IN (SELECT key "
                                     "FROM archive WHERE kind = 1)"));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, files.Step());
-    if (!row) return absl::OkStatus();
-    uses.insert({std::string(files.Bytes(0)),
-                 {.size = BlobUse::kUnknownSize, .job = static_cast<uint64_t>(files.Integer(1))}});
-  }
+  return ForRows(files, [&](Statement& row) {
+    uses.insert({std::string(row.Bytes(0)),
+                 {.size = BlobUse::kUnknownSize, .job = static_cast<uint64_t>(row.Integer(1))}});
+    return absl::OkStatus();
+  });
 }
 
 // They are in the object store, not in files of the data directory.
 absl::Status LeaveOutObjects(Database& database, BlobUses& uses) {
-  ASSIGN_OR_RETURN(const bool has_objects, ThereIsTable(database, "objects"));
+  ASSIGN_OR_RETURN(const bool has_objects, database.HasTable("objects"));
   if (!has_objects) return absl::OkStatus();
   ASSIGN_OR_RETURN(Statement rows, database.Prepare("SELECT sha256 FROM objects"));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, rows.Step());
-    if (!row) return absl::OkStatus();
-    uses.erase(std::string(rows.Bytes(0)));
-  }
+  return ForRows(rows, [&](Statement& row) {
+    uses.erase(std::string(row.Bytes(0)));
+    return absl::OkStatus();
+  });
 }
 
 absl::Status ReadFinished(Database& database, const std::string& path, StateContents* contents) {
   // Older coordinators have no such table.
-  ASSIGN_OR_RETURN(const bool has_archive, ThereIsTable(database, kArchiveTable));
+  ASSIGN_OR_RETURN(const bool has_archive, database.HasTable(kArchiveTable));
   ASSIGN_OR_RETURN(
       Statement rows,
       database.Prepare(StrCat("SELECT jobs.id, summary, record",

@@ -23,7 +23,7 @@ class Archive {
   // Moves the finished jobs that ended first, and the oldest entries of the audit, until about so many bytes have left
   // the state: durably, each whole or not at all. Returns how many have; 0: nothing more can be moved for now.
   virtual absl::StatusOr<uint64_t> MoveOldest(uint64_t bytes) = 0;
-  // UNAVAILABLE, JC1632: something that was moved is not here; names the coordinator that has it.
+  // FAILED_PRECONDITION, JC1632: something that was moved is not here; names the coordinator that has it.
   virtual absl::Status CheckAllHere() = 0;
 };
 

@@ -32,14 +32,16 @@ struct JournalRecord {
   std::shared_ptr<const TurnFacts> facts;
 };
 
-// How much memory an append takes until it is committed.
-inline size_t PendingBytesOf(const JournalRecord& record) {
-  size_t bytes = 64;
+inline size_t EventBytesOf(const JournalRecord& record) {
+  size_t bytes = 0;
   if (record.events != nullptr) {
     for (const v1::Event& event : *record.events) bytes += event.ByteSizeLong();
   }
   return bytes;
 }
+
+// How much memory an append takes until it is committed.
+inline size_t PendingBytesOf(const JournalRecord& record) { return 64 + EventBytesOf(record); }
 
 // Receives what replay finds, in this order: snapshot, later events. An error ends the replay;
 // DATA_LOSS explains why what was found cannot be what was written.

@@ -2,6 +2,7 @@
 // line is the target, the second the Host, the third a Cookie or Authorization.
 #include <google/protobuf/util/json_util.h>
 
+#include "common/text/percent.h"
 #include "common/text/text.h"
 #include "coordinator/http/admission/guard.h"
 #include "coordinator/http/admission/sessions.h"
@@ -27,7 +28,7 @@ void Address(std::string_view text) {
   FUZZ_EXPECT(target->query.size() <= kQueryParametersMax);
   for (const auto& [name, value] : target->query) {
     const absl::StatusOr<Target> again =
-        ParseTarget("/?" + PercentEncode(name) + "=" + PercentEncode(value));
+        ParseTarget("/?" + common::PercentEncode(name) + "=" + common::PercentEncode(value));
     FUZZ_EXPECT(again.ok() && again->Get(name) == value);
   }
   v1::StreamLogsRequest request;

@@ -53,7 +53,7 @@ class LocalEngine : public Engine {
     return std::make_unique<LocalSampleStore>(paths_);
   }
   std::unique_ptr<Blobs> OpenBlobs() override {
-    return *Blobs::Open(*LocalBlobStore::Open(paths_), paths_);
+    return *Blobs::Open(LocalBlobStore::At(paths_), paths_);
   }
 
  protected:

@@ -19,7 +19,7 @@ namespace muster::coordinator {
 namespace {
 
 std::unique_ptr<Blobs> Open(const Paths& paths) {
-  return *Blobs::Open(*LocalBlobStore::Open(paths), paths);
+  return *Blobs::Open(LocalBlobStore::At(paths), paths);
 }
 
 TEST(LocalBlobStoreTest, ACorruptedBlobIsFound) {

@@ -31,7 +31,7 @@ class ObjectBlobsTest : public ::testing::Test {
     EXPECT_TRUE(OpenSqliteJournal(paths_).ok());
     objects_ = *ObjectFiles::Open(store_.path());
     names_ = *SqliteObjectNames::Open(paths_, std::make_shared<WriteTurns>(), clock_);
-    before_ = *LocalBlobStore::Open(paths_);
+    before_ = LocalBlobStore::At(paths_);
     blobs_ = std::make_unique<ObjectBlobs>(*objects_, *names_, "blobs/", before_, clock_);
     clock_.now.lived_ms = 100 * kHourMs;
   }

@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "common/problem.h"
+#include "common/text/percent.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
 #include "coordinator/http/server/answers.h"
@@ -190,7 +191,7 @@ Response SignedOutPage(const SignedOut& why) {
 
 Response ConfirmPage(const Confirm& confirm) {
   const std::string provider = HtmlEscape(confirm.provider);
-  const std::string again = StrCat(kProviderPath, "?next=", PercentEncode(confirm.next));
+  const std::string again = StrCat(kProviderPath, "?next=", common::PercentEncode(confirm.next));
   Response response{
       .status = 200,
       .content_type = "text/html; charset=utf-8",

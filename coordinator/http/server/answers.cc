@@ -4,9 +4,11 @@
 
 #include <utility>
 
+#include "absl/strings/str_replace.h"
 #include "common/error_codes.h"
 #include "common/problem.h"
 #include "common/text/json_text.h"
+#include "common/text/markup.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
 #include "muster/v1/error.pb.h"
@@ -154,29 +156,7 @@ Response HtmlResponse(unsigned status, std::string_view title, std::string_view 
 }
 
 std::string HtmlEscape(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\'':
-        escaped += "&#39;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
+  return absl::StrReplaceAll(common::EscapeMarkup(text), {{"'", "&#39;"}});
 }
 
 }  // namespace muster::coordinator::http

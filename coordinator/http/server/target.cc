@@ -1,9 +1,11 @@
 #include "coordinator/http/server/target.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "common/base/status.h"
 #include "common/problem.h"
+#include "common/text/percent.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
 
@@ -22,32 +24,19 @@ absl::Status BadTarget(std::string_view text, std::string why) {
        .fix = "ask for a path like /api/v1/ListJobs?limit=5"});
 }
 
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
+// Nothing: a broken escape, or a character that has no use in an address.
+std::optional<std::string> Decoded(std::string_view text) {
+  std::optional<std::string> decoded = common::PercentDecode(text);
+  if (!decoded || !common::IsUtf8Text(*decoded) || decoded->find('\0') != std::string::npos)
+    return std::nullopt;
+  return decoded;
 }
 
-// Nothing: a broken escape, or a character that has no use in an address.
-std::optional<std::string> PercentDecode(std::string_view text, bool plus_is_blank) {
-  std::string decoded;
-  for (size_t at = 0; at < text.size(); ++at) {
-    char c = text[at];
-    if (c == '%') {
-      if (at + 2 >= text.size()) return std::nullopt;
-      const int high = HexDigit(text[at + 1]);
-      const int low = HexDigit(text[at + 2]);
-      if (high < 0 || low < 0) return std::nullopt;
-      c = static_cast<char>(high * 16 + low);
-      at += 2;
-    } else if (c == '+' && plus_is_blank) {
-      c = ' ';
-    }
-    decoded += c;
-  }
-  if (!common::IsUtf8Text(decoded) || decoded.find('\0') != std::string::npos) return std::nullopt;
-  return decoded;
+// As forms send it: a blank is a plus.
+std::optional<std::string> DecodedParameter(std::string_view text) {
+  std::string plain(text);
+  std::replace(plain.begin(), plain.end(), '+', ' ');
+  return Decoded(plain);
 }
 
 }  // namespace
@@ -64,7 +53,7 @@ absl::StatusOr<Target> ParseTarget(std::string_view text) {
   if (text.find('#') != std::string_view::npos) return BadTarget(text, "it has a fragment");
   Target target;
   const size_t mark = text.find('?');
-  std::optional<std::string> path = PercentDecode(text.substr(0, mark), false);
+  std::optional<std::string> path = Decoded(text.substr(0, mark));
   if (!path.has_value()) return BadTarget(text, "an escape in its path is broken");
   target.path = *std::move(path);
   if (mark == std::string_view::npos) return target;
@@ -78,31 +67,15 @@ absl::StatusOr<Target> ParseTarget(std::string_view text) {
       return BadTarget(text, StrCat("it has more than ", kQueryParametersMax, " parameters"));
     }
     const size_t equals = pair.find('=');
-    std::optional<std::string> name = PercentDecode(pair.substr(0, equals), true);
+    std::optional<std::string> name = DecodedParameter(pair.substr(0, equals));
     std::optional<std::string> value = std::string();
-    if (equals != std::string_view::npos) value = PercentDecode(pair.substr(equals + 1), true);
+    if (equals != std::string_view::npos) value = DecodedParameter(pair.substr(equals + 1));
     if (!name.has_value() || !value.has_value()) {
       return BadTarget(text, "an escape in its query is broken");
     }
     target.query.emplace_back(*std::move(name), *std::move(value));
   }
   return target;
-}
-
-std::string PercentEncode(std::string_view text) {
-  constexpr std::string_view kPlain =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
-  constexpr std::string_view kHex = "0123456789ABCDEF";
-  std::string encoded;
-  for (const char c : text) {
-    if (kPlain.find(c) != std::string_view::npos) {
-      encoded += c;
-      continue;
-    }
-    const auto byte = static_cast<unsigned char>(c);
-    encoded += {'%', kHex[byte >> 4], kHex[byte & 15]};
-  }
-  return encoded;
 }
 
 }  // namespace muster::coordinator::http

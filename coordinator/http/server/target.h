@@ -25,7 +25,5 @@ struct Target {
 // INVALID_ARGUMENT for anything but a path from the root with an optional query: whole URLs, a
 // fragment, a broken %-escape, control characters.
 absl::StatusOr<Target> ParseTarget(std::string_view text);
-// %-escapes all bytes but letters, digits and "-._~".
-std::string PercentEncode(std::string_view text);
 
 }  // namespace muster::coordinator::http

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "common/base/status.h"
 #include "common/problem.h"
+#include "common/text/percent.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
 #include "coordinator/audit/audit.h"
@@ -186,7 +187,7 @@ void BrowserSignIn::BeginAtProvider(const Request& request, Respond respond) {
         // Leads to a page that can be loaded again.
         Response response{.status = 303, .content_type = "", .body = "", .fields = {}};
         response.fields.emplace_back("Location",
-                                     StrCat(kProviderPath, "?next=", PercentEncode(next)));
+                                     StrCat(kProviderPath, "?next=", common::PercentEncode(next)));
         response.fields.emplace_back("Set-Cookie",
                                      sessions_.ProviderCookie(device.handle(), device.expires_s()));
         respond(std::move(response));

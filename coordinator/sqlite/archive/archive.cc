@@ -101,17 +101,10 @@ absl::StatusOr<uint64_t> SqliteArchive::Move(std::vector<ArchivedPart> parts, ui
 }
 
 absl::Status SqliteArchive::CheckAllHere() {
-  ASSIGN_OR_RETURN(Statement rows, database_->Prepare("SELECT kind, key FROM archive"));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, rows.Step());
-    if (!row) return absl::OkStatus();
-    ASSIGN_OR_RETURN(
-        const std::optional<ArchivedPart> part,
-        FindArchived(*database_, static_cast<ArchivedKind>(rows.Integer(0)), rows.Integer(1)));
-    const auto size = options_.blobs->Size(part->sha256);
-    if (absl::IsNotFound(size.status())) return ArchivedElsewhere(*part);
-    RETURN_IF_ERROR(size.status());
-  }
+  return ForEachArchived(*database_, [this](const ArchivedPart& part) {
+    const absl::Status there = options_.blobs->Size(part.sha256).status();
+    return absl::IsNotFound(there) ? ArchivedElsewhere(part) : there;
+  });
 }
 
 // The journal may have written the record again meanwhile, or removed the job.

@@ -50,9 +50,8 @@ absl::Status PutBlob(Database& database, BlobStore& blobs, const Paths& paths,
     ASSIGN_OR_RETURN(const std::string sha256, PutBytes(blobs, paths, *packed));
     if (sha256 == part.sha256) return absl::OkStatus();
   }
-  return absl::DataLossError(StrCat("the rows of archived part ", part.key,
-                                    " are not those that "
-                                    "the leader has moved"));
+  return absl::DataLossError(
+      StrCat("the rows of archived part ", part.key, " are not those that the leader has moved"));
 }
 
 absl::StatusOr<bool> IsUsedElsewhere(Database& database, const std::string& sha256) {
@@ -83,23 +82,18 @@ absl::StatusOr<std::vector<std::string>> FollowArchive(Database& database, BlobS
 
 absl::Status KeepMovedParts(Database& older, Database& newer, BlobStore& blobs,
                             const Paths& paths) {
-  ASSIGN_OR_RETURN(const int64_t has_archive,
-                   newer.Scalar("SELECT count(*) FROM sqlite_schema WHERE name = 'archive'"));
-  if (has_archive == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(Statement rows, newer.Prepare("SELECT kind, key, last, sha256 FROM archive"));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, rows.Step());
-    if (!row) return absl::OkStatus();
-    const auto kind = static_cast<ArchivedKind>(rows.Integer(0));
+  ASSIGN_OR_RETURN(const bool has_archive, newer.HasTable(kArchiveTable));
+  if (!has_archive) return absl::OkStatus();
+  return ForEachArchived(newer, [&](const ArchivedPart& part) -> absl::Status {
     ASSIGN_OR_RETURN(const std::optional<ArchivedPart> known,
-                     FindArchived(older, kind, rows.Integer(1)));
-    if (known.has_value()) continue;
+                     FindArchived(older, part.kind, part.key));
+    if (known.has_value()) return absl::OkStatus();
     // Older rows may lack events that were moved along, and are then of no use.
     ASSIGN_OR_RETURN(const std::optional<std::string> packed,
-                     PackRows(older, kind, rows.Integer(1), rows.Integer(2)));
-    if (packed.has_value() && common::Sha256Hex(*packed) == rows.Bytes(3))
-      RETURN_IF_ERROR(PutBytes(blobs, paths, *packed).status());
-  }
+                     PackRows(older, part.kind, part.key, part.last));
+    if (!packed.has_value() || common::Sha256Hex(*packed) != part.sha256) return absl::OkStatus();
+    return PutBytes(blobs, paths, *packed).status();
+  });
 }
 
 }  // namespace muster::coordinator

@@ -1,5 +1,5 @@
-// What an entry of the log, or a snapshot of it, means to the archive of a coordinator that follows it: blobs are made of rows before these
-// go, and removed with the last row that refers to them.
+// What an entry of the log, or a snapshot of it, means to the archive of a coordinator that follows it: blobs are made
+// of rows before these go, and removed with the last row that refers to them.
 #pragma once
 
 #include <string>

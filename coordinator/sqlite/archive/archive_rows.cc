@@ -15,23 +15,34 @@ namespace {
 
 using common::StrCat;
 
-// The bytes of rows that the query returns: how many there are together, and then each, in order.
-absl::StatusOr<std::vector<std::string>> ReadRows(Database& database, const std::string& column,
-                                                  const std::string& where, int64_t one,
-                                                  int64_t two, bool* fits) {
+constexpr char kPartColumns[] = "kind, key, last, sha256, bytes, head";  // as PartOfRow has them
+
+// The bytes of rows, in order. nullopt: they have about kArchivedBytesMost together, or more.
+absl::StatusOr<std::optional<std::vector<std::string>>> ReadRows(Database& database,
+                                                                 const std::string& column,
+                                                                 const std::string& where,
+                                                                 int64_t one, int64_t two) {
   ASSIGN_OR_RETURN(Statement sum,
                    database.Prepare(StrCat("SELECT ifnull(sum(length(", column, ")), 0)", where)));
   RETURN_IF_ERROR(sum.Bind(1, one).Bind(2, two).Step().status());
-  std::vector<std::string> found;
-  *fits = sum.Integer(0) < kArchivedBytesMost;
-  if (!*fits) return found;
+  if (sum.Integer(0) >= kArchivedBytesMost) return std::nullopt;
   ASSIGN_OR_RETURN(Statement rows, database.Prepare(StrCat("SELECT ", column, where)));
   rows.Bind(1, one).Bind(2, two);
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, rows.Step());
-    if (!row) return found;
-    found.emplace_back(rows.Bytes(0));
-  }
+  std::vector<std::string> found;
+  RETURN_IF_ERROR(ForRows(rows, [&](Statement& row) {
+    found.emplace_back(row.Bytes(0));
+    return absl::OkStatus();
+  }));
+  return found;
+}
+
+ArchivedPart PartOfRow(Statement& row) {
+  return {.kind = static_cast<ArchivedKind>(row.Integer(0)),
+          .key = row.Integer(1),
+          .last = row.Integer(2),
+          .sha256 = std::string(row.Bytes(3)),
+          .bytes = row.Integer(4),
+          .head = std::string(row.Bytes(5))};
 }
 
 absl::StatusOr<std::optional<std::string>> PackJob(Database& database, int64_t job, int64_t last) {
@@ -41,28 +52,26 @@ absl::StatusOr<std::optional<std::string>> PackJob(Database& database, int64_t j
   if (!found) return std::nullopt;
   v1::ArchivedJob part;
   part.set_record(std::string(find.Bytes(0)));
-  bool fits = false;
   // `job != 0`: the index of events leaves out those of no job, which SQLite has to be told.
-  ASSIGN_OR_RETURN(std::vector<std::string> events,
-                   ReadRows(database, "event",
-                            " FROM events WHERE job = ?1 AND job != 0 AND seq <= ?2 ORDER BY seq",
-                            job, last, &fits));
-  if (!fits) return std::nullopt;
-  for (std::string& event : events) part.add_events(std::move(event));
+  ASSIGN_OR_RETURN(
+      std::optional<std::vector<std::string>> events,
+      ReadRows(database, "event",
+               " FROM events WHERE job = ?1 AND job != 0 AND seq <= ?2 ORDER BY seq", job, last));
+  if (!events.has_value()) return std::nullopt;
+  for (std::string& event : *events) part.add_events(std::move(event));
   return part.SerializeAsString();
 }
 
 absl::StatusOr<std::optional<std::string>> PackAudit(Database& database, int64_t first,
                                                      int64_t last) {
-  bool fits = false;
   ASSIGN_OR_RETURN(
-      std::vector<std::string> entries,
+      std::optional<std::vector<std::string>> entries,
       ReadRows(database, "entry", " FROM audit WHERE number BETWEEN ?1 AND ?2 ORDER BY number",
-               first, last, &fits));
+               first, last));
   // Entries never lack a number; what seems to lack some stays where a person can look at it.
-  if (!fits || std::ssize(entries) != last - first + 1) return std::nullopt;
+  if (!entries.has_value() || std::ssize(*entries) != last - first + 1) return std::nullopt;
   v1::ArchivedAudit part;
-  for (std::string& entry : entries) part.add_entries(std::move(entry));
+  for (std::string& entry : *entries) part.add_entries(std::move(entry));
   return part.SerializeAsString();
 }
 
@@ -103,16 +112,20 @@ absl::Status ArchivedElsewhere(const ArchivedPart& part) {
 
 absl::StatusOr<std::optional<ArchivedPart>> FindArchived(Database& database, ArchivedKind kind,
                                                          int64_t key) {
-  ASSIGN_OR_RETURN(Statement find, database.Prepare("SELECT last, sha256, bytes, head FROM archive "
-                                                    "WHERE kind = ?1 AND key = ?2"));
+  ASSIGN_OR_RETURN(Statement find,
+                   database.Prepare(StrCat("SELECT ", kPartColumns,
+                                           " FROM archive WHERE kind = ?1 AND key = "
+                                           "?2")));
   ASSIGN_OR_RETURN(const bool found, find.Bind(1, static_cast<int64_t>(kind)).Bind(2, key).Step());
   if (!found) return std::nullopt;
-  return ArchivedPart{.kind = kind,
-                      .key = key,
-                      .last = find.Integer(0),
-                      .sha256 = std::string(find.Bytes(1)),
-                      .bytes = find.Integer(2),
-                      .head = std::string(find.Bytes(3))};
+  return PartOfRow(find);
+}
+
+absl::Status ForEachArchived(Database& database,
+                             const std::function<absl::Status(const ArchivedPart&)>& each) {
+  ASSIGN_OR_RETURN(Statement rows,
+                   database.Prepare(StrCat("SELECT ", kPartColumns, " FROM archive")));
+  return ForRows(rows, [&](Statement& row) { return each(PartOfRow(row)); });
 }
 
 absl::StatusOr<std::optional<std::string>> PackRows(Database& database, ArchivedKind kind,

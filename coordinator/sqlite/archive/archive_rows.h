@@ -5,6 +5,7 @@
 #include <google/protobuf/message_lite.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,13 +49,17 @@ inline constexpr int64_t kArchivedBytesMost = 64 << 20;
 absl::StatusOr<std::optional<ArchivedPart>> FindArchived(Database& database, ArchivedKind kind,
                                                          int64_t key);
 
+// All parts; an error of `each` ends it.
+absl::Status ForEachArchived(Database& database,
+                             const std::function<absl::Status(const ArchivedPart&)>& each);
+
 // The part's bytes, from its rows. nullopt: they are not there, or have about kArchivedBytesMost or more.
 absl::StatusOr<std::optional<std::string>> PackRows(Database& database, ArchivedKind kind,
                                                     int64_t key, int64_t last);
 // In a transaction: the rows go, and the table tells where they are.
 absl::Status MoveRows(Database& database, const ArchivedPart& part);
 
-// Why its blob is not here: UNAVAILABLE, JC1632, another coordinator has it.
+// Why its blob is not here: FAILED_PRECONDITION, JC1632, another coordinator has it; DATA_LOSS, none has.
 absl::Status ArchivedElsewhere(const ArchivedPart& part);
 // Reads the blob of a part into its message. ArchivedElsewhere. DATA_LOSS: it is not what was put.
 absl::Status ReadArchived(const BlobStore& blobs, const ArchivedPart& part,

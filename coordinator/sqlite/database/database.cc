@@ -193,6 +193,12 @@ absl::StatusOr<std::string> Database::Texts(const std::string& sql) {
   }
 }
 
+absl::StatusOr<bool> Database::HasTable(const std::string& name) {
+  ASSIGN_OR_RETURN(Statement find,
+                   Prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1"));
+  return find.BindText(1, name).Step();
+}
+
 int64_t Database::Changes() { return sqlite3_changes64(connection_); }
 
 absl::Status Database::StatusOf(int code) { return ResultOf(connection_, code); }

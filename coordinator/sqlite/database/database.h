@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/status.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -62,6 +63,7 @@ class Database {
   absl::StatusOr<int64_t> Scalar(const std::string& sql);
   // The first column of all rows, joined with "; ".
   absl::StatusOr<std::string> Texts(const std::string& sql);
+  absl::StatusOr<bool> HasTable(const std::string& name);
   int64_t Changes();
   bool InTransaction();
   // For what SQLite does with a connection besides statements (changes.h).
@@ -73,6 +75,16 @@ class Database {
   explicit Database(sqlite3* connection) : connection_(connection) {}
   sqlite3* connection_;
 };
+
+// Runs the statement and passes each row to `each`, whose error ends it.
+template <typename Each>
+absl::Status ForRows(Statement& statement, Each each) {
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, statement.Step());
+    if (!row) return absl::OkStatus();
+    RETURN_IF_ERROR(each(statement));
+  }
+}
 
 // All that is read while it lives is of one moment.
 class OneMoment {

@@ -13,9 +13,8 @@ CREATE TABLE IF NOT EXISTS replica(
 }  // namespace
 
 absl::StatusOr<ReplicaMark> ReadReplicaMark(Database& database) {
-  ASSIGN_OR_RETURN(const int64_t is_copy,
-                   database.Scalar("SELECT count(*) FROM sqlite_schema WHERE name = 'replica'"));
-  if (is_copy == 0) return ReplicaMark();
+  ASSIGN_OR_RETURN(const bool is_copy, database.HasTable(std::string(kReplicaTable)));
+  if (!is_copy) return ReplicaMark();
   ASSIGN_OR_RETURN(Statement row, database.Prepare("SELECT log, position FROM replica"));
   ASSIGN_OR_RETURN(const bool found, row.Step());
   if (!found) return ReplicaMark();

@@ -72,7 +72,7 @@ class SmallData : public testing::Test {
   void SetUp() override {
     ASSERT_TRUE(common::MakeDirectories(paths.Root()).ok());
     WriteDatabase(5);
-    blobs = *Blobs::Open(*LocalBlobStore::Open(paths), paths);
+    blobs = *Blobs::Open(LocalBlobStore::At(paths), paths);
     AddBlob(kOfFinished);
     AddBlob(kOfLive);
     WriteLog(paths, {.job = 1}, {"out of job 1\n"});

@@ -10,6 +10,7 @@
 #include "common/files/files.h"
 #include "common/hash/hex.h"
 #include "common/problem.h"
+#include "common/text/percent.h"
 #include "common/text/strings.h"
 #include "coordinator/http/admission/sessions.h"
 #include "coordinator/http/admission/token_file.h"
@@ -56,7 +57,7 @@ TEST(HttpTarget, AnythingButAPathFromTheRootIsRefused) {
 
 TEST(HttpTarget, WhatIsEncodedDecodesToTheSame) {
   const std::string text = "calm otter/3?&=%+ä";
-  const absl::StatusOr<Target> target = ParseTarget("/x?v=" + PercentEncode(text));
+  const absl::StatusOr<Target> target = ParseTarget("/x?v=" + common::PercentEncode(text));
   ASSERT_TRUE(target.ok());
   EXPECT_EQ(target->Get("v"), text);
 }

@@ -1,5 +1,6 @@
 // What is read of a server's XML: what S3 documents, and what no server should send.
 #include "coordinator/s3/answers.h"
+#include "common/text/percent.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +8,8 @@
 
 #include "common/problem.h"
 #include "common/text/strings.h"
-#include "coordinator/s3/encoding.h"
 #include "coordinator/s3/refusals.h"
+#include "coordinator/s3/times.h"
 #include "coordinator/s3/xml.h"
 
 namespace muster::coordinator::s3 {
@@ -156,9 +157,9 @@ TEST(S3Encoding, WritesAndReadsTimesAndTexts) {
   EXPECT_EQ(ReadHttpTime("Fri, 24 May 2013 00:00:00 GMT"), 1'369'353'600'000);
   EXPECT_EQ(ReadHttpTime("infinite-future"), std::nullopt);
   EXPECT_EQ(ReadHttpTime(""), std::nullopt);
-  EXPECT_EQ(PercentEncode("a/b c+~"), "a%2Fb%20c%2B~");
-  EXPECT_EQ(PercentDecode("a%2Fb"), "a/b");
-  EXPECT_EQ(PercentDecode("a%2"), std::nullopt);
+  EXPECT_EQ(common::PercentEncode("a/b c+~"), "a%2Fb%20c%2B~");
+  EXPECT_EQ(common::PercentDecode("a%2Fb"), "a/b");
+  EXPECT_EQ(common::PercentDecode("a%2"), std::nullopt);
 }
 
 TEST(ObjectKeys, ArePathsThatStayBelowTheirDirectory) {

@@ -3,16 +3,19 @@
 //
 //   bench_trainer steps MODEL BATCH WARM_UP STEPS DATA [STAGE]  training steps per second, peak
 //       memory; STAGE zero1|zero2|zero3 shards the model
+//   bench_trainer floor MODEL BATCH WARM_UP STEPS DATA     the same loop without the SDK on each rank, and
+//       one all-reduce of all gradients
 //   bench_trainer overhead MODEL BATCH BLOCKS STEPS DATA   against a bare LibTorch loop, in turns
 //   bench_trainer logging BLOCKS STEPS DIRECTORY DATA      10 scalars a step against none, in turns
 //   bench_trainer checkpoint DIRECTORY MILLIONS SAVES KIND the stall of a save; KIND async|blocking
+//
+//   bench_trainer many …, large …                          see trainer_sizes.h
 //
 // Started as ranks with torchrun's variables, or alone. Rank 0 prints one JSON object.
 #include <muster/trainer.h>
 #include <sys/resource.h>
 
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +25,8 @@
 #include <nlohmann/json.hpp>
 
 #include "parity/models.h"
+#include "trainer_clock.h"
+#include "trainer_sizes.h"
 
 namespace {
 
@@ -29,10 +34,6 @@ using nlohmann::json;
 using Arguments = std::vector<std::string>;
 
 constexpr double kRate = 1e-4;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 double peak_rss_mb() {
   rusage usage{};
@@ -91,6 +92,17 @@ class Prepared {
   Loader loader_;
 };
 
+// Means of the last hundred steps.
+json parts_of(const muster::StepTimeSummary& times) {
+  using muster::StepPart;
+  const auto ms = [](const muster::TimeStatistics& of) { return of.mean * 1000; };
+  return {{"forward", ms(times[StepPart::forward])},
+          {"backward", ms(times[StepPart::backward])},
+          {"waiting", ms(times[StepPart::communication])},
+          {"optimizer", ms(times[StepPart::optimizer])},
+          {"rest", ms(times.other) + ms(times[StepPart::data_wait])}};
+}
+
 json steps(const Arguments& arguments) {
   const std::string& name = arguments.at(0);
   const int64_t warm_up = std::stoll(arguments.at(2)), count = std::stoll(arguments.at(3));
@@ -109,6 +121,7 @@ json steps(const Arguments& arguments) {
   });
   const double seconds = now() - started;
   return {{"steps_per_s", static_cast<double>(count) / seconds},
+          {"parts_ms", parts_of(accelerator.step_timer().summary())},
           {"first_step", first},
           {"loss", last_loss},
           {"peak_rss_mb", peak_rss_mb()}};
@@ -127,6 +140,11 @@ class Bare {
     }
   }
 
+  int64_t elements() const {
+    int64_t all = 0;
+    for (const at::Tensor& parameter : parameters_) all += parameter.numel();
+    return all;
+  }
   void train(int64_t steps) {
     const auto model = [&](const at::Tensor& inputs, bool side) {
       return net_->forward(inputs, side);
@@ -164,6 +182,29 @@ class Bare {
   at::Tensor order_;
   int64_t at_ = 0;
 };
+
+// What a step of several ranks costs at least: the bare loop on each, and one all-reduce of all gradients.
+json floor_of(const Arguments& arguments) {
+  const std::string& name = arguments.at(0);
+  const int64_t warm_up = std::stoll(arguments.at(2)), count = std::stoll(arguments.at(3));
+  muster::Accelerator accelerator;
+  Bare bare(name, std::stoll(arguments.at(1)), load_data(arguments.at(4), name));
+  bare.train(warm_up);
+  accelerator.wait_for_everyone();
+  const double began = now();
+  bare.train(count);
+  const double loop = now() - began;
+  const at::Tensor gradients = torch::zeros({bare.elements()});
+  double reduction = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    accelerator.wait_for_everyone();
+    const double started = now();
+    accelerator.reduce(gradients, muster::Reduction::mean);
+    reduction += now() - started;
+  }
+  return {{"loop_ms", loop / static_cast<double>(count) * 1000},
+          {"reduction_ms", reduction / static_cast<double>(count) * 1000}};
+}
 
 json overhead(const Arguments& arguments) {
   const std::string& name = arguments.at(0);
@@ -256,7 +297,13 @@ json checkpoint(const Arguments& arguments) {
 
 int scenario(int argc, char** argv) {
   const std::map<std::string, std::function<json(const Arguments&)>> scenarios = {
-      {"steps", steps}, {"overhead", overhead}, {"logging", logging}, {"checkpoint", checkpoint}};
+      {"steps", steps},
+      {"floor", floor_of},
+      {"overhead", overhead},
+      {"logging", logging},
+      {"checkpoint", checkpoint},
+      {"many", [](const Arguments& all) { return json::parse(many_tensors(all)); }},
+      {"large", [](const Arguments& all) { return json::parse(large_parameter(all)); }}};
   const char* threads = std::getenv("OMP_NUM_THREADS");
   if (threads != nullptr) torch::set_num_threads(std::atoi(threads));
   const json result = scenarios.at(argv[1])(Arguments(argv + 2, argv + argc));

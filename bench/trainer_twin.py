@@ -29,6 +29,17 @@ def shard_model(model, kind):
     return fully_shard(model, mesh=mesh, reshard_after_forward=kind == "full")
 
 
+def parts_of(model, parts, seconds, count):
+    """Milliseconds a step, as bench_trainer's. DistributedDataParallel samples how long backward waited for ranks."""
+    part = {name: value / count * 1000 for name, value in parts.items()}
+    waiting = 0.0
+    if hasattr(model, "_get_ddp_logging_data"):
+        data = model._get_ddp_logging_data()
+        waiting = (data.get("avg_backward_comm_time", 0) - data.get("avg_backward_compute_comm_overlap_time", 0)) / 1e6
+    part["backward"] -= waiting
+    return {**part, "waiting": waiting, "rest": seconds / count * 1000 - sum(part.values()) - waiting}
+
+
 def steps(name, batch, warm_up, count, data_path, shard=""):
     import parity_models
     from accelerate import Accelerator
@@ -49,16 +60,24 @@ def steps(name, batch, warm_up, count, data_path, shard=""):
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
         model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    parts = {"forward": 0.0, "backward": 0.0, "optimizer": 0.0}
+
+    def timed(part, call):
+        began = time.perf_counter()
+        result = call()
+        parts[part] += time.perf_counter() - began
+        return result
     done, warm_up, total, first, started = 0, int(warm_up), int(warm_up) + int(count), 0.0, 0.0
     while done < total:
         for pair in loader:
             if done == warm_up:
                 accelerator.wait_for_everyone()
                 started = time.monotonic()
+                parts.update(dict.fromkeys(parts, 0.0))
             optimizer.zero_grad()
-            loss = parity_models.loss_of(model, name, pair, done)
-            accelerator.backward(loss)
-            optimizer.step()
+            loss = parity_models.loss_of(lambda *inputs: timed("forward", lambda: model(*inputs)), name, pair, done)
+            timed("backward", lambda: accelerator.backward(loss))
+            timed("optimizer", optimizer.step)
             done += 1
             if done == 1:
                 first = time.monotonic()
@@ -67,7 +86,8 @@ def steps(name, batch, warm_up, count, data_path, shard=""):
     seconds = time.monotonic() - started
     if accelerator.is_main_process:
         print(json.dumps({"steps_per_s": int(count) / seconds, "first_step": first, "loss": loss.item(),
-                          "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000}))
+                          "parts_ms": parts_of(model, parts, seconds, int(count)),
+                          "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000}), flush=True)
     accelerator.end_training()
 
 

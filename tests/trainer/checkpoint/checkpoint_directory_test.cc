@@ -178,8 +178,8 @@ TEST(Files, NameThePathAndTheReason) {
   EXPECT_EQ(error_of([] { HashingFile file("/nowhere/x"); }),
             "cannot create /nowhere/x: No such file or directory");
   HashingFile full("/dev/full");
-  EXPECT_EQ(error_of([&] { full.write("abc", 3); }),
-            "cannot write /dev/full: No space left on device");
+  full.write("abc", 3);  // with what follows
+  EXPECT_EQ(error_of([&] { full.finish(); }), "cannot write /dev/full: No space left on device");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include <muster/trainer.h>
 #include <torch/torch.h>
@@ -55,9 +56,9 @@ void of_a_model(Model& model) {
 }
 
 void of_an_optimizer(muster::PreparedOptimizer& optimizer) {
-  optimizer->step([] { return at::Tensor(); });  // WRONG: optimizer.step(closure)
-  const auto state = optimizer.state_dict();     // WRONG: optimizer.state_dict()
-  optimizer.load_state_dict(1);                  // WRONG: optimizer.load_state_dict()
+  optimizer->step([] {});                     // WRONG: takes no argument and returns the loss
+  const auto state = optimizer.state_dict();  // WRONG: optimizer.state_dict()
+  optimizer.load_state_dict(1);               // WRONG: optimizer.load_state_dict()
   std::ostringstream stream;
   torch::save(optimizer, stream);                  // WRONG: torch::save() would write
   torch::optim::StepLR rates(optimizer, 30, 0.1);  // the same as train(net, optimizer)
@@ -75,6 +76,12 @@ void of_a_schedule(muster::PreparedScheduler& scheduler) {
 void of_a_loader(Loader& loader) {
   const auto state = loader->state_dict();  // WRONG: loader.position()
   loader->load_state_dict(1);               // WRONG: loader.set_position(position)
+}
+
+void of_values() {
+  const muster::DataLoader numbers(std::vector<int>{1, 2});  // WRONG: torch::tensor(values)
+  const auto text = std::make_shared<std::string>("12");
+  const muster::DataLoader letters(text, {.batch_size = 2});  // WRONG: is not a dataset
 }
 
 void of_prepare(muster::Accelerator& accelerator, Net net) {

@@ -97,6 +97,7 @@ muster::AcceleratorOptions accelerator_options(const json& one) {
     read(one.at("scaler"), "growth_interval", options.grad_scaler.growth_interval);
   }
   options.gradient_accumulation.num_steps = one.value("accumulation", 1);
+  read(one, "sync_each_batch", options.gradient_accumulation.sync_each_batch);
   read(one, "even_batches", options.dataloader_config.even_batches);
   read(one, "split_batches", options.dataloader_config.split_batches);
   read(one, "checkpoint_dir", options.checkpoint_dir);

@@ -129,6 +129,10 @@ TEST_F(Parity, HoldsForModelsAccumulationAndClipping) {
                  "clip_norm", "clip_norm_transformer", "clip_value"});
 }
 
+TEST_F(Parity, HoldsInEveryBitWhereEachBatchIsReduced) {
+  expect_parity({"sync_each_batch", "sync_each_batch_zero1"});
+}
+
 TEST_F(Parity, HoldsForTiedWeightsThatAreClipped) {
   expect_parity({"tied_clip_norm", "tied_clip_value"});
 }

@@ -86,7 +86,8 @@ def make_accelerator(case):
     precision = case.get("precision", "fp32")
     accelerator = Accelerator(
         cpu=True, mixed_precision="no" if precision == "fp32" else precision,
-        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=case.get("accumulation", 1)),
+        gradient_accumulation_plugin=GradientAccumulationPlugin(
+            num_steps=case.get("accumulation", 1), sync_each_batch=case.get("sync_each_batch", False)),
         dataloader_config=DataLoaderConfiguration(even_batches=case.get("even_batches", True),
                                                   split_batches=case.get("split_batches", False)),
         step_scheduler_with_optimizer=case.get("step_scheduler_with_optimizer", True),

@@ -137,6 +137,9 @@ Accelerator::Accelerator(const AcceleratorOptions& options)
     state.follow_groups(optimizer);
     state.require_averaged(optimizer);
   };
+  state.gradients->mean_over_ranks = [collectives = state.collectives](const at::Tensor& loss) {
+    return collectives->reduce({loss}, Reduction::mean)[0];
+  };
   state.gradients->timer.restart();
 }
 
@@ -159,6 +162,7 @@ Accelerator::~Accelerator() {
   // Handles may outlive this object, but must not call into it.
   state_->gradients->after_step = nullptr;
   state_->gradients->check_step = nullptr;
+  state_->gradients->mean_over_ranks = nullptr;
 }
 
 const Topology& Accelerator::topology() const { return state_->topology; }
@@ -222,8 +226,8 @@ PreparedOptimizer Accelerator::prepare_shared(std::shared_ptr<torch::optim::Opti
   if (!optimizer) throw std::invalid_argument("prepare(optimizer): the pointer is null");
   if (dynamic_cast<torch::optim::LBFGS*>(optimizer.get()) != nullptr) {
     throw std::invalid_argument(
-        "prepare(optimizer): torch::optim::LBFGS evaluates the loss several times per step, which "
-        "is not distributed: use another optimizer");
+        "prepare(optimizer): checkpoints cannot hold the state of torch::optim::LBFGS yet: use "
+        "another optimizer");
   }
   // LibTorch's own optimizers would step a tied weight once per name.
   for (auto& group : optimizer->param_groups()) group.params() = distinct(group.params());
@@ -300,6 +304,7 @@ void Accelerator::free_memory() {
   state_->schedulers.clear();
   state_->sources.clear();
   state_->custom.clear();
+  state_->load_hooks.clear();
   clear_device_cache();
 }
 

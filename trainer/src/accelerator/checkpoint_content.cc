@@ -39,17 +39,21 @@ ParameterNames Accelerator::State::parameter_names() const {
   return names;
 }
 
-int Accelerator::State::checkpoint_version() const {
+Accelerator::State::SavedNames Accelerator::State::saved_names() const {
   const ParameterPlaces places = parameter_places();
+  SavedNames names;
   for (const auto& optimizer : gradients->optimizers) {
-    if (!optimizer_names(*optimizer, places, 1).met.empty()) return 2;
+    names.of_optimizers.push_back(optimizer_names(*optimizer, places, 1));
+    if (!names.of_optimizers.back().met.empty()) names.version = 2;
   }
-  return 1;
+  for (size_t i = 0; names.version == 2 && i < names.of_optimizers.size(); ++i) {
+    names.of_optimizers[i] = optimizer_names(*gradients->optimizers[i], places, 2);
+  }
+  return names;
 }
 
 Manifest Accelerator::State::manifest(int64_t step, const SaveOptions& save_options) const {
   Manifest manifest;
-  manifest.version = checkpoint_version();
   manifest.step = step;
   manifest.job = worker.job;
   manifest.attempt = worker.attempt;
@@ -78,11 +82,9 @@ void Accelerator::State::add_model(size_t index, TensorMap& global, ShardMap& sh
   }
 }
 
-void Accelerator::State::add_optimizer(size_t index, const ParameterPlaces& places, int version,
-                                       TensorMap& global, ShardMap& shards) const {
-  torch::optim::Optimizer& optimizer = *gradients->optimizers[index];
-  const OptimizerNames names = optimizer_names(optimizer, places, version);
-  for (const auto& [name, tensor] : optimizer_tensors(optimizer, names.names)) {
+void Accelerator::State::add_optimizer(size_t index, const OptimizerNames& names, TensorMap& global,
+                                       ShardMap& shards) const {
+  for (const auto& [name, tensor] : optimizer_tensors(*gradients->optimizers[index], names.names)) {
     const std::string key = numbered("optim", index) + "/" + name;
     const ParameterSlot* slot = slot_of_field(names, name);
     if (slot == nullptr) {
@@ -97,20 +99,21 @@ void Accelerator::State::add_optimizer(size_t index, const ParameterPlaces& plac
 
 // Models and optimizers: nearly all bytes of a checkpoint. Each rank has its shards of sharded
 // tensors; the rest is the same on all ranks.
-void Accelerator::State::add_trained(TensorMap& global, ShardMap& shards) const {
+void Accelerator::State::add_trained(const SavedNames& names, TensorMap& global,
+                                     ShardMap& shards) const {
   for (size_t i = 0; i < models.size(); ++i) add_model(i, global, shards);
-  const ParameterPlaces places = parameter_places();
-  const int version = checkpoint_version();
   for (size_t i = 0; i < gradients->optimizers.size(); ++i) {
-    add_optimizer(i, places, version, global, shards);
+    add_optimizer(i, names.of_optimizers[i], global, shards);
   }
 }
 
 // What this rank writes of models and optimizers: rank 0 writes what all have, each owner its
 // shards, owners of further copies nothing.
 void Accelerator::State::add_own(CheckpointContent& content) const {
+  const SavedNames names = saved_names();
+  content.manifest.version = names.version;
   if (topology.rank != 0 && (!sharding_groups || sharding_groups->copy != 0)) return;
-  add_trained(content.global, content.shards);
+  add_trained(names, content.global, content.shards);
   if (topology.rank != 0) content.global.clear();
 }
 

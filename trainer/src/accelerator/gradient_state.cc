@@ -86,6 +86,19 @@ void GradientState::require_prepared(const torch::optim::Optimizer& optimizer) c
       "model that is prepared now");
 }
 
+void GradientState::require_closures() const {
+  if (scaler) {
+    throw Error(
+        "optimizer.step(closure): fp16's GradScaler decides after one backward whether to step, so "
+        "it takes no closure, as in torch: train in bf16 or fp32, or call step() without one");
+  }
+  if (sync_gradients && loss_divisor == 1) return;
+  throw Error("optimizer.step(closure): a window of " + std::to_string(accumulation.num_steps) +
+              " micro-batches is accumulating, whose other gradients the closure would lose or "
+              "count again: let the closure evaluate all micro-batches and set "
+              "gradient_accumulation.num_steps to 1, or call step() without one");
+}
+
 void GradientState::require_forward_pass(const torch::optim::Optimizer& optimizer) {
   const int64_t before = std::exchange(passes_at_step[&optimizer], forward_passes);
   if (!averages_gradients || before != forward_passes) return;

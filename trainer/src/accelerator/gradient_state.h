@@ -30,6 +30,8 @@ struct GradientState {
   std::function<void()> after_step;  // called after an optimizer step
   // Throws if the optimizer is about to step on gradients that no prepared model averages.
   std::function<void(torch::optim::Optimizer&)> check_step;
+  // The mean of a closure's losses; not set once the Accelerator has ended.
+  std::function<at::Tensor(const at::Tensor&)> mean_over_ranks;
   bool averages_gradients = false;  // a model was prepared with more than one rank
 
   // ---- The window ----
@@ -73,6 +75,8 @@ struct GradientState {
   void changed_gradients();
   // Throws Error for one that free_memory has released.
   void require_prepared(const torch::optim::Optimizer& optimizer) const;
+  // Throws Error where a step cannot evaluate a closure.
+  void require_closures() const;
   // Throws if no prepared model was called since this optimizer's last step: its gradients would be
   // local to this rank.
   void require_forward_pass(const torch::optim::Optimizer& optimizer);

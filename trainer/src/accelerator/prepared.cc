@@ -2,6 +2,7 @@
 #include "muster/accelerator/prepared.h"
 
 #include <stdexcept>
+#include <utility>
 
 #include "accelerator/gradient_state.h"
 #include "muster/optim/optimizers.h"
@@ -96,8 +97,50 @@ void PreparedOptimizer::step() const {
     }
     for (ShardedModel* model : state.owners_of(*optimizer_)) model->publish();
   }
-  // With several optimizers, a step of the run ends with the first one's.
+  end_step();
+}
+
+// With several optimizers, a step of the run ends with the first one's.
+void PreparedOptimizer::end_step() const {
+  GradientState& state = *gradient_state_;
   if (state.after_step && state.optimizers.front() == optimizer_) state.after_step();
+}
+
+at::Tensor PreparedOptimizer::evaluate(const std::function<at::Tensor()>& closure,
+                                       bool is_first) const {
+  GradientState& state = *gradient_state_;
+  const at::AutoGradMode with_gradients(true);
+  // The optimizer has moved the weights since the evaluation before.
+  if (!is_first) {
+    for (ShardedModel* model : state.owners_of(*optimizer_)) model->publish();
+  }
+  const at::Tensor loss = closure();
+  if (!loss.defined() || loss.numel() != 1) {
+    throw std::invalid_argument(
+        "optimizer.step(closure): the closure returned " +
+        (loss.defined() ? c10::str("a tensor of shape ", loss.sizes()) : "an undefined tensor") +
+        ": let it return the loss, one number");
+  }
+  state.require_forward_pass(*optimizer_);
+  state.end_backward();
+  if (state.check_step) state.check_step(*optimizer_);
+  return state.mean_over_ranks ? state.mean_over_ranks(loss.detach()) : loss.detach();
+}
+
+at::Tensor PreparedOptimizer::step_by(const std::function<at::Tensor()>& closure) const {
+  GradientState& state = *gradient_state_;
+  state.require_prepared(*optimizer_);
+  state.require_closures();
+  ++state.optimizer_steps;
+  at::Tensor loss;
+  {
+    const auto section = state.timer.measure(StepPart::optimizer);
+    bool is_first = true;
+    loss = optimizer_->step([&] { return evaluate(closure, std::exchange(is_first, false)); });
+    for (ShardedModel* model : state.owners_of(*optimizer_)) model->publish();
+  }
+  end_step();
+  return loss;
 }
 
 void PreparedOptimizer::zero_grad(bool set_to_none) const {

@@ -1,5 +1,7 @@
 // Restores a run from a checkpoint; see muster/accelerator/accelerator.h.
 #include <filesystem>
+#include <stdexcept>
+#include <utility>
 
 #include "accelerator/state.h"
 #include "checkpoint/checkpoint_reader.h"
@@ -39,21 +41,23 @@ void Accelerator::State::restore_positions(const CheckpointReader& reader) {
   }
 }
 
-void Accelerator::State::restore_model(size_t index, const CheckpointReader& reader) {
-  const auto saved = reader.under(numbered("model", index));
-  ShardedModel* sharded = sharded_of(models[index]->module());
-  if (sharded == nullptr) {
-    restore_module(models[index]->module(), *saved, reader.path());
-    return;
-  }
-  RangeMap ranges;
+TensorMap Accelerator::State::own_tensors(size_t index, RangeMap& ranges) const {
   TensorMap own = module_tensors(models[index]->module());
+  ShardedModel* sharded = sharded_of(models[index]->module());
+  if (sharded == nullptr) return own;
   for (auto& [name, tensor] : own) {
     const ParameterSlot* slot = sharded->find(name);
     if (slot == nullptr) continue;
     tensor = slot->piece.detach();
     ranges[name] = {slot->range.begin, slot->range.count, slot->shape};
   }
+  return own;
+}
+
+void Accelerator::State::restore_model(size_t index, const CheckpointReader& reader) {
+  const auto saved = reader.under(numbered("model", index));
+  RangeMap ranges;
+  const TensorMap own = own_tensors(index, ranges);
   restore_tensors(own, RangeSource(*saved, ranges, reader.path()), reader.path());
 }
 
@@ -121,14 +125,35 @@ void Accelerator::State::restore_registered(const std::string& name, const Custo
 }
 
 // A checkpoint from elsewhere may be saved here under its step, unless the coordinator has it.
-void Accelerator::State::note_loaded(const CheckpointReader& reader) {
+void Accelerator::State::note_loaded(const CheckpointReader& reader, bool is_of_job,
+                                     bool is_whole) {
   const int64_t step = reader.manifest().step;
   std::error_code error;
   const bool here =
       std::filesystem::equivalent(reader.path(), checkpoint_dir() + "/" + step_name(step), error);
-  if (!here && worker.resume_from.empty()) return;
+  if (!here && !is_of_job) return;
   loaded_steps.insert(step);
-  settle(step, reader.path());
+  if (is_whole) settle(step, reader.path());
+}
+
+LoadedState Accelerator::State::load(const CheckpointReader& reader, bool is_of_job, bool strict) {
+  const Manifest& manifest = reader.manifest();
+  LoadedState loaded{.step = manifest.step, .path = reader.path(), .report = {}};
+  settled.reset();
+  together(group, [&] { strict ? restore(reader) : restore_fitting(reader, loaded.report); });
+  note_loaded(reader, is_of_job, strict);
+  for (const auto& model : gradients->sharded) model->publish();
+  if (strict) {
+    for (const auto& [name, tensor] : manifest.tensors) loaded.report.loaded.push_back(name);
+    // With another world size, results are not bit-identical anyway, so it builds its own buckets.
+    for (size_t i = 0; i < models.size() && manifest.world_size == topology.world_size; ++i) {
+      if (i < manifest.bucket_order.size()) models[i]->set_bucket_order(manifest.bucket_order[i]);
+    }
+    next_iteration = manifest.step + 1;
+    steps_before = manifest.step - gradients->timer.steps();
+  }
+  for (const auto& hook : load_hooks) hook(loaded);
+  return loaded;
 }
 
 std::optional<int64_t> Accelerator::load_state() {
@@ -136,24 +161,31 @@ std::optional<int64_t> Accelerator::load_state() {
   state.collectives->meet("load_state");
   state.follow_groups();
   wait_for_checkpoint();
-  const std::string& resume_from =
-      state.worker.resume_from.empty() ? state.options.resume_from : state.worker.resume_from;
-  const auto reader = open_checkpoint(resume_from, checkpoint_dir(), state.topology, state.group);
+  const bool is_of_job = !state.worker.resume_from.empty();
+  const auto reader =
+      open_checkpoint(is_of_job ? state.worker.resume_from : state.options.resume_from,
+                      checkpoint_dir(), state.topology, state.group);
   if (!reader) return std::nullopt;
-  state.settled.reset();
-  together(state.group, [&] { state.restore(*reader); });
-  state.note_loaded(*reader);
-  for (const auto& model : state.gradients->sharded) model->publish();
-  const Manifest& manifest = reader->manifest();
-  // With another world size, results are not bit-identical anyway, so it builds its own buckets.
-  for (size_t i = 0; i < state.models.size() && manifest.world_size == num_processes(); ++i) {
-    if (i < manifest.bucket_order.size()) {
-      state.models[i]->set_bucket_order(manifest.bucket_order[i]);
-    }
+  return state.load(*reader, is_of_job, /*strict=*/true).step;
+}
+
+LoadedState Accelerator::load_state(const LoadStateOptions& options) {
+  State& state = *state_;
+  if (options.from.empty()) {
+    throw std::invalid_argument(
+        "load_state({.from = …}): from is empty: name a checkpoint or a folder of them; "
+        "load_state() resumes this run");
   }
-  state.next_iteration = manifest.step + 1;
-  state.steps_before = manifest.step - state.gradients->timer.steps();
-  return manifest.step;
+  state.collectives->meet("load_state",
+                          "from '" + options.from + "'" + (options.strict ? "" : ", not strict"));
+  state.follow_groups();
+  wait_for_checkpoint();
+  const CheckpointReader reader = open_named_checkpoint(options.from, state.topology, state.group);
+  return state.load(reader, /*is_of_job=*/false, options.strict);
+}
+
+void Accelerator::register_load_state_post_hook(std::function<void(const LoadedState&)> hook) {
+  state_->load_hooks.push_back(std::move(hook));
 }
 
 }  // namespace muster

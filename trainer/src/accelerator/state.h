@@ -1,6 +1,6 @@
 // What an Accelerator owns. Its functions are in this directory, by subject: accelerator.cc
 // (construction and prepare), training.cc, sharding.cc, optimizer_checks.cc, communication.cc,
-// speech.cc, checkpointing.cc, checkpoint_content.cc, restoring.cc, exporting.cc. Only the training thread uses it; the reporter, the recorder, the
+// speech.cc, checkpointing.cc, checkpoint_content.cc, restoring.cc, fitting.cc, exporting.cc. Only the training thread uses it; the reporter, the recorder, the
 // trackers and the checkpointer have their own threads and do their own locking.
 #pragma once
 
@@ -72,6 +72,7 @@ struct Accelerator::State {
   std::vector<std::shared_ptr<LrScheduler>> schedulers;
   std::vector<DataSource> sources;
   std::vector<std::pair<std::string, CustomState>> custom;
+  std::vector<std::function<void(const LoadedState&)>> load_hooks;
 
   // ---- Checkpoints ----
   std::optional<AsyncCheckpointer> checkpointer;  // created by the first save
@@ -138,12 +139,16 @@ struct Accelerator::State {
   ParameterNames parameter_names() const;
   ParameterPlaces parameter_places() const;
   Manifest manifest(int64_t step, const SaveOptions& save_options) const;
-  // 1, or 2 if the names of version 1 would give two parameters of an optimizer one name.
-  int checkpoint_version() const;
+  struct SavedNames {
+    int version =
+        1;  // or 2, if the names of version 1 would give two parameters of an optimizer one
+    std::vector<OptimizerNames> of_optimizers;
+  };
+  SavedNames saved_names() const;
   void add_model(size_t index, TensorMap& global, ShardMap& shards) const;
-  void add_optimizer(size_t index, const ParameterPlaces& places, int version, TensorMap& global,
+  void add_optimizer(size_t index, const OptimizerNames& names, TensorMap& global,
                      ShardMap& shards) const;
-  void add_trained(TensorMap& global, ShardMap& shards) const;
+  void add_trained(const SavedNames& names, TensorMap& global, ShardMap& shards) const;
   void add_own(CheckpointContent& content) const;
   void add_global(TensorMap& global) const;
   CheckpointContent content(int64_t step, const SaveOptions& save_options);
@@ -152,14 +157,25 @@ struct Accelerator::State {
   // The path of `step` if it is saved as the run is now; nullopt if it is to be saved. Collective.
   // Throws CheckpointError on all ranks if another state is saved, or was, under that step.
   std::optional<std::string> settled_path(int64_t step);
-  void note_loaded(const CheckpointReader& reader);
+  // `is_of_job`: the worker chose it for this job.
+  void note_loaded(const CheckpointReader& reader, bool is_of_job, bool is_whole);
   // After the first step, when the optimizers have their state: allocates the buffers of
   // asynchronous saves, so that the first save stalls training no longer than later ones.
   // Collective.
   void prepare_saving();
   void save_sharded(ShardedModel& model, torch::nn::Module& module, const std::string& directory,
                     const SaveModelOptions& save_options);
+  LoadedState load(const CheckpointReader& reader, bool is_of_job, bool strict);
   void restore(const CheckpointReader& reader);
+  // What fits by name and shape of models and optimizers; fitting.cc.
+  void restore_fitting(const CheckpointReader& reader, LoadReport& report);
+  void restore_fitting_model(size_t index, const CheckpointReader& reader, LoadReport& report,
+                             std::set<std::string>& known);
+  void restore_fitting_optimizer(size_t index, const ParameterPlaces& places,
+                                 const CheckpointReader& reader, LoadReport& report,
+                                 std::set<std::string>& known);
+  // The module's tensors as this rank holds them; `ranges` has those that are shards.
+  TensorMap own_tensors(size_t index, RangeMap& ranges) const;
   // Throws CheckpointError before anything is restored.
   void require_readable(const CheckpointReader& reader) const;
   void restore_model(size_t index, const CheckpointReader& reader);

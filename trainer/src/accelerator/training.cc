@@ -54,9 +54,11 @@ Accelerator::Accumulation::Accumulation(Accelerator& accelerator,
     for (const auto& model : state.models) models.push_back(model.get());
   }
   state.gradients->begin_micro_batch();
+  const bool reduces =
+      state.gradients->sync_gradients || state.gradients->accumulation.sync_each_batch;
   for (DataParallel* model : models) {
     models_.emplace_back(model->shared_state(), model->synchronizing());
-    if (!state.gradients->sync_gradients) model->set_synchronizing(false);
+    if (!reduces) model->set_synchronizing(false);
   }
 }
 

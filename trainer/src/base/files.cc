@@ -19,6 +19,7 @@ namespace muster {
 namespace {
 
 constexpr size_t kWritePiece = size_t{4} << 20;
+constexpr size_t kSmallBytes = size_t{256} << 10;  // less is written together
 
 FileDescriptor open_or_throw(const std::string& path, int flags, const char* action) {
   FileDescriptor fd(::open(path.c_str(), flags | O_CLOEXEC, 0666));
@@ -77,7 +78,20 @@ HashingFile::HashingFile(const std::string& path)
     : path_(path), fd_(open_or_throw(path, O_WRONLY | O_CREAT | O_TRUNC, "create")) {}
 
 void HashingFile::write(const void* data, size_t bytes) {
-  const char* next = static_cast<const char*>(data);
+  if (small_.size() + bytes > kSmallBytes) flush();
+  if (bytes > kSmallBytes) {
+    write_through(static_cast<const char*>(data), bytes);
+  } else {
+    small_.append(static_cast<const char*>(data), bytes);
+  }
+}
+
+void HashingFile::flush() {
+  write_through(small_.data(), small_.size());
+  small_.clear();
+}
+
+void HashingFile::write_through(const char* next, size_t bytes) {
   while (bytes > 0) {
     const size_t piece = std::min(bytes, kWritePiece);
     write_all(fd_.get(), next, piece, path_);
@@ -93,6 +107,7 @@ void HashingFile::write(const void* data, size_t bytes) {
 }
 
 void HashingFile::finish() {
+  flush();
   if (::fsync(fd_.get()) != 0) throw_errno("fsync", path_);
   // On a network file system, close() reports delayed write errors.
   if (::close(fd_.release()) != 0) throw_errno("close", path_);

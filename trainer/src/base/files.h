@@ -36,16 +36,21 @@ class HashingFile {
  public:
   // Creates or truncates the file.
   explicit HashingFile(const std::string& path);
+  // Small pieces are written together, so the error of one may be a later call's.
   void write(const void* data, size_t bytes);
-  void finish();  // fsync and close
-  uint64_t bytes() const { return bytes_; }
+  void finish();  // write what is left, fsync and close
+  uint64_t bytes() const { return bytes_ + small_.size(); }
   std::string sha256() { return hash_.hex_digest(); }  // once, after finish()
 
  private:
+  void write_through(const char* data, size_t bytes);
+  void flush();
+
   std::string path_;
   FileDescriptor fd_;
   Sha256 hash_;
   uint64_t bytes_ = 0;
+  std::string small_;  // small writes, until they are many
 };
 
 bool path_exists(const std::string& path);

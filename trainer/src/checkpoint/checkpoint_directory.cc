@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "base/files.h"
+#include "checkpoint/json_text.h"
 #include "muster/base/errors.h"
 #include "muster/base/version.h"
 
@@ -129,6 +130,29 @@ Json json_position(const ManifestPosition& position) {
   return json;
 }
 
+// One line.
+void append_tensor(std::string& text, const std::string& name, const ManifestTensor& tensor) {
+  append_json_name(text, name);
+  text += ": {\"dtype\": ";
+  append_json_name(text, tensor.dtype);
+  text += ", \"shape\": ";
+  append_json_integers(text, tensor.shape);
+  text += ", \"pieces\": [";
+  for (const TensorPiece& piece : tensor.pieces) {
+    if (&piece != &tensor.pieces.front()) text += ", ";
+    text += "{\"file\": ";
+    append_json_name(text, piece.file);
+    text += ", \"tensor\": ";
+    append_json_name(text, piece.tensor);
+    text += ", \"offsets\": ";
+    append_json_integers(text, piece.offsets);
+    text += ", \"sizes\": ";
+    append_json_integers(text, piece.sizes);
+    text += '}';
+  }
+  text += "]}";
+}
+
 ManifestPosition parse_position(const Json& json) {
   ManifestPosition position{natural(json, "seed"),
                             integer(json, "epoch", 0, kInt64Most),
@@ -218,24 +242,25 @@ std::string format_manifest(const Manifest& manifest) {
                {"bucket_order", manifest.bucket_order}};
   json["shards"] = Json::array();
   for (const ShardFile& shard : manifest.shards) json["shards"].push_back(json_shard(shard));
-  json["tensors"] = Json::object();
-  for (const auto& [name, tensor] : manifest.tensors) {
-    Json pieces = Json::array();
-    for (const TensorPiece& piece : tensor.pieces) {
-      pieces.push_back({{"file", piece.file},
-                        {"tensor", piece.tensor},
-                        {"offsets", piece.offsets},
-                        {"sizes", piece.sizes}});
-    }
-    json["tensors"][name] = {
-        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"pieces", std::move(pieces)}};
-  }
   json["data"] = Json::array();
   for (const ManifestPosition& position : manifest.data) {
     json["data"].push_back(json_position(position));
   }
   json["metrics"] = json_metrics(manifest.metrics);
-  return json.dump(1) + "\n";
+  std::string text = "{\n";
+  for (const auto& [key, value] : json.items()) {
+    // An index of every parameter is one line, like a tensor.
+    const int indent = key == "bucket_order" ? -1 : 1;
+    text += " " + Json(key).dump() + ": " + value.dump(indent) + ",\n";
+  }
+  text += " \"tensors\": {";
+  bool is_first = true;
+  for (const auto& [name, tensor] : manifest.tensors) {
+    text += is_first ? "\n  " : ",\n  ";
+    is_first = false;
+    append_tensor(text, name, tensor);
+  }
+  return text + "\n }\n}\n";
 }
 
 std::string format_part(int part, int parts, const Manifest& manifest,

@@ -34,6 +34,18 @@ std::string choose_source(const std::string& resume_from, const std::string& dir
       " away or set another checkpoint_dir");
 }
 
+// Runs on rank 0.
+std::string choose_in(const std::string& from) {
+  if (path_exists(from + "/" + kManifestName)) return from;
+  const std::vector<int64_t> steps = list_steps(from);
+  if (!steps.empty()) return from + "/" + step_name(steps.back());
+  throw CheckpointError("load_state: " + from +
+                        (path_exists(from) ? " has neither a " + std::string(kManifestName) +
+                                                 " nor checkpoints step-N"
+                                           : " does not exist") +
+                        ": name a checkpoint, or a folder of them");
+}
+
 }  // namespace
 
 CheckpointReader::CheckpointReader(std::string path, const Topology& topology, bool verify_hashes)
@@ -59,13 +71,15 @@ TensorMap CheckpointReader::own() const {
   return own;
 }
 
-std::optional<CheckpointReader> open_checkpoint(const std::string& resume_from,
-                                                const std::string& directory,
-                                                const Topology& topology,
-                                                const ProcessGroupPtr& group) {
+namespace {
+
+// Opens what `choose` returns on rank 0; nullopt if that is "".
+std::optional<CheckpointReader> open_chosen(const std::function<std::string()>& choose,
+                                            const Topology& topology,
+                                            const ProcessGroupPtr& group) {
   std::string path;
   const std::string choice_error = error_of([&] {
-    if (topology.rank == 0) path = choose_source(resume_from, directory);
+    if (topology.rank == 0) path = choose();
   });
   agree_on_success(group, choice_error);
   path = broadcast_string(group, path);
@@ -86,6 +100,20 @@ std::optional<CheckpointReader> open_checkpoint(const std::string& resume_from,
                  path.c_str(), reader->manifest().world_size, topology.world_size);
   }
   return reader;
+}
+
+}  // namespace
+
+std::optional<CheckpointReader> open_checkpoint(const std::string& resume_from,
+                                                const std::string& directory,
+                                                const Topology& topology,
+                                                const ProcessGroupPtr& group) {
+  return open_chosen([&] { return choose_source(resume_from, directory); }, topology, group);
+}
+
+CheckpointReader open_named_checkpoint(const std::string& from, const Topology& topology,
+                                       const ProcessGroupPtr& group) {
+  return open_chosen([&] { return choose_in(from); }, topology, group).value();
 }
 
 void together(const ProcessGroupPtr& group, const std::function<void()>& step) {

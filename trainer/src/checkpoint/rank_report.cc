@@ -1,8 +1,11 @@
-// See rank_report.h. A report is two lines of JSON: the file, and the tensors, which only rank 0
-// parses.
+// See rank_report.h. A report is a line of JSON, the file, and the tensors as binary fields, which only
+// rank 0 reads: there may be very many. All ranks run the same program, so this is not a format.
 #include "checkpoint/rank_report.h"
 
+#include <cstring>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 
 #include "checkpoint/tensor_pieces.h"
 #include "muster/base/errors.h"
@@ -14,6 +17,48 @@ using Json = nlohmann::json;
 
 std::string json_shape(const std::vector<int64_t>& shape) { return Json(shape).dump(); }
 
+// A field: its number of bytes, and these.
+void put_bytes(std::string& text, const void* data, size_t bytes) {
+  const auto length = static_cast<uint64_t>(bytes);
+  text.append(reinterpret_cast<const char*>(&length), sizeof(length));
+  text.append(static_cast<const char*>(data), bytes);
+}
+void put(std::string& text, const std::string& value) {
+  put_bytes(text, value.data(), value.size());
+}
+void put(std::string& text, const std::vector<int64_t>& values) {
+  put_bytes(text, values.data(), values.size() * sizeof(int64_t));
+}
+
+// Reads what put wrote.
+class Fields {
+ public:
+  explicit Fields(std::string_view text) : left_(text) {}
+  bool at_end() const { return left_.empty(); }
+  std::string string() { return std::string(next()); }
+  std::vector<int64_t> integers() {
+    const std::string_view bytes = next();
+    std::vector<int64_t> values(bytes.size() / sizeof(int64_t));
+    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(int64_t));
+    return values;
+  }
+
+ private:
+  std::string_view take(uint64_t bytes) {
+    if (bytes > left_.size()) throw CheckpointError("a rank's report of what it wrote is cut off");
+    const std::string_view taken = left_.substr(0, bytes);
+    left_.remove_prefix(bytes);
+    return taken;
+  }
+  std::string_view next() {
+    uint64_t length = 0;
+    std::memcpy(&length, take(sizeof(length)).data(), sizeof(length));
+    return take(length);
+  }
+
+  std::string_view left_;
+};
+
 }  // namespace
 
 std::string format_report(const RankReport& report) {
@@ -24,12 +69,17 @@ std::string format_report(const RankReport& report) {
     head["sha256"] = report.file->sha256;
     head["rank"] = report.file->rank;
   }
-  Json tensors = Json::object();
+  std::string text = head.dump() + "\n";
   for (const auto& [name, tensor] : report.tensors) {
     const TensorPiece& piece = tensor.pieces.at(0);
-    tensors[name] = {tensor.dtype, tensor.shape, piece.tensor, piece.offsets, piece.sizes};
+    put(text, name);
+    put(text, tensor.dtype);
+    put(text, tensor.shape);
+    put(text, piece.tensor);
+    put(text, piece.offsets);
+    put(text, piece.sizes);
   }
-  return head.dump() + "\n" + tensors.dump();
+  return text;
 }
 
 RankReport parse_report(const std::string& text, bool with_tensors) {
@@ -42,13 +92,15 @@ RankReport parse_report(const std::string& text, bool with_tensors) {
       ShardFile{head.at("file").get<std::string>(), head.at("bytes").get<uint64_t>(),
                 head.at("sha256").get<std::string>(), head.at("rank").get<int>(), report.node};
   if (!with_tensors) return report;
-  const Json tensors = Json::parse(text.substr(end_of_head + 1));
-  for (const auto& [name, tensor] : tensors.items()) {
-    report.tensors[name] = {
-        tensor.at(0).get<std::string>(),
-        tensor.at(1).get<std::vector<int64_t>>(),
-        {{report.file->file, tensor.at(2).get<std::string>(),
-          tensor.at(3).get<std::vector<int64_t>>(), tensor.at(4).get<std::vector<int64_t>>()}}};
+  Fields fields(std::string_view(text).substr(end_of_head + 1));
+  while (!fields.at_end()) {
+    std::string name = fields.string();
+    ManifestTensor tensor{fields.string(), fields.integers(), {}};
+    std::string in_file = fields.string();
+    std::vector<int64_t> offsets = fields.integers();
+    tensor.pieces.push_back(
+        {report.file->file, std::move(in_file), std::move(offsets), fields.integers()});
+    report.tensors.emplace_hint(report.tensors.end(), std::move(name), std::move(tensor));
   }
   return report;
 }

@@ -2,11 +2,14 @@
 #include "checkpoint/safetensors_header.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 
+#include "checkpoint/json_text.h"
 #include "muster/base/errors.h"
 
 namespace muster {
@@ -283,6 +286,25 @@ void require_covering(const std::vector<TensorEntry>& tensors, uint64_t data_byt
   }
 }
 
+// The bytes of Python's writer.
+std::string header_text(const std::vector<TensorEntry>& tensors,
+                        const std::map<std::string, std::string>& metadata) {
+  std::string text = "{";
+  if (!metadata.empty()) text += "\"__metadata__\":" + Json(metadata).dump();
+  for (const TensorEntry& tensor : tensors) {
+    if (text.size() > 1) text += ',';
+    append_json_name(text, tensor.name);
+    text += ":{\"dtype\":";
+    append_json_name(text, tensor.dtype);
+    text += ",\"shape\":";
+    append_json_integers(text, tensor.shape);
+    text += ",\"data_offsets\":";
+    append_json_integers(text, std::array{tensor.begin, tensor.end});
+    text += '}';
+  }
+  return text + "}";
+}
+
 }  // namespace
 
 int safetensors_dtype_bits(std::string_view dtype) {
@@ -311,25 +333,19 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_
 
 std::string format_safetensors_header(std::vector<TensorEntry>& tensors,
                                       const std::map<std::string, std::string>& metadata) {
-  nlohmann::ordered_json root = nlohmann::ordered_json::object();
-  if (!metadata.empty()) root["__metadata__"] = metadata;
   uint64_t offset = 0;
+  std::unordered_set<std::string_view> names;
   for (TensorEntry& tensor : tensors) {
     const std::string what = "tensor '" + tensor.name + "'";
     if (tensor.name == "__metadata__") throw FormatError(what + ": this name is reserved");
+    if (!names.insert(tensor.name).second) throw FormatError(what + " appears twice");
     tensor.begin = offset;
     offset += tensor_bytes(tensor, what);
     tensor.end = offset;
-    nlohmann::ordered_json entry;
-    entry["dtype"] = tensor.dtype;
-    entry["shape"] = tensor.shape;
-    entry["data_offsets"] = {tensor.begin, tensor.end};
-    if (root.contains(tensor.name)) throw FormatError(what + " appears twice");
-    root[tensor.name] = std::move(entry);
   }
   std::string json;
   try {
-    json = root.dump();
+    json = header_text(tensors, metadata);
   } catch (const Json::exception& error) {
     throw FormatError(std::string("a tensor name or metadata value is not UTF-8: ") + error.what());
   }

@@ -125,6 +125,12 @@ void Optimizer::load(torch::serialize::InputArchive& archive) {
   }
 }
 
+std::vector<std::string> Optimizer::state_names() const {
+  std::vector<std::string> names(field_names().begin(), field_names().end());
+  if (counts_steps()) names.emplace_back("step");
+  return names;
+}
+
 TensorMap Optimizer::parameter_state(const at::Tensor& parameter) const {
   return plan_->state_of(*this, parameter);
 }

@@ -79,15 +79,20 @@ Kind kind() {
           }};
 }
 
-const Kind& kind_of(TorchOptimizer& optimizer) {
+const Kind* find_kind(TorchOptimizer& optimizer) {
   static const Kind kinds[] = {kind<torch::optim::AdamW, torch::optim::AdamWParamState>(),
                                kind<torch::optim::Adam, torch::optim::AdamParamState>(),
                                kind<torch::optim::SGD, torch::optim::SGDParamState>(),
                                kind<torch::optim::RMSprop, torch::optim::RMSpropParamState>(),
                                kind<torch::optim::Adagrad, torch::optim::AdagradParamState>()};
   for (const Kind& known : kinds) {
-    if (known.matches(optimizer)) return known;
+    if (known.matches(optimizer)) return &known;
   }
+  return nullptr;
+}
+
+const Kind& kind_of(TorchOptimizer& optimizer) {
+  if (const Kind* kind = find_kind(optimizer)) return *kind;
   throw CheckpointError("this optimizer's state cannot be saved: use one of muster's, or " +
                         std::string("torch's Adam, AdamW, SGD, RMSprop or Adagrad"));
 }
@@ -190,9 +195,11 @@ TensorMap optimizer_tensors(TorchOptimizer& optimizer, const ParameterNames& nam
 
 namespace {
 
-void restore_parameters(muster::Optimizer& optimizer, const ParameterNames& names,
-                        const TensorSource& saved) {
-  for_each_parameter(optimizer, names, [&](const std::string& name, const at::Tensor& parameter) {
+using Restore = std::function<void(const std::string& name, const at::Tensor& parameter)>;
+
+// What replaces the state of one parameter by the saved one.
+Restore restore_of(muster::Optimizer& optimizer, const TensorSource& saved) {
+  return [&](const std::string& name, const at::Tensor& parameter) {
     TensorMap state;
     for (const char* field : kTensorFields) {
       at::Tensor value = read_field(saved, field, name, parameter);
@@ -200,13 +207,13 @@ void restore_parameters(muster::Optimizer& optimizer, const ParameterNames& name
     }
     if (saved.find("step/" + name)) state["step"] = saved.read("step/" + name);
     optimizer.set_parameter_state(parameter, state);
-  });
+  };
 }
 
-void restore_parameters(TorchOptimizer& optimizer, const ParameterNames& names,
-                        const TensorSource& saved) {
-  const Kind& kind = kind_of(optimizer);
-  for_each_parameter(optimizer, names, [&](const std::string& name, const at::Tensor& parameter) {
+Restore restore_of(TorchOptimizer& optimizer, const TensorSource& saved) {
+  if (auto* const own = dynamic_cast<muster::Optimizer*>(&optimizer))
+    return restore_of(*own, saved);
+  return [&, &kind = kind_of(optimizer)](const std::string& name, const at::Tensor& parameter) {
     std::unique_ptr<OptimizerParamState> state = kind.make();
     Restorer restorer(saved, name, parameter);
     kind.visit_fields(*state, restorer);
@@ -214,10 +221,37 @@ void restore_parameters(TorchOptimizer& optimizer, const ParameterNames& names,
     if (restorer.any()) {
       optimizer.state()[parameter.unsafeGetTensorImpl()] = std::move(state);
     }
-  });
+  };
 }
 
+class FieldNames : public Fields {
+ public:
+  void tensor(const char* field, const at::Tensor&,
+              const std::function<void(at::Tensor)>&) override {
+    names.emplace_back(field);
+  }
+  void step(int64_t, const std::function<void(int64_t)>&) override { names.emplace_back("step"); }
+  std::vector<std::string> names;
+};
+
 }  // namespace
+
+std::vector<std::string> state_fields(TorchOptimizer& optimizer) {
+  if (const auto* own = dynamic_cast<muster::Optimizer*>(&optimizer)) return own->state_names();
+  const Kind* const kind = find_kind(optimizer);
+  FieldNames fields;
+  if (kind != nullptr) kind->visit_fields(*kind->make(), fields);
+  return fields.names;
+}
+
+void restore_parameters(TorchOptimizer& optimizer, const ParameterNames& names,
+                        const TensorSource& saved, const std::set<std::string>& which) {
+  if (which.empty()) return;
+  const Restore restore = restore_of(optimizer, saved);
+  for_each_parameter(optimizer, names, [&](const std::string& name, const at::Tensor& parameter) {
+    if (which.contains(name)) restore(name, parameter);
+  });
+}
 
 void restore_optimizer(TorchOptimizer& optimizer, const ParameterNames& names,
                        const TensorSource& saved) {
@@ -231,11 +265,7 @@ void restore_optimizer(TorchOptimizer& optimizer, const ParameterNames& names,
         ": give it the same, with add_param_group() before load_state() for those that were added "
         "while training");
   }
-  if (auto* const own = dynamic_cast<muster::Optimizer*>(&optimizer)) {
-    restore_parameters(*own, names, saved);
-  } else {
-    restore_parameters(optimizer, names, saved);
-  }
+  for_each_parameter(optimizer, names, restore_of(optimizer, saved));
   for (int64_t g = 0; g < groups; ++g) {
     optimizer.param_groups()[g].options().set_lr(rates[g].item<double>());
   }

@@ -3,8 +3,10 @@
 
 #include <torch/optim.h>
 
+#include <set>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "checkpoint/tensor_source.h"
 #include "muster/checkpoint/safetensors.h"
@@ -26,5 +28,12 @@ TensorMap optimizer_tensors(torch::optim::Optimizer& optimizer, const ParameterN
 // match.
 void restore_optimizer(torch::optim::Optimizer& optimizer, const ParameterNames& names,
                        const TensorSource& saved);
+
+// The fields that the state of a parameter may have; empty for an optimizer that cannot be saved.
+std::vector<std::string> state_fields(torch::optim::Optimizer& optimizer);
+// Restores the state of the parameters with these names alone. Other parameters and the learning
+// rates stay as they are.
+void restore_parameters(torch::optim::Optimizer& optimizer, const ParameterNames& names,
+                        const TensorSource& saved, const std::set<std::string>& which);
 
 }  // namespace muster

@@ -8,22 +8,33 @@
 namespace muster::internal {
 namespace {
 
-// The group of a parameter.
-size_t group_of(const Optimizer& optimizer, const at::Tensor& parameter) {
-  const auto& groups = optimizer.param_groups();
-  for (size_t group = 0; group < groups.size(); ++group) {
-    for (const at::Tensor& known : groups[group].params()) {
-      if (known.is_same(parameter)) return group;
-    }
-  }
-  throw std::invalid_argument("this tensor is not a parameter of the optimizer");
-}
-
 std::string shape_text(const at::Tensor& tensor) { return c10::str(tensor.sizes()); }
 
 }  // namespace
 
-TensorMap StepPlan::state_of(const Optimizer& optimizer, const at::Tensor& parameter) const {
+size_t StepPlan::group_of(const Optimizer& optimizer, const at::Tensor& parameter) {
+  const auto& groups = optimizer.param_groups();
+  const auto known = places_.find(parameter.unsafeGetTensorImpl());
+  if (known != places_.end()) {
+    const auto [group, index] = known->second;
+    if (group < groups.size() && index < groups[group].params().size() &&
+        groups[group].params()[index].is_same(parameter)) {
+      return group;
+    }
+  }
+  places_.clear();
+  for (size_t group = 0; group < groups.size(); ++group) {
+    const auto& parameters = groups[group].params();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      places_.emplace(parameters[i].unsafeGetTensorImpl(), Place(group, i));
+    }
+  }
+  const auto found = places_.find(parameter.unsafeGetTensorImpl());
+  if (found != places_.end()) return found->second.first;
+  throw std::invalid_argument("this tensor is not a parameter of the optimizer");
+}
+
+TensorMap StepPlan::state_of(const Optimizer& optimizer, const at::Tensor& parameter) {
   group_of(optimizer, parameter);
   TensorMap state;
   const auto found = slots_.find(parameter.unsafeGetTensorImpl());

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "muster/optim/optimizers.h"
@@ -67,10 +68,13 @@ class StepPlan {
  public:
   void step(Optimizer& optimizer, const StepScaling& scaling);
   bool all_fused(Optimizer& optimizer);
-  TensorMap state_of(const Optimizer& optimizer, const at::Tensor& parameter) const;
+  TensorMap state_of(const Optimizer& optimizer, const at::Tensor& parameter);
   void set_state(Optimizer& optimizer, const at::Tensor& parameter, const TensorMap& state);
 
  private:
+  // A parameter's group and its place there.
+  using Place = std::pair<size_t, size_t>;
+
   // A parameter's state. Unused fields are undefined.
   struct Slot {
     std::vector<at::Tensor> fields;
@@ -95,6 +99,8 @@ class StepPlan {
     std::vector<StepBucket> buckets;
   };
 
+  // Throws std::invalid_argument for a tensor that is not a parameter of the optimizer.
+  size_t group_of(const Optimizer& optimizer, const at::Tensor& parameter);
   static Sight look_at(const at::Tensor& parameter);
   // Brings the plan up to date and fills in the gradients.
   void look(Optimizer& optimizer, size_t group);
@@ -109,6 +115,8 @@ class StepPlan {
            bool unscaled);
 
   std::vector<GroupPlan> groups_;
+  // As last looked up: groups may change.
+  std::unordered_map<const c10::TensorImpl*, Place> places_;
   std::unordered_map<c10::TensorImpl*, Slot> slots_;
   // Counts of states set since the last step, so that equal ones are shared again.
   std::map<double, std::shared_ptr<StepCount>> loaded_counts_;

@@ -132,6 +132,7 @@ Buckets DataParallel::State::first_buckets() const {
   }
   auto [buckets, bucket_limits] =
       c10d::compute_bucket_assignment_by_size(tensors(), limits, sparse);
+  buckets = bounded(buckets);
   // Backward reaches the last parameters first.
   std::reverse(buckets.begin(), buckets.end());
   return buckets;
@@ -152,6 +153,9 @@ void DataParallel::State::reset_reducer(const Buckets& buckets) {
   reducer.reset();
   delay_is_queued = false;
   forwards = 0;
+  has_bounded_buckets = std::all_of(buckets.begin(), buckets.end(), [](const auto& bucket) {
+    return bucket.size() <= kBucketTensorsMax;
+  });
   timings.reset();
   reducer = make_reducer(*this, buckets);
   reducer->set_ddp_runtime_logging_sample_rate(options.timing_sample_rate);
@@ -167,8 +171,8 @@ void DataParallel::State::broadcast_from(int root, bool with_parameters, bool wi
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   std::vector<at::Tensor> tensors;
   if (with_parameters) {
-    for (const at::Tensor& parameter : distinct(module->parameters())) {
-      if (parameter.defined() && !parameter.is_meta()) tensors.push_back(parameter.detach());
+    for (const NamedParameter& parameter : all) {
+      if (!parameter.tensor.is_meta()) tensors.push_back(parameter.tensor.detach());
     }
   }
   for (const at::Tensor& buffer : buffers) {
@@ -193,7 +197,7 @@ std::string DataParallel::State::unused_names(const std::string& reducer_message
 
 void DataParallel::State::rebuild_buckets() {
   try {
-    reducer->rebuild_buckets();
+    reducer->rebuild(first_bucket_bytes(options), has_bounded_buckets);
   } catch (const c10::Error& error) {
     const std::string names = unused_names(error.what_without_backtrace());
     if (names.empty()) throw;

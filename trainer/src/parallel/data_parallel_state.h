@@ -9,13 +9,12 @@
 #include <vector>
 
 #include "muster/parallel/data_parallel.h"
+#include "parallel/bounded_reducer.h"
 #include "parallel/gradient_hook.h"
 #include "parallel/parameter_facts.h"
 #include "parallel/process_group.h"
 
 namespace muster {
-
-using Buckets = std::vector<std::vector<size_t>>;
 
 constexpr size_t kBroadcastBytes = 250 << 20;  // as torch's distributed.py
 
@@ -57,9 +56,10 @@ struct DataParallel::State {
   std::vector<GradAccumulator> accumulators;
   // From a checkpoint, for the next forward: whether as many parameters are trained is known then.
   Buckets order_to_come;
+  bool has_bounded_buckets = true;  // false: a checkpoint of 0.2.0 had larger ones
 
   // Declared last: destroyed before what they hook into, the logger first.
-  std::shared_ptr<c10d::Reducer> reducer;
+  std::shared_ptr<BoundedReducer> reducer;
   std::shared_ptr<c10d::Logger> logger;
 
   int64_t world_size() const { return group ? group->getSize() : 1; }
@@ -134,7 +134,7 @@ void attach_sync_batch_norm(torch::nn::Module& module, const ProcessGroupPtr& gr
 
 // ---- reducer.cc ----
 int64_t first_bucket_bytes(const DataParallelOptions& options);
-std::shared_ptr<c10d::Reducer> make_reducer(const DataParallel::State& state,
-                                            const Buckets& buckets);
+std::shared_ptr<BoundedReducer> make_reducer(const DataParallel::State& state,
+                                             const Buckets& buckets);
 
 }  // namespace muster

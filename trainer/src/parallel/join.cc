@@ -33,7 +33,7 @@ std::string rank_of(const ProcessGroupPtr& group) {
 // Joins one iteration of the ranks that still train, contributing zeros.
 void shadow_iteration(DataParallel::State& state) {
   c10d::Reducer& reducer = *state.reducer;
-  reducer.rebuild_buckets();
+  state.rebuild_buckets();
   if (state.sends_buffers()) send_buffers(state, false);
   state.buffers_are_due = sum_over_ranks(state.group, 0) != 0;
   if (!state.buffers_are_due) return;

@@ -11,10 +11,13 @@
 namespace muster {
 namespace {
 
+// "'head.weight' Float [3, 24]", as streams write it: there may be very many.
 std::string line_of(const std::string& name, const at::Tensor& tensor) {
-  std::ostringstream line;
-  line << "'" << name << "' " << tensor.scalar_type() << " " << tensor.sizes();
-  return line.str();
+  std::string line = "'" + name + "' " + c10::toString(tensor.scalar_type()) + " [";
+  for (size_t i = 0; i < tensor.sizes().size(); ++i) {
+    line += (i == 0 ? "" : ", ") + std::to_string(tensor.sizes()[i]);
+  }
+  return line + "]";
 }
 
 // One line per parameter and buffer: kind, index, name, dtype, shape. The last line has the options
@@ -28,9 +31,9 @@ std::vector<std::string> describe(const DataParallel::State& state) {
       lines.back() += " with strides " + c10::str(parameter.tensor.strides());
     }
   }
-  for (const auto& item : state.module->named_parameters()) {
-    if (!item.value().defined() || item.value().requires_grad()) continue;
-    lines.push_back("frozen " + line_of(item.key(), item.value()));
+  for (const NamedParameter& parameter : state.all) {
+    if (parameter.tensor.requires_grad()) continue;
+    lines.push_back("frozen " + line_of(parameter.name, parameter.tensor));
   }
   for (const auto& item : state.module->named_buffers()) {
     if (!item.value().defined()) continue;

@@ -68,11 +68,11 @@ int64_t first_bucket_bytes(const DataParallelOptions& options) {
   return options.bucket_cap_mb == 25 ? c10d::kDefaultFirstBucketBytes : options.bucket_cap_mb << 20;
 }
 
-std::shared_ptr<c10d::Reducer> make_reducer(const DataParallel::State& state,
-                                            const Buckets& buckets) {
+std::shared_ptr<BoundedReducer> make_reducer(const DataParallel::State& state,
+                                             const Buckets& buckets) {
   NamesByIndex names;
   for (size_t i = 0; i < state.parameters.size(); ++i) names[i] = state.parameters[i].name;
-  auto reducer = construct<c10d::Reducer>(state, buckets, names);
+  auto reducer = construct<BoundedReducer>(state, buckets, names);
   switch (state.options.gradient_compression) {
     case GradientCompression::none:
       break;

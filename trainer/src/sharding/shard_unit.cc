@@ -140,6 +140,7 @@ void ShardUnit::start_reduce(at::ScalarType dtype, double scale) {
   const auto clear_until = [&](int64_t begin) {
     if (begin > end) reduction.whole.narrow(0, end, begin - end).zero_();
   };
+  const at::Tensor factor = at::scalar_tensor(scale, reduction.whole.options());
   for (ParameterSlot& slot : slots_) {
     clear_until(slot.parameter.offset);
     end = slot.parameter.offset + slot.parameter.numel();
@@ -150,7 +151,7 @@ void ShardUnit::start_reduce(at::ScalarType dtype, double scale) {
     if (!gradient.defined()) {
       place.zero_();
     } else if (gradient.scalar_type() == dtype) {
-      at::mul_out(place, gradient, at::scalar_tensor(scale, gradient.options()));
+      at::mul_out(place, gradient, factor);
     } else {
       place.copy_(gradient).mul_(scale);
     }

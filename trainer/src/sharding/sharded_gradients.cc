@@ -127,6 +127,13 @@ void ShardedModel::reduce_rest() {
   whole_gradients_ = 0;
 }
 
+// Elements of the flattened tensor, which is contiguous, as a view.
+static at::Tensor flat_part(const at::Tensor& whole, const ChunkRange& range) {
+  if (!whole.is_contiguous()) return whole.view({-1}).narrow(0, range.begin, range.count);
+  // One operation instead of two: there may be very many parameters.
+  return whole.as_strided({range.count}, {1}, whole.storage_offset() + range.begin);
+}
+
 // zero1: DDP has averaged the gradients; each shard gets a view of its part.
 bool ShardedModel::expose_whole_gradients() {
   const torch::NoGradGuard no_grad;
@@ -136,9 +143,7 @@ bool ShardedModel::expose_whole_gradients() {
       const at::Tensor& whole = slot.parameter.tensor.grad();
       any |= whole.defined();
       if (!slot.trained || !whole.defined() || slot.range.count == 0) continue;
-      slot.piece.mutable_grad() = whole.view({-1})
-                                      .narrow(0, slot.range.begin, slot.range.count)
-                                      .to(slot.piece.scalar_type());
+      slot.piece.mutable_grad() = flat_part(whole, slot.range).to(slot.piece.scalar_type());
     }
   }
   return any;

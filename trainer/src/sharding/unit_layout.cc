@@ -90,20 +90,16 @@ std::vector<UnitModule> unit_modules(torch::nn::Module& module, const ShardingOp
   return units;
 }
 
-// The innermost unit module that contains the parameter; null for the root.
-const UnitModule* module_of(const std::string& parameter, const std::vector<UnitModule>& modules) {
-  const UnitModule* best = nullptr;
-  for (const UnitModule& module : modules) {
-    if (!lies_in(parameter, module.name)) continue;
-    if (best == nullptr || module.name.size() > best->name.size()) best = &module;
-  }
-  return best;
-}
+using ModulesByName = std::unordered_map<std::string, const UnitModule*>;
 
-int64_t numel_of(const UnitLayout& unit) {
-  int64_t numel = 0;
-  for (const UnitParameter& parameter : unit.parameters) numel += parameter.numel();
-  return numel;
+// The innermost unit module that contains the parameter; null for the root.
+const UnitModule* module_of(const std::string& parameter, const ModulesByName& modules) {
+  for (size_t end = parameter.rfind('.'); end != std::string::npos && end > 0;
+       end = parameter.rfind('.', end - 1)) {
+    const auto found = modules.find(parameter.substr(0, end));
+    if (found != modules.end()) return found->second;
+  }
+  return nullptr;
 }
 
 class Planner {
@@ -123,9 +119,13 @@ class Planner {
   void merge_small(int64_t numel_min) {
     std::map<at::ScalarType, size_t> open;  // by dtype: the unit that is still too small
     std::vector<UnitLayout> merged;
+    std::vector<int64_t> numels;  // of the merged ones
     for (size_t i = 0; i < units_.size(); ++i) {
+      int64_t numel = 0;
+      for (const UnitParameter& parameter : units_[i].parameters) numel += parameter.numel();
       if (units_[i].is_root) {
         merged.push_back(std::move(units_[i]));
+        numels.push_back(numel);
         continue;
       }
       const auto dtype = units_[i].parameters.front().tensor.scalar_type();
@@ -134,11 +134,13 @@ class Planner {
       const size_t place = small == open.end() ? merged.size() : small->second;
       if (place == merged.size()) {
         merged.push_back(std::move(units_[i]));
+        numels.push_back(numel);
       } else {
         absorb(merged[place], std::move(units_[i]));
+        numels[place] += numel;
       }
       open.erase(dtype);
-      if (merges_[i] && numel_of(merged[place]) < numel_min) open[dtype] = place;
+      if (merges_[i] && numels[place] < numel_min) open[dtype] = place;
     }
     units_ = std::move(merged);
   }
@@ -195,8 +197,10 @@ std::vector<UnitLayout> plan_units(torch::nn::Module& module, const ShardingOpti
     return planner.take(ranks);
   }
   const std::vector<UnitModule> modules = unit_modules(module, options);
+  ModulesByName by_name;
+  for (const UnitModule& unit : modules) by_name.emplace(unit.name, &unit);
   for (UnitParameter& parameter : parameters_of(module)) {
-    const UnitModule* unit = module_of(parameter.names.front(), modules);
+    const UnitModule* unit = module_of(parameter.names.front(), by_name);
     const bool is_root = unit == nullptr;
     planner.add(is_root ? "root" : unit->name, is_root, !is_root && !unit->is_named,
                 std::move(parameter));

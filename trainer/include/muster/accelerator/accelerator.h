@@ -80,6 +80,24 @@ struct CustomState {
   std::function<void(const TensorMap&)> load;  // called on every rank
 };
 
+// What load_state reads, and how much of it.
+struct LoadStateOptions {
+  // A checkpoint (step-N), or a folder of them: then the newest, never an older one in its place.
+  std::string from;
+  // False: weights, buffers and optimizer state that fit by name and shape, alone; for another model
+  // or another optimizer.
+  bool strict = true;
+};
+
+// What load_state has read.
+struct LoadedState {
+  int64_t step = 0;
+  std::string path;
+  // Names are those in the checkpoint: "model/fc.weight", "optim/exp_avg/fc.weight". `missing` has
+  // "optim/fc.weight" for a parameter without saved state where others of its optimizer have some.
+  LoadReport report;
+};
+
 // Where there are several ranks, a process has one at a time; another may follow it. A process alone
 // may have several.
 class Accelerator {
@@ -135,8 +153,8 @@ class Accelerator {
     using Type = std::remove_cvref_t<Optimizer>;
     constexpr bool can_be_taken = std::constructible_from<Type, Optimizer>;
     static_assert(!std::is_same_v<Type, torch::optim::LBFGS>,
-                  "prepare(): torch::optim::LBFGS evaluates the loss several times per step, which "
-                  "is not distributed: use another optimizer");
+                  "prepare(): checkpoints cannot hold the state of torch::optim::LBFGS yet: use "
+                  "another optimizer");
     static_assert(can_be_taken,
                   "prepare() takes the optimizer over: give it std::move(optimizer), or make it in "
                   "the call");
@@ -446,6 +464,20 @@ class Accelerator {
   // all ranks if it does not fit, if the named one is damaged, or if none in the directory is
   // intact: to start over on purpose, move the directory away or set another checkpoint_dir.
   std::optional<int64_t> load_state();
+  // Loads what is named, whatever the worker, resume_from and the checkpoint directory have: to start
+  // from another run's state. A job that may be restarted asks for its own first:
+  //
+  //   if (!accelerator.load_state()) accelerator.load_state({.from = "base"});
+  //
+  // Strict, it is as load_state() of that checkpoint. Otherwise schedules, scaler, learning rates,
+  // registered state, positions in the data, generators and save_iteration() stay as they are, and the
+  // report lists what was loaded, missing, unexpected and of another shape, the same on all ranks.
+  // Throws CheckpointError on all ranks if there is no checkpoint, or it is damaged or, strict, does
+  // not fit; std::invalid_argument without `from`.
+  LoadedState load_state(const LoadStateOptions& options);
+  // Called on all ranks, in order of registration, at the end of each load_state that has loaded
+  // something: to derive what depends on the weights. May call collectives. free_memory() forgets it.
+  void register_load_state_post_hook(std::function<void(const LoadedState& loaded)> hook);
   // Weights for others to read, from the main process: model.safetensors, or shards with an index.
   // A sharded model is gathered on the main process unit by unit. Collective.
   template <typename Holder>

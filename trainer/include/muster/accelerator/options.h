@@ -39,6 +39,10 @@ struct GradientAccumulationPlugin {
   // uses their mean. False, as in Accelerate: by num_steps, which makes the last step of an epoch
   // smaller.
   bool weight_short_window = true;
+  // Gradients are reduced in every micro-batch, not only in the last one of a window: with DDP and
+  // zero1, by the numbers of Accelerate's option of this name, for more communication; with zero2
+  // and zero3 it is ShardingOptions::reduce_every_micro_batch, which saves memory.
+  bool sync_each_batch = false;
 };
 
 // Where a run writes its files. Source: accelerate.utils.ProjectConfiguration.
@@ -64,7 +68,8 @@ struct AcceleratorOptions {
 
   // The dtype in which matrix products are computed; weights stay float32. Not set:
   // ACCELERATE_MIXED_PRECISION ("no", "bf16", "fp16"), else fp32. fp16 adds a GradScaler.
-  std::optional<Precision> mixed_precision;
+  // Also as a string: .mixed_precision = "bf16".
+  PrecisionChoice mixed_precision;
   AutocastOptions autocast;
   GradScalerOptions grad_scaler;  // with fp16
   // True: each optimizer's step() updates the scale at once and clipping unscales all optimizers, as

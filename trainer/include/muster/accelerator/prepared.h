@@ -11,6 +11,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -188,12 +189,29 @@ class PreparedOptimizer : public RefusedByOptimizer {
   // Throws muster::Error if, with several ranks, no prepared model was called since the last step.
   // With a GradScaler: unscales, skips the step if a gradient is not finite, and updates the scale.
   void step() const;
+  // For optimizers that evaluate the loss themselves. The closure is the loop's own lines, with no
+  // argument, and returns the loss:
+  //
+  //   optimizer.step([&] {
+  //     optimizer.zero_grad();
+  //     at::Tensor loss = loss_of(model(input), target);
+  //     accelerator.backward(loss);
+  //     return loss;
+  //   });
+  //
+  // The optimizer sees the mean of the ranks' losses, so all ranks evaluate equally often; what it
+  // returns is returned, for most the loss of the first evaluation. Collective. Throws Error in fp16,
+  // as torch does, and inside an accumulation window, std::invalid_argument for a loss that is not one
+  // number.
+  template <std::invocable Closure>
+  requires std::convertible_to<std::invoke_result_t<Closure&>, at::Tensor> at::Tensor step(
+      Closure&& closure)
+  const { return step_by(std::ref(closure)); }
   template <typename Closure>
   refused::Nothing step(Closure&&) const {
     static_assert(refused::when_called<Closure>,
-                  "optimizer.step(closure): call the model, accelerator.backward(loss) and "
-                  "optimizer.step() in the loop; methods that evaluate the loss several times per "
-                  "step are not distributed");
+                  "optimizer.step(closure): the closure takes no argument and returns the loss, an "
+                  "at::Tensor");
     return {};
   }
   // Releases the gradients, or zeroes them in place. Unlike torch's own, it also works on gradients
@@ -218,6 +236,10 @@ class PreparedOptimizer : public RefusedByOptimizer {
 
  private:
   friend class Accelerator;
+  at::Tensor step_by(const std::function<at::Tensor()>& closure) const;
+  at::Tensor evaluate(const std::function<at::Tensor()>& closure, bool is_first) const;
+  void end_step() const;
+
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
   std::shared_ptr<GradientState> gradient_state_;
 };

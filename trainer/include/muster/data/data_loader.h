@@ -388,12 +388,44 @@ class DataLoader {
   std::shared_ptr<LoaderCore> core_;
 };
 
-template <typename D>
+template <AnyDataset D>
 DataLoader(std::shared_ptr<D>) -> DataLoader<D>;
-template <typename D>
+template <AnyDataset D>
 DataLoader(std::shared_ptr<D>, const DataLoaderOptions&) -> DataLoader<D>;
-template <typename D, typename Collate>
+template <AnyDataset D, typename Collate>
 DataLoader(std::shared_ptr<D>, const DataLoaderOptions&, Collate) -> DataLoader<D, Collate>;
+
+namespace loader_detail {
+
+// Stands for what is not a dataset, so that the compiler prints one sentence.
+struct NotADataset {
+  template <typename T>
+  NotADataset(const T&) {
+    static_assert(refused::when_called<T>,
+                  "DataLoader(): this type is not a dataset, which has size() and get(index), or "
+                  "reset(epoch) and next(): for tensors write muster::TensorDataset(inputs, "
+                  "targets), with a std::vector's values in torch::tensor(values)");
+  }
+  int64_t size() const { return 0; }
+  at::Tensor get(int64_t) const { return {}; }
+};
+
+template <typename T>
+constexpr bool is_dataset = AnyDataset<T>;
+template <typename T>
+constexpr bool is_dataset<std::shared_ptr<T>> = AnyDataset<T>;
+
+}  // namespace loader_detail
+
+template <typename T>
+requires(!loader_detail::is_dataset<T>) DataLoader(T)
+->DataLoader<loader_detail::NotADataset>;
+template <typename T>
+requires(!loader_detail::is_dataset<T>) DataLoader(T, const DataLoaderOptions&)
+->DataLoader<loader_detail::NotADataset>;
+template <typename T, typename Collate>
+requires(!loader_detail::is_dataset<T>) DataLoader(T, const DataLoaderOptions&, Collate)
+->DataLoader<loader_detail::NotADataset, Collate>;
 
 // Makes the loader's next pass skip the first `batches` global batches (of the rest of the epoch,
 // if a position was just set); later passes are complete. A stream reads and drops them. Unlike

@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -128,6 +129,9 @@ class Optimizer : public torch::optim::Optimizer {
   // state. Throws CheckpointError if a tensor is missing, unknown or of a different shape; the
   // state is then unchanged.
   void set_parameter_state(const at::Tensor& parameter, const TensorMap& state);
+
+  // The names that a parameter's state may have, `step` among them.
+  std::vector<std::string> state_names() const;
 
   // For torch::save and torch::load: the groups' rates and all parameters' states. Throws what
   // set_parameter_state throws, and c10::Error for an archive of another kind of optimizer.

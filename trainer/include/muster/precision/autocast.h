@@ -8,6 +8,8 @@
 #include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
 
+#include <optional>
+#include <string>
 #include <string_view>
 
 namespace muster {
@@ -24,6 +26,15 @@ Precision parse_precision(std::string_view text);
 
 // "no", "fp16" or "bf16", as Accelerate reads them.
 const char* precision_name(Precision precision);
+
+// A precision, by its value or by its name, or none. Throws as parse_precision does.
+class PrecisionChoice : public std::optional<Precision> {
+ public:
+  using std::optional<Precision>::optional;
+  PrecisionChoice(std::string_view name) : std::optional<Precision>(parse_precision(name)) {}
+  PrecisionChoice(const char* name) : PrecisionChoice(std::string_view(name)) {}
+  PrecisionChoice(const std::string& name) : PrecisionChoice(std::string_view(name)) {}
+};
 
 // float, half or bfloat16.
 at::ScalarType precision_dtype(Precision precision);

@@ -18,14 +18,13 @@ OURS = [os.path.join(os.environ.get("MUSTER_BUILD", os.path.join(ROOT, "build"))
 TWIN = [sys.executable, "-W", "ignore", os.path.join(ROOT, "bench", "trainer_twin.py")]
 TURNS = 3
 LIMIT_S = 240  # of a round
-
-
-ATTEMPTS = 3
+ATTEMPTS = 3  # of a round of the peer
+LARGE_GB = 14  # of memory, for one parameter of 2.2 GB
 
 
 class Rounds:
-    """Rounds that failed and were repeated, and those that printed a result and aborted at their end."""
-    repeated = {"muster": 0, "Accelerate": 0}
+    """The peer's rounds that failed and were repeated, and those that printed a result and aborted at their end."""
+    repeated = 0
     aborted = 0
 
 
@@ -66,17 +65,19 @@ def printed(output):
 
 def run(command, *arguments, ranks=2):
     """What rank 0 printed, and when the ranks were started. The peer's result counts once it is printed: torch's threads
-    may abort its process at the end (pytorch/pytorch#179291). Any other failure repeats the round."""
+    may abort its process at the end (pytorch/pytorch#179291). Another failure of the peer repeats the round; one of ours is
+    an error."""
     is_peer = command is TWIN
-    for _ in range(ATTEMPTS):
+    attempts = ATTEMPTS if is_peer else 1
+    for _ in range(attempts):
         results, started = start(command, arguments, ranks)
         result = printed(results[0][1])
         failed = [errors for code, _, errors in results if code]
         if result is not None and (is_peer or not failed):
             Rounds.aborted += bool(failed)
             return result, started
-        Rounds.repeated["Accelerate" if is_peer else "muster"] += 1
-    raise RuntimeError(f"{' '.join(map(str, [*command, *arguments]))} failed {ATTEMPTS} times: "
+        Rounds.repeated += is_peer
+    raise RuntimeError(f"{' '.join(map(str, [*command, *arguments]))} failed {attempts} times: "
                        f"{(failed or ['it printed no result'])[0].strip()[-600:]}")
 
 
@@ -226,8 +227,6 @@ def bench_large_parameter(table):
                    f"{result['load_s']:.1f} s, peak of a rank {result['peak_rss_mb'] / 1000:.1f} GB")
 
 
-LARGE_GB = 14
-
 
 def bench_trainer(table):
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
@@ -243,6 +242,5 @@ def bench_trainer(table):
         bench_parts(table, data)
         bench_many_tensors(table)
         bench_large_parameter(table)
-    repeated = ", ".join(f"{side} {count}" for side, count in Rounds.repeated.items())
-    print(f"rounds that failed and were repeated: {repeated}; rounds of Accelerate that aborted after their result: "
+    print(f"rounds of Accelerate that failed and were repeated: {Rounds.repeated}; that aborted after their result: "
           f"{Rounds.aborted}", flush=True)

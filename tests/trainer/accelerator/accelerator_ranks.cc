@@ -1,6 +1,7 @@
 // The program that accelerator_test runs as ranks:
 //
 //   accelerator_ranks closure STAGE…           an optimizer that evaluates the loss several times a step
+//   accelerator_ranks parting STAGE            one whose ranks evaluate differently often
 //   accelerator_ranks base DIRECTORY STAGE…    another run's state
 //   accelerator_ranks buckets DIRECTORY        a model of very many tensors
 //
@@ -135,6 +136,52 @@ void closure(const std::string& stage) {
   say(stage + ".weights", weights_of(accelerator, model));
 }
 
+// Moves the weights before it evaluates, so the evaluation is at another place.
+struct Lookahead : torch::optim::SGD {
+  using torch::optim::SGD::SGD;
+  at::Tensor step(LossClosure closure) override {
+    const torch::NoGradGuard no_grad;
+    for (at::Tensor& parameter : param_groups()[0].params()) parameter.mul_(1.5);
+    return closure();
+  }
+};
+
+// Its shards decide how often it evaluates, which is another number on each rank.
+struct ByGradients : torch::optim::SGD {
+  using torch::optim::SGD::SGD;
+  at::Tensor step(LossClosure closure) override {
+    const at::Tensor loss = closure();
+    if (rank == 0) closure();
+    return loss;
+  }
+  int rank = 0;
+};
+
+template <typename Own>
+std::string step_by(const std::string& stage, const std::function<void(Own&, int)>& set) {
+  Accelerator accelerator(options_of(stage));
+  torch::manual_seed(3);
+  Net net;
+  const auto model = accelerator.prepare(net);
+  const auto own = std::make_shared<Own>(net->parameters(), 0.1);
+  if (set) set(*own, accelerator.process_index());
+  const auto optimizer = accelerator.prepare(own);
+  std::string loss;
+  const std::string error = error_of([&] {
+    loss = std::to_string(optimizer
+                              .step([&] {
+                                optimizer.zero_grad();
+                                at::Tensor value =
+                                    torch::mse_loss(model(batch_here(accelerator, 1, kIn)),
+                                                    batch_here(accelerator, 1, kOut));
+                                accelerator.backward(value);
+                                return value;
+                              })
+                              .template item<double>());
+  });
+  return error == "none" ? loss : error;
+}
+
 void refused_closures() {
   const auto try_one = [](const AcceleratorOptions& options, const at::Tensor& returned) {
     Accelerator accelerator(options);
@@ -152,6 +199,25 @@ void refused_closures() {
   say("no_forward", try_one(options, torch::ones({})));
   options.gradient_accumulation.num_steps = 4;
   say("window", try_one(options, torch::ones({})));
+  {
+    Accelerator accelerator(options);
+    Net net;
+    const auto model = accelerator.prepare(net);
+    const auto optimizer = accelerator.prepare(SGD(net->parameters(), {.lr = 0.1}));
+    for (int i = 0; i < 4; ++i) {
+      auto window = accelerator.accumulate(model);
+      accelerator.backward(model(batch_of(0, 0, kIn)).sum());
+    }
+    accelerator.set_gradient_accumulation_steps(1);
+    const std::string error = error_of([&] {
+      optimizer.step([&] {
+        at::Tensor loss = model(batch_of(0, 0, kIn)).sum();
+        accelerator.backward(loss);
+        return loss;
+      });
+    });
+    say("later", error == "none" ? "stepped" : error);
+  }
   options = options_of("none");
   options.mixed_precision = "fp16";
   say("fp16", try_one(options, torch::ones({})));
@@ -277,6 +343,50 @@ void refuse_from(const std::string& root, const std::string& stage) {
   say("absent", load({.from = root + "/nowhere"}));
   say("empty", load({.from = root}));
   say("unnamed", load({}));
+  say("empty_hook", error_of([&] { run.accelerator.register_load_state_post_hook(nullptr); }));
+}
+
+// Starts from a checkpoint of another optimizer, and steps once.
+void fit_other(const std::string& name, const std::string& base,
+               std::shared_ptr<torch::optim::Optimizer> own, Net net) {
+  Accelerator accelerator(options_of("none"));
+  const auto model = accelerator.prepare(net);
+  const auto optimizer = accelerator.prepare(std::move(own));
+  const LoadedState loaded = accelerator.load_state({.from = base, .strict = false});
+  say(name + ".loaded", join(loaded.report.loaded));
+  say(name + ".missing", join(loaded.report.missing));
+  say(name + ".unexpected", join(loaded.report.unexpected));
+  say(name + ".step", error_of([&] {
+        accelerator.backward(model(batch_of(0, 0, kIn)).sum());
+        optimizer.step();
+      }));
+}
+
+void fit_other_optimizers(const std::string& root) {
+  const std::string base = root + "/none-base", momentum = root + "/momentum-base";
+  {
+    Accelerator accelerator(options_of("none", momentum));
+    Net net;
+    const auto model = accelerator.prepare(net);
+    const auto optimizer =
+        accelerator.prepare(SGD(net->parameters(), {.lr = 0.1, .momentum = 0.9}));
+    accelerator.backward(model(batch_of(0, 0, kIn)).sum());
+    optimizer.step();
+    accelerator.save_state(1);
+    accelerator.wait_for_checkpoint();
+  }
+  using torch::optim::AdamOptions;
+  const Net rmsprop, after_momentum, amsgrad, adam;
+  fit_other("rmsprop", base, std::make_shared<torch::optim::RMSprop>(rmsprop->parameters()),
+            rmsprop);
+  fit_other("momentum", momentum,
+            std::make_shared<torch::optim::RMSprop>(after_momentum->parameters()), after_momentum);
+  fit_other(
+      "amsgrad", base,
+      std::make_shared<torch::optim::Adam>(amsgrad->parameters(), AdamOptions().amsgrad(true)),
+      amsgrad);
+  fit_other("adam", base, std::make_shared<torch::optim::Adam>(adam->parameters(), AdamOptions()),
+            adam);
 }
 
 // The worker has a checkpoint for this job.
@@ -340,7 +450,14 @@ std::string train_many(const std::string& directory, bool loads, bool as_0_2_0, 
 int main(int argc, char** argv) {
   torch::set_num_threads(1);
   const std::string what = argv[1];
-  for (int i = 2; what == "closure" && i < argc; ++i) closure(argv[i]);
+  for (int i = 2; what == "closure" && i < argc; ++i) {
+    closure(argv[i]);
+    say(std::string(argv[i]) + ".lookahead", step_by<Lookahead>(argv[i], nullptr));
+  }
+  if (what == "parting") {
+    say("parting",
+        step_by<ByGradients>(argv[2], [](ByGradients& own, int rank) { own.rank = rank; }));
+  }
   if (what == "closure") refused_closures();
   for (int i = 3; what == "base" && i < argc; ++i) {
     start_from(argv[2], argv[i]);
@@ -349,6 +466,7 @@ int main(int argc, char** argv) {
   if (what == "base") {
     refuse_from(argv[2], argv[3]);
     ignore_worker(argv[2], argv[3]);
+    fit_other_optimizers(argv[2]);
   }
   if (what == "buckets") {
     const std::string whole = train_many(argv[2], false, false, 0);

@@ -53,13 +53,27 @@ TEST(Closures, AreEvaluatedEquallyOftenByTheMeanOfTheRanksLosses) {
     EXPECT_GT(numbers(alone["none.evaluations"])[0], 2);
     EXPECT_LT(difference(first[stage + ".losses"], alone["none.losses"]), 1e-3) << stage;
     EXPECT_EQ(first[stage + ".weights"], second[stage + ".weights"]) << stage;
+    EXPECT_EQ(first[stage + ".lookahead"], second[stage + ".lookahead"]) << stage;
+    EXPECT_LT(difference(first[stage + ".lookahead"], alone["none.lookahead"]), 1e-4) << stage;
     EXPECT_LT(difference(first[stage + ".weights"], alone["none.weights"]), 1e-4) << stage;
   }
   expect_in("the closure returned an undefined tensor: let it return the loss", first["no_loss"]);
   expect_in("the closure returned a tensor of shape [3]", first["many_losses"]);
   expect_in("no prepared model was called", first["no_forward"]);
-  expect_in("step(closure): a window of 4 micro-batches is accumulating", first["window"]);
+  expect_in("step(closure): gradients accumulate over 4 micro-batches", first["window"]);
+  expect_in("stepped", first["later"]);
   expect_in("step(closure): fp16's GradScaler", first["fp16"]);
+}
+
+// As with a line search that multiplies gradients, of which each rank has another shard.
+TEST(Closures, ThatAreEvaluatedDifferentlyOftenEndWithAnErrorOnAllRanks) {
+  for (const ChildResult& rank : run(2, {"parting", "zero1"})) {
+    ASSERT_EQ(rank.exit_code, 0) << rank.output;
+    auto answers = said(rank);
+    expect_in("optimizer.step(closure)", answers["parting"]);
+    expect_in("another evaluation", answers["parting"]);
+    expect_in("the end of the step", answers["parting"]);
+  }
 }
 
 TEST(AnotherRunsState, IsLoadedWholeOrAsFarAsItFits) {
@@ -79,7 +93,7 @@ TEST(AnotherRunsState, IsLoadedWholeOrAsFarAsItFits) {
           "optim/exp_avg_sq/body.bias optim/exp_avg_sq/body.weight optim/step/body.bias "
           "optim/step/body.weight ");
       EXPECT_EQ(answers[stage + ".missing"], "");
-      EXPECT_EQ(answers[stage + ".unexpected"], "");
+      EXPECT_EQ(answers[stage + ".unexpected"], "optim/step/head.bias optim/step/head.weight ");
       EXPECT_EQ(answers[stage + ".mismatched"],
                 "model/head.bias model/head.weight optim/exp_avg/head.bias "
                 "optim/exp_avg/head.weight optim/exp_avg_sq/head.bias "
@@ -93,6 +107,23 @@ TEST(AnotherRunsState, IsLoadedWholeOrAsFarAsItFits) {
     expect_in("from is empty", answers["unnamed"]);
     expect_in("'head.weight' has a different shape", answers["strict"]);
     EXPECT_EQ(answers["worker"], "1 2");
+    expect_in("the function is empty", answers["empty_hook"]);
+    // States that torch's own step() would not survive, or that belong to another kind.
+    EXPECT_EQ(answers["rmsprop.loaded"],
+              "model/body.bias model/body.weight model/head.bias "
+              "model/head.weight ");
+    EXPECT_EQ(answers["rmsprop.missing"],
+              "optim/body.bias optim/body.weight optim/head.bias optim/head.weight ");
+    EXPECT_EQ(answers["rmsprop.unexpected"],
+              "optim/exp_avg/body.bias optim/exp_avg/body.weight optim/exp_avg/head.bias "
+              "optim/exp_avg/head.weight optim/exp_avg_sq/body.bias optim/exp_avg_sq/body.weight "
+              "optim/exp_avg_sq/head.bias optim/exp_avg_sq/head.weight optim/step/body.bias "
+              "optim/step/body.weight optim/step/head.bias optim/step/head.weight ");
+    EXPECT_EQ(answers["momentum.missing"], answers["rmsprop.missing"]);
+    EXPECT_EQ(answers["amsgrad.missing"], answers["rmsprop.missing"]);
+    EXPECT_EQ(answers["adam.missing"], "");
+    for (const std::string optimizer : {"rmsprop", "momentum", "amsgrad", "adam"})
+      EXPECT_EQ(answers[optimizer + ".step"], "none");
   }
 }
 

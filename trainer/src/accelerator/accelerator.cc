@@ -133,9 +133,14 @@ Accelerator::Accelerator(const AcceleratorOptions& options)
   }
   state.metrics.emplace(std::move(metrics));
   state.gradients->after_step = [&state] { state.end_step(); };
-  state.gradients->check_step = [&state](torch::optim::Optimizer& optimizer) {
+  state.gradients->follow_groups = [&state](torch::optim::Optimizer& optimizer) {
     state.follow_groups(optimizer);
+  };
+  state.gradients->require_averaged = [&state](torch::optim::Optimizer& optimizer) {
     state.require_averaged(optimizer);
+  };
+  state.gradients->meet_in_step = [collectives = state.collectives](const std::string& point) {
+    collectives->meet("optimizer.step(closure)", point);
   };
   state.gradients->mean_over_ranks = [collectives = state.collectives](const at::Tensor& loss) {
     return collectives->reduce({loss}, Reduction::mean)[0];
@@ -161,7 +166,9 @@ Accelerator::~Accelerator() {
   }
   // Handles may outlive this object, but must not call into it.
   state_->gradients->after_step = nullptr;
-  state_->gradients->check_step = nullptr;
+  state_->gradients->follow_groups = nullptr;
+  state_->gradients->require_averaged = nullptr;
+  state_->gradients->meet_in_step = nullptr;
   state_->gradients->mean_over_ranks = nullptr;
 }
 

@@ -49,6 +49,9 @@ void Accelerator::State::restore_fitting_model(size_t index, const CheckpointRea
   const auto saved = reader.under(numbered("model", index));
   RangeMap ranges;
   TensorMap own = own_tensors(index, ranges);
+  const TensorMap all = own;
+  std::set<TensorIdentity> provided;
+  std::vector<std::string> missing;
   std::erase_if(own, [&](const auto& item) {
     const auto& [name, tensor] = item;
     const auto range = ranges.find(name);
@@ -58,10 +61,11 @@ void Accelerator::State::restore_fitting_model(size_t index, const CheckpointRea
     if (found) known.insert(prefix + name);
     if (found && found->shape == shape) {
       report.loaded.push_back(prefix + name);
+      provided.insert(identity_of(tensor));
       return false;
     }
     if (!found) {
-      report.missing.push_back(prefix + name);
+      missing.push_back(name);
     } else {
       report.mismatched.push_back({prefix + name, found->dtype,
                                    safetensors_dtype(tensor.scalar_type()), found->shape, shape});
@@ -69,6 +73,11 @@ void Accelerator::State::restore_fitting_model(size_t index, const CheckpointRea
     ranges.erase(name);
     return true;
   });
+  // Tied weights may be there under only one of their names.
+  for (const std::string& name : missing) {
+    const bool is_tied = all.at(name).numel() > 0 && provided.contains(identity_of(all.at(name)));
+    (is_tied ? report.loaded : report.missing).push_back(prefix + name);
+  }
   const RangeSource source(*saved, ranges, reader.path());
   for (const auto& [name, tensor] : own) source.read_into(name, tensor);
 }
@@ -82,44 +91,45 @@ void Accelerator::State::restore_fitting_optimizer(size_t index, const Parameter
   const std::string prefix = numbered("optim", index) + "/";
   const auto saved = reader.under(numbered("optim", index));
   const auto saved_fields = fields_by_parameter(*saved);
-  const std::vector<std::string> all_fields = state_fields(optimizer);
-  const auto has_field = [&](const std::string& field) {
-    return std::find(all_fields.begin(), all_fields.end(), field) != all_fields.end();
-  };
   std::set<std::string> fitting;
   RangeMap ranges;
-  for (const auto& [tensor, name] : names.names) {
+  const auto fit = [&](size_t group, const at::Tensor& parameter, const std::string& name) {
+    const auto found = saved_fields.find(name);
     // The state of one of two parameters is lost if their names were the same.
-    if (names.met.contains(name)) continue;
-    const auto fields = saved_fields.find(name);
-    if (fields == saved_fields.end()) {
+    if (found == saved_fields.end() || names.met.contains(name) ||
+        !takes_fields(optimizer, group, found->second)) {
       if (!saved_fields.empty()) report.missing.push_back(prefix + name);
-      continue;
+      return;
     }
-    // Another kind of optimizer's.
-    if (!std::all_of(fields->second.begin(), fields->second.end(), has_field)) continue;
     const auto slot = names.slots.find(name);
     const bool is_shard = slot != names.slots.end();
-    const std::vector<int64_t> shape = is_shard ? slot->second->shape : tensor->sizes().vec();
+    const std::vector<int64_t> shape = is_shard ? slot->second->shape : parameter.sizes().vec();
+    std::vector<std::string> keys;
     const size_t mismatches = report.mismatched.size();
-    for (const std::string& field : fields->second) {
-      const std::string key = field + "/" + name;
-      const TensorDescription found = saved->find(key).value();
-      known.insert(prefix + key);
-      if (field != "step" && found.shape != shape) {
-        report.mismatched.push_back({prefix + key, found.dtype,
-                                     safetensors_dtype(c10::typeMetaToScalarType(tensor->dtype())),
-                                     found.shape, shape});
-      }
+    for (const std::string& field : found->second) {
+      keys.push_back(field + "/" + name);
+      const TensorDescription described = saved->find(keys.back()).value();
+      const std::vector<int64_t> wanted = field == "step" ? std::vector<int64_t>() : shape;
+      if (described.shape == wanted) continue;
+      known.insert(prefix + keys.back());
+      report.mismatched.push_back({prefix + keys.back(), described.dtype,
+                                   safetensors_dtype(parameter.scalar_type()), described.shape,
+                                   wanted});
     }
-    if (report.mismatched.size() > mismatches) continue;
+    if (report.mismatched.size() > mismatches) return;
     fitting.insert(name);
-    for (const std::string& field : fields->second) {
-      const std::string key = field + "/" + name;
+    for (const std::string& key : keys) {
+      known.insert(prefix + key);
       report.loaded.push_back(prefix + key);
-      if (!is_shard || field == "step") continue;
+      if (!is_shard || first_part(key) == "step") continue;
       const ChunkRange& range = slot->second->range;
       ranges[key] = {range.begin, range.count, slot->second->shape};
+    }
+  };
+  for (size_t group = 0; group < optimizer.param_groups().size(); ++group) {
+    for (const at::Tensor& parameter : optimizer.param_groups()[group].params()) {
+      const auto named = names.names.find(parameter.unsafeGetTensorImpl());
+      if (named != names.names.end()) fit(group, parameter, named->second);
     }
   }
   restore_parameters(optimizer, names.names, RangeSource(*saved, ranges, reader.path()), fitting);

@@ -17,6 +17,7 @@ void GradientState::set_accumulation_steps(int steps) {
                                 ", but must be at least 1");
   }
   accumulation.num_steps = steps;
+  if (sync_gradients && steps == 1) loss_divisor = 1;
 }
 
 void GradientState::forget_prepared() {
@@ -93,10 +94,12 @@ void GradientState::require_closures() const {
         "it takes no closure, as in torch: train in bf16 or fp32, or call step() without one");
   }
   if (sync_gradients && loss_divisor == 1) return;
-  throw Error("optimizer.step(closure): a window of " + std::to_string(accumulation.num_steps) +
-              " micro-batches is accumulating, whose other gradients the closure would lose or "
-              "count again: let the closure evaluate all micro-batches and set "
-              "gradient_accumulation.num_steps to 1, or call step() without one");
+  throw Error(
+      "optimizer.step(closure): gradients accumulate over " +
+      std::to_string(std::max(accumulation.num_steps, loss_divisor)) +
+      " micro-batches, whose other gradients the closure would lose or count again: let the "
+      "closure evaluate all micro-batches, after set_gradient_accumulation_steps(1), or call "
+      "step() without one");
 }
 
 void GradientState::require_forward_pass(const torch::optim::Optimizer& optimizer) {

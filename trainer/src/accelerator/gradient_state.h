@@ -28,9 +28,14 @@ struct GradientState {
   bool stop_schedule_at_end = false;
   int scheduler_steps = 1;           // per optimizer step
   std::function<void()> after_step;  // called after an optimizer step
+  // What is asked of the Accelerator around a step; none of it is set once that has ended.
+  // Adopts parameters that were added to the optimizer since its last step. Collective.
+  std::function<void(torch::optim::Optimizer&)> follow_groups;
   // Throws if the optimizer is about to step on gradients that no prepared model averages.
-  std::function<void(torch::optim::Optimizer&)> check_step;
-  // The mean of a closure's losses; not set once the Accelerator has ended.
+  std::function<void(torch::optim::Optimizer&)> require_averaged;
+  // Throws on all ranks if they do not come to the same point of a step with a closure.
+  std::function<void(const std::string& point)> meet_in_step;
+  // The mean of a closure's losses.
   std::function<at::Tensor(const at::Tensor&)> mean_over_ranks;
   bool averages_gradients = false;  // a model was prepared with more than one rank
 

@@ -2,7 +2,6 @@
 #include "muster/accelerator/prepared.h"
 
 #include <stdexcept>
-#include <utility>
 
 #include "accelerator/gradient_state.h"
 #include "muster/optim/optimizers.h"
@@ -81,7 +80,8 @@ void PreparedOptimizer::step() const {
   {
     const auto section = state.timer.measure(StepPart::optimizer);
     state.end_backward();
-    if (state.check_step) state.check_step(*optimizer_);
+    if (state.follow_groups) state.follow_groups(*optimizer_);
+    if (state.require_averaged) state.require_averaged(*optimizer_);
     if (state.scaler) {
       // A second step after one backward.
       if (state.scaler->has_stepped(*optimizer_)) state.scaler->apply_update();
@@ -106,14 +106,12 @@ void PreparedOptimizer::end_step() const {
   if (state.after_step && state.optimizers.front() == optimizer_) state.after_step();
 }
 
-at::Tensor PreparedOptimizer::evaluate(const std::function<at::Tensor()>& closure,
-                                       bool is_first) const {
+at::Tensor PreparedOptimizer::evaluate(const std::function<at::Tensor()>& closure) const {
   GradientState& state = *gradient_state_;
   const at::AutoGradMode with_gradients(true);
-  // The optimizer has moved the weights since the evaluation before.
-  if (!is_first) {
-    for (ShardedModel* model : state.owners_of(*optimizer_)) model->publish();
-  }
+  if (state.meet_in_step) state.meet_in_step("another evaluation");
+  // The optimizer may have moved the weights: since the evaluation before, or before the first one.
+  for (ShardedModel* model : state.owners_of(*optimizer_)) model->publish();
   const at::Tensor loss = closure();
   if (!loss.defined() || loss.numel() != 1) {
     throw std::invalid_argument(
@@ -123,7 +121,7 @@ at::Tensor PreparedOptimizer::evaluate(const std::function<at::Tensor()>& closur
   }
   state.require_forward_pass(*optimizer_);
   state.end_backward();
-  if (state.check_step) state.check_step(*optimizer_);
+  if (state.require_averaged) state.require_averaged(*optimizer_);
   return state.mean_over_ranks ? state.mean_over_ranks(loss.detach()) : loss.detach();
 }
 
@@ -135,8 +133,10 @@ at::Tensor PreparedOptimizer::step_by(const std::function<at::Tensor()>& closure
   at::Tensor loss;
   {
     const auto section = state.timer.measure(StepPart::optimizer);
-    bool is_first = true;
-    loss = optimizer_->step([&] { return evaluate(closure, std::exchange(is_first, false)); });
+    // Not while the optimizer goes through its parameters.
+    if (state.follow_groups) state.follow_groups(*optimizer_);
+    loss = optimizer_->step([&] { return evaluate(closure); });
+    if (state.meet_in_step) state.meet_in_step("the end of the step");
     for (ShardedModel* model : state.owners_of(*optimizer_)) model->publish();
   }
   end_step();

@@ -1,4 +1,5 @@
 // Restores a run from a checkpoint; see muster/accelerator/accelerator.h.
+#include <algorithm>
 #include <filesystem>
 #include <stdexcept>
 #include <utility>
@@ -136,6 +137,27 @@ void Accelerator::State::note_loaded(const CheckpointReader& reader, bool is_of_
   if (is_whole) settle(step, reader.path());
 }
 
+// What a checkpoint has beyond the program's models, optimizers and registered states is not read.
+bool Accelerator::State::is_restored(const std::string& name) const {
+  const size_t slash = name.find('/');
+  const std::string part = name.substr(0, slash);
+  const auto is_among = [&](const char* kind, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      if (part == numbered(kind, i)) return true;
+    }
+    return false;
+  };
+  const std::string kind = part.substr(0, part.find('.'));
+  if (kind == "model") return is_among("model", models.size());
+  if (kind == "optim") return is_among("optim", gradients->optimizers.size());
+  if (kind == "scheduler") return is_among("scheduler", schedulers.size());
+  if (kind == "scaler") return gradients->scaler.has_value();
+  if (kind != "custom" || slash == std::string::npos) return true;
+  return std::any_of(custom.begin(), custom.end(), [&](const auto& registered) {
+    return name.substr(slash + 1).starts_with(registered.first + "/");
+  });
+}
+
 LoadedState Accelerator::State::load(const CheckpointReader& reader, bool is_of_job, bool strict) {
   const Manifest& manifest = reader.manifest();
   LoadedState loaded{.step = manifest.step, .path = reader.path(), .report = {}};
@@ -144,7 +166,9 @@ LoadedState Accelerator::State::load(const CheckpointReader& reader, bool is_of_
   note_loaded(reader, is_of_job, strict);
   for (const auto& model : gradients->sharded) model->publish();
   if (strict) {
-    for (const auto& [name, tensor] : manifest.tensors) loaded.report.loaded.push_back(name);
+    for (const auto& [name, tensor] : manifest.tensors) {
+      (is_restored(name) ? loaded.report.loaded : loaded.report.unexpected).push_back(name);
+    }
     // With another world size, results are not bit-identical anyway, so it builds its own buckets.
     for (size_t i = 0; i < models.size() && manifest.world_size == topology.world_size; ++i) {
       if (i < manifest.bucket_order.size()) models[i]->set_bucket_order(manifest.bucket_order[i]);
@@ -152,7 +176,13 @@ LoadedState Accelerator::State::load(const CheckpointReader& reader, bool is_of_
     next_iteration = manifest.step + 1;
     steps_before = manifest.step - gradients->timer.steps();
   }
-  for (const auto& hook : load_hooks) hook(loaded);
+  // A copy: a hook may register another one, or release everything.
+  const auto hooks = load_hooks;
+  if (!hooks.empty()) {
+    together(group, [&] {
+      for (const auto& hook : hooks) hook(loaded);
+    });
+  }
   return loaded;
 }
 
@@ -180,11 +210,13 @@ LoadedState Accelerator::load_state(const LoadStateOptions& options) {
                           "from '" + options.from + "'" + (options.strict ? "" : ", not strict"));
   state.follow_groups();
   wait_for_checkpoint();
-  const CheckpointReader reader = open_named_checkpoint(options.from, state.topology, state.group);
+  const CheckpointReader reader =
+      open_named_checkpoint(options.from, options.strict, state.topology, state.group);
   return state.load(reader, /*is_of_job=*/false, options.strict);
 }
 
 void Accelerator::register_load_state_post_hook(std::function<void(const LoadedState&)> hook) {
+  if (!hook) throw std::invalid_argument("register_load_state_post_hook: the function is empty");
   state_->load_hooks.push_back(std::move(hook));
 }
 

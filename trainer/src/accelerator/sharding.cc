@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <set>
 #include <stdexcept>
 
 #include "accelerator/state.h"
@@ -57,15 +58,17 @@ bool has_stepped(torch::optim::Optimizer& optimizer, const at::Tensor& parameter
 }
 
 // Throws for dtypes that the device's collectives do not support, before anything is sharded.
-void require_collective_types(const torch::nn::Module& module, const ShardingOptions& options,
-                              at::Device device) {
+void require_collective_types(const std::vector<NamedParameter>& parameters,
+                              const ShardingOptions& options, at::Device device) {
   require_collective_dtype(device, MUSTER_REDUCE_SCATTER, options.reduce_dtype.value_or(at::kFloat),
                            "the average of gradients (ShardingOptions::reduce_dtype)");
-  for (const auto& parameter : module.named_parameters()) {
-    const at::ScalarType own = parameter.value().scalar_type();
+  std::set<at::ScalarType> checked;
+  for (const NamedParameter& parameter : parameters) {
+    const at::ScalarType own = parameter.tensor.scalar_type();
+    if (!checked.insert(own).second) continue;
     require_collective_dtype(
         device, MUSTER_ALL_GATHER, own == at::kDouble ? own : options.param_dtype.value_or(own),
-        "the parameter '" + parameter.key() +
+        "the parameter '" + parameter.name +
             (options.param_dtype ? "' in the type of ShardingOptions::param_dtype or the mixed "
                                    "precision"
                                  : "'"));
@@ -119,7 +122,7 @@ std::shared_ptr<ShardedModel> Accelerator::State::shard(
       options.autocast.enabled) {
     filled.param_dtype = at::kBFloat16;
   }
-  if (group) require_collective_types(model->module(), filled, device);
+  if (group) require_collective_types(model->state().all, filled, device);
   auto sharded = std::make_shared<ShardedModel>(model, filled, open_sharding_groups(), device,
                                                 topology.world_size);
   for (const auto& optimizer : gradients->optimizers) hand_over(*sharded, *optimizer);

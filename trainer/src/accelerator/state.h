@@ -1,7 +1,8 @@
 // What an Accelerator owns. Its functions are in this directory, by subject: accelerator.cc
 // (construction and prepare), training.cc, sharding.cc, optimizer_checks.cc, communication.cc,
-// speech.cc, checkpointing.cc, checkpoint_content.cc, restoring.cc, fitting.cc, exporting.cc. Only the training thread uses it; the reporter, the recorder, the
-// trackers and the checkpointer have their own threads and do their own locking.
+// speech.cc, checkpointing.cc, checkpoint_content.cc, restoring.cc, fitting.cc, exporting.cc. Only the
+// training thread uses it; the reporter, the recorder, the trackers and the checkpointer have their own
+// threads and do their own locking.
 #pragma once
 
 #include <map>
@@ -140,8 +141,8 @@ struct Accelerator::State {
   ParameterPlaces parameter_places() const;
   Manifest manifest(int64_t step, const SaveOptions& save_options) const;
   struct SavedNames {
-    int version =
-        1;  // or 2, if the names of version 1 would give two parameters of an optimizer one
+    // 1, or 2 if the names of version 1 would give two parameters of an optimizer one name.
+    int version = 1;
     std::vector<OptimizerNames> of_optimizers;
   };
   SavedNames saved_names() const;
@@ -166,6 +167,8 @@ struct Accelerator::State {
   void save_sharded(ShardedModel& model, torch::nn::Module& module, const std::string& directory,
                     const SaveModelOptions& save_options);
   LoadedState load(const CheckpointReader& reader, bool is_of_job, bool strict);
+  // Whether restore reads the checkpoint's tensor of this name.
+  bool is_restored(const std::string& name) const;
   void restore(const CheckpointReader& reader);
   // What fits by name and shape of models and optimizers; fitting.cc.
   void restore_fitting(const CheckpointReader& reader, LoadReport& report);

@@ -73,9 +73,15 @@ TensorMap CheckpointReader::own() const {
 
 namespace {
 
+// What people are told.
+struct Telling {
+  const char* fix_elsewhere;  // where another node does not have what rank 0 sees
+  bool restores_positions;
+};
+
 // Opens what `choose` returns on rank 0; nullopt if that is "".
 std::optional<CheckpointReader> open_chosen(const std::function<std::string()>& choose,
-                                            const Topology& topology,
+                                            const Telling& telling, const Topology& topology,
                                             const ProcessGroupPtr& group) {
   std::string path;
   const std::string choice_error = error_of([&] {
@@ -89,11 +95,10 @@ std::optional<CheckpointReader> open_chosen(const std::function<std::string()>& 
   const bool verify = topology.local_rank == 0;
   std::string error = error_of([&] { reader.emplace(path, topology, verify); });
   if (!error.empty() && topology.node_rank > 0 && !path_exists(path)) {
-    error += " (rank 0 sees it: put the checkpoint directory on a file system that all nodes " +
-             std::string("share, or run under Muster, which copies it to every node)");
+    error += std::string(" (rank 0 sees it: ") + telling.fix_elsewhere + ")";
   }
   agree_on_success(group, error);
-  if (!reader->same_world_size() && topology.rank == 0) {
+  if (telling.restores_positions && !reader->same_world_size() && topology.rank == 0) {
     std::fprintf(stderr,
                  "muster: %s was saved by %d ranks, now there are %d: model, optimizer and data "
                  "position are restored, random numbers are reseeded from step and rank\n",
@@ -108,12 +113,21 @@ std::optional<CheckpointReader> open_checkpoint(const std::string& resume_from,
                                                 const std::string& directory,
                                                 const Topology& topology,
                                                 const ProcessGroupPtr& group) {
-  return open_chosen([&] { return choose_source(resume_from, directory); }, topology, group);
+  return open_chosen(
+      [&] { return choose_source(resume_from, directory); },
+      {.fix_elsewhere = "put the checkpoint directory on a file system that all nodes "
+                        "share, or run under Muster, which copies it to every node",
+       .restores_positions = true},
+      topology, group);
 }
 
-CheckpointReader open_named_checkpoint(const std::string& from, const Topology& topology,
-                                       const ProcessGroupPtr& group) {
-  return open_chosen([&] { return choose_in(from); }, topology, group).value();
+CheckpointReader open_named_checkpoint(const std::string& from, bool is_whole,
+                                       const Topology& topology, const ProcessGroupPtr& group) {
+  return open_chosen([&] { return choose_in(from); },
+                     {.fix_elsewhere = "put it where every node has it, under the same path",
+                      .restores_positions = is_whole},
+                     topology, group)
+      .value();
 }
 
 void together(const ProcessGroupPtr& group, const std::function<void()>& step) {

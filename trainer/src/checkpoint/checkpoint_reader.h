@@ -53,9 +53,10 @@ std::optional<CheckpointReader> open_checkpoint(const std::string& resume_from,
                                                 const ProcessGroupPtr& group);
 
 // Collective. Opens `from`, a checkpoint or a folder of them: then the newest. Never another one:
-// throws as open_checkpoint does if it is damaged, and CheckpointError if there is none.
-CheckpointReader open_named_checkpoint(const std::string& from, const Topology& topology,
-                                       const ProcessGroupPtr& group);
+// throws as open_checkpoint does if it is damaged, and CheckpointError if there is none. `is_whole`:
+// positions and generators will be restored, too.
+CheckpointReader open_named_checkpoint(const std::string& from, bool is_whole,
+                                       const Topology& topology, const ProcessGroupPtr& group);
 
 // Collective. Runs a step that may fail on some ranks (such as reading tensors); if it fails on
 // one, all throw CheckpointError with that rank's message.

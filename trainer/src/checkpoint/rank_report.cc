@@ -39,7 +39,9 @@ class Fields {
   std::vector<int64_t> integers() {
     const std::string_view bytes = next();
     std::vector<int64_t> values(bytes.size() / sizeof(int64_t));
-    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(int64_t));
+    if (!values.empty()) {
+      std::memcpy(values.data(), bytes.data(), values.size() * sizeof(int64_t));
+    }
     return values;
   }
 

@@ -125,10 +125,8 @@ void Optimizer::load(torch::serialize::InputArchive& archive) {
   }
 }
 
-std::vector<std::string> Optimizer::state_names() const {
-  std::vector<std::string> names(field_names().begin(), field_names().end());
-  if (counts_steps()) names.emplace_back("step");
-  return names;
+bool Optimizer::takes_state(size_t group, const std::vector<std::string>& names) const {
+  return internal::StepPlan::takes(*this, group, names);
 }
 
 TensorMap Optimizer::parameter_state(const at::Tensor& parameter) const {

@@ -1,6 +1,7 @@
 // One table row per optimizer lists the fields that its state has; see optimizer_tensors.h.
 #include "optim/optimizer_tensors.h"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 
@@ -234,14 +235,46 @@ class FieldNames : public Fields {
   std::vector<std::string> names;
 };
 
+// What torch's own step() reads of a state that exists, as of release 2.13.
+std::vector<std::string> needed_fields(const torch::optim::OptimizerOptions& options) {
+  namespace optim = torch::optim;  // muster's have the same names
+  const auto adam = [](bool amsgrad) {
+    std::vector<std::string> fields = {"step", "exp_avg", "exp_avg_sq"};
+    if (amsgrad) fields.emplace_back("max_exp_avg_sq");
+    return fields;
+  };
+  if (const auto* own = dynamic_cast<const optim::AdamWOptions*>(&options))
+    return adam(own->amsgrad());
+  if (const auto* own = dynamic_cast<const optim::AdamOptions*>(&options))
+    return adam(own->amsgrad());
+  if (dynamic_cast<const optim::SGDOptions*>(&options) != nullptr) return {"momentum_buffer"};
+  if (dynamic_cast<const optim::AdagradOptions*>(&options) != nullptr) return {"step", "sum"};
+  std::vector<std::string> fields = {"step", "square_avg"};
+  if (const auto* own = dynamic_cast<const optim::RMSpropOptions*>(&options)) {
+    if (own->momentum() > 0) fields.emplace_back("momentum_buffer");
+    if (own->centered()) fields.emplace_back("grad_avg");
+  }
+  return fields;
+}
+
 }  // namespace
 
-std::vector<std::string> state_fields(TorchOptimizer& optimizer) {
-  if (const auto* own = dynamic_cast<muster::Optimizer*>(&optimizer)) return own->state_names();
+bool takes_fields(TorchOptimizer& optimizer, size_t group, const std::vector<std::string>& fields) {
+  if (const auto* own = dynamic_cast<muster::Optimizer*>(&optimizer)) {
+    return own->takes_state(group, fields);
+  }
   const Kind* const kind = find_kind(optimizer);
-  FieldNames fields;
-  if (kind != nullptr) kind->visit_fields(*kind->make(), fields);
-  return fields.names;
+  if (kind == nullptr) return false;
+  FieldNames known;
+  kind->visit_fields(*kind->make(), known);
+  const auto all_are_in = [](const std::vector<std::string>& some,
+                             const std::vector<std::string>& all) {
+    return std::all_of(some.begin(), some.end(), [&](const std::string& field) {
+      return std::find(all.begin(), all.end(), field) != all.end();
+    });
+  };
+  return all_are_in(fields, known.names) &&
+         all_are_in(needed_fields(optimizer.param_groups()[group].options()), fields);
 }
 
 void restore_parameters(TorchOptimizer& optimizer, const ParameterNames& names,

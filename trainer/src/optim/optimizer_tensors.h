@@ -29,8 +29,11 @@ TensorMap optimizer_tensors(torch::optim::Optimizer& optimizer, const ParameterN
 void restore_optimizer(torch::optim::Optimizer& optimizer, const ParameterNames& names,
                        const TensorSource& saved);
 
-// The fields that the state of a parameter may have; empty for an optimizer that cannot be saved.
-std::vector<std::string> state_fields(torch::optim::Optimizer& optimizer);
+// Whether the state of a parameter of this group can have these fields, and no other is needed for a
+// step: another kind of optimizer's cannot, nor that of one with other options. False for an optimizer
+// that cannot be saved.
+bool takes_fields(torch::optim::Optimizer& optimizer, size_t group,
+                  const std::vector<std::string>& fields);
 // Restores the state of the parameters with these names alone. Other parameters and the learning
 // rates stay as they are.
 void restore_parameters(torch::optim::Optimizer& optimizer, const ParameterNames& names,

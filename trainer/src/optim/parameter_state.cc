@@ -1,6 +1,9 @@
 // A parameter's state as seen from outside: named tensors, and step counts as integers.
+#include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "muster/base/errors.h"
 #include "optim/step_plan.h"
@@ -11,6 +14,31 @@ namespace {
 std::string shape_text(const at::Tensor& tensor) { return c10::str(tensor.sizes()); }
 
 }  // namespace
+
+// A field that only an option adds may be missing; it then starts fresh. The first field is always
+// required.
+bool StepPlan::is_required(const Optimizer& optimizer, size_t group, size_t field) {
+  if (field > 0 && field + 1 == optimizer.field_names().size()) return false;
+  return optimizer.uses_field(group, field);
+}
+
+bool StepPlan::takes(const Optimizer& optimizer, size_t group,
+                     const std::vector<std::string>& names) {
+  const auto has = [&](std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (has("step") != optimizer.counts_steps()) return false;
+  size_t known = optimizer.counts_steps() ? 1 : 0;
+  const auto& fields = optimizer.field_names();
+  for (size_t field = 0; field < fields.size(); ++field) {
+    if (has(fields[field])) {
+      ++known;
+    } else if (is_required(optimizer, group, field)) {
+      return false;
+    }
+  }
+  return known == names.size();
+}
 
 size_t StepPlan::group_of(const Optimizer& optimizer, const at::Tensor& parameter) {
   const auto& groups = optimizer.param_groups();
@@ -63,10 +91,7 @@ void StepPlan::set_state(Optimizer& optimizer, const at::Tensor& parameter,
   for (size_t field = 0; field < names.size() && !state.empty(); ++field) {
     const auto found = state.find(names[field]);
     if (found == state.end()) {
-      // A field that only an option adds may be missing; it then starts fresh. The first field is
-      // always required.
-      if (field > 0 && field + 1 == names.size()) continue;
-      if (!optimizer.uses_field(group, field)) continue;
+      if (!is_required(optimizer, group, field)) continue;
       throw CheckpointError(std::string("the optimizer's state of a parameter lacks ") +
                             names[field] + ": is it from another optimizer?");
     }

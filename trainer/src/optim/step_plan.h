@@ -70,8 +70,12 @@ class StepPlan {
   bool all_fused(Optimizer& optimizer);
   TensorMap state_of(const Optimizer& optimizer, const at::Tensor& parameter);
   void set_state(Optimizer& optimizer, const at::Tensor& parameter, const TensorMap& state);
+  // Whether set_state takes a state of these tensors.
+  static bool takes(const Optimizer& optimizer, size_t group,
+                    const std::vector<std::string>& names);
 
  private:
+  static bool is_required(const Optimizer& optimizer, size_t group, size_t field);
   // A parameter's group and its place there.
   using Place = std::pair<size_t, size_t>;
 

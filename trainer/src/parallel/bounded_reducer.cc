@@ -25,6 +25,7 @@ bool BoundedReducer::rebuild(int64_t first_bucket_bytes, bool is_bounded) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ensure_prior_reduction_finished();
   if (!should_rebuild_buckets() || rebuilt_params_.empty()) return false;
+  TORCH_CHECK(rebuilt_param_indices_.size() == params_.size(), "a parameter is in no bucket");
   const std::vector<size_t> limits = {static_cast<size_t>(first_bucket_bytes),
                                       static_cast<size_t>(bucket_bytes_cap_)};
   Buckets buckets = bounded(std::get<0>(c10d::compute_bucket_assignment_by_size(

@@ -36,6 +36,7 @@ ShardUnit::ShardUnit(UnitLayout layout, const Options& options, ShardGroup& grou
   const bool shares = options_.keeps_whole && options_.compute_dtype == master_dtype(dtype_);
   master_ = shares ? whole_.narrow(0, chunk_ * group_.rank(), chunk_)
                    : at::zeros({chunk_}, on_device.dtype(master_dtype(dtype_)));
+  slots_.reserve(layout_.parameters.size());
   for (UnitParameter& parameter : layout_.parameters) {
     ParameterSlot slot{
         .parameter = parameter, .unit = options_.number, .shape = parameter.tensor.sizes().vec()};
@@ -49,6 +50,10 @@ ShardUnit::ShardUnit(UnitLayout layout, const Options& options, ShardGroup& grou
   if (options_.keeps_whole) storage_.set_memory(whole_);
 }
 
+bool ShardUnit::has_own_master() const {
+  return !options_.keeps_whole || !master_.is_alias_of(whole_);
+}
+
 at::Tensor ShardUnit::piece_of(const at::Tensor& chunk, const ParameterSlot& slot) const {
   const int64_t start = slot.parameter.offset + slot.range.begin - chunk_ * group_.rank();
   return chunk.narrow(0, slot.range.count == 0 ? 0 : start, slot.range.count);
@@ -56,11 +61,15 @@ at::Tensor ShardUnit::piece_of(const at::Tensor& chunk, const ParameterSlot& slo
 
 void ShardUnit::place(ParameterSlot& slot, const at::Tensor& value) {
   const torch::NoGradGuard no_grad;
-  const at::Tensor flat = value.detach().reshape({-1});
-  if (options_.keeps_whole) {
-    whole_.narrow(0, slot.parameter.offset, flat.numel()).copy_(flat);
+  {
+    // There may be very many, and no graph has seen the shards yet.
+    const at::AutoDispatchBelowADInplaceOrView plain;
+    const at::Tensor flat = value.reshape({-1});
+    if (options_.keeps_whole) {
+      whole_.narrow(0, slot.parameter.offset, flat.numel()).copy_(flat);
+    }
+    if (has_own_master()) slot.piece.copy_(flat.narrow(0, slot.range.begin, slot.range.count));
   }
-  slot.piece.copy_(flat.narrow(0, slot.range.begin, slot.range.count));
   become_view(slot.parameter.tensor,
               storage_.view(options_.compute_dtype, slot.parameter.offset, slot.shape));
 }
@@ -233,9 +242,8 @@ bool ShardUnit::has_whole_gradients() const {
 }
 
 int64_t ShardUnit::owned_bytes() const {
-  const bool apart = !options_.keeps_whole || !master_.is_alias_of(whole_);
   const int64_t whole = options_.keeps_whole ? static_cast<int64_t>(whole_.nbytes()) : 0;
-  return whole + (apart ? static_cast<int64_t>(master_.nbytes()) : 0);
+  return whole + (has_own_master() ? static_cast<int64_t>(master_.nbytes()) : 0);
 }
 
 int64_t ShardUnit::whole_bytes() const {

@@ -99,6 +99,8 @@ class ShardUnit {
     at::Tensor chunk, whole, scratch;
   };
 
+  // False: the shard of the master values is a part of the whole ones, in the same memory.
+  bool has_own_master() const;
   at::Tensor piece_of(const at::Tensor& chunk, const ParameterSlot& slot) const;
   void add_to_gradient(const at::Tensor& chunk);
 

@@ -95,6 +95,8 @@ ShardedModel::ShardedModel(std::shared_ptr<DataParallel> data_parallel,
     units_.push_back(std::make_unique<ShardUnit>(std::move(layout), unit, shard_group_, pool_,
                                                  static_cast<ShardOwner&>(*this)));
   }
+  slots_.reserve(2 * data_parallel_->state().all.size());
+  slots_by_name_.reserve(data_parallel_->state().all.size());
   for (const auto& unit : units_) {
     for (ParameterSlot& slot : unit->slots()) {
       slots_[slot.parameter.tensor.unsafeGetTensorImpl()] = &slot;

@@ -94,7 +94,8 @@ struct LoadedState {
   int64_t step = 0;
   std::string path;
   // Names are those in the checkpoint: "model/fc.weight", "optim/exp_avg/fc.weight". `missing` has
-  // "optim/fc.weight" for a parameter without saved state where others of its optimizer have some.
+  // "optim/fc.weight" for a parameter without saved state, or with one that its optimizer cannot
+  // continue, where there is state of its optimizer. `unexpected` has what the program has no place for.
   LoadReport report;
 };
 
@@ -473,10 +474,12 @@ class Accelerator {
   // registered state, positions in the data, generators and save_iteration() stay as they are, and the
   // report lists what was loaded, missing, unexpected and of another shape, the same on all ranks.
   // Throws CheckpointError on all ranks if there is no checkpoint, or it is damaged or, strict, does
-  // not fit; std::invalid_argument without `from`.
+  // not fit; std::invalid_argument without `from`. What was loaded until then stays loaded.
   LoadedState load_state(const LoadStateOptions& options);
   // Called on all ranks, in order of registration, at the end of each load_state that has loaded
-  // something: to derive what depends on the weights. May call collectives. free_memory() forgets it.
+  // something: to derive what depends on the weights. May call collectives. If one throws, load_state
+  // throws CheckpointError on all ranks. What it changes is saved with the next step, not with the one
+  // that was loaded. free_memory() forgets it.
   void register_load_state_post_hook(std::function<void(const LoadedState& loaded)> hook);
   // Weights for others to read, from the main process: model.safetensors, or shards with an index.
   // A sharded model is gathered on the main process unit by unit. Collective.

@@ -199,10 +199,13 @@ class PreparedOptimizer : public RefusedByOptimizer {
   //     return loss;
   //   });
   //
-  // The optimizer sees the mean of the ranks' losses, so all ranks evaluate equally often; what it
-  // returns is returned, for most the loss of the first evaluation. Collective. Throws Error in fp16,
-  // as torch does, and inside an accumulation window, std::invalid_argument for a loss that is not one
-  // number.
+  // The optimizer sees the mean of the ranks' losses, so that all ranks evaluate equally often; what it
+  // returns is returned, for most the loss of the first evaluation. Of a sharded model it sees this
+  // rank's shards: one that decides by gradients, such as a line search with their products, has to
+  // sum over the ranks itself (Accelerator::reduce), or the ranks part, which throws
+  // CommunicationError on all of them as calls of different collectives do. Collective. Throws Error in
+  // fp16, as torch does, and where gradients accumulate, std::invalid_argument for a loss that is not
+  // one number. After an exception the weights may be anywhere between: load a checkpoint.
   template <std::invocable Closure>
   requires std::convertible_to<std::invoke_result_t<Closure&>, at::Tensor> at::Tensor step(
       Closure&& closure)
@@ -237,7 +240,7 @@ class PreparedOptimizer : public RefusedByOptimizer {
  private:
   friend class Accelerator;
   at::Tensor step_by(const std::function<at::Tensor()>& closure) const;
-  at::Tensor evaluate(const std::function<at::Tensor()>& closure, bool is_first) const;
+  at::Tensor evaluate(const std::function<at::Tensor()>& closure) const;
   void end_step() const;
 
   std::shared_ptr<torch::optim::Optimizer> optimizer_;

@@ -130,8 +130,8 @@ class Optimizer : public torch::optim::Optimizer {
   // state is then unchanged.
   void set_parameter_state(const at::Tensor& parameter, const TensorMap& state);
 
-  // The names that a parameter's state may have, `step` among them.
-  std::vector<std::string> state_names() const;
+  // Whether set_parameter_state takes a state of these tensors for a parameter of this group.
+  bool takes_state(size_t group, const std::vector<std::string>& names) const;
 
   // For torch::save and torch::load: the groups' rates and all parameters' states. Throws what
   // set_parameter_state throws, and c10::Error for an archive of another kind of optimizer.

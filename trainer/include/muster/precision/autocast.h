@@ -31,6 +31,7 @@ const char* precision_name(Precision precision);
 class PrecisionChoice : public std::optional<Precision> {
  public:
   using std::optional<Precision>::optional;
+  PrecisionChoice(std::optional<Precision> choice) : std::optional<Precision>(choice) {}
   PrecisionChoice(std::string_view name) : std::optional<Precision>(parse_precision(name)) {}
   PrecisionChoice(const char* name) : PrecisionChoice(std::string_view(name)) {}
   PrecisionChoice(const std::string& name) : PrecisionChoice(std::string_view(name)) {}

@@ -23,6 +23,7 @@ from code_bench import bench_code as measure_code  # noqa: E402
 import harness  # noqa: E402  (the daemons of the benchmarks are started as in the tests)
 from harness import JOBCTL, wait_until  # noqa: E402
 from heads_bench import bench_heads as measure_heads  # noqa: E402
+from objects_bench import bench_objects as measure_objects  # noqa: E402
 from page_bench import bench_page as measure_page  # noqa: E402
 from sampling_bench import bench_sampling as measure_sampling  # noqa: E402
 from store_bench import bench_store as measure_store  # noqa: E402
@@ -373,10 +374,17 @@ def bench_heads(table):
         measure_heads(table, stage, in_turns)
 
 
+def bench_objects(table):
+    """Checkpoints on an object store, beside rclone."""
+    with Stage() as stage:
+        measure_objects(table, stage, in_turns)
+
+
 BENCHES = {"launch": bench_launch, "submit": bench_submit, "jobs": bench_jobs, "exit": bench_exit,
            "logs": bench_logs, "grep": bench_grep, "restart": bench_restart, "idle": bench_idle,
            "sampling": bench_sampling, "page": bench_page, "tls": bench_tls, "tree": bench_tree,
-           "code": bench_code, "store": bench_store, "heads": bench_heads, "trainer": bench_trainer}
+           "code": bench_code, "store": bench_store, "heads": bench_heads, "objects": bench_objects,
+           "trainer": bench_trainer}
 
 
 def machine():

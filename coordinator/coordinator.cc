@@ -43,6 +43,7 @@
 #include "coordinator/periodic/lifetime.h"
 #include "coordinator/periodic/log_usage.h"
 #include "coordinator/periodic/object_garbage.h"
+#include "coordinator/periodic/object_move.h"
 #include "coordinator/private_worker.h"
 #include "coordinator/services/server.h"
 #include "coordinator/store_parts/lived_clock.h"
@@ -57,6 +58,7 @@ using common::StrCat;
 constexpr int kPoolThreads = 3;
 constexpr int kReadThreads = 3;
 constexpr int kFileThreads = 2;
+constexpr int kObjectThreads = 8;  // each may wait for the object store
 constexpr int kHashNiceness = 5;
 constexpr size_t kHttpConnectionsLeast = 4;
 constexpr size_t kHttpConnectionsMost = 1'024;
@@ -114,6 +116,8 @@ struct Coordinator::Parts {
         pool(kPoolThreads),
         reads(kReadThreads),
         files(kFileThreads),
+        objects(config.objects.empty() ? 1 : kObjectThreads),
+        object_care(1),
         hashes(1, kHashNiceness),
         lifetime(
             settings.is_private, pool, [this] { stop(absl::OkStatus()); },
@@ -149,6 +153,8 @@ struct Coordinator::Parts {
   WorkPool pool;
   WorkPool reads;
   WorkPool files;
+  WorkPool objects;
+  WorkPool object_care;  // what may take hours
   WorkPool hashes;
   const DescriptorShares shares = ShareDescriptors();
   Stores stores;
@@ -163,6 +169,7 @@ struct Coordinator::Parts {
   std::unique_ptr<CurveCache> curves;
   std::unique_ptr<LogUsage> log_usage;
   std::unique_ptr<ObjectGarbage> object_garbage;  // null: there is no object store
+  std::unique_ptr<ObjectMove> object_move;        // likewise
   std::unique_ptr<ArchiveKeeper> archive_keeper;  // null: this coordinator is alone
   std::unique_ptr<Notifier> notifier;
   std::unique_ptr<Directory> directory;
@@ -229,6 +236,7 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                                      .metrics = *stores.metrics,
                                      .samples = *stores.samples,
                                      .blobs = *stores.blobs,
+                                     .direct = stores.direct.get(),
                                      .curves = *curves,
                                      .log_usage = *log_usage,
                                      .stream_failures = *stores.stream_failures},
@@ -250,6 +258,7 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                                       .pool = pool,
                                       .reads = reads,
                                       .files = files,
+                                      .objects = objects,
                                       .hashes = hashes}});
   return absl::OkStatus();
 }
@@ -383,7 +392,9 @@ void Coordinator::Parts::Serve() {
   if (stores.objects != nullptr) {
     object_garbage = std::make_unique<ObjectGarbage>(*stores.objects, *stores.object_names,
                                                      stores.object_prefix);
-    CollectObjects(*object_garbage, clock, files);
+    CollectObjects(*object_garbage, clock, object_care);
+    object_move = std::make_unique<ObjectMove>(stores.object_blobs, Paths(stores.before_objects));
+    MoveIntoObjects(*object_move, object_care);
   }
   if (stores.archive != nullptr) {
     archive_keeper =
@@ -472,6 +483,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
 void Coordinator::Shutdown() {
   if (std::exchange(parts_->is_down, true)) return;
   parts_->daemon->instance.stopping = true;
+  if (parts_->stores.objects_stop != nullptr) *parts_->stores.objects_stop = true;
   // The worker stops first, so that its last reports still arrive.
   StopWorker();
   if (parts_->server != nullptr) parts_->server->Stop();
@@ -482,6 +494,8 @@ void Coordinator::Shutdown() {
   if (!closed.ok()) common::LogError(std::string(closed.message()));
   parts_->reads.Stop();
   parts_->files.Stop();
+  parts_->objects.Stop();
+  parts_->object_care.Stop();
   parts_->stores.logs->Stop();
   parts_->stores.metrics->Stop();
   parts_->stores.samples->Stop();

@@ -88,11 +88,12 @@ class Verification : public std::enable_shared_from_this<Verification> {
  public:
   using Done = std::function<void(absl::StatusOr<v1::VerifyCheckpointResponse>)>;
 
-  Verification(JobStores& stores, Process& process, std::string owner, v1::Checkpoint checkpoint,
-               Done done)
+  Verification(JobStores& stores, Process& process, std::string owner, uint64_t job,
+               v1::Checkpoint checkpoint, Done done)
       : stores_(stores),
         process_(process),
         owner_(std::move(owner)),
+        job_(job),
         checkpoint_(std::move(checkpoint)),
         done_(std::move(done)) {
     response_.set_step(checkpoint_.step());
@@ -112,7 +113,7 @@ class Verification : public std::enable_shared_from_this<Verification> {
     verdict->set_path(file.path());
     verdict->set_size(file.size());
     verdict->set_sha256(file.sha256());
-    const absl::Status status = stores_.blobs.Verify(file.sha256());
+    const absl::Status status = stores_.blobs.Verify(file.sha256(), job_);
     if (IsShortage(status)) return done_(NotReadableNow(NameOf(checkpoint_), status));
     verdict->set_ok(status.ok());
     if (!status.ok()) {
@@ -125,6 +126,7 @@ class Verification : public std::enable_shared_from_this<Verification> {
   JobStores& stores_;
   Process& process_;
   const std::string owner_;
+  const uint64_t job_;
   const v1::Checkpoint checkpoint_;
   const Done done_;
   v1::VerifyCheckpointResponse response_;
@@ -161,10 +163,11 @@ std::shared_ptr<const v1::JobRecord> Flagged(const v1::JobRecord& job, int64_t s
 class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
  public:
   BlobFeed(JobStores& stores, Process& process, std::shared_ptr<Sink<v1::BlobChunk>> sink,
-           std::string sha256, uint64_t offset)
+           uint64_t job, std::string sha256, uint64_t offset)
       : stores_(stores),
         process_(process),
         sink_(std::move(sink)),
+        job_(job),
         sha256_(std::move(sha256)),
         offset_(offset) {}
 
@@ -197,14 +200,14 @@ class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
   }
 
   absl::Status SendSome() {
-    ASSIGN_OR_RETURN(size_, stores_.blobs.Size(sha256_));
+    ASSIGN_OR_RETURN(size_, stores_.blobs.Size(sha256_, job_));
     if (offset_ > size_) {
       return absl::OutOfRangeError(
           StrCat("offset ", offset_, " is past the end of the file (", size_, " bytes)"));
     }
     do {
       ASSIGN_OR_RETURN(std::string bytes,
-                       stores_.blobs.Read(sha256_, offset_, common::kBlobChunkBytes));
+                       stores_.blobs.Read(sha256_, offset_, common::kBlobChunkBytes, job_));
       if (bytes.empty() && offset_ < size_) return absl::DataLossError("the blob was truncated");
       v1::BlobChunk chunk;
       chunk.set_sha256(sha256_);
@@ -220,6 +223,7 @@ class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
   JobStores& stores_;
   Process& process_;
   const std::shared_ptr<Sink<v1::BlobChunk>> sink_;
+  const uint64_t job_;
   const std::string sha256_;
   uint64_t offset_;  // only used by the active sender
   uint64_t size_ = 0;
@@ -290,8 +294,8 @@ void VerifyCheckpoint(Jobs& jobs, JobStores& stores, const Instance& instance, P
           jobs.loop.RewriteFinished(Flagged(*job.record, step, attempt),
                                     [answer, response] { answer(response); });
         };
-        std::make_shared<Verification>(stores, process, caller.principal, *std::move(checkpoint),
-                                       verified)
+        std::make_shared<Verification>(stores, process, caller.principal, found->record->id(),
+                                       *std::move(checkpoint), verified)
             ->GoOn();
       },
       Want::kRecordWithFiles);
@@ -313,9 +317,9 @@ void ListCheckpointFiles(Jobs& jobs, Process& process, const Caller& caller,
 }
 MUSTER_HANDLER(ListCheckpointFiles)
 
-void SendBlob(JobStores& stores, Process& process, const std::string& sha256, uint64_t offset,
-              std::shared_ptr<Sink<v1::BlobChunk>> sink) {
-  std::make_shared<BlobFeed>(stores, process, std::move(sink), sha256, offset)->Start();
+void SendBlob(JobStores& stores, Process& process, uint64_t job, const std::string& sha256,
+              uint64_t offset, std::shared_ptr<Sink<v1::BlobChunk>> sink) {
+  std::make_shared<BlobFeed>(stores, process, std::move(sink), job, sha256, offset)->Start();
 }
 
 void PullFile(Jobs& jobs, JobStores& stores, const Instance& instance, Process& process,
@@ -332,7 +336,8 @@ void PullFile(Jobs& jobs, JobStores& stores, const Instance& instance, Process& 
         for (const v1::CheckpointFile& file : checkpoint->files()) {
           const bool is_of_part = !request.outputs() || file.part() == request.part();
           if (file.path() == request.path() && is_of_part) {
-            return SendBlob(stores, process, file.sha256(), request.offset(), sink);
+            return SendBlob(stores, process, found->record->id(), file.sha256(), request.offset(),
+                            sink);
           }
         }
         sink->Close(common::MakeProblem(

@@ -132,7 +132,7 @@ void PullObject(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates, 
                 [&stores, &process, job, request, sink](const absl::StatusOr<bool>& is_its_code) {
                   if (!is_its_code.ok()) return sink->Close(is_its_code.status());
                   if (!*is_its_code) return sink->Close(NotItsCode(*job, request.sha256()));
-                  SendBlob(stores, process, request.sha256(), request.offset(), sink);
+                  SendBlob(stores, process, /*job=*/0, request.sha256(), request.offset(), sink);
                 });
           });
 }

@@ -1,13 +1,16 @@
 #include "coordinator/calls/transfers.h"
 
+#include <optional>
 #include <utility>
 
+#include "common/base/status.h"
 #include "common/text/strings.h"
 #include "coordinator/core/state/checkpoint_files.h"
 #include "coordinator/gates/code_gate.h"
 #include "coordinator/gates/gates.h"
 #include "coordinator/gates/reach.h"
 #include "coordinator/gates/resume_gate.h"
+#include "coordinator/store_parts/direct_uploads.h"
 #include "coordinator/store_parts/upload_checks.h"
 
 namespace muster::coordinator {
@@ -45,6 +48,23 @@ void SendResumeFiles(Jobs& jobs, Traffic& traffic, const NodeIdentity& sender,
   });
 }
 
+// The bytes, or where the object store has them.
+void SendOrSign(JobStores& stores, Process& process, uint64_t job,
+                const v1::DownloadBlobRequest& request,
+                const std::shared_ptr<Sink<v1::BlobChunk>>& sink) {
+  if (stores.direct == nullptr || !request.direct())
+    return SendBlob(stores, process, job, request.sha256(), request.offset(), sink);
+  process.objects.Post([&stores, &process, job, request, sink] {
+    const absl::StatusOr<PresignedUrl> url = stores.direct->UrlOf(job, request.sha256());
+    if (!url.ok()) return SendBlob(stores, process, job, request.sha256(), request.offset(), sink);
+    v1::BlobChunk chunk;
+    chunk.set_sha256(request.sha256());
+    chunk.set_url(url->url);
+    sink->Write(std::move(chunk));
+    sink->Close(absl::OkStatus());
+  });
+}
+
 // A file of the checkpoint that the attempt resumes from.
 void SendIfResumed(Jobs& jobs, JobStores& stores, Gates& gates, Traffic& traffic, Process& process,
                    const NodeIdentity& sender, const v1::DownloadBlobRequest& request,
@@ -52,22 +72,66 @@ void SendIfResumed(Jobs& jobs, JobStores& stores, Gates& gates, Traffic& traffic
   gates.resume.Check(
       jobs, process, request.job(), request.attempt(), request.sha256(),
       [&stores, &traffic, &process, sender, request, sink](bool is_resumed) {
-        if (is_resumed) return SendBlob(stores, process, request.sha256(), request.offset(), sink);
+        if (is_resumed) return SendOrSign(stores, process, request.job(), request, sink);
         sink->Close(RefuseTransfer(traffic, sender, request.job(), request.attempt()));
       });
+}
+
+v1::BeginUploadResponse AnswerOf(const DirectUploads::Place& place) {
+  v1::BeginUploadResponse response;
+  response.set_have(place.is_whole);
+  if (place.is_whole) return response;
+  v1::DirectUpload& direct = *response.mutable_direct();
+  direct.set_part_bytes(place.part_bytes);
+  direct.set_more(place.is_more);
+  for (const DirectUploads::Part& part : place.parts) {
+    v1::DirectUpload::Part& sent = *direct.add_parts();
+    sent.set_number(static_cast<uint32_t>(part.number));
+    sent.set_url(part.url);
+  }
+  return response;
+}
+
+bool MayGoDirectly(const JobStores& stores, const v1::BeginUploadRequest& request) {
+  return stores.direct != nullptr && request.direct() && request.job() != 0;
+}
+
+// nullopt: the file goes through the coordinator.
+absl::StatusOr<std::optional<v1::BeginUploadResponse>> FindDirectPlace(
+    JobStores& stores, const Caller& caller, const v1::BeginUploadRequest& request) {
+  const std::string prover = ProofOwner(NodeOf(caller), request.job(), request.attempt());
+  const DirectUploads::File file{
+      .sender = prover.empty() ? UploadOwner(caller, request.job(), request.attempt()) : prover,
+      .job = request.job(),
+      .sha256 = request.sha256(),
+      .size = request.size()};
+  // Its checkpoint is about to be recorded.
+  stores.blobs.Promise(file.sha256);
+  ASSIGN_OR_RETURN(const std::optional<DirectUploads::Place> place,
+                   stores.direct->Find(file, request.sent()));
+  if (!place.has_value()) return std::nullopt;
+  return AnswerOf(*place);
 }
 
 // `may_read`: the attempt may download the file, which is as good as having it.
 void FindPlace(JobStores& stores, const Caller& caller, const v1::BeginUploadRequest& request,
                bool may_read, const Answer<v1::BeginUploadResponse>& answer) {
   const std::string prover = ProofOwner(NodeOf(caller), request.job(), request.attempt());
-  if (may_read && !prover.empty()) {
+  const absl::StatusOr<bool> is_sent = stores.blobs.IsSentBy(request.job(), request.sha256());
+  if (!is_sent.ok()) return answer(is_sent.status());
+  // What the job itself sent proves nothing of a blob that others have under that name.
+  if (may_read && !prover.empty() && !*is_sent) {
     if (absl::Status proven = stores.blobs.Prove(prover, request.sha256()); !proven.ok())
       return answer(proven);
   }
   const absl::StatusOr<bool> is_here =
-      KeepProven(stores.blobs, prover, request.sha256(), request.size());
+      KeepProven(stores.blobs, prover, request.job(), request.sha256(), request.size());
   if (!is_here.ok()) return answer(is_here.status());
+  if (!*is_here && MayGoDirectly(stores, request)) {
+    auto direct = FindDirectPlace(stores, caller, request);
+    if (!direct.ok()) return answer(direct.status());
+    if (direct->has_value()) return answer(**std::move(direct));
+  }
   const std::string owner = UploadOwner(caller, request.job(), request.attempt());
   // What has arrived is no longer needed, or is useless.
   if (*is_here || stores.blobs.Arrived(owner, request.sha256()) > request.size())
@@ -90,7 +154,9 @@ void BeginUpload(Jobs& jobs, JobStores& stores, Gates& gates, Traffic& traffic, 
                   gates.resume.Check(
                       jobs, process, request.job(), request.attempt(), request.sha256(),
                       [&stores, &process, caller, request, answer](bool is_resumed) {
-                        process.files.Post([&stores, caller, request, is_resumed, answer] {
+                        WorkPool& pool =
+                            MayGoDirectly(stores, request) ? process.objects : process.files;
+                        pool.Post([&stores, caller, request, is_resumed, answer] {
                           FindPlace(stores, caller, request, is_resumed, answer);
                         });
                       });
@@ -106,14 +172,13 @@ void DownloadBlob(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates
                  sink](absl::Status may) {
                   if (!may.ok()) return sink->Close(may);
                   if (request.job() == 0)
-                    return SendBlob(stores, process, request.sha256(), request.offset(), sink);
+                    return SendBlob(stores, process, 0, request.sha256(), request.offset(), sink);
                   gates.code.Check(jobs, job_code, process, request.job(), request.sha256(),
                                    [&jobs, &stores, &gates, &traffic, &process, sender, request,
                                     sink](const absl::StatusOr<bool>& is_code) {
                                      if (!is_code.ok()) return sink->Close(is_code.status());
                                      if (*is_code)
-                                       return SendBlob(stores, process, request.sha256(),
-                                                       request.offset(), sink);
+                                       return SendOrSign(stores, process, /*job=*/0, request, sink);
                                      SendIfResumed(jobs, stores, gates, traffic, process, sender,
                                                    request, sink);
                                    });

@@ -47,6 +47,7 @@ class SharedState {
   const Paths archive_paths;
   const std::shared_ptr<WriteTurns> turns;
   // Set once the journal is open; null: blobs are in files.
+  std::atomic<bool> objects_stop = false;
   std::unique_ptr<Objects> objects;
   std::unique_ptr<ObjectNames> object_names;
   std::shared_ptr<BlobStore> blobs;
@@ -70,13 +71,15 @@ uint64_t DiskBytes(const std::string& directory) {
   return uint64_t{disk.f_blocks} * disk.f_frsize;
 }
 
-absl::StatusOr<std::unique_ptr<Objects>> OpenObjects(const std::string& address) {
+absl::StatusOr<std::unique_ptr<Objects>> OpenObjects(const std::string& address,
+                                                     const std::atomic<bool>& stop) {
   if (address.starts_with(ObjectFiles::kScheme)) {
     ASSIGN_OR_RETURN(const std::string directory, ObjectFiles::ParseAddress(address));
     return ObjectFiles::Open(directory);
   }
   s3::ClientOptions options;
   ASSIGN_OR_RETURN(options.address, s3::ParseAddress(address));
+  options.stop = &stop;
   return s3::S3Objects::Open(std::move(options));
 }
 
@@ -92,15 +95,22 @@ absl::Status NoObjects(const absl::Status& why) {
 // From now on blobs are put into the object store; those in files are read there.
 absl::Status UseObjects(const Config& config, const LivedClock& clock, SharedState& state,
                         Stores& stores) {
-  absl::StatusOr<std::unique_ptr<Objects>> objects = OpenObjects(config.objects);
+  absl::StatusOr<std::unique_ptr<Objects>> objects =
+      OpenObjects(config.objects, state.objects_stop);
   if (!objects.ok()) return NoObjects(objects.status());
   state.objects = *std::move(objects);
   ASSIGN_OR_RETURN(state.object_names, SqliteObjectNames::Open(state.paths, state.turns, clock));
   stores.object_prefix = common::StrCat(stores.journal->ClusterId(), "/blobs/");
+  const std::shared_ptr<BlobStore> before = std::move(state.blobs);
   state.blobs = std::make_shared<ObjectBlobs>(*state.objects, *state.object_names,
-                                              stores.object_prefix, std::move(state.blobs), clock);
+                                              stores.object_prefix, before, clock);
+  stores.object_blobs = state.blobs;
+  stores.before_objects = state.archive_paths.Root();
+  stores.objects_stop = &state.objects_stop;
   stores.objects = state.objects.get();
   stores.object_names = state.object_names.get();
+  stores.direct =
+      std::make_unique<DirectUploads>(*state.objects, *state.object_names, stores.object_prefix);
   return absl::OkStatus();
 }
 

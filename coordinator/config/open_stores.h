@@ -3,6 +3,7 @@
 // that chooses it (config.h, flags.cc).
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "coordinator/base/descriptors.h"
 #include "coordinator/config/config.h"
 #include "coordinator/store_parts/blobs.h"
+#include "coordinator/store_parts/direct_uploads.h"
 #include "coordinator/store_parts/disk_gate.h"
 #include "coordinator/store_parts/lived_clock.h"
 #include "coordinator/stores/archive.h"
@@ -46,6 +48,11 @@ struct Stores {
   Objects* objects = nullptr;
   ObjectNames* object_names = nullptr;
   std::string object_prefix;  // of their keys
+  std::unique_ptr<DirectUploads> direct;
+  std::atomic<bool>* objects_stop =
+      nullptr;  // set: what waits for the store ends soon, with CANCELLED
+  std::shared_ptr<BlobStore> object_blobs;
+  std::string before_objects;  // the directory that may still have blobs of before
   std::unique_ptr<JobIndex> index;
   std::unique_ptr<Archive> archive;  // null: this coordinator is alone
   std::unique_ptr<IdentityStore> identities;

@@ -41,6 +41,7 @@ class Assessor;
 class Audit;
 class Cluster;
 class CurveCache;
+class DirectUploads;
 class Directory;
 class ExecBroker;
 class Lifetime;
@@ -66,6 +67,7 @@ struct JobStores {
   MetricStore& metrics;
   SampleStore& samples;
   Blobs& blobs;
+  DirectUploads* direct;  // null: there is no store that workers reach
   CurveCache& curves;
   LogUsage& log_usage;
   StreamFailures& stream_failures;
@@ -123,10 +125,11 @@ struct Instance {
 struct Process {
   const Paths& paths;
   const common::Clock& clock;
-  WorkPool& pool;    // short reads from disk, never delayed by long ones:
-  WorkPool& reads;   // logs and metrics, piece by piece
-  WorkPool& files;   // checkpoint files: uploads, downloads
-  WorkPool& hashes;  // files that people have checked, one at a time
+  WorkPool& pool;     // short reads from disk, never delayed by long ones:
+  WorkPool& reads;    // logs and metrics, piece by piece
+  WorkPool& files;    // checkpoint files: uploads, downloads
+  WorkPool& objects;  // what waits for the object store alone
+  WorkPool& hashes;   // files that people have checked, one at a time
 };
 
 }  // namespace muster::coordinator

@@ -22,7 +22,8 @@ absl::Status CheckPartBytes(Blobs& blobs, const std::string& owner,
   if (part.files_size() > static_cast<int>(common::kPartFilesMax)) return absl::OkStatus();
   const bool is_outputs = part.step() == common::kOutputsStep;
   for (const v1::CheckpointFile& file : part.files()) {
-    const absl::StatusOr<bool> is_here = KeepProven(blobs, owner, file.sha256(), file.size());
+    const absl::StatusOr<bool> is_here =
+        KeepProven(blobs, owner, part.job(), file.sha256(), file.size());
     if (is_here.ok() && *is_here) continue;
     if (IsShortage(is_here.status())) return is_here.status();
     return common::MakeProblem(

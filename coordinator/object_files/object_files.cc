@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "common/base/status.h"
@@ -20,6 +22,7 @@ namespace {
 using common::StrCat;
 
 constexpr size_t kPieceBytes = 1 << 20;
+constexpr char kMark[] = "/.muster-objects";
 // A directory is made again that another machine removed, as it was empty, before something was put into it.
 constexpr int kPlacedTries = 100;
 
@@ -72,6 +75,20 @@ absl::StatusOr<std::string> ObjectFiles::ParseAddress(std::string_view text) {
   return std::string(path);
 }
 
+absl::StatusOr<std::string> ObjectFiles::MarkOf(const std::string& directory) {
+  const std::string path = StrCat(directory, kMark), made = StrCat(path, "-", NewId());
+  RETURN_IF_ERROR(common::WriteFileDurably(made, NewId()));
+  const bool is_first = link(made.c_str(), path.c_str()) == 0;
+  // Some file systems have no links. There two coordinators may do this at once: both have the later one's, then.
+  if (!is_first && errno != EEXIST && !common::Exists(path)) {
+    rename(made.c_str(), path.c_str());
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  unlink(made.c_str());
+  RETURN_IF_ERROR(common::SyncDirectory(directory));
+  return common::ReadFile(path);
+}
+
 absl::StatusOr<std::unique_ptr<Objects>> ObjectFiles::Open(const std::string& directory) {
   struct stat info {};
   if (stat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
@@ -86,7 +103,16 @@ absl::StatusOr<std::unique_ptr<Objects>> ObjectFiles::Open(const std::string& di
                                               strerror(errno),
                                               "; fix: let the coordinator's user write there"));
   }
-  return std::unique_ptr<Objects>(new ObjectFiles(directory));
+  ASSIGN_OR_RETURN(std::string mark, MarkOf(directory));
+  return std::unique_ptr<Objects>(new ObjectFiles(directory, std::move(mark)));
+}
+
+absl::Status ObjectFiles::CheckMark() const {
+  const absl::StatusOr<std::string> found = common::ReadFile(StrCat(root_, kMark));
+  if (found.ok() && *found == mark_) return absl::OkStatus();
+  return absl::UnavailableError(
+      StrCat(root_, " is not the directory that it was when the coordinator started: its file ",
+             kMark + 1, " is missing or another one; fix: mount the file system again"));
 }
 
 std::string ObjectFiles::Name() const { return StrCat(kScheme, root_); }
@@ -152,6 +178,9 @@ absl::StatusOr<ObjectInfo> ObjectFiles::Head(const std::string& key) {
   RETURN_IF_ERROR(CheckObjectKey(key));
   struct stat info {};
   if (lstat(PathOf(key).c_str(), &info) != 0) {
+    const int why = errno;
+    RETURN_IF_ERROR(CheckMark());
+    errno = why;
     if (errno == ENOTDIR) errno = ENOENT;  // a part of the key is an object
     return SharedErrno(StrCat("object ", key, " in ", Name()));
   }
@@ -163,6 +192,7 @@ absl::StatusOr<ObjectInfo> ObjectFiles::Head(const std::string& key) {
 
 absl::StatusOr<Objects::Page> ObjectFiles::List(const std::string& prefix,
                                                 const std::string& from) {
+  RETURN_IF_ERROR(CheckMark());
   RETURN_IF_ERROR(CheckObjectPrefix(prefix));
   Page page;
   std::string last;
@@ -184,6 +214,7 @@ absl::StatusOr<Objects::Page> ObjectFiles::List(const std::string& prefix,
 
 absl::Status ObjectFiles::Delete(const std::vector<std::string>& keys) {
   for (const std::string& key : keys) RETURN_IF_ERROR(CheckObjectKey(key));
+  RETURN_IF_ERROR(CheckMark());
   for (const std::string& key : keys) {
     const std::string path = PathOf(key);
     if (unlink(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR)
@@ -196,7 +227,7 @@ absl::Status ObjectFiles::Delete(const std::vector<std::string>& keys) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<PresignedUrl> ObjectFiles::PresignPart(const ObjectUpload&, int,
+absl::StatusOr<PresignedUrl> ObjectFiles::PresignPart(const ObjectUpload&, int, uint64_t,
                                                       std::chrono::seconds) {
   return absl::UnimplementedError(StrCat(Name(), " has no presigned URLs"));
 }

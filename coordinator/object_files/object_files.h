@@ -36,8 +36,9 @@ class ObjectFiles final : public Objects {
   absl::StatusOr<ObjectUpload> BeginUpload(const std::string& key) override;
   absl::StatusOr<ObjectPart> PutPart(const ObjectUpload& upload, int number,
                                      const common::ByteSource& bytes) override;
+  bool CanPresign() const override { return false; }
   // UNIMPLEMENTED.
-  absl::StatusOr<PresignedUrl> PresignPart(const ObjectUpload& upload, int number,
+  absl::StatusOr<PresignedUrl> PresignPart(const ObjectUpload& upload, int number, uint64_t size,
                                            std::chrono::seconds life) override;
   absl::StatusOr<std::vector<ObjectPart>> Parts(const ObjectUpload& upload) override;
   absl::Status Complete(const ObjectUpload& upload, const std::vector<ObjectPart>& parts) override;
@@ -48,7 +49,13 @@ class ObjectFiles final : public Objects {
                                           std::chrono::seconds life) override;
 
  private:
-  explicit ObjectFiles(std::string root) : root_(std::move(root)) {}
+  ObjectFiles(std::string root, std::string mark)
+      : root_(std::move(root)), mark_(std::move(mark)) {}
+  // What tells the directory from the mount point below it: made by the first who opens it.
+  static absl::StatusOr<std::string> MarkOf(const std::string& directory);
+  // UNAVAILABLE: the directory is not the one that was opened, as when its file system was unmounted.
+  absl::Status CheckMark() const;
+  static std::string NewId();
   std::string PathOf(const std::string& key) const;
   std::string PathOf(const ObjectUpload& upload) const;
   // The upload's directory. NOT_FOUND; INVALID_ARGUMENT if its id cannot be one.
@@ -58,6 +65,7 @@ class ObjectFiles final : public Objects {
   absl::Status Place(const std::string& file, const std::string& key);
 
   const std::string root_;
+  const std::string mark_;  // what its file .muster-objects has
 };
 
 // A status for errno, of a file system that may be another machine's: UNAVAILABLE if that does not answer.

@@ -27,14 +27,6 @@ constexpr char kUploads[] = "/.uploads";
 constexpr size_t kCopyBytes = 1 << 20;
 constexpr size_t kIdBytes = 32;
 
-// 128 bits, as none may be used twice.
-std::string NewId() {
-  char text[kIdBytes + 1];
-  snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(common::Random64()),
-           static_cast<unsigned long long>(common::Random64()));
-  return text;
-}
-
 bool IsId(const std::string& id) {
   return id.size() == kIdBytes && id.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
@@ -123,6 +115,14 @@ absl::Status Assemble(const std::string& directory, const std::vector<ObjectPart
 
 }  // namespace
 
+// 128 bits, as none may be used twice.
+std::string ObjectFiles::NewId() {
+  char text[kIdBytes + 1];
+  snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(common::Random64()),
+           static_cast<unsigned long long>(common::Random64()));
+  return text;
+}
+
 std::string ObjectFiles::PathOf(const ObjectUpload& upload) const {
   return StrCat(root_, kUploads, "/", upload.id);
 }
@@ -134,11 +134,13 @@ absl::StatusOr<std::string> ObjectFiles::DirectoryOf(const ObjectUpload& upload)
   const auto key = common::ReadFile(StrCat(directory, "/key"), kKeyBytesMax);
   if (key.ok() && *key == upload.key) return directory;
   if (!key.ok() && !absl::IsNotFound(key.status())) return key.status();
+  RETURN_IF_ERROR(CheckMark());
   return absl::NotFoundError(
       StrCat("there is no upload ", upload.id, " of ", upload.key, " in ", Name()));
 }
 
 absl::StatusOr<ObjectUpload> ObjectFiles::MakeUpload(const std::string& key, bool is_durable) {
+  RETURN_IF_ERROR(CheckMark());
   ObjectUpload upload{.key = key, .id = NewId()};
   const std::string directory = PathOf(upload);
   RETURN_IF_ERROR(common::MakeDirectories(directory));

@@ -42,6 +42,9 @@ void DeleteFiles(Jobs& jobs, JobStores& stores, Gates& gates,
     stores.metrics.Remove(job);
     jobs.assessor.Forget(job);
     stores.samples.Remove(job);
+    if (const absl::Status done = stores.blobs.ForgetJob(job); !done.ok())
+      common::LogWarning(common::StrCat(
+          "what job ", job, " sent to the object store is kept: ", common::MessageOf(done)));
   }
 }
 

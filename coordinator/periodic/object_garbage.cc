@@ -47,6 +47,9 @@ absl::Status ObjectGarbage::DeleteDoomed(int64_t lived_ms) {
 }
 
 absl::Status ObjectGarbage::DeleteUnnamed(int64_t lived_ms) {
+  // First: from now on no upload names what these would have made.
+  RETURN_IF_ERROR(
+      names_.DropUploadsBefore(lived_ms - std::chrono::milliseconds(kUnnamedKept).count()));
   std::string from;
   size_t deleted = 0;
   do {

@@ -196,12 +196,15 @@ absl::StatusOr<PresignedUrl> Client::Presign(const Request& request, seconds lif
   }
   const Address& address = options_.address;
   const std::string path = address.Path(request.key);
+  // The holder of the URL sends these as they are, or the store refuses it.
+  Fields headers = request.headers;
+  headers.emplace_back("host", address.Host());
   const std::string query =
       PresignedQuery({.region = address.region, .credentials = credentials, .wall_ms = wall_ms},
                      {.method = request.method,
                       .path = path,
                       .query = request.query,
-                      .headers = {{"host", address.Host()}}},
+                      .headers = std::move(headers)},
                      life);
   return PresignedUrl{
       .url = StrCat(address.endpoint.is_https ? "https://" : "http://", address.Host(),

@@ -26,7 +26,8 @@ class S3Objects final : public Objects {
   absl::StatusOr<ObjectUpload> BeginUpload(const std::string& key) override;
   absl::StatusOr<ObjectPart> PutPart(const ObjectUpload& upload, int number,
                                      const common::ByteSource& bytes) override;
-  absl::StatusOr<PresignedUrl> PresignPart(const ObjectUpload& upload, int number,
+  bool CanPresign() const override { return true; }
+  absl::StatusOr<PresignedUrl> PresignPart(const ObjectUpload& upload, int number, uint64_t size,
                                            std::chrono::seconds life) override;
   absl::StatusOr<std::vector<ObjectPart>> Parts(const ObjectUpload& upload) override;
   absl::Status Complete(const ObjectUpload& upload, const std::vector<ObjectPart>& parts) override;

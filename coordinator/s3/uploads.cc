@@ -42,12 +42,13 @@ absl::StatusOr<ObjectPart> S3Objects::PutPart(const ObjectUpload& upload, int nu
 }
 
 absl::StatusOr<PresignedUrl> S3Objects::PresignPart(const ObjectUpload& upload, int number,
-                                                    std::chrono::seconds life) {
+                                                    uint64_t size, std::chrono::seconds life) {
   RETURN_IF_ERROR(CheckObjectKey(upload.key));
   RETURN_IF_ERROR(CheckPartNumber(number));
   return client_->Presign({.method = "PUT",
                            .key = upload.key,
-                           .query = {{"partNumber", StrCat(number)}, {"uploadId", upload.id}}},
+                           .query = {{"partNumber", StrCat(number)}, {"uploadId", upload.id}},
+                           .headers = {{"content-length", StrCat(size)}}},
                           life);
 }
 

@@ -266,7 +266,7 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
   }
   void Open() {
     const absl::StatusOr<bool> is_here =
-        KeepProven(daemon_.stores.blobs, proof_owner_, file_.sha256, file_.size);
+        KeepProven(daemon_.stores.blobs, proof_owner_, chunk_.job(), file_.sha256, file_.size);
     if (!is_here.ok()) return Close(is_here.status());
     if (*is_here) return Write();
     // Even if others have uploaded the same file: by sending it, a worker proves that it has the

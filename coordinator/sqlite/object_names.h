@@ -1,4 +1,4 @@
-// The tables `objects` and `doomed_objects` (stores/object_names.h).
+// The tables `objects`, `sent_objects`, `doomed_objects` and `object_uploads` (stores/object_names.h).
 #pragma once
 
 #include <memory>
@@ -23,8 +23,21 @@ class SqliteObjectNames final : public ObjectNames {
                                                            std::shared_ptr<WriteTurns> turns,
                                                            const common::Clock& clock);
   absl::StatusOr<std::optional<NamedObject>> Find(const std::string& sha256) const override;
+  absl::StatusOr<std::optional<NamedObject>> FindSent(uint64_t job,
+                                                      const std::string& sha256) const override;
   absl::Status Name(const std::string& sha256, const NamedObject& object) override;
+  absl::StatusOr<std::optional<SentUpload>> FindUpload(const std::string& sender,
+                                                       const std::string& sha256) const override;
+  absl::StatusOr<size_t> CountUploads(const std::string& sender) const override;
+  absl::StatusOr<SentUpload> KeepUpload(const std::string& sender, const std::string& sha256,
+                                        const SentUpload& upload) override;
+  absl::StatusOr<bool> NameUpload(const std::string& sender, uint64_t job,
+                                  const std::string& sha256, const SentUpload& upload) override;
+  absl::Status DropUpload(const std::string& sender, const std::string& sha256,
+                          const std::string& key) override;
+  absl::Status DropUploadsBefore(int64_t lived_ms) override;
   absl::StatusOr<bool> Doom(const std::string& sha256) override;
+  absl::Status DoomSent(uint64_t job) override;
   absl::StatusOr<std::vector<std::string>> NamedBefore(int64_t lived_ms) const override;
   absl::StatusOr<std::vector<std::string>> DoomedBefore(int64_t lived_ms,
                                                         size_t most) const override;
@@ -37,7 +50,18 @@ class SqliteObjectNames final : public ObjectNames {
       : turns_(std::move(turns)), clock_(clock) {}
   absl::StatusOr<std::optional<NamedObject>> Read(Database& database,
                                                   const std::string& sha256) const;
+  absl::StatusOr<std::optional<NamedObject>> ReadSent(Database& database, uint64_t job,
+                                                      const std::string& sha256) const;
+  absl::StatusOr<std::optional<SentUpload>> ReadUpload(Database& database,
+                                                       const std::string& sender,
+                                                       const std::string& sha256) const;
+  // Within a transaction.
   absl::Status DoomKey(const std::string& key);
+  // The rows of sent_objects of which `column` has this value.
+  template <typename Value>
+  absl::StatusOr<bool> DoomSentWhere(const std::string& column, const Value& value);
+  absl::Status RemoveUpload(const std::string& sender, const std::string& sha256,
+                            const std::string& key);
   absl::StatusOr<std::vector<std::string>> Texts(const std::string& sql, int64_t one,
                                                  int64_t two) const;
 

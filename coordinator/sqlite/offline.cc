@@ -87,7 +87,10 @@ absl::Status ReadArchive(Database& database, BlobUses& uses) {
 absl::Status LeaveOutObjects(Database& database, BlobUses& uses) {
   ASSIGN_OR_RETURN(const bool has_objects, database.HasTable("objects"));
   if (!has_objects) return absl::OkStatus();
-  ASSIGN_OR_RETURN(Statement rows, database.Prepare("SELECT sha256 FROM objects"));
+  ASSIGN_OR_RETURN(const bool has_sent, database.HasTable("sent_objects"));
+  ASSIGN_OR_RETURN(Statement rows, database.Prepare(StrCat(
+                                       "SELECT sha256 FROM objects",
+                                       has_sent ? " UNION SELECT sha256 FROM sent_objects" : "")));
   return ForRows(rows, [&](Statement& row) {
     uses.erase(std::string(row.Bytes(0)));
     return absl::OkStatus();

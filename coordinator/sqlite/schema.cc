@@ -119,6 +119,15 @@ CREATE INDEX IF NOT EXISTS objects_by_age ON objects(named_ms);
 CREATE TABLE IF NOT EXISTS doomed_objects(
   key TEXT PRIMARY KEY, doomed_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS doomed_objects_by_age ON doomed_objects(doomed_ms);
+CREATE TABLE IF NOT EXISTS sent_objects(
+  job INTEGER NOT NULL, sha256 TEXT NOT NULL, key TEXT NOT NULL UNIQUE, bytes INTEGER NOT NULL,
+  named_ms INTEGER NOT NULL, PRIMARY KEY(job, sha256)) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS sent_objects_by_hash ON sent_objects(sha256);
+CREATE INDEX IF NOT EXISTS sent_objects_by_age ON sent_objects(named_ms);
+CREATE TABLE IF NOT EXISTS object_uploads(
+  sender TEXT NOT NULL, sha256 TEXT NOT NULL, key TEXT NOT NULL UNIQUE, upload TEXT NOT NULL,
+  bytes INTEGER NOT NULL, begun_ms INTEGER NOT NULL, PRIMARY KEY(sender, sha256)) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS object_uploads_by_age ON object_uploads(begun_ms);
 )sql";
 
 absl::Status CreateLaterTables(Database& database) {

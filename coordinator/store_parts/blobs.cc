@@ -34,10 +34,10 @@ Blobs::Blobs(std::shared_ptr<BlobStore> store, const Paths& paths, const DiskGat
                }),
       proofs_(paths) {}
 
-absl::StatusOr<bool> Blobs::Keep(const std::string& sha256, uint64_t size) {
+absl::StatusOr<bool> Blobs::Keep(const std::string& sha256, uint64_t size, uint64_t job) {
   RETURN_IF_ERROR(CheckBlob(sha256, size));
   promises_.Promise(sha256);
-  const absl::StatusOr<uint64_t> have = store_->Size(sha256);
+  const absl::StatusOr<uint64_t> have = store_->SizeFor(job, sha256);
   if (absl::IsNotFound(have.status())) return false;
   RETURN_IF_ERROR(have.status());
   return *have == size;
@@ -48,11 +48,11 @@ absl::StatusOr<std::string> Blobs::Add(std::string_view bytes) {
   return PutBytes(*store_, paths_, bytes);
 }
 
-absl::Status Blobs::Verify(const std::string& sha256) const {
-  ASSIGN_OR_RETURN(const uint64_t size, Size(sha256));
+absl::Status Blobs::Verify(const std::string& sha256, uint64_t job) const {
+  ASSIGN_OR_RETURN(const uint64_t size, Size(sha256, job));
   common::Sha256 hash;
   for (uint64_t offset = 0; offset < size;) {
-    ASSIGN_OR_RETURN(const std::string bytes, Read(sha256, offset, kVerifiedAtOnce));
+    ASSIGN_OR_RETURN(const std::string bytes, Read(sha256, offset, kVerifiedAtOnce, job));
     if (bytes.empty()) break;
     hash.Update(bytes);
     offset += bytes.size();
@@ -73,14 +73,17 @@ std::vector<std::string> Blobs::OldBlobs() {
   return store_->List(kUnusedKept).value_or(std::vector<std::string>());
 }
 
-absl::StatusOr<bool> KeepProven(Blobs& blobs, const std::string& owner, const std::string& sha256,
-                                uint64_t size) {
+absl::StatusOr<bool> KeepProven(Blobs& blobs, const std::string& owner, uint64_t job,
+                                const std::string& sha256, uint64_t size) {
   RETURN_IF_ERROR(CheckBlob(sha256, size));
   if (!owner.empty()) {
-    ASSIGN_OR_RETURN(const bool is_proven, blobs.HasProven(owner, sha256));
+    ASSIGN_OR_RETURN(bool is_proven, blobs.HasProven(owner, sha256));
+    if (!is_proven) {
+      ASSIGN_OR_RETURN(is_proven, blobs.IsSentBy(job, sha256));
+    }
     if (!is_proven) return false;
   }
-  return blobs.Keep(sha256, size);
+  return blobs.Keep(sha256, size, job);
 }
 
 }  // namespace muster::coordinator

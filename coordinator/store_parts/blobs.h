@@ -34,9 +34,11 @@ class Blobs {
                                                      const Paths& paths,
                                                      const DiskGate* gate = nullptr);
 
-  // Whether the blob is here with this size; if so, it is not removed during the next minutes.
-  // INVALID_ARGUMENT: not a hash, or more bytes than a file may have.
-  absl::StatusOr<bool> Keep(const std::string& sha256, uint64_t size);
+  // Whether the blob is here with this size for this job (BlobStore::SizeFor; 0: none); if so, it is not removed during the
+  // next minutes. INVALID_ARGUMENT: not a hash, or more bytes than a file may have.
+  absl::StatusOr<bool> Keep(const std::string& sha256, uint64_t size, uint64_t job = 0);
+  // It is not removed during the next minutes, if it comes to be.
+  void Promise(const std::string& sha256) { promises_.Promise(sha256); }
 
   // See UploadArea.
   absl::StatusOr<std::unique_ptr<Upload>> OpenUpload(const OpenedUpload& upload) {
@@ -58,14 +60,22 @@ class Blobs {
   absl::StatusOr<bool> HasProven(const std::string& owner, const std::string& sha256) const {
     return proofs_.Has(owner, sha256);
   }
+  // See BlobStore: its bytes are the job's own.
+  absl::StatusOr<bool> IsSentBy(uint64_t job, const std::string& sha256) const {
+    return store_->IsSentBy(job, sha256);
+  }
+  absl::Status ForgetJob(uint64_t job) { return store_->ForgetJob(job); }
 
   // See BlobStore.
-  absl::StatusOr<std::string> Read(const std::string& sha256, uint64_t offset, size_t max) const {
-    return store_->Read(sha256, offset, max);
+  absl::StatusOr<std::string> Read(const std::string& sha256, uint64_t offset, size_t max,
+                                   uint64_t job = 0) const {
+    return store_->ReadFor(job, sha256, offset, max);
   }
-  absl::StatusOr<uint64_t> Size(const std::string& sha256) const { return store_->Size(sha256); }
+  absl::StatusOr<uint64_t> Size(const std::string& sha256, uint64_t job = 0) const {
+    return store_->SizeFor(job, sha256);
+  }
   // Reads all of it. OK: it matches its name. NOT_FOUND, DATA_LOSS; one of shortage.h: no verdict.
-  absl::Status Verify(const std::string& sha256) const;
+  absl::Status Verify(const std::string& sha256, uint64_t job = 0) const;
 
   // Makes a blob of bytes, which is not removed during the next minutes. Durable when it returns; returns its name.
   absl::StatusOr<std::string> Add(std::string_view bytes);
@@ -92,7 +102,8 @@ class Blobs {
 // next minutes. A blob that the owner has not shown is not looked up: neither the answer nor its
 // timing tells whether others have it. No owner (""): no proof is required of callers that cannot be
 // told apart. INVALID_ARGUMENT, as with Keep.
-absl::StatusOr<bool> KeepProven(Blobs& blobs, const std::string& owner, const std::string& sha256,
-                                uint64_t size);
+// `job`: the owner's; what its own workers sent needs no other proof.
+absl::StatusOr<bool> KeepProven(Blobs& blobs, const std::string& owner, uint64_t job,
+                                const std::string& sha256, uint64_t size);
 
 }  // namespace muster::coordinator

@@ -17,8 +17,8 @@
 namespace muster::coordinator {
 using common::StrCat;
 
-std::string ObjectBlobs::NewKey(const std::string& sha256) const {
-  return StrCat(prefix_, sha256.substr(0, 2), "/", sha256, "/",
+std::string NewObjectKey(const std::string& prefix, const std::string& sha256) {
+  return StrCat(prefix, sha256.substr(0, 2), "/", sha256, "/",
                 absl::StrFormat("%016x", common::Random64()));
 }
 
@@ -27,7 +27,8 @@ absl::Status ObjectBlobs::Put(const std::string& path, const std::string& sha256
   ASSIGN_OR_RETURN(const common::UniqueFd file, common::OpenRegular(path, O_RDONLY | O_NOFOLLOW));
   struct stat info {};
   if (fstat(file.get(), &info) != 0) return common::ErrnoStatus(StrCat("cannot stat ", path));
-  const NamedObject object{.key = NewKey(sha256), .bytes = static_cast<uint64_t>(info.st_size)};
+  const NamedObject object{.key = NewObjectKey(prefix_, sha256),
+                           .bytes = static_cast<uint64_t>(info.st_size)};
   RETURN_IF_ERROR(Send(object.key, file.get(), object.bytes));
   RETURN_IF_ERROR(names_.Name(sha256, object));
   unlink(path.c_str());
@@ -52,24 +53,42 @@ absl::Status ObjectBlobs::Send(const std::string& key, int fd, uint64_t size) {
   return objects_.Complete(upload, parts);
 }
 
+template <typename Result, typename Reader, typename Again>
+absl::StatusOr<Result> ObjectBlobs::ReadBefore(const std::string& sha256, const Reader& read,
+                                               const Again& again) const {
+  const absl::Status missing = absl::NotFoundError(StrCat("blob ", sha256, " is missing"));
+  if (before_ == nullptr) return missing;
+  absl::StatusOr<Result> found = read(*before_);
+  if (!absl::IsNotFound(found.status())) return found;
+  ASSIGN_OR_RETURN(const std::optional<NamedObject> object, names_.Find(sha256));
+  if (!object.has_value()) return missing;
+  return again();
+}
+
 absl::StatusOr<std::string> ObjectBlobs::Read(const std::string& sha256, uint64_t offset,
                                               size_t max) const {
   RETURN_IF_ERROR(CheckBlobName(sha256));
   ASSIGN_OR_RETURN(const std::optional<NamedObject> object, names_.Find(sha256));
   if (!object.has_value()) {
-    if (before_ != nullptr) return before_->Read(sha256, offset, max);
-    return absl::NotFoundError(StrCat("blob ", sha256, " is missing"));
+    return ReadBefore<std::string>(
+        sha256, [&](const BlobStore& before) { return before.Read(sha256, offset, max); },
+        [&] { return Read(sha256, offset, max); });
   }
-  if (offset >= object->bytes) return std::string();
-  const uint64_t wanted = std::min<uint64_t>(max, object->bytes - offset);
+  return ReadObject(*object, offset, max);
+}
+
+absl::StatusOr<std::string> ObjectBlobs::ReadObject(const NamedObject& object, uint64_t offset,
+                                                    size_t max) const {
+  if (offset >= object.bytes) return std::string();
+  const uint64_t wanted = std::min<uint64_t>(max, object.bytes - offset);
   std::string bytes;
   while (bytes.size() < wanted) {
     const uint64_t left = std::min<uint64_t>(wanted - bytes.size(), Objects::kReadBytesMax);
     ASSIGN_OR_RETURN(std::string piece,
-                     objects_.Read(object->key, {.offset = offset + bytes.size(), .size = left}));
+                     objects_.Read(object.key, {.offset = offset + bytes.size(), .size = left}));
     if (piece.size() != left)
-      return absl::DataLossError(StrCat("the object ", object->key, " of ", objects_.Name(),
-                                        " is shorter than the ", object->bytes, " bytes it had"));
+      return absl::DataLossError(StrCat("the object ", object.key, " of ", objects_.Name(),
+                                        " is shorter than the ", object.bytes, " bytes it had"));
     bytes.empty() ? bytes.swap(piece) : static_cast<void>(bytes += piece);
   }
   return bytes;
@@ -79,8 +98,28 @@ absl::StatusOr<uint64_t> ObjectBlobs::Size(const std::string& sha256) const {
   RETURN_IF_ERROR(CheckBlobName(sha256));
   ASSIGN_OR_RETURN(const std::optional<NamedObject> object, names_.Find(sha256));
   if (object.has_value()) return object->bytes;
-  if (before_ != nullptr) return before_->Size(sha256);
-  return absl::NotFoundError(StrCat("blob ", sha256, " is missing"));
+  return ReadBefore<uint64_t>(
+      sha256, [&](const BlobStore& before) { return before.Size(sha256); },
+      [&] { return Size(sha256); });
+}
+
+absl::StatusOr<std::string> ObjectBlobs::ReadFor(uint64_t job, const std::string& sha256,
+                                                 uint64_t offset, size_t max) const {
+  RETURN_IF_ERROR(CheckBlobName(sha256));
+  ASSIGN_OR_RETURN(const std::optional<NamedObject> sent, names_.FindSent(job, sha256));
+  return sent.has_value() ? ReadObject(*sent, offset, max) : Read(sha256, offset, max);
+}
+
+absl::StatusOr<uint64_t> ObjectBlobs::SizeFor(uint64_t job, const std::string& sha256) const {
+  RETURN_IF_ERROR(CheckBlobName(sha256));
+  ASSIGN_OR_RETURN(const std::optional<NamedObject> sent, names_.FindSent(job, sha256));
+  return sent.has_value() ? sent->bytes : Size(sha256);
+}
+
+absl::StatusOr<bool> ObjectBlobs::IsSentBy(uint64_t job, const std::string& sha256) const {
+  RETURN_IF_ERROR(CheckBlobName(sha256));
+  ASSIGN_OR_RETURN(const std::optional<NamedObject> sent, names_.FindSent(job, sha256));
+  return sent.has_value();
 }
 
 absl::StatusOr<std::vector<std::string>> ObjectBlobs::List(std::chrono::hours age) const {

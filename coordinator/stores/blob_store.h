@@ -29,6 +29,27 @@ class BlobStore {
                                            size_t max) const = 0;
   // NOT_FOUND.
   virtual absl::StatusOr<uint64_t> Size(const std::string& sha256) const = 0;
+  // Likewise for a job that may refer to the blob: what its own workers sent past the coordinator comes first, which no
+  // other job is ever given, as no one hashed it. 0: no job.
+  virtual absl::StatusOr<std::string> ReadFor(uint64_t job, const std::string& sha256,
+                                              uint64_t offset, size_t max) const {
+    static_cast<void>(job);
+    return Read(sha256, offset, max);
+  }
+  virtual absl::StatusOr<uint64_t> SizeFor(uint64_t job, const std::string& sha256) const {
+    static_cast<void>(job);
+    return Size(sha256);
+  }
+  // The job's own workers have sent it.
+  virtual absl::StatusOr<bool> IsSentBy(uint64_t job, const std::string& sha256) const {
+    static_cast<void>(job), static_cast<void>(sha256);
+    return false;
+  }
+  // The job is no more: what its workers sent is not needed.
+  virtual absl::Status ForgetJob(uint64_t job) {
+    static_cast<void>(job);
+    return absl::OkStatus();
+  }
   // The blobs that were put longer ago. A change of the clock makes none of them old.
   virtual absl::StatusOr<std::vector<std::string>> List(std::chrono::hours age) const = 0;
   // True: it is gone.

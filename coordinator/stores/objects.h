@@ -116,10 +116,12 @@ class Objects {
   // All parts but the last must have kPartBytesMin, and belong there (PartBytesFor).
   virtual absl::StatusOr<ObjectPart> PutPart(const ObjectUpload& upload, int number,
                                              const common::ByteSource& bytes) = 0;
-  // A URL that takes one PUT of this part, for at most `life`, kPresignedMax and the life of our credentials.
+  // False: PresignPart and PresignGet are UNIMPLEMENTED.
+  virtual bool CanPresign() const = 0;
+  // A URL that takes one PUT of this part, of `size` bytes, for at most `life`, kPresignedMax and the life of our credentials.
   // UNIMPLEMENTED: this store has none; parts go through PutPart.
   virtual absl::StatusOr<PresignedUrl> PresignPart(const ObjectUpload& upload, int number,
-                                                   std::chrono::seconds life) = 0;
+                                                   uint64_t size, std::chrono::seconds life) = 0;
   // Those that have arrived, by their numbers; of a part that was sent twice the newer one.
   virtual absl::StatusOr<std::vector<ObjectPart>> Parts(const ObjectUpload& upload) = 0;
   // Makes the object of these parts, 1 to n in their order. Durable when it returns. May be repeated, also by another

@@ -52,7 +52,8 @@ PACKAGES = (
             "restarted or upgraded. It is not started until it is enabled: systemctl enable --now muster-worker",
             ("bin/muster-worker", "libexec/muster/muster-shim", "libexec/muster/muster-rendezvous",
              "libexec/muster/muster-unwind"),
-            commands=("muster-worker",), unit="muster-worker.service", settings="worker.env"),
+            commands=("muster-worker",), unit="muster-worker.service", settings="worker.env",
+            recommends="libcurl4t64 | libcurl4"),
 )
 SDK = Package("libmuster-dev", "C++ SDK of trainers that run under Muster",
               "Headers, the static library and the CMake package MusterTrainer, for programs on LibTorch, and Muster's "

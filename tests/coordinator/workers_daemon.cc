@@ -125,6 +125,7 @@ struct WorkersDaemon::Parts {
   WorkPool pool{WorkersDaemon::kThreads};
   WorkPool reads{WorkersDaemon::kThreads};
   WorkPool files{WorkersDaemon::kThreads};
+  WorkPool objects{WorkersDaemon::kThreads};
   WorkPool hashes{1};
   Stores stores;
   std::unique_ptr<ControlLoop> loop;
@@ -165,6 +166,7 @@ void WorkersDaemon::Parts::Open() {
                             .metrics = *stores.metrics,
                             .samples = *stores.samples,
                             .blobs = *stores.blobs,
+                            .direct = nullptr,
                             .curves = *curves,
                             .log_usage = log_usage,
                             .stream_failures = *stores.stream_failures},
@@ -176,6 +178,7 @@ void WorkersDaemon::Parts::Open() {
                              .pool = pool,
                              .reads = reads,
                              .files = files,
+                             .objects = objects,
                              .hashes = hashes}});
   stores.journal->Start({.durable = [this](uint64_t turn) { loop->OnDurable(turn); },
                          .disk_full = [](bool) {},

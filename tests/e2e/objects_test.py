@@ -1,5 +1,6 @@
 """Checkpoints in a store that every coordinator reaches, on a real SeaweedFS and on a shared directory."""
 import os
+import re
 import time
 
 import harness
@@ -16,14 +17,20 @@ class Objects(Case):
         return [name for index in range(len(cluster.heads))
                 for _, _, names in os.walk(cluster.data(index) + "/blobs") for name in names]
 
-    def resume_at_another_coordinator(self, cluster):
-        """The node with the checkpoint goes, and the coordinator that took it dies."""
+    def read_so_far(self, cluster):
+        """Bytes that the leader has read, from sockets as well."""
+        with open(f"/proc/{cluster.heads[cluster.leader()].pid}/io") as file:
+            return int(re.search(r"rchar: (\d+)", file.read())[1])
+
+    def resume_at_another_coordinator(self, cluster, payload=64_000):
+        """The node with the checkpoint goes, and the coordinator that took it dies. Returns what the leaders have read."""
         cluster.add_worker("a", "cpu:1")
         cluster.wait_nodes("a")
         go = self.path("go")
         job = cluster.submit("-n", "1", "--restarts", "1", *python_line(
-            "counter.py", 30, "--every", 10, "--hold-at", 15, "--until", go, "--die-at", 15))
+            "counter.py", 30, "--every", 10, "--hold-at", 15, "--until", go, "--die-at", 15, "--bytes", payload))
         wait_until(lambda: 10 in self.steps(cluster, job), "step 10 is committed")
+        read = self.read_so_far(cluster)
         took = cluster.kill_leader()
         cluster.add_worker("b", "cpu:1")
         cluster.wait_nodes("b")
@@ -31,13 +38,32 @@ class Objects(Case):
         open(go, "w").close()
         record = cluster.wait_for(job, SUCCEEDED, deadline_s=60)
         self.assertEqual([part.node for part in record.attempts[1].parts], ["b"])
-        logs, _ = cluster.api.logs(job)
-        self.assertIn(b"attempt 1 rank 0 starts from step 10", logs[(1, 0, 1)])
+        wait_until(lambda: b"attempt 1 rank 0 starts from step 10" in cluster.api.logs(job)[0].get((1, 0, 1), b""),
+                   lambda: f"it starts from step 10: {cluster.api.logs(job)}")
         wait_until(lambda: 30 in self.steps(cluster, job), "the last checkpoint is committed")
+        read += self.read_so_far(cluster)
         for step in self.steps(cluster, job):
             self.assertEqual(cluster.jobctl("ckpt", "verify", job, step, check=False).returncode, 0)
         self.assertEqual(self.blobs_of(cluster), [], "no coordinator has any")
         print(f"  another one led after {took:.1f} s, and had the checkpoint")
+        return read
+
+    def survive_kills_while_a_checkpoint_is_sent(self, store, cluster):
+        # Other bytes each time: what another job has sent goes through the coordinator.
+        for victim, payload in (("worker", 300_000_000), ("leader", 299_000_000)):
+            job = cluster.submit("-n", "1", *python_line("counter.py", 3, "--every", 3, "--bytes", payload))
+            wait_until(store.uploads, lambda: "its upload has begun: " + cluster.jobctl("show", job).stdout + "".join(
+                worker.output()[-1500:] for worker in cluster.workers.values()), every_s=0.02)
+            if victim == "leader":
+                cluster.kill_leader()
+            else:
+                worker = cluster.workers[cluster.api.record(job).attempts[0].parts[0].node]
+                worker.kill9()
+                worker.start()
+            cluster.wait_for(job, SUCCEEDED, deadline_s=90)
+            wait_until(lambda job=job: self.steps(cluster, job) == [3], f"committed in spite of a killed {victim}", 90)
+            self.assertEqual(cluster.jobctl("ckpt", "verify", job, "3", check=False).returncode, 0)
+            self.assertEqual(store.uploads(), [], "it is over")
 
     def wait_out_a_store_that_is_away(self, store, cluster):
         """What it cannot take waits; half a minute, most of it the store's own start."""
@@ -53,8 +79,13 @@ class Objects(Case):
         store = s3_server.SeaweedFs(self)
         self.env.update(store.environment())
         cluster = heads.Heads(self, heads.Etcd(self), count=2, args=["--objects", store.address("lab")]).start()
-        self.resume_at_another_coordinator(cluster)
+        payload = 40_000_000
+        read = self.resume_at_another_coordinator(cluster, payload)
+        print(f"  the coordinators read {read / 1e6:.1f} MB, of three checkpoints of {payload / 1e6:.0f} MB that were sent and "
+              "one that was fetched")
+        self.assertLess(read, payload)
         if harness.FULL:
+            self.survive_kills_while_a_checkpoint_is_sent(store, cluster)
             self.wait_out_a_store_that_is_away(store, cluster)
         keys = store.keys()
         self.assertTrue(keys)
@@ -76,6 +107,8 @@ class Objects(Case):
         cluster.restart_coordinator()
         after = cluster.submit("-n", "1", *python_line("counter.py", 10, "--every", 10))
         cluster.wait_for(after, SUCCEEDED)
+        wait_until(lambda: not [name for _, _, names in os.walk(cluster.directory + "/data/blobs") for name in names],
+                   "the data directory's blobs are moved")
         for job in (before, after):
             wait_until(lambda job=job: cluster.jobctl("ckpt", "verify", job, "10", check=False).returncode == 0, job)
         cluster.coordinator.argv[-1] = "file:///nowhere/at/all"

@@ -55,6 +55,10 @@ class SeaweedFs:
         _, body = self.request("GET", "/" + BUCKET, "list-type=2&max-keys=1000")
         return sorted(re.findall(r"<Key>([^<]+)</Key>", body))
 
+    def uploads(self):
+        """The ids of those that have begun and are not over."""
+        return re.findall(r"<UploadId>([^<]+)</UploadId>", self.request("GET", "/" + BUCKET, "uploads=")[1])
+
     def status(self, method, path):
         try:
             return self.request(method, path)[0]

@@ -195,12 +195,12 @@ TEST_P(BlobStoreContract, WhatAnOwnerHasShownIsRememberedOfThatOwnerAlone) {
   ASSERT_TRUE(store->Prove("+7.0+any", hash).ok());
   ASSERT_TRUE(store->Prove("+7.0+any", hash).ok()) << "again";
   EXPECT_FALSE(*store->HasProven("+7.1+any", hash));
-  EXPECT_TRUE(*KeepProven(*store, "+7.0+any", hash, 7));
-  EXPECT_FALSE(*KeepProven(*store, "+7.1+any", hash, 7));
-  EXPECT_FALSE(*KeepProven(*store, "+7.0+any", hash, 6)) << "of another size";
-  EXPECT_TRUE(*KeepProven(*store, "", hash, 7)) << "callers are not told apart";
+  EXPECT_TRUE(*KeepProven(*store, "+7.0+any", 7, hash, 7));
+  EXPECT_FALSE(*KeepProven(*store, "+7.1+any", 7, hash, 7));
+  EXPECT_FALSE(*KeepProven(*store, "+7.0+any", 7, hash, 6)) << "of another size";
+  EXPECT_TRUE(*KeepProven(*store, "", 7, hash, 7)) << "callers are not told apart";
   EXPECT_FALSE(store->HasProven("../x", hash).ok());
-  EXPECT_EQ(KeepProven(*store, "+7.1+any", "../x", 1).status().code(),
+  EXPECT_EQ(KeepProven(*store, "+7.1+any", 7, "../x", 1).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(*store->HasProven("+7.0+any", common::Sha256Hex("other")));
   store.reset();

@@ -10,6 +10,7 @@
 #include "coordinator/local/blob_store.h"
 #include "coordinator/object_files/object_files.h"
 #include "coordinator/periodic/object_garbage.h"
+#include "coordinator/periodic/object_move.h"
 #include "coordinator/sqlite/journal.h"
 #include "coordinator/sqlite/object_names.h"
 #include "tests/coordinator/temp_dir.h"
@@ -32,7 +33,7 @@ class ObjectBlobsTest : public ::testing::Test {
     objects_ = *ObjectFiles::Open(store_.path());
     names_ = *SqliteObjectNames::Open(paths_, std::make_shared<WriteTurns>(), clock_);
     before_ = LocalBlobStore::At(paths_);
-    blobs_ = std::make_unique<ObjectBlobs>(*objects_, *names_, "blobs/", before_, clock_);
+    blobs_ = std::make_shared<ObjectBlobs>(*objects_, *names_, "blobs/", before_, clock_);
     clock_.now.lived_ms = 100 * kHourMs;
   }
 
@@ -55,7 +56,7 @@ class ObjectBlobsTest : public ::testing::Test {
   std::unique_ptr<Objects> objects_;
   std::unique_ptr<ObjectNames> names_;
   std::shared_ptr<BlobStore> before_;
-  std::unique_ptr<ObjectBlobs> blobs_;
+  std::shared_ptr<ObjectBlobs> blobs_;
   int files_ = 0;
 };
 
@@ -132,6 +133,33 @@ TEST_F(ObjectBlobsTest, BlobsOfBeforeAreReadFromTheDirectory) {
   EXPECT_EQ(*blobs_->Size(old), 9u);
   EXPECT_TRUE(blobs_->Delete(old));
   EXPECT_TRUE(absl::IsNotFound(blobs_->Size(old).status()));
+}
+
+TEST_F(ObjectBlobsTest, BlobsOfBeforeAreMovedOneAfterTheOther) {
+  const std::string one = Put(*before_, "one"), two = Put(*before_, "two");
+  const std::string rotten = Put(*before_, "three");
+  std::ofstream(paths_.BlobFile(rotten)) << "threw";
+  ObjectMove move(blobs_, paths_);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(*move.Next());
+  EXPECT_FALSE(*move.Next());
+  EXPECT_EQ(move.moved(), 2u);
+  EXPECT_EQ(CountObjects(), 2u);
+  EXPECT_TRUE(absl::IsNotFound(before_->Size(one).status()));
+  EXPECT_EQ(*blobs_->Read(one, 0, 9), "one");
+  EXPECT_EQ(*blobs_->Size(two), 3u);
+  EXPECT_EQ(*blobs_->Read(rotten, 0, 9), "threw") << "stays where it was";
+}
+
+TEST_F(ObjectBlobsTest, ABlobThatTheStoreDoesNotTakeStays) {
+  const std::string one = Put(*before_, "one");
+  ObjectMove move(blobs_, paths_);
+  std::filesystem::rename(store_.path(), store_.path() + ".away");
+  EXPECT_FALSE(move.Next().ok());
+  EXPECT_EQ(*blobs_->Read(one, 0, 9), "one");
+  std::filesystem::rename(store_.path() + ".away", store_.path());
+  EXPECT_TRUE(*move.Next());
+  EXPECT_EQ(*blobs_->Read(one, 0, 9), "one");
+  EXPECT_EQ(CountObjects(), 1u);
 }
 
 TEST_F(ObjectBlobsTest, AnObjectThatIsShorterThanItWasIsDamage) {

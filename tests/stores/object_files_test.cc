@@ -2,9 +2,11 @@
 #include "coordinator/object_files/object_files.h"
 
 #include <gtest/gtest.h>
+
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <filesystem>
 
 #include <cerrno>
 #include <fstream>
@@ -153,6 +155,28 @@ TEST_F(ObjectFilesTest, NoLinkLeadsOutOfTheDirectory) {
   ASSERT_EQ(symlink((other.path() + "/secret").c_str(), (dir_.path() + "/k").c_str()), 0);
   EXPECT_FALSE(store_->Read("k", {.size = 1}).ok());
   EXPECT_EQ(store_->Head("k").status().code(), StatusCode::kNotFound);
+}
+
+// As when the file system is unmounted: the mount point is a directory of this machine's disk.
+TEST(ObjectFilesMount, NothingIsPutBesideIt) {
+  const TempDir dir;
+  const std::string mounted = dir.path() + "/shared", away = dir.path() + "/away";
+  std::filesystem::create_directory(mounted);
+  const auto store = *ObjectFiles::Open(mounted);
+  ASSERT_TRUE(store->Put("a", std::string_view("x")).ok());
+  std::filesystem::rename(mounted, away);
+  EXPECT_EQ(store->Put("b", std::string_view("x")).code(), StatusCode::kUnavailable);
+  EXPECT_FALSE(std::filesystem::exists(mounted));
+  std::filesystem::create_directory(mounted);
+  EXPECT_EQ(store->BeginUpload("b").status().code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(std::filesystem::is_empty(mounted));
+  ASSERT_TRUE(ObjectFiles::Open(mounted).ok());
+  EXPECT_EQ(store->Put("b", std::string_view("x")).code(), StatusCode::kUnavailable)
+      << "another one";
+  std::filesystem::remove_all(mounted);
+  std::filesystem::rename(away, mounted);
+  EXPECT_TRUE(store->Put("b", std::string_view("x")).ok());
+  EXPECT_EQ((*ObjectFiles::Open(mounted))->List("", "")->objects.size(), 2u);
 }
 
 TEST(ObjectFilesAddress, NamesADirectory) {

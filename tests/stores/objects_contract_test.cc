@@ -245,13 +245,16 @@ TEST_P(ObjectsContract, UploadsThatAreNotCompletedAreListedAndAborted) {
 TEST_P(ObjectsContract, PresignedUrlsNeedNoCredentials) {
   const auto upload = store_->BeginUpload("k");
   ASSERT_TRUE(upload.ok()) << upload.status();
-  const auto part = store_->PresignPart(*upload, 1, seconds(60));
+  const auto part = store_->PresignPart(*upload, 1, 9, seconds(60));
   if (!engine_->HasPresignedUrls()) {
     EXPECT_EQ(part.status().code(), StatusCode::kUnimplemented);
     EXPECT_EQ(store_->PresignGet("k", seconds(60)).status().code(), StatusCode::kUnimplemented);
     return;
   }
   const auto transfers = *common::Transfers::Open("");
+  const auto longer = transfers->Run(
+      {.method = "PUT", .url = part->url, .body = std::string_view("more than it is for")});
+  EXPECT_EQ(longer->status, 403) << longer->body;
   const auto put =
       transfers->Run({.method = "PUT", .url = part->url, .body = std::string_view("presigned")});
   ASSERT_TRUE(put.ok()) << put.status();

@@ -366,7 +366,7 @@ absl::Status Transfers::FetchFile(const AttemptKey& key, const v1::CheckpointFil
   RETURN_IF_ERROR(common::MakeDirectories(fs::path(target).parent_path().string()));
   if (cancelled) return absl::CancelledError("stopped");
   if (TakeLocal(key, file, target, account, launch)) return absl::OkStatus();
-  common::UniqueFd fd(open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  common::UniqueFd fd(open(target.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.valid()) return common::ErrnoStatus("cannot create it");
   RETURN_IF_ERROR(fetch_client_.Download({file.sha256(), file.size()}, key, fd.get(),
                                          [&] { return cancelled.load(); }));

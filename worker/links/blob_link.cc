@@ -28,6 +28,7 @@ constexpr milliseconds kCallDeadline{30'000};
 constexpr milliseconds kStreamDeadline{300'000};  // a longer transfer resumes where it stopped
 constexpr milliseconds kPauseFirst{50};
 constexpr milliseconds kPauseMax{5'000};
+constexpr int kDirectTries = 3;           // of a download from the object store, without a byte
 constexpr milliseconds kPauseSlice{200};  // how soon a cancelled download is noticed
 
 absl::Status FromGrpc(const grpc::Status& status) {
@@ -51,6 +52,7 @@ struct BlobLink::Parts {
   uint64_t moves = 0;  // of the route, to another address
   std::set<grpc::ClientContext*> running;
   bool stopped = false;
+  ObjectLink objects;  // does its own locking
 
   // The stub, once an endpoint is known; null after Stop.
   std::shared_ptr<Stub> WaitForStub() {
@@ -107,6 +109,7 @@ void BlobLink::SetRoute(const Route& route) {
 void BlobLink::Stop() {
   std::lock_guard<std::mutex> lock(parts_->mutex);
   parts_->stopped = true;
+  parts_->objects.Stop();
   parts_->CancelRunning();
   parts_->changed.notify_all();
 }
@@ -155,6 +158,7 @@ absl::Status BlobLink::Upload(int fd, const Blob& blob, const AttemptKey& key,
                               const std::function<void()>& progress) {
   milliseconds pause = kPauseFirst;
   bool is_resent = false;
+  ObjectUpload direct(parts_->objects, fd, blob);
   while (true) {
     const std::shared_ptr<Stub> stub = parts_->WaitForStub();
     if (stub == nullptr) return absl::CancelledError("the worker is stopping");
@@ -163,6 +167,8 @@ absl::Status BlobLink::Upload(int fd, const Blob& blob, const AttemptKey& key,
     request.set_size(blob.size);
     request.set_job(key.job);
     request.set_attempt(key.attempt);
+    request.set_direct(direct.IsPossible());
+    request.set_sent(direct.IsSent());
     v1::BeginUploadResponse begun;
     absl::Status status;
     {
@@ -172,7 +178,14 @@ absl::Status BlobLink::Upload(int fd, const Blob& blob, const AttemptKey& key,
       parts_->Finish(&context);
     }
     if (status.ok() && begun.have()) return absl::OkStatus();
-    if (status.ok()) {
+    if (absl::IsDeadlineExceeded(status) && direct.MayStillEnd()) progress();
+    if (status.ok() && begun.has_direct()) {
+      status = direct.Send(begun.direct(), progress);
+      if (status.ok()) {
+        pause = kPauseFirst;
+        continue;
+      }
+    } else if (status.ok()) {
       grpc::ClientContext context;
       if (!parts_->Begin(&context, kStreamDeadline)) continue;
       const auto answer =
@@ -225,7 +238,8 @@ absl::Status BlobLink::Download(const Blob& blob, const AttemptKey& key, int fd,
                                 const std::function<bool()>& cancelled,
                                 const std::function<void(uint64_t)>& progress) {
   common::Sha256 hash;
-  uint64_t offset = 0;
+  uint64_t offset = 0, fetched = 0;  // through the coordinator; from the object store
+  int direct_tries = kDirectTries;
   milliseconds pause = kPauseFirst;
   while (offset < blob.size) {
     const std::shared_ptr<Stub> stub = parts_->WaitForStub();
@@ -235,13 +249,19 @@ absl::Status BlobLink::Download(const Blob& blob, const AttemptKey& key, int fd,
     request.set_offset(offset);
     request.set_job(key.job);
     request.set_attempt(key.attempt);
+    request.set_direct(offset == 0 && direct_tries > 0 && parts_->objects.IsUsable());
     grpc::ClientContext context;
     if (!parts_->Begin(&context, kStreamDeadline)) continue;
     auto reader = stub->DownloadBlob(&context, request);
     v1::BlobChunk chunk;
     absl::Status status;
+    std::string url;
     while (status.ok() && reader->Read(&chunk)) {
       if (cancelled()) status = absl::AbortedError("stopped");
+      if (request.direct() && !chunk.url().empty()) {
+        url = chunk.url();
+        continue;
+      }
       if (chunk.offset() != offset || offset + chunk.data().size() > blob.size) {
         status = absl::DataLossError("the coordinator sent bytes that were not requested");
       }
@@ -256,6 +276,15 @@ absl::Status BlobLink::Download(const Blob& blob, const AttemptKey& key, int fd,
     const absl::Status ended = FromGrpc(reader->Finish());
     parts_->Finish(&context);
     if (!status.ok()) return status;  // from our own disk, or a broken peer
+    if (ended.ok() && !url.empty()) {
+      const uint64_t before = fetched;
+      const absl::Status got =
+          FetchObjectFile(parts_->objects, url, blob, fd, &fetched, cancelled, progress);
+      if (!absl::IsUnavailable(got)) return got;
+      if (fetched == before && --direct_tries == 0) parts_->objects.Avoid(got);
+      parts_->Pause(pause, cancelled);
+      continue;
+    }
     if (absl::IsNotFound(ended)) {
       return absl::DataLossError(
           common::StrCat("the coordinator has lost it: ", std::string(ended.message())));

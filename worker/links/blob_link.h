@@ -1,5 +1,5 @@
 // Checkpoint bytes to and from the coordinator's blob store, resuming where a broken transfer
-// stopped. Blocks: used by transfer threads only; Stop from any thread.
+// stopped; where the cluster has an object store that this node reaches, to and from that (object_link.h). Blocks: used by transfer threads only; Stop from any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,10 @@
 #include "absl/status/statusor.h"
 #include "muster/v1/worker_service.pb.h"
 #include "worker/core/state.h"
+#include "worker/links/object_link.h"
 #include "worker/links/route.h"
 
 namespace muster::worker {
-
-struct Blob {
-  std::string sha256;
-  uint64_t size = 0;
-};
 
 class BlobLink {
  public:
@@ -33,8 +29,8 @@ class BlobLink {
   // (CANCELLED). `progress` is called whenever bytes were accepted.
   absl::Status Upload(int fd, const Blob& blob, const AttemptKey& key,
                       const std::function<void()>& progress);
-  // Writes the blob to `fd` from its current offset 0 and checks its SHA-256 (DATA_LOSS if it
-  // differs). `key`: the attempt that needs it. `progress`, if set, gets the number of bytes
+  // Writes the blob to `fd`, which can be read as well, from its current offset 0 and checks its SHA-256
+  // (DATA_LOSS if it differs). `key`: the attempt that needs it. `progress`, if set, gets the number of bytes
   // written so far.
   absl::Status Download(const Blob& blob, const AttemptKey& key, int fd,
                         const std::function<bool()>& cancelled,

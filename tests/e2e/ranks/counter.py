@@ -1,7 +1,7 @@
 """A rank that counts steps and saves checkpoints by the directory convention, without any library.
 
 usage: counter.py STEPS [--every K] [--pause SECONDS] [--die-at STEP] [--die-attempts N] [--exit CODE]
-                  [--hold-at STEP --until FILE]
+                  [--hold-at STEP --until FILE] [--bytes N]
 Rank 0 writes step-N with state.txt (the step) and payload.bin (bytes computed from the step). After
 MUSTER_RESUME_FROM it continues from there and checks the payload.
 """
@@ -20,6 +20,7 @@ parser.add_argument("--die-attempts", type=int, default=1)
 parser.add_argument("--exit", type=int, default=3)
 parser.add_argument("--hold-at", type=int, default=-1)
 parser.add_argument("--until")
+parser.add_argument("--bytes", type=int, default=64_000)  # of the payload
 options = parser.parse_args()
 
 rank = int(os.environ["RANK"])
@@ -27,7 +28,7 @@ attempt = int(os.environ["MUSTER_ATTEMPT"])
 
 
 def payload(step):
-    return hashlib.sha256(str(step).encode()).digest() * 2000
+    return (hashlib.sha256(str(step).encode()).digest() * (options.bytes // 32 + 1))[:options.bytes]
 
 
 def save(step):

@@ -43,6 +43,7 @@
 #include "coordinator/periodic/lifetime.h"
 #include "coordinator/periodic/log_usage.h"
 #include "coordinator/periodic/object_garbage.h"
+#include "coordinator/periodic/object_mark.h"
 #include "coordinator/periodic/object_move.h"
 #include "coordinator/private_worker.h"
 #include "coordinator/services/server.h"
@@ -136,6 +137,7 @@ struct Coordinator::Parts {
   absl::Status OpenHttp();
   absl::Status ShareSecret(Note note, const std::string& path);
   absl::Status OpenHttpIdentities();
+  void CareForObjects();
   // Runs now and every few seconds, until the pool stops.
   void KeepLived();
   // Reports when the disk has become almost full, and when it has space again.
@@ -261,6 +263,20 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                                       .objects = objects,
                                       .hashes = hashes}});
   return absl::OkStatus();
+}
+
+// Nothing is moved into a store that is not the cluster's, or deleted there.
+void Coordinator::Parts::CareForObjects() {
+  constexpr std::chrono::minutes kAgainAfter{1};
+  const absl::Status is_ours =
+      CheckObjectMark(*stores.objects, *stores.object_names, stores.object_prefix);
+  if (absl::IsFailedPrecondition(is_ours)) return stop(is_ours);
+  if (!is_ours.ok()) {
+    common::LogWarning(StrCat("objects: the store is not known yet: ", common::MessageOf(is_ours)));
+    return object_care.PostAfter(kAgainAfter, [this] { CareForObjects(); });
+  }
+  CollectObjects(*object_garbage, clock, object_care);
+  MoveIntoObjects(*object_move, object_care);
 }
 
 absl::Status Coordinator::Parts::OpenHttpIdentities() {
@@ -392,9 +408,8 @@ void Coordinator::Parts::Serve() {
   if (stores.objects != nullptr) {
     object_garbage = std::make_unique<ObjectGarbage>(*stores.objects, *stores.object_names,
                                                      stores.object_prefix);
-    CollectObjects(*object_garbage, clock, object_care);
     object_move = std::make_unique<ObjectMove>(stores.object_blobs, Paths(stores.before_objects));
-    MoveIntoObjects(*object_move, object_care);
+    object_care.Post([this] { CareForObjects(); });
   }
   if (stores.archive != nullptr) {
     archive_keeper =

@@ -219,10 +219,13 @@ absl::Status SqliteObjectNames::DoomKey(const std::string& key) {
 }
 
 absl::StatusOr<std::vector<std::string>> SqliteObjectNames::NamedBefore(int64_t lived_ms) const {
-  return Texts(
-      "SELECT sha256 FROM objects WHERE named_ms < ?1 UNION SELECT sha256 FROM sent_objects "
-      "WHERE named_ms < ?1 LIMIT ?2",
-      lived_ms, -1);
+  ASSIGN_OR_RETURN(
+      std::vector<std::string> named,
+      Texts("SELECT sha256 FROM objects WHERE named_ms < ?1 UNION SELECT sha256 FROM sent_objects "
+            "WHERE named_ms < ?1 LIMIT ?2",
+            lived_ms, -1));
+  std::erase(named, kStoreMark);
+  return named;
 }
 
 absl::StatusOr<std::vector<std::string>> SqliteObjectNames::DoomedBefore(int64_t lived_ms,

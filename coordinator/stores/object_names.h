@@ -15,6 +15,11 @@
 
 namespace muster::coordinator {
 
+// Whose object tells this store from another one (periodic/object_mark.h): its bytes and their SHA-256. Never old.
+inline constexpr char kStoreMarkBytes[] = "muster: the cluster's object store";
+inline constexpr char kStoreMark[] =
+    "157eb6d75f22e5305a2bf164940b70925cdc171ac7aafb24238c40cc388bd332";
+
 struct NamedObject {
   std::string key;
   uint64_t bytes = 0;

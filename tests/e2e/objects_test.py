@@ -111,6 +111,12 @@ class Objects(Case):
                    "the data directory's blobs are moved")
         for job in (before, after):
             wait_until(lambda job=job: cluster.jobctl("ckpt", "verify", job, "10", check=False).returncode == 0, job)
+        os.mkdir(self.path("other"))
+        cluster.coordinator.argv[-1] = "file://" + self.path("other")
+        cluster.coordinator.stop()
+        cluster.coordinator.start(expect_exit=True)
+        self.assertIn("JC1641", cluster.coordinator.output())
+        self.assertEqual(os.listdir(self.path("other")), [".muster-objects"], "nothing was put there")
         cluster.coordinator.argv[-1] = "file:///nowhere/at/all"
         cluster.coordinator.stop()
         cluster.coordinator.start(expect_exit=True)

@@ -103,11 +103,14 @@ TEST_P(ShimKill, RanksAreKilledPastASupervisorThatStandsStillAndProvesTheEndLate
   Spawn();
   const pid_t shim_pid = shim_->pid();
   ASSERT_TRUE(Until([this] { return Pids(pids_).size() == 1 && started_.size() == 1; }));
-  shim_->MoveFence(1);
+  // Not over before it stands still, however busy this machine is.
+  const int64_t fence_mono_ms = common::MonotonicMicros() / 1000 + 300;
+  shim_->MoveFence(fence_mono_ms);
   kill(shim_pid, SIGSTOP);
   KillRanks(launch_.attempt_dir, launch_);
   ASSERT_TRUE(Until([this] { return !Alive(started_.at(0).pid) && !Alive(Pids(pids_)[0]); }));
   EXPECT_TRUE(ShimLives(launch_.attempt_dir));
+  ASSERT_TRUE(Until([&] { return common::MonotonicMicros() / 1000 > fence_mono_ms; }));
   kill(shim_pid, SIGCONT);
   ASSERT_TRUE(UntilGone());
   EXPECT_EQ(how_, "empty");

@@ -7,9 +7,11 @@
 #include <fstream>
 
 #include "common/hash/sha256.h"
+#include "common/problem.h"
 #include "coordinator/local/blob_store.h"
 #include "coordinator/object_files/object_files.h"
 #include "coordinator/periodic/object_garbage.h"
+#include "coordinator/periodic/object_mark.h"
 #include "coordinator/periodic/object_move.h"
 #include "coordinator/sqlite/journal.h"
 #include "coordinator/sqlite/object_names.h"
@@ -125,6 +127,19 @@ TEST_F(ObjectBlobsTest, WhatWasNeverNamedIsDeletedOnceItWasSeenLongAgo) {
   EXPECT_EQ(CountObjects(), 1u);
   EXPECT_TRUE(objects_->OpenUploads("")->uploads.empty());
   EXPECT_TRUE(objects_->Head("of/others").ok());
+}
+
+TEST_F(ObjectBlobsTest, AnotherStoreIsNoticed) {
+  ASSERT_TRUE(CheckObjectMark(*objects_, *names_, "blobs/").ok()) << "the first one marks it";
+  EXPECT_TRUE(CheckObjectMark(*objects_, *names_, "blobs/").ok());
+  EXPECT_EQ(CountObjects(), 1u);
+  EXPECT_EQ(common::Sha256Hex(kStoreMarkBytes), kStoreMark);
+  EXPECT_TRUE(names_->NamedBefore(INT64_MAX)->empty()) << "never garbage";
+  const TempDir dir;
+  const auto other = *ObjectFiles::Open(dir.path());
+  EXPECT_EQ(common::CodeOf(CheckObjectMark(*other, *names_, "blobs/")), "JC1641");
+  std::filesystem::remove(dir.path() + "/.muster-objects");
+  EXPECT_TRUE(absl::IsUnavailable(CheckObjectMark(*other, *names_, "blobs/")));
 }
 
 TEST_F(ObjectBlobsTest, BlobsOfBeforeAreReadFromTheDirectory) {

@@ -42,7 +42,11 @@ ShardUnit::ShardUnit(UnitLayout layout, const Options& options, ShardGroup& grou
         .parameter = parameter, .unit = options_.number, .shape = parameter.tensor.sizes().vec()};
     slot.range = range_in_chunk(parameter.offset, parameter.numel(), chunk_, group_.rank());
     slot.trained = parameter.tensor.requires_grad();
-    slot.piece = piece_of(master_, slot).detach().set_requires_grad(slot.trained);
+    {
+      const at::AutoDispatchBelowADInplaceOrView plain;  // as in place()
+      slot.piece = piece_of(master_, slot);
+    }
+    slot.piece.set_requires_grad(slot.trained);
     if (slot.trained) ++trained_;
     if (!parameter.tensor.is_meta()) place(slot, parameter.tensor);
     slots_.push_back(std::move(slot));

@@ -96,12 +96,10 @@ ShardedModel::ShardedModel(std::shared_ptr<DataParallel> data_parallel,
                                                  static_cast<ShardOwner&>(*this)));
   }
   slots_.reserve(2 * data_parallel_->state().all.size());
-  slots_by_name_.reserve(data_parallel_->state().all.size());
   for (const auto& unit : units_) {
     for (ParameterSlot& slot : unit->slots()) {
       slots_[slot.parameter.tensor.unsafeGetTensorImpl()] = &slot;
       slots_[slot.piece.unsafeGetTensorImpl()] = &slot;
-      for (const std::string& name : slot.parameter.names) slots_by_name_[name] = &slot;
     }
   }
 }
@@ -161,6 +159,13 @@ ParameterSlot* ShardedModel::find(const at::Tensor& tensor) const {
 }
 
 ParameterSlot* ShardedModel::find(const std::string& name) const {
+  if (slots_by_name_.empty()) {
+    for (const auto& unit : units_) {
+      for (ParameterSlot& slot : unit->slots()) {
+        for (const std::string& own : slot.parameter.names) slots_by_name_[own] = &slot;
+      }
+    }
+  }
   const auto found = slots_by_name_.find(name);
   return found == slots_by_name_.end() ? nullptr : found->second;
 }

@@ -154,7 +154,8 @@ class ShardedModel : private ShardOwner {
   BufferPool pool_;
   std::vector<std::unique_ptr<ShardUnit>> units_;
   std::unordered_map<c10::TensorImpl*, ParameterSlot*> slots_;  // by parameter and by shard
-  std::unordered_map<std::string, ParameterSlot*> slots_by_name_;
+  // Made when a name is first asked for, as by a checkpoint.
+  mutable std::unordered_map<std::string, ParameterSlot*> slots_by_name_;
 
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   bool has_left_ = false;

@@ -179,6 +179,7 @@ class Pages(PageCase):
         page = self.open_context(viewport=NARROW).new_page()
         page.route("**/api/v1/ListCoordinators", lambda route: route.fulfill(json={"coordinators": several}))
         page.goto(private.jobctl("ui", "--no-open").stdout.strip())
+        expect(page).to_have_url(self.address + "/")  # the link has signed in, and led there
         page.goto(self.address + "/nodes")
         rows = page.get_by_role("list", name="Coordinators").get_by_role("listitem")
         expect(rows).to_have_text(["head-1.example.org leads", f"{MARKUP_NAME} stands by, 1 entry behind",

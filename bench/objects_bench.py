@@ -47,7 +47,7 @@ def bytes_read(daemon):
 class Sides:
     def __init__(self, stage):
         self.stage = stage
-        self.store = s3_server.SeaweedFs(stage)
+        self.store = s3_server.SeaweedFs(stage, volumes=200)
         stage.env.update(self.store.environment())
         self.cluster = stage.cluster(coordinator_args=("--objects", self.store.address("bench")))
         self.passed, self.number = [], 0

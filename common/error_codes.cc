@@ -526,11 +526,9 @@ constexpr ErrorCode kCodes[] = {
      "Follow the fix in the message."},
     {"JC1641", "another object store",
      "The coordinator's --objects names a store that does not have this cluster's objects, so it "
-     "ends before it puts "
-     "or deletes anything there.",
+     "ends before it puts or deletes anything there.",
      "Give every coordinator of the cluster the same --objects, and mount a shared directory "
-     "before the coordinator "
-     "starts."},
+     "before the coordinator starts."},
     {"JC1701", "code quota exceeded",
      "The code to be sent exceeds the project's quota on the coordinator, or the person's. An "
      "object counts at least 4 KiB.",

@@ -117,8 +117,8 @@ struct Coordinator::Parts {
         pool(kPoolThreads),
         reads(kReadThreads),
         files(kFileThreads),
-        objects(config.objects.empty() ? 1 : kObjectThreads),
-        object_care(1),
+        objects(config.objects.empty() ? 0 : kObjectThreads),
+        object_care(config.objects.empty() ? 0 : 1),
         hashes(1, kHashNiceness),
         lifetime(
             settings.is_private, pool, [this] { stop(absl::OkStatus()); },

@@ -113,16 +113,20 @@ absl::StatusOr<std::optional<v1::BeginUploadResponse>> FindDirectPlace(
   return AnswerOf(*place);
 }
 
+// What the job itself sent needs no proof, and proves nothing of a blob that others have under that name.
+absl::Status ProveIfShared(Blobs& blobs, const std::string& prover,
+                           const v1::BeginUploadRequest& request) {
+  ASSIGN_OR_RETURN(const bool is_own, blobs.IsSentBy(request.job(), request.sha256()));
+  return is_own ? absl::OkStatus() : blobs.Prove(prover, request.sha256());
+}
+
 // `may_read`: the attempt may download the file, which is as good as having it.
 void FindPlace(JobStores& stores, const Caller& caller, const v1::BeginUploadRequest& request,
                bool may_read, const Answer<v1::BeginUploadResponse>& answer) {
   const std::string prover = ProofOwner(NodeOf(caller), request.job(), request.attempt());
-  const absl::StatusOr<bool> is_sent = stores.blobs.IsSentBy(request.job(), request.sha256());
-  if (!is_sent.ok()) return answer(is_sent.status());
-  // What the job itself sent proves nothing of a blob that others have under that name.
-  if (may_read && !prover.empty() && !*is_sent) {
-    if (absl::Status proven = stores.blobs.Prove(prover, request.sha256()); !proven.ok())
-      return answer(proven);
+  if (may_read && !prover.empty()) {
+    const absl::Status proven = ProveIfShared(stores.blobs, prover, request);
+    if (!proven.ok()) return answer(proven);
   }
   const absl::StatusOr<bool> is_here =
       KeepProven(stores.blobs, prover, request.job(), request.sha256(), request.size());

@@ -49,8 +49,8 @@ struct Stores {
   ObjectNames* object_names = nullptr;
   std::string object_prefix;  // of their keys
   std::unique_ptr<DirectUploads> direct;
-  std::atomic<bool>* objects_stop =
-      nullptr;  // set: what waits for the store ends soon, with CANCELLED
+  // When it is set, what waits for the store ends soon, with CANCELLED.
+  std::atomic<bool>* objects_stop = nullptr;
   std::shared_ptr<BlobStore> object_blobs;
   std::string before_objects;  // the directory that may still have blobs of before
   std::unique_ptr<JobIndex> index;

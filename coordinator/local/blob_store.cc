@@ -10,6 +10,7 @@
 #include "common/files/files.h"
 #include "common/hash/sha256.h"
 #include "common/text/strings.h"
+#include "coordinator/store_parts/blob_files.h"
 
 namespace muster::coordinator {
 
@@ -44,20 +45,11 @@ absl::StatusOr<uint64_t> LocalBlobStore::Size(const std::string& sha256) const {
 }
 
 absl::StatusOr<std::vector<std::string>> LocalBlobStore::List(std::chrono::hours age) const {
-  std::vector<std::string> old;
-  const absl::StatusOr<std::vector<std::string>> directories =
-      common::ListDirectory(paths_.BlobRoot());
-  if (absl::IsNotFound(directories.status())) return old;
-  RETURN_IF_ERROR(directories.status());
-  for (const std::string& directory : *directories) {
-    const auto names = common::ListDirectory(StrCat(paths_.BlobRoot(), "/", directory));
-    if (!names.ok()) continue;
-    for (const std::string& name : *names) {
-      if (common::IsSha256Hex(name) && age_.IsOlderThan(paths_.BlobFile(name), age))
-        old.push_back(name);
-    }
-  }
-  return old;
+  ASSIGN_OR_RETURN(std::vector<std::string> blobs, ListBlobFiles(paths_));
+  std::erase_if(blobs, [&](const std::string& blob) {
+    return !age_.IsOlderThan(paths_.BlobFile(blob), age);
+  });
+  return blobs;
 }
 
 bool LocalBlobStore::Delete(const std::string& sha256) {

@@ -1,14 +1,14 @@
 #include "coordinator/periodic/object_move.h"
 
-#include <algorithm>
-#include <iterator>
+#include <utility>
+#include <vector>
 
 #include "common/base/status.h"
-#include "common/files/files.h"
 #include "common/hash/sha256.h"
 #include "common/log.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
+#include "coordinator/store_parts/blob_files.h"
 
 namespace muster::coordinator {
 namespace {
@@ -21,7 +21,8 @@ constexpr std::chrono::minutes kAgainAfter{1};
 
 absl::StatusOr<bool> ObjectMove::Next() {
   if (!std::exchange(is_listed_, true)) {
-    RETURN_IF_ERROR(List());
+    ASSIGN_OR_RETURN(const std::vector<std::string> blobs, ListBlobFiles(paths_));
+    left_.assign(blobs.begin(), blobs.end());
     if (!left_.empty())
       common::LogInfo(StrCat("objects: moving the data directory's blobs count=", left_.size()));
   }
@@ -32,18 +33,6 @@ absl::StatusOr<bool> ObjectMove::Next() {
   if (!moved.ok()) left_.push_back(next);  // the others do not wait for it
   RETURN_IF_ERROR(moved);
   return true;
-}
-
-absl::Status ObjectMove::List() {
-  const auto directories = common::ListDirectory(paths_.BlobRoot());
-  if (absl::IsNotFound(directories.status())) return absl::OkStatus();
-  RETURN_IF_ERROR(directories.status());
-  for (const std::string& directory : *directories) {
-    const auto names = common::ListDirectory(StrCat(paths_.BlobRoot(), "/", directory));
-    if (!names.ok()) continue;
-    std::copy_if(names->begin(), names->end(), std::back_inserter(left_), common::IsSha256Hex);
-  }
-  return absl::OkStatus();
 }
 
 absl::Status ObjectMove::Move(const std::string& sha256) {

@@ -28,7 +28,6 @@ class ObjectMove {
   size_t moved() const { return moved_; }
 
  private:
-  absl::Status List();
   absl::Status Move(const std::string& sha256);
 
   const std::shared_ptr<BlobStore> into_;

@@ -6,6 +6,17 @@
 #include "common/text/strings.h"
 
 namespace muster::coordinator {
+namespace {
+
+// Of a query for a key and its bytes.
+absl::StatusOr<std::optional<NamedObject>> ObjectIn(Statement& find) {
+  ASSIGN_OR_RETURN(const bool row, find.Step());
+  if (!row) return std::nullopt;
+  return NamedObject{.key = std::string(find.Bytes(0)),
+                     .bytes = static_cast<uint64_t>(find.Integer(1))};
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ObjectNames>> SqliteObjectNames::Open(
     const Paths& paths, std::shared_ptr<WriteTurns> turns, const common::Clock& clock) {
@@ -26,14 +37,12 @@ absl::StatusOr<std::optional<NamedObject>> SqliteObjectNames::Read(
     Database& database, const std::string& sha256) const {
   ASSIGN_OR_RETURN(Statement find,
                    database.Prepare("SELECT key, bytes FROM objects WHERE sha256 = ?1"));
-  ASSIGN_OR_RETURN(const bool row, find.BindText(1, sha256).Step());
-  if (!row) return std::nullopt;
-  return NamedObject{.key = std::string(find.Bytes(0)),
-                     .bytes = static_cast<uint64_t>(find.Integer(1))};
+  return ObjectIn(find.BindText(1, sha256));
 }
 
 absl::StatusOr<std::optional<NamedObject>> SqliteObjectNames::FindSent(
     uint64_t job, const std::string& sha256) const {
+  if (job == 0) return std::nullopt;  // what is of no job is read in pieces, too
   std::lock_guard lock(mutex_);
   return ReadSent(*reader_, job, sha256);
 }
@@ -43,11 +52,7 @@ absl::StatusOr<std::optional<NamedObject>> SqliteObjectNames::ReadSent(
   ASSIGN_OR_RETURN(
       Statement find,
       database.Prepare("SELECT key, bytes FROM sent_objects WHERE job = ?1 AND sha256 = ?2"));
-  ASSIGN_OR_RETURN(const bool row,
-                   find.Bind(1, static_cast<int64_t>(job)).BindText(2, sha256).Step());
-  if (!row) return std::nullopt;
-  return NamedObject{.key = std::string(find.Bytes(0)),
-                     .bytes = static_cast<uint64_t>(find.Integer(1))};
+  return ObjectIn(find.Bind(1, static_cast<int64_t>(job)).BindText(2, sha256));
 }
 
 absl::Status SqliteObjectNames::Name(const std::string& sha256, const NamedObject& object) {

@@ -76,7 +76,7 @@ absl::StatusOr<std::optional<DirectUploads::Place>> DirectUploads::Missing(
       parts[static_cast<size_t>(part.number - 1)] = std::move(part);
   }
   const ObjectUpload begun{.key = upload.key, .id = upload.id};
-  for (int number = 1; number <= count && !place.is_more; ++number) {
+  for (int number = 1; number <= count; ++number) {
     if (parts[static_cast<size_t>(number - 1)].number != 0) continue;
     place.is_more = place.parts.size() == static_cast<size_t>(kPartsAtOnce);
     if (place.is_more) break;

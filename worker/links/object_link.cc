@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/files/byte_source.h"
 #include "common/files/files.h"
 #include "common/log.h"
 #include "common/text/strings.h"
@@ -263,13 +264,13 @@ absl::Status ObjectUpload::HashTo(uint64_t offset, const std::function<void()>& 
 }
 
 absl::Status ObjectUpload::Read(uint64_t offset, std::string* bytes) {
+  const common::FileRange range{fd_, offset, bytes->size()};
   for (size_t got = 0; got < bytes->size();) {
-    const ssize_t count =
-        pread(fd_, bytes->data() + got, bytes->size() - got, static_cast<off_t>(offset + got));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0)
+    const absl::StatusOr<size_t> count =
+        common::CopyFrom(range, got, bytes->data() + got, bytes->size() - got);
+    if (!count.ok())
       return absl::DataLossError("the file was truncated while it was being uploaded");
-    got += static_cast<size_t>(count);
+    got += *count;
   }
   if (!hash_.has_value()) hash_.emplace();
   hash_->Update(*bytes);

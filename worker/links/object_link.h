@@ -95,9 +95,9 @@ class ObjectUpload {
   int ends_asked_ = 0;
 };
 
-// The object's bytes from `*done` on into the file, which can be read as well, several ranges at once; then verifies all of them. `*done`: moves on
-// with what is there. `cancelled` and `progress` as of BlobLink's Download. UNAVAILABLE: ask for another URL; DATA_LOSS:
-// they are not what the hash says.
+// The object's bytes from `*done` on into the file, which can be read as well, several ranges at once; then verifies all
+// of them. `*done`: moves on with what is there. `cancelled` and `progress` as of BlobLink's Download. UNAVAILABLE: ask
+// for another URL; DATA_LOSS: they are not what the hash says.
 absl::Status FetchObjectFile(ObjectLink& link, const std::string& url, const Blob& blob, int fd,
                              uint64_t* done, const std::function<bool()>& cancelled,
                              const std::function<void(uint64_t)>& progress);

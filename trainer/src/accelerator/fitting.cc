@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "accelerator/state.h"
@@ -49,9 +50,8 @@ void Accelerator::State::restore_fitting_model(size_t index, const CheckpointRea
   const auto saved = reader.under(numbered("model", index));
   RangeMap ranges;
   TensorMap own = own_tensors(index, ranges);
-  const TensorMap all = own;
   std::set<TensorIdentity> provided;
-  std::vector<std::string> missing;
+  std::vector<std::pair<std::string, at::Tensor>> missing;
   std::erase_if(own, [&](const auto& item) {
     const auto& [name, tensor] = item;
     const auto range = ranges.find(name);
@@ -65,7 +65,7 @@ void Accelerator::State::restore_fitting_model(size_t index, const CheckpointRea
       return false;
     }
     if (!found) {
-      missing.push_back(name);
+      missing.emplace_back(name, tensor);
     } else {
       report.mismatched.push_back({prefix + name, found->dtype,
                                    safetensors_dtype(tensor.scalar_type()), found->shape, shape});
@@ -74,8 +74,8 @@ void Accelerator::State::restore_fitting_model(size_t index, const CheckpointRea
     return true;
   });
   // Tied weights may be there under only one of their names.
-  for (const std::string& name : missing) {
-    const bool is_tied = all.at(name).numel() > 0 && provided.contains(identity_of(all.at(name)));
+  for (const auto& [name, tensor] : missing) {
+    const bool is_tied = tensor.numel() > 0 && provided.contains(identity_of(tensor));
     (is_tied ? report.loaded : report.missing).push_back(prefix + name);
   }
   const RangeSource source(*saved, ranges, reader.path());

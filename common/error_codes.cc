@@ -529,6 +529,11 @@ constexpr ErrorCode kCodes[] = {
      "ends before it puts or deletes anything there.",
      "Give every coordinator of the cluster the same --objects, and mount a shared directory "
      "before the coordinator starts."},
+    {"JC1642", "output waits for the object store",
+     "Output and metrics could not be put into the store of objects, or could not be recorded as "
+     "there. They wait, at last in the workers' spools, and are tried again.",
+     "None needed if the store is only away for now; otherwise look at its address, credentials "
+     "and space."},
     {"JC1701", "code quota exceeded",
      "The code to be sent exceeds the project's quota on the coordinator, or the person's. An "
      "object counts at least 4 KiB.",

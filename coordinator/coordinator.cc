@@ -267,7 +267,7 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
 
 // Nothing is moved into a store that is not the cluster's, or deleted there.
 void Coordinator::Parts::CareForObjects() {
-  constexpr std::chrono::minutes kAgainAfter{1};
+  constexpr std::chrono::seconds kAgainAfter{5};
   const absl::Status is_ours =
       CheckObjectMark(*stores.objects, *stores.object_names, stores.object_prefix);
   if (absl::IsFailedPrecondition(is_ours)) return stop(is_ours);
@@ -275,6 +275,7 @@ void Coordinator::Parts::CareForObjects() {
     common::LogWarning(StrCat("objects: the store is not known yet: ", common::MessageOf(is_ours)));
     return object_care.PostAfter(kAgainAfter, [this] { CareForObjects(); });
   }
+  stores.release_packs();
   CollectObjects(*object_garbage, clock, object_care);
   MoveIntoObjects(*object_move, object_care);
 }
@@ -406,8 +407,14 @@ void Coordinator::Parts::Serve() {
   CollectGarbage(daemon->jobs, daemon->stores, daemon->job_code, daemon->gates, daemon->access,
                  daemon->process, config.retention);
   if (stores.objects != nullptr) {
-    object_garbage = std::make_unique<ObjectGarbage>(*stores.objects, *stores.object_names,
-                                                     stores.object_prefix);
+    const auto has_no_pack = [this](const std::vector<std::string>& keys) {
+      return stores.pack_names->Unknown(keys);
+    };
+    object_garbage = std::make_unique<ObjectGarbage>(
+        *stores.objects, *stores.object_names, stores.object_prefix,
+        std::vector<ObjectGarbage::Kept>{
+            {PackPrefix(stores.pack_prefix, PackKind::kLogs), has_no_pack},
+            {PackPrefix(stores.pack_prefix, PackKind::kMetrics), has_no_pack}});
     object_move = std::make_unique<ObjectMove>(stores.object_blobs, Paths(stores.before_objects));
     object_care.Post([this] { CareForObjects(); });
   }
@@ -498,6 +505,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
 void Coordinator::Shutdown() {
   if (std::exchange(parts_->is_down, true)) return;
   parts_->daemon->instance.stopping = true;
+  parts_->stores.logs->Settle();
   if (parts_->stores.objects_stop != nullptr) *parts_->stores.objects_stop = true;
   // The worker stops first, so that its last reports still arrive.
   StopWorker();

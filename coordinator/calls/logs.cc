@@ -317,6 +317,12 @@ std::string LogFeed::Elsewhere() {
                           request_.attempt() == static_cast<int64_t>(attempt.number());
     const auto& heads = attempt.heads();
     if (!is_asked || heads.empty() || std::count(heads.begin(), heads.end(), head_) > 0) continue;
+    // Else it came before there was a store that all read.
+    const auto is_here = [&] {
+      const auto streams = stores_.logs.Reader().Streams(job_, attempt.number());
+      return !streams.ok() || !streams->empty();
+    };
+    if (stores_.logs.IsShared() && is_here()) continue;
     StrAppend(&text, text.empty() ? "" : ", ", "attempt ", attempt.number(), " at ",
               absl::StrJoin(heads, " and "));
   }

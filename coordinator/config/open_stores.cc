@@ -13,11 +13,15 @@
 #include "coordinator/local/audit_store.h"
 #include "coordinator/local/blob_store.h"
 #include "coordinator/local/format.h"
+#include "coordinator/local/log_reader.h"
 #include "coordinator/local/log_store.h"
 #include "coordinator/local/metric_store.h"
 #include "coordinator/local/note_store.h"
 #include "coordinator/local/sample_store.h"
 #include "coordinator/object_files/object_files.h"
+#include "coordinator/packs/log_store.h"
+#include "coordinator/packs/metric_store.h"
+#include "coordinator/packs/packs.h"
 #include "coordinator/s3/objects.h"
 #include "coordinator/sqlite/archive/archive.h"
 #include "coordinator/sqlite/audit_store.h"
@@ -27,6 +31,7 @@
 #include "coordinator/sqlite/journal.h"
 #include "coordinator/sqlite/note_store.h"
 #include "coordinator/sqlite/object_names.h"
+#include "coordinator/sqlite/pack_names.h"
 #include "coordinator/sqlite/replica.h"
 #include "coordinator/sqlite/state_care.h"
 #include "coordinator/store_parts/object_blobs.h"
@@ -50,10 +55,14 @@ class SharedState {
   std::atomic<bool> objects_stop = false;
   std::unique_ptr<Objects> objects;
   std::unique_ptr<ObjectNames> object_names;
+  std::unique_ptr<PackNames> pack_names;
   std::shared_ptr<BlobStore> blobs;
 };
 
 namespace {
+
+// That wait for the object store, for logs and metrics.
+constexpr int kPackThreads = 8;
 
 absl::StatusOr<std::unique_ptr<Archive>> OpenArchiveThat(
     const std::shared_ptr<SharedState>& state,
@@ -92,7 +101,7 @@ absl::Status NoObjects(const absl::Status& why) {
                               .fix = "muster-coordinator --help tells how it is named"});
 }
 
-// From now on blobs are put into the object store; those in files are read there.
+// From now on blobs, logs and metrics are put into the object store; those in files are read there.
 absl::Status UseObjects(const Config& config, const LivedClock& clock, SharedState& state,
                         Stores& stores) {
   absl::StatusOr<std::unique_ptr<Objects>> objects =
@@ -100,7 +109,8 @@ absl::Status UseObjects(const Config& config, const LivedClock& clock, SharedSta
   if (!objects.ok()) return NoObjects(objects.status());
   state.objects = *std::move(objects);
   ASSIGN_OR_RETURN(state.object_names, SqliteObjectNames::Open(state.paths, state.turns, clock));
-  stores.object_prefix = common::StrCat(stores.journal->ClusterId(), "/blobs/");
+  const std::string prefix = common::StrCat(stores.journal->ClusterId(), "/");
+  stores.object_prefix = prefix + "blobs/";
   const std::shared_ptr<BlobStore> before = std::move(state.blobs);
   state.blobs = std::make_shared<ObjectBlobs>(*state.objects, *state.object_names,
                                               stores.object_prefix, before, clock);
@@ -111,7 +121,32 @@ absl::Status UseObjects(const Config& config, const LivedClock& clock, SharedSta
   stores.object_names = state.object_names.get();
   stores.direct =
       std::make_unique<DirectUploads>(*state.objects, *state.object_names, stores.object_prefix);
+  ASSIGN_OR_RETURN(state.pack_names,
+                   SqlitePackNames::Open(state.paths, state.turns, clock, prefix));
+  stores.pack_names = state.pack_names.get();
+  stores.pack_prefix = prefix;
+  const auto packs = std::make_shared<Packs>(
+      *state.objects, *state.pack_names, prefix, NewPackTerm(stores.journal->Epoch()),
+      std::make_unique<PackThreads>(kPackThreads),
+      PackPace{.logs_bytes = config.job_logs.Of(stores.disk_bytes)});
+  packs->writer.Hold();
+  stores.release_packs = [packs] { packs->writer.Release(); };
+  stores.logs = std::make_unique<PackLogStore>(packs, std::make_unique<LocalLogReader>(state.paths),
+                                               state.paths);
+  stores.metrics = std::make_unique<PackMetricStore>(packs, state.paths,
+                                                     config.job_metrics.Of(stores.disk_bytes));
   return absl::OkStatus();
+}
+
+// Logs and metrics are in the data directory.
+void UseFiles(const Config& config, const DescriptorShares& shares, const Paths& paths,
+              Stores& stores) {
+  stores.logs = std::make_unique<LocalLogStore>(
+      paths, DiskUse{shares.log_streams, config.job_logs.Of(stores.disk_bytes), stores.gate.get(),
+                     stores.stream_failures.get()});
+  stores.metrics = std::make_unique<LocalMetricStore>(
+      paths, DiskUse{shares.metric_segments, config.job_metrics.Of(stores.disk_bytes),
+                     stores.gate.get(), stores.stream_failures.get()});
 }
 
 absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& shares,
@@ -122,17 +157,15 @@ absl::StatusOr<Stores> OpenAll(const Config& config, const DescriptorShares& sha
   stores.disk_bytes = DiskBytes(config.data_dir);
   stores.gate = std::make_unique<DiskGate>();
   stores.stream_failures = std::make_unique<StreamFailures>();
-  stores.logs = std::make_unique<LocalLogStore>(
-      paths, DiskUse{shares.log_streams, config.job_logs.Of(stores.disk_bytes), stores.gate.get(),
-                     stores.stream_failures.get()});
-  stores.metrics = std::make_unique<LocalMetricStore>(
-      paths, DiskUse{shares.metric_segments, config.job_metrics.Of(stores.disk_bytes),
-                     stores.gate.get(), stores.stream_failures.get()});
   stores.samples = std::make_unique<LocalSampleStore>(paths);
   RETURN_IF_ERROR(common::MakeDirectories(paths.BlobRoot()));
   const std::shared_ptr<WriteTurns>& turns = state->turns;
   ASSIGN_OR_RETURN(stores.journal, OpenSqliteJournal(paths, &clock, turns));
-  if (!config.objects.empty()) RETURN_IF_ERROR(UseObjects(config, clock, *state, stores));
+  if (config.objects.empty()) {
+    UseFiles(config, shares, paths, stores);
+  } else {
+    RETURN_IF_ERROR(UseObjects(config, clock, *state, stores));
+  }
   ASSIGN_OR_RETURN(stores.blobs, Blobs::Open(state->blobs, paths, stores.gate.get()));
   ASSIGN_OR_RETURN(stores.index, SqliteJobIndex::Open(paths.Database(), state->blobs));
   if (state->among.log != nullptr) {

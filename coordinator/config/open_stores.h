@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -27,6 +28,7 @@
 #include "coordinator/stores/note_store.h"
 #include "coordinator/stores/object_names.h"
 #include "coordinator/stores/objects.h"
+#include "coordinator/stores/pack_names.h"
 #include "coordinator/stores/replica.h"
 #include "coordinator/stores/sample_store.h"
 #include "coordinator/stores/state_care.h"
@@ -48,6 +50,11 @@ struct Stores {
   Objects* objects = nullptr;
   ObjectNames* object_names = nullptr;
   std::string object_prefix;  // of their keys
+  // Likewise of logs and metrics.
+  PackNames* pack_names = nullptr;
+  std::string pack_prefix;
+  // Call it once the store is known to be the cluster's: until then nothing is put there.
+  std::function<void()> release_packs;
   std::unique_ptr<DirectUploads> direct;
   // When it is set, what waits for the store ends soon, with CANCELLED.
   std::atomic<bool>* objects_stop = nullptr;

@@ -9,6 +9,7 @@
 #include "common/problem.h"
 #include "common/text/strings.h"
 #include "common/text/units.h"
+#include "coordinator/base/file_tree.h"
 #include "coordinator/store_parts/log_pieces.h"
 
 namespace muster::coordinator {
@@ -57,6 +58,10 @@ void LocalLogStore::Remove(uint64_t job) {
     common::LogWarning(StrCat("logs of a removed job stay on disk job=", job, " reason=\"",
                               std::string(status.message()), "\""));
   }
+}
+
+uint64_t LocalLogStore::StoredBytes(uint64_t job) const {
+  return BytesBelow(paths_.Root(), paths_.BelowRoot(paths_.LogDirectory(job)));
 }
 
 void LocalLogStore::Run() {

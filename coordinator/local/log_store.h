@@ -15,8 +15,8 @@
 #include "coordinator/local/log_reader.h"
 #include "coordinator/local/log_stream_file.h"
 #include "coordinator/local/open_streams.h"
-#include "coordinator/local/store_queue.h"
 #include "coordinator/store_parts/log_progress.h"
+#include "coordinator/store_parts/store_queue.h"
 #include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
@@ -37,6 +37,7 @@ class LocalLogStore final : public LogStore {
   const LogReader& Reader() const override { return reader_; }
   void Remove(uint64_t job) override;
   void KeepAtMost(uint64_t job, uint64_t bytes) override { quota_.KeepAtMost(job, bytes); }
+  uint64_t StoredBytes(uint64_t job) const override;
   size_t UnendedStreams() const override { return progress_.Unended(); }
   void GiveUpRest(uint64_t job) override { progress_.GiveUpRest(job); }
   bool IsRestGivenUp(uint64_t job) const override { return progress_.IsRestGivenUp(job); }

@@ -1,68 +1,11 @@
 #include "coordinator/local/metric_reader.h"
 
-#include <string>
-#include <vector>
-
-#include "absl/strings/numbers.h"
-#include "common/base/status.h"
-#include "common/files/files.h"
-#include "common/text/strings.h"
 #include "coordinator/segments/files.h"
 
 namespace muster::coordinator {
 
-absl::StatusOr<bool> MetricStreamReader::Next(v1::MetricBatch& batch) {
-  while (true) {
-    ASSIGN_OR_RETURN(const StreamRecord* record, records_.Peek());
-    if (record == nullptr) return false;
-    const uint64_t missing = record->damaged;
-    const uint64_t length = record->length;
-    const absl::StatusOr<std::string> body = records_.Body();
-    if (!absl::IsDataLoss(body.status())) RETURN_IF_ERROR(body.status());
-    const bool is_sound = body.ok() && length > 0 && batch.ParseFromString(*body);
-    damaged_ += missing + (is_sound ? 0 : length);
-    records_.Advance();
-    if (is_sound) return true;
-  }
-}
-
-absl::Status LocalMetricReader::FindStreams() {
-  const absl::StatusOr<std::vector<std::string>> names =
-      common::ListDirectory(paths_.MetricDirectory(job_));
-  if (absl::IsNotFound(names.status())) return absl::OkStatus();
-  RETURN_IF_ERROR(names.status());
-  for (const std::string& name : *names) {
-    uint32_t attempt = 0;
-    if (!absl::SimpleAtoi(common::ToAbsl(SegmentBase(name)), &attempt)) continue;
-    streams_.try_emplace(attempt,
-                         std::make_shared<const SegmentFiles>(paths_.MetricStream(job_, attempt)));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<bool> LocalMetricReader::Next(v1::MetricBatch& batch) {
-  if (!at_.has_value()) {
-    RETURN_IF_ERROR(FindStreams());
-    if (streams_.empty()) return false;
-    at_ = streams_.begin()->first;
-  }
-  for (auto stream = streams_.find(*at_); stream != streams_.end(); ++stream) {
-    at_ = stream->first;
-    ASSIGN_OR_RETURN(const bool found, stream->second.Next(batch));
-    if (found) return true;
-  }
-  at_.reset();
-  return false;
-}
-
-uint64_t LocalMetricReader::DamagedBytes() const {
-  uint64_t bytes = 0;
-  for (const auto& [attempt, stream] : streams_) bytes += stream.DamagedBytes();
-  return bytes;
-}
-
-void LocalMetricReader::Forget() {
-  for (auto& [attempt, stream] : streams_) stream.Forget();
+std::shared_ptr<const StreamSegments> LocalMetricReader::SegmentsOf(uint32_t attempt) const {
+  return std::make_shared<const SegmentFiles>(paths_.MetricStream(job_, attempt));
 }
 
 }  // namespace muster::coordinator

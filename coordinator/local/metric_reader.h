@@ -1,51 +1,27 @@
-// Reads a job's metric segments. Keeps a piece of one file in memory per attempt.
+// Finds the segments of metrics below a data directory.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <optional>
-#include <utility>
+#include <vector>
 
-#include "absl/status/statusor.h"
-#include "coordinator/segments/cursor.h"
-#include "coordinator/stores/metric_store.h"
+#include "coordinator/store_parts/segment_metrics.h"
 #include "coordinator/stores/paths.h"
 
 namespace muster::coordinator {
 
-// Reads the metrics of one attempt.
-class MetricStreamReader {
- public:
-  explicit MetricStreamReader(std::shared_ptr<const StreamSegments> segments)
-      : records_(std::move(segments), 0, SegmentCursor::Appetite::kAll) {}
-
-  // As in MetricReader.
-  absl::StatusOr<bool> Next(v1::MetricBatch& batch);
-  uint64_t DamagedBytes() const { return damaged_; }
-  void Forget() { records_.Forget(); }
-
- private:
-  SegmentCursor records_;
-  uint64_t damaged_ = 0;
-};
-
-class LocalMetricReader final : public MetricReader {
+class LocalMetricReader final : public SegmentMetricReader {
  public:
   LocalMetricReader(const Paths& paths, uint64_t job) : paths_(paths), job_(job) {}
 
-  absl::StatusOr<bool> Next(v1::MetricBatch& batch) override;
-  size_t Attempts() const override { return streams_.size(); }
-  uint64_t DamagedBytes() const override;
-  void Forget() override;
-
  private:
-  absl::Status FindStreams();
+  absl::StatusOr<std::vector<uint32_t>> FindAttempts() const override {
+    return MetricAttemptsBelow(paths_, job_);
+  }
+  std::shared_ptr<const StreamSegments> SegmentsOf(uint32_t attempt) const override;
 
-  Paths paths_;
-  uint64_t job_;
-  std::map<uint32_t, MetricStreamReader> streams_;  // by attempt
-  std::optional<uint32_t> at_;                      // the attempt being read; none: starts over
+  const Paths paths_;
+  const uint64_t job_;
 };
 
 }  // namespace muster::coordinator

@@ -18,9 +18,9 @@
 #include "coordinator/local/metric_quota.h"
 #include "coordinator/local/metric_stream_file.h"
 #include "coordinator/local/open_streams.h"
-#include "coordinator/local/store_queue.h"
 #include "coordinator/store_parts/metric_sources.h"
 #include "coordinator/store_parts/newest_metrics.h"
+#include "coordinator/store_parts/store_queue.h"
 #include "coordinator/stores/metric_store.h"
 #include "coordinator/stores/paths.h"
 

@@ -3,17 +3,9 @@
 #include <string>
 
 #include "common/base/status.h"
-#include "coordinator/local/metric_reader.h"
+#include "coordinator/store_parts/segment_metrics.h"
 
 namespace muster::coordinator {
-namespace {
-
-int64_t TimeOf(const v1::MetricBatch& batch) {
-  return batch.points().empty() ? 0 : batch.points(0).time_ms() * 1'000;
-}
-
-}  // namespace
-
 absl::StatusOr<MetricStreamFile> MetricStreamFile::Open(const Paths& paths, uint64_t job,
                                                         uint32_t attempt) {
   RETURN_IF_ERROR(common::MakeDirectories(paths.MetricDirectory(job)));
@@ -38,7 +30,7 @@ absl::StatusOr<MetricStreamFile> MetricStreamFile::Open(const Paths& paths, uint
 }
 
 absl::Status MetricStreamFile::Append(const v1::MetricBatch& batch, std::string_view encoded) {
-  return file_.Append({{.offset = file_.Written(), .time_us = TimeOf(batch), .body = encoded}});
+  return file_.Append({{.offset = file_.Written(), .time_us = TimeUsOf(batch), .body = encoded}});
 }
 
 }  // namespace muster::coordinator

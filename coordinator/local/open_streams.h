@@ -16,8 +16,8 @@
 #include "absl/status/statusor.h"
 #include "common/base/status.h"
 #include "common/files/files.h"
-#include "coordinator/local/store_queue.h"
 #include "coordinator/segments/writer.h"
+#include "coordinator/store_parts/store_queue.h"
 
 namespace muster::coordinator {
 

@@ -136,6 +136,7 @@ void LogMerge::Refill() {
   for (auto it = unread_.begin(); it != unread_.end();) {
     const absl::StatusOr<bool> ready = MakeReady(*it);
     trouble_.Update(ready.status());
+    if (absl::IsUnavailable(ready.status())) return;  // nor would the others be
     it = ready.ok() ? unread_.erase(it) : std::next(it);
   }
 }

@@ -9,7 +9,6 @@
 #include "common/problem.h"
 #include "common/text/strings.h"
 #include "common/text/units.h"
-#include "coordinator/base/file_tree.h"
 #include "coordinator/contexts/contexts.h"
 #include "coordinator/core/state/owner.h"
 
@@ -33,7 +32,7 @@ void LookLater(Jobs& jobs, JobStores& stores, Process& process, const absl::Stat
 
 void LookOn(Jobs& jobs, JobStores& stores, Process& process, std::shared_ptr<LogUsage::Look> look) {
   process.reads.Post([&jobs, &stores, &process, look = std::move(look)] {
-    if (stores.log_usage.Measure(process.paths, *look)) return LookOn(jobs, stores, process, look);
+    if (stores.log_usage.Measure(stores.logs, *look)) return LookOn(jobs, stores, process, look);
     stores.log_usage.Publish(std::move(*look));
     process.reads.PostAfter(kLookEvery,
                             [&jobs, &stores, &process] { KeepLogUsage(jobs, stores, process); });
@@ -66,7 +65,7 @@ absl::Status LogUsage::CheckRoom(const Caller& caller) const {
               "keeps less of one; an operator raises --person-log-quota"});
 }
 
-bool LogUsage::Measure(const Paths& paths, Look& look) const {
+bool LogUsage::Measure(const LogStore& logs, Look& look) const {
   const size_t end = std::min(look.jobs.size(), look.next + kJobsAtOnce);
   for (; look.next < end; ++look.next) {
     const Job& job = look.jobs[look.next];
@@ -78,7 +77,7 @@ bool LogUsage::Measure(const Paths& paths, Look& look) const {
       is_known = known != of_finished_.end();
       if (is_known) bytes = known->second;
     }
-    if (!is_known) bytes = BytesBelow(paths.Root(), paths.BelowRoot(paths.LogDirectory(job.id)));
+    if (!is_known) bytes = logs.StoredBytes(job.id);
     if (job.is_over) look.of_finished[job.id] = bytes;
     look.by_owner[job.owner_key] += bytes;
   }

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "coordinator/core/state/input.h"
-#include "coordinator/stores/paths.h"
+#include "coordinator/stores/log_store.h"
 
 namespace muster::coordinator {
 
@@ -45,7 +45,7 @@ class LogUsage {
     std::map<std::string, uint64_t> by_owner;
   };
   // False: all of them are measured.
-  bool Measure(const Paths& paths, Look& look) const;
+  bool Measure(const LogStore& logs, Look& look) const;
   void Publish(Look look);
 
  private:

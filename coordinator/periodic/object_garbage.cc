@@ -1,5 +1,6 @@
 #include "coordinator/periodic/object_garbage.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/status.h"
@@ -16,6 +17,17 @@ constexpr std::chrono::minutes kCollectedEvery{5};
 constexpr size_t kSeenMost = 100'000;
 
 }  // namespace
+
+ObjectGarbage::ObjectGarbage(Objects& objects, ObjectNames& names, const std::string& prefix,
+                             std::vector<Kept> others)
+    : objects_(objects), names_(names), kept_(std::move(others)) {
+  kept_.push_back({prefix, [this](const auto& keys) { return names_.Unknown(keys); }});
+}
+
+bool ObjectGarbage::IsOurs(const std::string& key) const {
+  return std::any_of(kept_.begin(), kept_.end(),
+                     [&](const Kept& kept) { return key.starts_with(kept.prefix); });
+}
 
 std::vector<std::string> ObjectGarbage::Seen::Old(const std::vector<std::string>& found,
                                                   int64_t lived_ms) {
@@ -50,22 +62,31 @@ absl::Status ObjectGarbage::DeleteUnnamed(int64_t lived_ms) {
   // First: from now on no upload names what these would have made.
   RETURN_IF_ERROR(
       names_.DropUploadsBefore(lived_ms - std::chrono::milliseconds(kUnnamedKept).count()));
-  std::string from;
   size_t deleted = 0;
+  for (const Kept& kept : kept_) {
+    ASSIGN_OR_RETURN(const size_t here, DeleteUnnamed(kept, lived_ms));
+    deleted += here;
+  }
+  unnamed_.EndOfSweep();
+  if (deleted > 0)
+    common::LogInfo(common::StrCat("objects: deleted what was never named count=", deleted));
+  return AbortUploads(lived_ms);
+}
+
+absl::StatusOr<size_t> ObjectGarbage::DeleteUnnamed(const Kept& kept, int64_t lived_ms) {
+  size_t deleted = 0;
+  std::string from;
   do {
-    ASSIGN_OR_RETURN(const Objects::Page page, objects_.List(prefix_, from));
+    ASSIGN_OR_RETURN(const Objects::Page page, objects_.List(kept.prefix, from));
     std::vector<std::string> keys;
     for (const ObjectInfo& object : page.objects) keys.push_back(object.key);
-    ASSIGN_OR_RETURN(const std::vector<std::string> unnamed, names_.Unknown(keys));
+    ASSIGN_OR_RETURN(const std::vector<std::string> unnamed, kept.unknown(keys));
     const std::vector<std::string> old = unnamed_.Old(unnamed, lived_ms);
     if (!old.empty()) RETURN_IF_ERROR(objects_.Delete(old));
     deleted += old.size();
     from = page.next;
   } while (!from.empty());
-  unnamed_.EndOfSweep();
-  if (deleted > 0)
-    common::LogInfo(common::StrCat("objects: deleted what was never named count=", deleted));
-  return AbortUploads(lived_ms);
+  return deleted;
 }
 
 absl::Status ObjectGarbage::Collect(int64_t lived_ms) {
@@ -91,7 +112,7 @@ absl::Status ObjectGarbage::AbortUploads(int64_t lived_ms) {
     ASSIGN_OR_RETURN(const Objects::UploadPage page, objects_.OpenUploads(from));
     for (const Objects::OpenUpload& open : page.uploads) {
       // One whose beginning broke off has no key.
-      if (!open.upload.key.empty() && !open.upload.key.starts_with(prefix_)) continue;
+      if (!open.upload.key.empty() && !IsOurs(open.upload.key)) continue;
       if (!uploads_.Old({open.upload.id}, lived_ms).empty())
         RETURN_IF_ERROR(objects_.Abort(open.upload));
     }

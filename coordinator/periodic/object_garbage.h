@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "coordinator/base/work_pool.h"
 #include "coordinator/stores/object_names.h"
@@ -27,9 +29,15 @@ inline constexpr std::chrono::hours kSweepEvery{6};
 // All times are of the coordinator's lived clock: the store's and the machine's may be wrong.
 class ObjectGarbage {
  public:
-  // `prefix`: of all our keys (store_parts/object_blobs.h); others may have other objects in the store.
-  ObjectGarbage(Objects& objects, ObjectNames& names, std::string prefix)
-      : objects_(objects), names_(names), prefix_(std::move(prefix)) {}
+  // Objects below a prefix, and who knows which of their keys have a name. Others may have other objects in the store.
+  struct Kept {
+    std::string prefix;
+    std::function<absl::StatusOr<std::vector<std::string>>(const std::vector<std::string>&)>
+        unknown;
+  };
+  // `prefix`: of blobs' keys (store_parts/object_blobs.h); `others`: besides these.
+  ObjectGarbage(Objects& objects, ObjectNames& names, const std::string& prefix,
+                std::vector<Kept> others = {});
   // The doomed ones: cost grows with what was removed.
   absl::Status DeleteDoomed(int64_t lived_ms);
   // Goes through the whole store, so seldom.
@@ -49,11 +57,14 @@ class ObjectGarbage {
     std::map<std::string, int64_t> first_;
     std::set<std::string> now_;
   };
+  bool IsOurs(const std::string& key) const;
+  // How many were deleted.
+  absl::StatusOr<size_t> DeleteUnnamed(const Kept& kept, int64_t lived_ms);
   absl::Status AbortUploads(int64_t lived_ms);
 
   Objects& objects_;
   ObjectNames& names_;
-  const std::string prefix_;
+  std::vector<Kept> kept_;
   Seen unnamed_, uploads_;
   int64_t swept_ms_ = 0;
 };

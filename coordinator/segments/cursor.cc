@@ -76,10 +76,24 @@ absl::StatusOr<bool> SegmentCursor::PassOn() {
   if (scan_->MayGrow()) return false;
   ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, segments_->List());
   const auto next = std::upper_bound(segments.begin(), segments.end(), segment_);
-  if (next == segments.end()) return false;
+  // Some segments may have become one meanwhile, with what follows this one.
+  const auto is_replaced = [&] {
+    return !std::binary_search(segments.begin(), segments.end(), segment_) || IsRewritten();
+  };
+  if (next == segments.end()) {
+    if (!is_replaced()) return false;
+    StartOver();
+    return true;
+  }
   // First reads the records that were written here before the next segment was started.
   if (!std::exchange(has_next_, true)) return true;
-  if (*next > expected_ && StartOverOnce()) return true;
+  if (*next > expected_) {
+    if (is_replaced()) {
+      StartOver();
+      return true;
+    }
+    if (StartOverOnce()) return true;
+  }
   RETURN_IF_ERROR(Open(*next));
   return true;
 }

@@ -48,23 +48,12 @@ absl::Status WriteAt(int fd, std::vector<iovec> pieces, uint64_t position,
 
 iovec PieceOf(std::string_view bytes) { return {const_cast<char*>(bytes.data()), bytes.size()}; }
 
-uint64_t ItemsIn(SegmentKind kind, std::string_view body) {
-  if (kind == SegmentKind::kMetrics) return 1;
-  return static_cast<uint64_t>(std::count(body.begin(), body.end(), '\n'));
-}
-
-std::string HeadCopies(const SegmentHead& head) {
-  std::string bytes;
-  for (size_t copy = 0; copy < kHeadCopies; ++copy) bytes += EncodeSegmentHead(head);
-  return bytes;
-}
-
 }  // namespace
 
 absl::StatusOr<SegmentWriter> SegmentWriter::Open(SegmentFiles files, const SegmentId& id) {
   SegmentWriter writer;
   writer.files_ = std::move(files);
-  writer.head_.id = id;
+  writer.at_.head.id = id;
   ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, writer.files_.List());
   if (segments.empty()) {
     RETURN_IF_ERROR(writer.Start(0));
@@ -89,9 +78,9 @@ void SegmentWriter::Fail() {
 }
 
 void SegmentWriter::GoBackTo(const State& state) {
-  position_ = state.position;
-  index_.resize(state.entries);
-  end_ = state.end;
+  at_.position = state.position;
+  at_.index.resize(state.entries);
+  at_.end = state.end;
   finished_ = state.finished;
 }
 
@@ -101,15 +90,15 @@ absl::Status SegmentWriter::OpenFile(int flags) {
 }
 
 absl::Status SegmentWriter::Start(uint64_t first_offset) {
-  head_.first_offset = first_offset;
-  head_.first_count = end_.end_count;
-  ASSIGN_OR_RETURN(head_.salt, RandomSalt());
+  at_.head.first_offset = first_offset;
+  at_.head.first_count = at_.end.end_count;
+  ASSIGN_OR_RETURN(at_.head.salt, RandomSalt());
   RETURN_IF_ERROR(OpenFile(O_CREAT | O_TRUNC));
-  const std::string head = HeadCopies(head_);
+  const std::string head = at_.HeadBytes();
   RETURN_IF_ERROR(WriteAt(fd_.get(), {PieceOf(head)}, 0, Path()));
-  position_ = head.size();
-  index_.clear();
-  end_ = {.end_offset = first_offset, .end_count = head_.first_count};
+  at_.position = head.size();
+  at_.index.clear();
+  at_.end = {.end_offset = first_offset, .end_count = at_.head.first_count};
   finished_ = false;
   dirty_ = true;
   synced_ = Now();
@@ -117,14 +106,14 @@ absl::Status SegmentWriter::Start(uint64_t first_offset) {
 }
 
 absl::Status SegmentWriter::Recover(uint64_t first_offset) {
-  head_.first_offset = first_offset;
-  SegmentScan scan(files_.Open(head_.first_offset), kRecoveryWindowBytes);
+  at_.head.first_offset = first_offset;
+  SegmentScan scan(files_.Open(at_.head.first_offset), kRecoveryWindowBytes);
   ASSIGN_OR_RETURN(const auto head, scan.Head());
-  const bool is_ours = head.has_value() && head->id == head_.id &&
+  const bool is_ours = head.has_value() && head->id == at_.head.id &&
                        head->first_offset == first_offset &&
                        scan.TotalBytes() <= kSegmentFileBytesMax;
   if (!is_ours) {
-    ASSIGN_OR_RETURN(end_.end_count, CountBefore(first_offset));
+    ASSIGN_OR_RETURN(at_.end.end_count, CountBefore(first_offset));
     // None of it can be read. A file that is longer than a head is kept for inspection.
     const std::string aside = StrCat(Path(), ".damaged");
     if (scan.TotalBytes() > kRecordsBegin && std::rename(Path().c_str(), aside.c_str()) != 0) {
@@ -132,31 +121,31 @@ absl::Status SegmentWriter::Recover(uint64_t first_offset) {
     }
     return Start(first_offset);
   }
-  head_ = *head;
+  at_.head = *head;
   ASSIGN_OR_RETURN(const auto trailer, scan.Trailer());
-  end_ = {.end_offset = first_offset, .end_count = head_.first_count};
-  position_ = kRecordsBegin;
+  at_.end = {.end_offset = first_offset, .end_count = at_.head.first_count};
+  at_.position = kRecordsBegin;
   while (true) {
     ASSIGN_OR_RETURN(const auto sound, scan.NextSound());
     if (!sound.has_value()) break;
     const auto& [record, body] = *sound;
     // Skipped bytes are lost if a sound record follows them; otherwise they are a torn end.
-    const uint64_t gap = record.offset - end_.end_offset;
-    if (gap > record.dropped) lost_.push_back({end_.end_offset, record.offset - record.dropped});
-    Count(record, body, record.position);
-    position_ = scan.Position();
+    const uint64_t gap = record.offset - at_.end.end_offset;
+    if (gap > record.dropped) lost_.push_back({at_.end.end_offset, record.offset - record.dropped});
+    at_.Count(record, body, record.position);
+    at_.position = scan.Position();
   }
   RETURN_IF_ERROR(OpenFile(0));
   finished_ = trailer.has_value();
   if (finished_) {
-    if (trailer->end_offset > end_.end_offset) {
-      lost_.push_back({end_.end_offset, trailer->end_offset});
+    if (trailer->end_offset > at_.end.end_offset) {
+      lost_.push_back({at_.end.end_offset, trailer->end_offset});
     }
-    end_.end_offset = trailer->end_offset;
-    end_.end_count = trailer->end_count;
-    end_.ended = trailer->ended;
-    position_ = trailer->index_position;
-  } else if (ftruncate(fd_.get(), static_cast<off_t>(position_)) != 0) {
+    at_.end.end_offset = trailer->end_offset;
+    at_.end.end_count = trailer->end_count;
+    at_.end.ended = trailer->ended;
+    at_.position = trailer->index_position;
+  } else if (ftruncate(fd_.get(), static_cast<off_t>(at_.position)) != 0) {
     return common::ErrnoStatus(StrCat("cannot cut the torn end of ", Path()));
   }
   // The data that was read back may exist only in the page cache; a sync makes it durable again.
@@ -175,43 +164,9 @@ absl::StatusOr<uint64_t> SegmentWriter::CountBefore(uint64_t first_offset) const
   return trailer.has_value() ? trailer->end_count : 0;
 }
 
-void SegmentWriter::Count(const RecordHead& record, std::string_view body, uint64_t position) {
-  // An empty record, such as the mark of the stream's end, has no time to be found by.
-  if (record.length > 0) {
-    const bool is_first = index_.empty();
-    end_.first_us = is_first ? record.time_us : std::min(end_.first_us, record.time_us);
-    end_.last_us = is_first ? record.time_us : std::max(end_.last_us, record.time_us);
-    if (is_first || record.offset >= index_.back().offset + kIndexStepBytes) {
-      index_.push_back({record.offset, position, record.time_us, record.count});
-    }
-  }
-  end_.end_offset = record.EndOffset();
-  end_.end_count = record.count + ItemsIn(head_.id.kind, body);
-  end_.ended = record.end;
-}
-
-RecordHead SegmentWriter::HeadOf(const NewRecord& record) const {
-  return {.offset = record.offset,
-          .dropped = record.dropped,
-          .time_us = record.time_us,
-          .count = end_.end_count,
-          .length = static_cast<uint32_t>(record.body.size()),
-          .end = record.end,
-          .removed = record.removed,
-          .body_crc = common::Crc32c(record.body)};
-}
-
-std::string SegmentWriter::TailBytes() {
-  const std::string index = EncodeIndex(index_);
-  end_.index_position = position_;
-  end_.entries = static_cast<uint32_t>(index_.size());
-  end_.index_crc = common::Crc32c(index);
-  return index + EncodeSegmentTrailer(end_, head_.salt) + EncodeSegmentHead(head_);
-}
-
 absl::Status SegmentWriter::Append(const std::vector<NewRecord>& records, uint64_t bytes_max) {
   if (finished_) RETURN_IF_ERROR(StartNext());
-  if (position_ >= bytes_max) {
+  if (at_.position >= bytes_max) {
     RETURN_IF_ERROR(Finish());
     RETURN_IF_ERROR(StartNext());
   }
@@ -221,15 +176,15 @@ absl::Status SegmentWriter::Append(const std::vector<NewRecord>& records, uint64
   heads.reserve(records.size() + 1);
   std::vector<iovec> pieces;
   for (const NewRecord& record : records) {
-    const RecordHead head = HeadOf(record);
-    heads.push_back(EncodeRecordHead(head, head_.salt));
+    const RecordHead head = at_.HeadOf(record);
+    heads.push_back(EncodeRecordHead(head, at_.head.salt));
     pieces.push_back(PieceOf(heads.back()));
     if (!record.body.empty()) pieces.push_back(PieceOf(record.body));
-    Count(head, record.body, position_);
-    position_ += kRecordHeadBytes + record.body.size();
+    at_.Count(head, record.body, at_.position);
+    at_.position += kRecordHeadBytes + record.body.size();
   }
-  if (end_.ended) {
-    heads.push_back(TailBytes());
+  if (at_.end.ended) {
+    heads.push_back(at_.TailBytes());
     pieces.push_back(PieceOf(heads.back()));
   }
   const absl::Status written = WriteAt(fd_.get(), std::move(pieces), before.position, Path());
@@ -237,14 +192,14 @@ absl::Status SegmentWriter::Append(const std::vector<NewRecord>& records, uint64
     GoBackTo(before);
     return written;
   }
-  finished_ = end_.ended;
+  finished_ = at_.end.ended;
   dirty_ = true;
   return absl::OkStatus();
 }
 
 absl::Status SegmentWriter::Finish() {
-  const std::string tail = TailBytes();
-  RETURN_IF_ERROR(WriteAt(fd_.get(), {PieceOf(tail)}, position_, Path()));
+  const std::string tail = at_.TailBytes();
+  RETURN_IF_ERROR(WriteAt(fd_.get(), {PieceOf(tail)}, at_.position, Path()));
   RETURN_IF_ERROR(Sync());
   finished_ = synced_.finished = true;
   return absl::OkStatus();
@@ -257,10 +212,10 @@ absl::Status SegmentWriter::StartNext() {
   lost_.clear();
   SegmentWriter next;
   next.files_ = files_;
-  next.head_.id = head_.id;
-  next.end_.end_count = end_.end_count;
+  next.at_.head.id = at_.head.id;
+  next.at_.end.end_count = at_.end.end_count;
   next.durable_ = durable_;
-  RETURN_IF_ERROR(next.Start(end_.end_offset));
+  RETURN_IF_ERROR(next.Start(at_.end.end_offset));
   *this = std::move(next);
   return absl::OkStatus();
 }
@@ -276,7 +231,7 @@ absl::Status SegmentWriter::Sync() {
 }
 
 void SegmentWriter::MarkSynced() {
-  durable_ = end_.end_offset;
+  durable_ = at_.end.end_offset;
   dirty_ = false;
   synced_ = Now();
 }
@@ -296,12 +251,12 @@ void SegmentWriter::GiveUp(uint64_t offset) {
 absl::StatusOr<SegmentWriter::Bodies> SegmentWriter::SoundRecords(
     const std::vector<NewRecord>& records) const {
   Bodies all;
-  SegmentScan scan(files_.Open(head_.first_offset), kRecoveryWindowBytes);
-  while (position_ > kRecordsBegin) {
+  SegmentScan scan(files_.Open(at_.head.first_offset), kRecoveryWindowBytes);
+  while (at_.position > kRecordsBegin) {
     ASSIGN_OR_RETURN(const auto head, scan.Head());
     if (!head.has_value()) return absl::DataLossError(StrCat(Path(), " cannot be read any more"));
     ASSIGN_OR_RETURN(auto sound, scan.NextSound());
-    if (!sound.has_value() || sound->first.position >= position_) break;
+    if (!sound.has_value() || sound->first.position >= at_.position) break;
     auto& [old, body] = *sound;
     all[old.offset].push_back({{.offset = old.offset,
                                 .dropped = old.dropped,
@@ -323,31 +278,31 @@ absl::Status SegmentWriter::Restore(const std::vector<NewRecord>& records, uint6
   ASSIGN_OR_RETURN(Bodies all, SoundRecords(records));
   SegmentWriter fresh;
   fresh.files_ = files_;
-  fresh.head_ = head_;
-  fresh.end_ = {.end_offset = head_.first_offset, .end_count = head_.first_count};
-  std::string bytes = HeadCopies(head_);
-  fresh.position_ = bytes.size();
+  fresh.at_.head = at_.head;
+  fresh.at_.end = {.end_offset = at_.head.first_offset, .end_count = at_.head.first_count};
+  std::string bytes = at_.HeadBytes();
+  fresh.at_.position = bytes.size();
   for (auto& [offset, here] : all) {
     for (auto& [record, body] : here) {
       record.body = body;
-      const RecordHead head = fresh.HeadOf(record);
-      fresh.Count(head, body, fresh.position_);
-      bytes += EncodeRecordHead(head, head_.salt);
+      const RecordHead head = fresh.at_.HeadOf(record);
+      fresh.at_.Count(head, body, fresh.at_.position);
+      bytes += EncodeRecordHead(head, at_.head.salt);
       bytes += body;
-      fresh.position_ = bytes.size();
+      fresh.at_.position = bytes.size();
     }
   }
   // The lost part may include the end of the segment.
-  fresh.end_.end_offset = std::max(fresh.end_.end_offset, end_.end_offset);
-  fresh.end_.end_count = std::max(fresh.end_.end_count, end_.end_count);
-  fresh.end_.ended = fresh.end_.ended || end_.ended;
-  if (finished_) bytes += fresh.TailBytes();
+  fresh.at_.end.end_offset = std::max(fresh.at_.end.end_offset, at_.end.end_offset);
+  fresh.at_.end.end_count = std::max(fresh.at_.end.end_count, at_.end.end_count);
+  fresh.at_.end.ended = fresh.at_.end.ended || at_.end.ended;
+  if (finished_) bytes += fresh.at_.TailBytes();
   RETURN_IF_ERROR(common::WriteFileDurably(Path(), bytes));
   fresh.finished_ = finished_;
   fresh.lost_ = lost_;
   RETURN_IF_ERROR(fresh.OpenFile(0));
   fresh.GiveUp(until);
-  fresh.durable_ = fresh.end_.end_offset;
+  fresh.durable_ = fresh.at_.end.end_offset;
   fresh.synced_ = fresh.Now();
   *this = std::move(fresh);
   return absl::OkStatus();
@@ -356,7 +311,7 @@ absl::Status SegmentWriter::Restore(const std::vector<NewRecord>& records, uint6
 absl::Status SegmentWriter::Mend(SegmentFiles files, const SegmentId& id, uint64_t first_offset) {
   SegmentWriter writer;
   writer.files_ = std::move(files);
-  writer.head_.id = id;
+  writer.at_.head.id = id;
   RETURN_IF_ERROR(writer.Recover(first_offset));
   ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, writer.files_.List());
   writer.finished_ = writer.finished_ || writer.HasEnd() || segments.back() != first_offset;

@@ -16,17 +16,9 @@
 #include "common/files/files.h"
 #include "coordinator/segments/files.h"
 #include "coordinator/segments/format.h"
+#include "coordinator/segments/layout.h"
 
 namespace muster::coordinator {
-
-struct NewRecord {
-  uint64_t offset = 0;
-  uint64_t dropped = 0;
-  int64_t time_us = 0;
-  bool end = false;
-  bool removed = false;  // as in RecordHead
-  std::string_view body;
-};
 
 // Bytes [from, until) of a stream.
 struct LostRange {
@@ -58,11 +50,15 @@ class SegmentWriter {
   // After the caller's syncfs.
   void MarkSynced();
 
-  uint64_t Written() const { return end_.end_offset; }
+  uint64_t Written() const { return at_.end.end_offset; }
   // Everything below is durable and can be read.
   uint64_t Durable() const;
+  // Where the stream ends.
+  const SegmentTrailer& End() const { return at_.end; }
+  // Nothing is appended here any more, the stream continues elsewhere: readers of this segment pass on.
+  absl::Status FinishSegment() { return finished_ ? Sync() : Finish(); }
   // The stream has its end: nothing may be appended.
-  bool HasEnd() const { return end_.ended; }
+  bool HasEnd() const { return at_.end.ended; }
   bool Dirty() const { return dirty_; }
   int Descriptor() const { return fd_.get(); }
 
@@ -88,28 +84,21 @@ class SegmentWriter {
     bool finished = false;
   };
 
-  State Now() const { return {position_, index_.size(), end_, finished_}; }
+  State Now() const { return {at_.position, at_.index.size(), at_.end, finished_}; }
   void GoBackTo(const State& state);
 
   absl::Status Start(uint64_t first_offset);
   absl::Status Recover(uint64_t first_offset);
   absl::Status OpenFile(int flags);
-  std::string Path() const { return files_.At(head_.first_offset); }
-  // Updates the index and the trailer's numbers for a record at `position`.
-  void Count(const RecordHead& record, std::string_view body, uint64_t position);
-  RecordHead HeadOf(const NewRecord& record) const;
+  std::string Path() const { return files_.At(at_.head.first_offset); }
   absl::StatusOr<Bodies> SoundRecords(const std::vector<NewRecord>& records) const;
   absl::StatusOr<uint64_t> CountBefore(uint64_t first_offset) const;
-  std::string TailBytes();
   absl::Status Finish();
   absl::Status StartNext();
 
   SegmentFiles files_{""};
-  SegmentHead head_;
+  SegmentLayout at_;
   common::UniqueFd fd_;
-  uint64_t position_ = 0;  // where the next record goes
-  std::vector<IndexEntry> index_;
-  SegmentTrailer end_;
   std::vector<LostRange> lost_;
   uint64_t durable_ = 0;
   bool finished_ = false;  // the file has its index and trailer

@@ -130,9 +130,22 @@ CREATE TABLE IF NOT EXISTS object_uploads(
 CREATE INDEX IF NOT EXISTS object_uploads_by_age ON object_uploads(begun_ms);
 )sql";
 
+// Which packs of logs and metrics are in that store (pack_names.h). Created if missing, like the tables above.
+constexpr char kPacks[] = R"sql(
+CREATE TABLE IF NOT EXISTS packs(
+  job INTEGER NOT NULL, kind INTEGER NOT NULL, attempt INTEGER NOT NULL, node TEXT NOT NULL,
+  epoch INTEGER NOT NULL, life TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+  first_rank INTEGER NOT NULL, last_rank INTEGER NOT NULL, bytes INTEGER NOT NULL, note BLOB NOT NULL,
+  PRIMARY KEY(job, kind, attempt, node, epoch, life)) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS merged_packs(
+  job INTEGER NOT NULL, kind INTEGER NOT NULL, attempt INTEGER NOT NULL, node TEXT NOT NULL,
+  place INTEGER NOT NULL, name TEXT NOT NULL, level INTEGER NOT NULL, bytes INTEGER NOT NULL,
+  PRIMARY KEY(job, kind, attempt, node, place)) STRICT, WITHOUT ROWID;
+)sql";
+
 absl::Status CreateLaterTables(Database& database) {
   for (const char* tables :
-       {kLives, kIdentities, kCode, kSnapshotJobs, kShared, kArchive, kObjects})
+       {kLives, kIdentities, kCode, kSnapshotJobs, kShared, kArchive, kObjects, kPacks})
     RETURN_IF_ERROR(database.Execute(tables));
   return AddGivers(database);
 }

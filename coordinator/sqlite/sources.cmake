@@ -9,6 +9,7 @@ muster_sources(muster_coordinator
   sqlite/journal.cc
   sqlite/journal_writer.cc
   sqlite/object_names.cc
+  sqlite/pack_names.cc
   sqlite/replay.cc
   sqlite/snapshot_rows.cc)
 muster_sources(muster_coordinator COLD

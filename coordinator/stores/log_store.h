@@ -120,7 +120,9 @@ class LogReader {
 class LogStore {
  public:
   virtual ~LogStore() = default;
-  // Makes durable and acknowledges what was taken, then ends its threads.
+  // Waits, for some seconds at most, until what was taken is durable.
+  virtual void Settle() {}
+  // Ends its threads. What is not acknowledged by then may not be kept.
   virtual void Stop() = 0;
 
   // Any thread; never blocks. Bytes that are known already change nothing, except that they replace what
@@ -139,6 +141,11 @@ class LogStore {
   // it the oldest are removed, and a piece records how many they were. Any thread; lasts until the daemon
   // ends.
   virtual void KeepAtMost(uint64_t job, uint64_t bytes) = 0;
+
+  // What the job's output takes, about. May be slow.
+  virtual uint64_t StoredBytes(uint64_t job) const = 0;
+  // Whether every coordinator of the cluster reads the same.
+  virtual bool IsShared() const { return false; }
 
   // Any thread. Streams that were begun here and have no `end` yet.
   virtual size_t UnendedStreams() const = 0;

@@ -47,7 +47,7 @@ class MetricReader {
 class MetricStore {
  public:
   virtual ~MetricStore() = default;
-  // Acknowledges what was taken and ends its threads.
+  // As in LogStore.
   virtual void Stop() = 0;
 
   // A repeated batch changes nothing and is acknowledged. Batches of a removed job, and those that

@@ -5,6 +5,7 @@
 
 #include "common/files/files.h"
 #include "common/problem.h"
+#include "coordinator/local/log_store.h"
 #include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator {
@@ -21,7 +22,7 @@ class LogUsageTest : public testing::Test {
   int LookAt(std::vector<LogUsage::Job> jobs) {
     LogUsage::Look look{.jobs = std::move(jobs)};
     int steps = 1;
-    while (usage_.Measure(paths_, look)) ++steps;
+    while (usage_.Measure(logs_, look)) ++steps;
     usage_.Publish(std::move(look));
     return steps;
   }
@@ -33,6 +34,7 @@ class LogUsageTest : public testing::Test {
 
   const TempDir dir_;
   const Paths paths_{dir_.path()};
+  const LocalLogStore logs_{paths_};
   LogUsage usage_{100'000};
 };
 

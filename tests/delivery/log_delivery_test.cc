@@ -1,7 +1,8 @@
 // Logs arrive exactly once, in order, across crashes: the worker's real forwarder and spool reader
-// and the coordinator's real log files, between a shim that writes spools and a link that breaks.
-// `log_delivery_test SEED` runs one seed and prints its faults, `log_delivery_test FIRST COUNT`
-// many; the first broken promise is printed with its seed, which reproduces it exactly.
+// and the coordinator's real store, between a shim that writes spools and a link that breaks.
+// `log_delivery_test files SEED` runs one seed and prints its faults, `log_delivery_test files FIRST COUNT`
+// many; the first broken promise is printed with its seed, which reproduces it exactly. `files`: the store in a
+// directory; `packs`: the one of an object store, with coordinators that replace each other.
 #include <stdlib.h>
 
 #include <chrono>
@@ -11,6 +12,7 @@
 #include <memory>
 
 #include "tests/delivery/log_store_model.h"
+#include "tests/delivery/pack_store_model.h"
 #include "tests/sim/event_queue.h"
 #include "worker/output/log_forwarder.h"
 
@@ -35,12 +37,11 @@ std::string MakeRoot() {
 
 class World {
  public:
-  World(uint64_t seed, bool trace, Counts* counts)
+  World(const std::string& kind, uint64_t seed, bool trace, Counts* counts)
       : queue_(seed),
         root_(MakeRoot()),
         worker_paths_(root_ + "/worker", root_),
-        store_(queue_, root_ + "/coordinator",
-               [this](uint64_t link, const v1::LogAck& ack) { Acknowledge(link, ack); }),
+        store_(Open(kind)),
         counts_(*counts) {
     queue_.trace = trace;
   }
@@ -61,12 +62,22 @@ class World {
     }
     StartWorker();
     ScheduleFault();
+    ScheduleRead();
     while (queue_.Step(kSettledMs)) {
     }
     CheckSettled();
   }
 
  private:
+  std::unique_ptr<DeliveryStore> Open(const std::string& kind) {
+    const auto acknowledge = [this](uint64_t link, const v1::LogAck& ack) {
+      Acknowledge(link, ack);
+    };
+    if (kind == "packs")
+      return std::make_unique<PackStoreModel>(queue_, root_ + "/coordinator", acknowledge);
+    return std::make_unique<LogStoreModel>(queue_, root_ + "/coordinator", acknowledge);
+  }
+
   // ---------------------------------------------------------------- the shim
 
   size_t PieceSize() {
@@ -175,7 +186,7 @@ class World {
   // The worker now forgets the attempt and its spools: nothing may be missing.
   void Drained() {
     for (const auto& stream : streams_) {
-      Expect(store_.EndIsDurable(StoreKey(*stream), stream->truth.bytes.size()),
+      Expect(store_->EndIsDurable(StoreKey(*stream), stream->truth.bytes.size()),
              "drained, but the end of rank " + std::to_string(stream->rank) + " stream " +
                  std::to_string(static_cast<int>(stream->stream)) + " at " +
                  std::to_string(stream->truth.bytes.size()) + " is not durable");
@@ -215,7 +226,7 @@ class World {
                    // The first chunks of a broken link may still arrive.
                    if (life != coordinator_life_) return;
                    if (link != link_ && late_[link]-- == 0) return void(late_[link] = 0);
-                   store_.Append(chunk, link);
+                   store_->Append(chunk, link);
                    if (link != link_) return;
                    --under_way_;
                    WithWorker(0, [] {});
@@ -270,11 +281,32 @@ class World {
     coordinator_up_ = false;
     ++coordinator_life_;
     CutLink();
-    store_.Crash(power);
+    store_->Crash(power);
     if (forwarder_ != nullptr) DialSoon();
     queue_.After(queue_.Draw(1, 800), [this] {
-      store_.Reopen();
+      store_->Reopen();
       coordinator_up_ = true;
+    });
+  }
+
+  // ---------------------------------------------------------------- a client
+
+  // Of whatever is there, nothing is wrong.
+  void ScheduleRead() {
+    queue_.After(queue_.Draw(100, 900), [this] {
+      if (drained_ || !coordinator_up_) return drained_ ? void() : ScheduleRead();
+      const auto at =
+          static_cast<size_t>(queue_.Draw(0, static_cast<int64_t>(streams_.size()) - 1));
+      const SpooledStream& stream = *streams_[at];
+      const Content read = store_->Read(StoreKey(stream), /*has_end=*/false);
+      Content truth{stream.truth.bytes.substr(0, read.bytes.size()), {}};
+      for (const auto& [offset, length] : stream.truth.gaps) {
+        if (offset < read.bytes.size())
+          truth.gaps.emplace_back(offset, std::min(length, read.bytes.size() - offset));
+      }
+      Expect(read == truth, "rank " + std::to_string(stream.rank) +
+                                ": what can be read while it grows is not what was written");
+      ScheduleRead();
     });
   }
 
@@ -288,10 +320,11 @@ class World {
 
   void CheckSettled() {
     Expect(drained_, "faults are over and nothing more happens, but not every stream is done");
-    store_.Crash(/*power=*/true);
-    store_.Reopen();
+    store_->Calm();
+    store_->Crash(/*power=*/true);
+    store_->Reopen();
     for (const auto& stream : streams_) {
-      const Content stored = store_.Read(StoreKey(*stream));
+      const Content stored = store_->Read(StoreKey(*stream), /*has_end=*/true);
       Expect(stored == stream->truth, "rank " + std::to_string(stream->rank) + " stream " +
                                           std::to_string(static_cast<int>(stream->stream)) + ": " +
                                           std::to_string(stored.bytes.size()) + " bytes and " +
@@ -306,7 +339,7 @@ class World {
   sim::EventQueue queue_;
   const std::string root_;
   const worker::Paths worker_paths_;
-  LogStoreModel store_;
+  const std::unique_ptr<DeliveryStore> store_;
   Counts& counts_;
   const uint32_t first_rank_ = 3;
   std::vector<std::unique_ptr<SpooledStream>> streams_;
@@ -328,16 +361,17 @@ class World {
 };
 
 int Main(int argc, char** argv) {
-  const uint64_t first = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
-  const uint64_t count = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : argc > 1 ? 1 : 300;
+  const std::string kind = argc > 1 ? argv[1] : "files";
+  const uint64_t first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
+  const uint64_t count = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : argc > 2 ? 1 : 300;
   Counts counts;
   const auto began = std::chrono::steady_clock::now();
   for (uint64_t seed = first; seed < first + count; ++seed) {
     try {
-      World(seed, /*trace=*/argc == 2, &counts).Run();
+      World(kind, seed, /*trace=*/argc == 3, &counts).Run();
     } catch (const Broken& broken) {
-      std::printf("seed %llu: %s\nagain: log_delivery_test %llu\n",
-                  static_cast<unsigned long long>(seed), broken.what(),
+      std::printf("seed %llu: %s\nagain: log_delivery_test %s %llu\n",
+                  static_cast<unsigned long long>(seed), broken.what(), kind.c_str(),
                   static_cast<unsigned long long>(seed));
       return 1;
     }

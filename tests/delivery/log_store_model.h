@@ -4,32 +4,27 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <set>
 #include <string>
 
 #include "coordinator/local/log_stream_file.h"
 #include "coordinator/stores/paths.h"
-#include "tests/delivery/spooled_stream.h"
+#include "tests/delivery/delivery_store.h"
 #include "tests/sim/event_queue.h"
 
 namespace muster::delivery {
 
-class LogStoreModel {
+class LogStoreModel final : public DeliveryStore {
  public:
-  using Acknowledge = std::function<void(uint64_t link, const v1::LogAck&)>;
   LogStoreModel(sim::EventQueue& queue, const std::string& root, Acknowledge acknowledge)
       : queue_(queue), paths_(root), acknowledge_(std::move(acknowledge)) {}
 
-  void Append(const v1::LogChunk& chunk, uint64_t link);
-  // `power`: of what was not synced any part may be lost.
-  void Crash(bool power);
-  // Reopens every stream; each must have everything that was ever synced.
-  void Reopen();
-  bool EndIsDurable(const coordinator::LogKey& key, uint64_t end) const;
-  // What a client that follows the job receives of the stream.
-  Content Read(const coordinator::LogKey& key) const;
+  void Append(const v1::LogChunk& chunk, uint64_t link) override;
+  void Crash(bool power) override;
+  void Reopen() override;
+  bool EndIsDurable(const coordinator::LogKey& key, uint64_t end) const override;
+  Content Read(const coordinator::LogKey& key, bool has_end) const override;
 
  private:
   struct Durable {

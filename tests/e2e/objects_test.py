@@ -17,6 +17,17 @@ class Objects(Case):
         return [name for index in range(len(cluster.heads))
                 for _, _, names in os.walk(cluster.data(index) + "/blobs") for name in names]
 
+    def check_output(self, cluster, job):
+        """Both attempts', from a coordinator that did not receive the first one's; nothing of it is in a data directory."""
+        steps = lambda first, last: "".join(f"step {step}\n" for step in range(first, last + 1)).encode()
+        expected = {(0, 0, 1): b"attempt 0 rank 0 starts from step 0\n" + steps(1, 15),
+                    (0, 0, 2): b"rank 0 fails at step 15\n",
+                    (1, 0, 1): b"attempt 1 rank 0 starts from step 10\n" + steps(11, 30)}
+        wait_until(lambda: {key: text for key, text in cluster.api.logs(job)[0].items() if text} == expected,
+                   lambda: f"the output is exact: {cluster.api.logs(job)}")
+        for index in range(len(cluster.heads)):
+            self.assertFalse(os.path.exists(cluster.data(index) + f"/logs/{job}"))
+
     def read_so_far(self, cluster):
         """Bytes that the leader has read, from sockets as well."""
         with open(f"/proc/{cluster.heads[cluster.leader()].pid}/io") as file:
@@ -45,6 +56,7 @@ class Objects(Case):
         for step in self.steps(cluster, job):
             self.assertEqual(cluster.jobctl("ckpt", "verify", job, step, check=False).returncode, 0)
         self.assertEqual(self.blobs_of(cluster), [], "no coordinator has any")
+        self.check_output(cluster, job)
         print(f"  another one led after {took:.1f} s, and had the checkpoint")
         return read
 
@@ -90,23 +102,42 @@ class Objects(Case):
         keys = store.keys()
         self.assertTrue(keys)
         for key in keys:
-            self.assertRegex(key, r"^lab/[0-9a-f]{16}/blobs/[0-9a-f]{2}/[0-9a-f]{64}/[0-9a-f]{16}$")
+            self.assertRegex(key, r"^lab/[0-9a-f]{16}/(blobs/[0-9a-f]{2}/[0-9a-f]{64}/[0-9a-f]{16}"
+                                  r"|logs/[0-9]+/[0-9]+/[ab]/[0-9]+-[0-9a-f]{8}-[0-9]+)$")
 
     def test_a_directory_that_machines_share_does_as_well(self):
         os.mkdir(self.path("shared"))
         cluster = heads.Heads(self, heads.Etcd(self), count=2, args=["--objects", "file://" + self.path("shared")]).start()
         self.resume_at_another_coordinator(cluster)
+        # The program in the docs, which knows nothing of Muster.
+        with open(os.path.join(harness.ROOT, "docs", "formats.md")) as page:
+            program = re.search(r"```python\n(import glob, struct\n.*?)```", page.read(), re.S)[1]
+        reader = {}
+        exec(program, reader)
+        texts = {(attempt, 0, stream): reader["output"](self.path("shared"), 1, attempt, 0, stream)
+                 for attempt in (0, 1) for stream in (1, 2)}
+        self.assertEqual({key: text for key, text in texts.items() if text},
+                         {key: text for key, text in cluster.api.logs(1)[0].items() if text})
 
     def test_one_that_is_alone_begins_with_it_later(self):
         cluster = self.cluster()
         before = cluster.submit("-n", "1", *python_line("counter.py", 10, "--every", 10))
         cluster.wait_for(before, SUCCEEDED)
+        go = self.path("go")
+        meanwhile = cluster.submit("-n", "1", *python_line("counter.py", 40, "--hold-at", 20, "--until", go))
+        wait_until(lambda: b"step 20\n" in cluster.api.logs(meanwhile)[0].get((0, 0, 1), b""), "half of it is there")
         os.mkdir(self.path("shared"))
         cluster.coordinator.argv += ["--objects", "file://" + self.path("shared")]
         cluster.coordinator.stop()
         cluster.restart_coordinator()
         after = cluster.submit("-n", "1", *python_line("counter.py", 10, "--every", 10))
         cluster.wait_for(after, SUCCEEDED)
+        open(go, "w").close()
+        cluster.wait_for(meanwhile, SUCCEEDED)
+        for job, steps in ((before, 10), (meanwhile, 40), (after, 10)):
+            lines = ["attempt 0 rank 0 starts from step 0"] + [f"step {step}" for step in range(1, steps + 1)]
+            wait_until(lambda job=job, lines=lines: cluster.api.logs(job)[0].get((0, 0, 1), b"").decode().splitlines() == lines,
+                       lambda job=job: f"the output is exact: {cluster.api.logs(job)}")
         wait_until(lambda: not [name for _, _, names in os.walk(cluster.directory + "/data/blobs") for name in names],
                    "the data directory's blobs are moved")
         for job in (before, after):

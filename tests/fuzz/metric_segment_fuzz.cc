@@ -1,8 +1,8 @@
 // An attempt's metrics in the coordinator's data directory after damage: the bytes as they are
 // behind a sound head, and as pieces that become records with sound checksums.
 #include "common/hash/crc32c.h"
-#include "coordinator/local/metric_reader.h"
 #include "coordinator/segments/files.h"
+#include "coordinator/store_parts/segment_metrics.h"
 #include "fuzz/harness.h"
 
 namespace muster::coordinator {

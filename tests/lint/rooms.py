@@ -43,7 +43,7 @@ FLOORS = {
         ["core/scheduling", "election", "stores"],
         ["audit", "core/views", "curves", "identity", "logs", "sqlite/database"],
         ["core/outcome", "findings", "http/server", "store_parts"],
-        ["core/decide", "http/admission", "local", "object_files", "s3", "sqlite/archive"],
+        ["core/decide", "http/admission", "local", "object_files", "packs", "s3", "sqlite/archive"],
         ["core", "sqlite"],
         ["loop"],
         ["contexts", "notify"],
@@ -119,6 +119,7 @@ KNOWN_TO = {
     "coordinator/sqlite": ("coordinator/config/open_stores.cc",),
     "coordinator/sqlite/": ("coordinator/config/open_stores.cc", "coordinator/sqlite/", "coordinator/sqlite"),
     "coordinator/object_files": ("coordinator/config/open_stores.cc",),
+    "coordinator/packs": ("coordinator/config/open_stores.cc",),
     "coordinator/s3": ("coordinator/config/open_stores.cc",),
     # The transports.
     "coordinator/services": ("coordinator/coordinator.cc", "coordinator/standing_by.cc"),

@@ -4,14 +4,20 @@
 
 #include "common/base/status.h"
 #include "coordinator/local/blob_store.h"
+#include "coordinator/local/log_reader.h"
 #include "coordinator/local/log_store.h"
 #include "coordinator/local/metric_store.h"
 #include "coordinator/local/sample_store.h"
+#include "coordinator/object_files/object_files.h"
+#include "coordinator/packs/log_store.h"
+#include "coordinator/packs/metric_store.h"
+#include "coordinator/packs/packs.h"
 #include "coordinator/sqlite/archive/archive.h"
 #include "coordinator/sqlite/code_store.h"
 #include "coordinator/sqlite/identity_store.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
+#include "coordinator/sqlite/pack_names.h"
 #include "coordinator/sqlite/replica.h"
 #include "coordinator/store_parts/followed_journal.h"
 #include "coordinator/store_parts/put_bytes.h"
@@ -156,6 +162,36 @@ class TakenOverEngine final : public LocalEngine {
   std::shared_ptr<WriteTurns> turns_here_;
 };
 
+// Logs and metrics are in an object store. The next store that is opened is another coordinator's: it has nothing but what the
+// state and the objects say.
+class PacksEngine final : public LocalEngine {
+ public:
+  std::unique_ptr<LogStore> OpenLogStore() override {
+    return std::make_unique<PackLogStore>(OpenPacks(), std::make_unique<LocalLogReader>(paths_),
+                                          paths_);
+  }
+  std::unique_ptr<MetricStore> OpenMetricStore() override {
+    return std::make_unique<PackMetricStore>(OpenPacks(), paths_);
+  }
+
+ private:
+  std::shared_ptr<Packs> OpenPacks() {
+    if (names_ == nullptr) {
+      CHECK(OpenSqliteJournal(paths_, nullptr, turns_).ok());
+      names_ = *SqlitePackNames::Open(paths_, turns_, clock_, "c/");
+    }
+    return std::make_shared<Packs>(
+        *objects_, *names_, "c/", NewPackTerm(++epoch_), std::make_unique<PackThreads>(4),
+        PackPace{.every = std::chrono::milliseconds(20), .merged = 3, .record_every = {}});
+  }
+
+  const TempDir store_;
+  const std::unique_ptr<Objects> objects_ = *ObjectFiles::Open(store_.path());
+  const common::SystemClock clock_;
+  std::unique_ptr<PackNames> names_;
+  uint64_t epoch_ = 0;
+};
+
 class MemoryEngine final : public Engine {
  public:
   std::unique_ptr<Journal> OpenJournal() override {
@@ -206,6 +242,12 @@ std::vector<EngineKind> JournalKinds() {
   std::vector<EngineKind> kinds = EngineKinds();
   kinds.push_back({"Followed", [] { return std::make_unique<FollowedEngine>(); }});
   kinds.push_back({"TakenOver", [] { return std::make_unique<TakenOverEngine>(); }});
+  return kinds;
+}
+
+std::vector<EngineKind> LogKinds() {
+  std::vector<EngineKind> kinds = EngineKinds();
+  kinds.push_back({"Packs", [] { return std::make_unique<PacksEngine>(); }});
   return kinds;
 }
 

@@ -43,6 +43,8 @@ struct EngineKind {
 std::vector<EngineKind> EngineKinds();
 // And those that only differ in how journal and index belong together.
 std::vector<EngineKind> JournalKinds();
+// And those that only differ in how logs and metrics are kept.
+std::vector<EngineKind> LogKinds();
 std::string NameOfKind(const testing::TestParamInfo<EngineKind>& info);
 
 class StoreContract : public testing::TestWithParam<EngineKind> {

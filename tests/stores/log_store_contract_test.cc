@@ -9,7 +9,7 @@ namespace muster::coordinator {
 namespace {
 
 using LogStoreContract = StoreContract;
-INSTANTIATE_TEST_SUITE_P(Engines, LogStoreContract, testing::ValuesIn(EngineKinds()), NameOfKind);
+INSTANTIATE_TEST_SUITE_P(Engines, LogStoreContract, testing::ValuesIn(LogKinds()), NameOfKind);
 
 TEST_P(LogStoreContract, RepeatedAndOverlappingChunksAreStoredOnce) {
   const auto store = engine().OpenLogStore();

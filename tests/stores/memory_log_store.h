@@ -57,6 +57,7 @@ class MemoryLogStore final : public LogStore {
   const LogReader& Reader() const override { return reader_; }
   void Remove(uint64_t job) override;
   void KeepAtMost(uint64_t, uint64_t) override {}
+  uint64_t StoredBytes(uint64_t) const override { return 0; }
   size_t UnendedStreams() const override { return progress_.Unended(); }
   void GiveUpRest(uint64_t job) override { progress_.GiveUpRest(job); }
   bool IsRestGivenUp(uint64_t job) const override { return progress_.IsRestGivenUp(job); }

@@ -8,8 +8,7 @@ namespace muster::coordinator {
 namespace {
 
 using MetricStoreContract = StoreContract;
-INSTANTIATE_TEST_SUITE_P(Engines, MetricStoreContract, testing::ValuesIn(EngineKinds()),
-                         NameOfKind);
+INSTANTIATE_TEST_SUITE_P(Engines, MetricStoreContract, testing::ValuesIn(LogKinds()), NameOfKind);
 
 TEST_P(MetricStoreContract, ARepeatedBatchCountsOnceAlsoAfterARestart) {
   {

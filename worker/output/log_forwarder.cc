@@ -148,11 +148,9 @@ LogForwarder::Ready LogForwarder::AtEnd(Stream& stream, uint64_t end) {
                                    " index_ends=", end, " said=", *stream.end));
     stream.end = reached;
   }
-  // An end without bytes is sent once everything before it is acknowledged, so that the next
-  // acknowledgement is its own.
   const bool at_end = stream.end && stream.reader->place().offset >= *stream.end;
   if (!at_end) stream.maybe_more = false;
-  return at_end && stream.in_flight.empty() ? Ready::kYes : Ready::kNo;
+  return at_end ? Ready::kYes : Ready::kNo;
 }
 
 LogForwarder::Ready LogForwarder::WaitOrFail(Stream& stream, const absl::Status& status,

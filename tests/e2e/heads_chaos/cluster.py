@@ -7,6 +7,7 @@ import grpc
 
 import harness
 import heads
+import s3_server
 from harness import wait_until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -45,13 +46,23 @@ class Proxy:
 
 
 class Cluster(heads.Heads):
-    def __init__(self, case, choose, plant=None):
+    def __init__(self, case, choose, plant=None, objects=None):
         self.choose = choose
         self.etcd = heads.Etcd(case)
         self.proxies = [Proxy(case, self.etcd, index, plant) for index in range(HEADS)]
         # A planted bug may show in the log alone, so that it has to stay.
         snapshot_after = choose.choice(["64KiB", "256KiB", "32MiB", "32MiB"]) if plant is None else "32MiB"
         args = ["--snapshot-after", snapshot_after, "--backoff-first-ms", "200"]
+        self.store = None  # the daemon of the object store
+        self.objects = case.path("objects")
+        if objects == "s3":
+            store = s3_server.SeaweedFs(case)
+            case.env.update(store.environment())
+            self.store = store.daemon
+            args += ["--objects", store.address("lab")]
+        elif objects == "file":
+            os.mkdir(self.objects)
+            args += ["--objects", "file://" + self.objects]
         super().__init__(case, self.etcd, count=HEADS, name=NAME, args=args)
         self.has_offsets = has_time_namespaces()
         for head, proxy in zip(self.heads, self.proxies):

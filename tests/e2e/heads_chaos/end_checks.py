@@ -1,5 +1,6 @@
 """What is left when a run has settled, judged by outside witnesses: etcd's own history, files that ranks wrote, bytes of
 their output, the history of events, the three databases."""
+import ast
 import collections
 import json
 import os
@@ -130,13 +131,36 @@ def check_output(record, value, head):
         yield f"J7: job {record.id} at {head}: the output ends at {value['ends']} of {full}, and there is no notice"
 
 
+def check_shared_output(record, value):
+    """J7, J8 with an object store: whole at every coordinator, also at one that did not lead when it came."""
+    full = {}
+    for rank in range(record.attempts[-1].world_size):
+        full[f"{rank}/1"] = len(traffic.writer.expected(rank, "o", traffic.LINES))
+        full[f"{rank}/2"] = len(traffic.writer.expected(rank, "e", traffic.LINES))
+    if value["dropped"] or value["ends"] != full or value["notices"]:
+        yield f"J8: job {record.id}: {value['ends']}, {value['dropped']} dropped of {full}; {value['notices']}"
+
+
+def check_packs(tables, root):
+    """What the state names is there. Rows as dump has them."""
+    keys = {os.path.relpath(os.path.join(folder, name), root).partition("/")[2]
+            for folder, _, names in os.walk(root) for name in names}
+    for job, kind, attempt, node, epoch, life, first, last, *_ in map(ast.literal_eval, tables["packs"]):
+        where = f"logs/{job}/{attempt}/{node}" if kind == 1 else f"metrics/{job}/{attempt}"
+        for number in range(first, last + 1):
+            if f"{where}/{epoch}-{life}-{number}" not in keys:
+                yield f"J8: the pack {epoch}-{life}-{number} of {where} is recorded, and not there"
+
+
 # ---------------------------------------------------------------- copies
 
 def dump(path):
-    """(position, {table: rows}) of a coordinator's database."""
+    """(position, {table: rows}) of a coordinator's database; None: it was killed before it had a copy."""
     with sqlite3.connect(path) as database:
         names = [name for name, in database.execute(
             "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name != 'replica'")]
+        if not database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'replica'").fetchone():
+            return None
         tables = {name: sorted(map(repr, database.execute(f"SELECT * FROM {name}"))) for name in names}
         return database.execute("SELECT position FROM replica").fetchone()[0], tables
 

@@ -129,6 +129,14 @@ class Faults:
         yield ("member", index), self.choose.uniform(0.5, 4)
         os.kill(self.cluster.etcd.members[index].pid, signal.SIGCONT)
 
+    def pause_store(self):
+        """Of objects: what is sent there waits."""
+        if self.cluster.store is None:
+            return
+        os.kill(self.cluster.store.pid, signal.SIGSTOP)
+        yield ("store", 0), self.choose.uniform(0.5, 6)
+        os.kill(self.cluster.store.pid, signal.SIGCONT)
+
     def kill_worker(self):
         worker = self.cluster.workers[self.choose.choice(sorted(self.cluster.workers))]
         if not worker.alive():
@@ -141,7 +149,7 @@ class Faults:
 # How often each is drawn.
 WEIGHTS = {"kill_leader": 4, "kill_standby": 1, "pause_leader": 3, "cut_leader": 4, "cut_quiet_leader": 2, "cut_leader_for_a_moment": 2,
            "cut_standby": 1, "hold_leader": 3, "slow_leader": 1, "kill_etcd_leader": 2, "kill_etcd_follower": 1,
-           "pause_etcd_leader": 1, "kill_worker": 1}
+           "pause_etcd_leader": 1, "kill_worker": 1, "pause_store": 3}
 
 
 def plan(seed, names):

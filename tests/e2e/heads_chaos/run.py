@@ -22,12 +22,13 @@ SETTLE_S = 90
 
 
 class Run:
-    def __init__(self, case, seed, seconds, plant=None, faults=None):
+    def __init__(self, case, seed, seconds, plant=None, faults=None, objects=None):
         self.case, self.seed, self.seconds = case, seed, seconds
         self.choose = random.Random(seed)
-        self.names = faults or list(WEIGHTS)
+        self.names = faults or [name for name in WEIGHTS if name != "pause_store" or objects == "s3"]
         self.is_planted = plant is not None
-        self.cluster = Cluster(case, self.choose, plant)
+        self.objects = objects
+        self.cluster = Cluster(case, self.choose, plant, objects)
         self.history = History()
         self.witness = case.path("witness")
         self.jobs = Jobs(seed, case.env, self.witness)
@@ -93,7 +94,10 @@ class Run:
             if op.outcome != "ok":
                 self.found.append(f"J7: the output of job {job} cannot be read")
                 continue
-            self.found += end_checks.check_output(records[job], op.value, f"h{op.head}")
+            if self.objects is None:
+                self.found += end_checks.check_output(records[job], op.value, f"h{op.head}")
+            else:
+                self.found += end_checks.check_shared_output(records[job], op.value)
             self.counts["outputs"] += 1
 
     def check_copies(self):
@@ -102,8 +106,12 @@ class Run:
         for head in self.cluster.heads:
             head.kill9()
         dumps = {f"h{index}": end_checks.dump(self.case.path(f"{NAME}-h{index}/muster.db")) for index in range(HEADS)}
+        dumps = {head: dump for head, dump in dumps.items() if dump is not None}
         self.found += end_checks.check_copies(dumps)
-        self.counts["copies"] += HEADS + 1 - len({position for position, _ in dumps.values()})
+        if self.objects == "file":
+            _, tables = max(dumps.values(), key=lambda dump: dump[0])
+            self.found += end_checks.check_packs(tables, self.cluster.objects)
+        self.counts["copies"] += len(dumps) + 1 - len({position for position, _ in dumps.values()})
 
     def check_log(self):
         pieces = end_checks.read_pieces(self.cluster.etcd.endpoints[0], NAME)
@@ -139,12 +147,12 @@ class Stage(harness.Case):
         pass
 
 
-def one_run(seed, seconds, plant=None, faults=None):
+def one_run(seed, seconds, plant=None, faults=None, objects=None):
     """What was broken."""
     stage = Stage()
     stage.setUp()
     try:
-        run = Run(stage, seed, seconds, plant, faults)
+        run = Run(stage, seed, seconds, plant, faults, objects)
         found = run.go()
         print(f"seed {seed}: {run.summary()}", file=sys.stderr, flush=True)
         if found and not plant:

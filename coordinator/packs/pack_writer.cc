@@ -46,16 +46,16 @@ absl::Status PackWriter::LaneStart::Continue(const LanePacks& packs, const PackR
 }
 
 void PackWriter::Settle() {
-  // What was posted before is handled by then.
-  const auto is_closed = std::make_shared<bool>(false);
-  Post([this, is_closed] {
+  // What was posted before is handled by then. What arrives meanwhile is not waited for.
+  const auto until = std::make_shared<uint64_t>(UINT64_MAX);
+  Post([this, until] {
     for (auto& [key, lane] : lanes_) Close(lane);
     std::lock_guard lock(mutex_);
-    *is_closed = true;
+    *until = begun_;
     settled_.notify_all();
   });
   std::unique_lock lock(mutex_);
-  settled_.wait_for(lock, kSettleWithin, [&] { return *is_closed && unrecorded_ == 0; });
+  settled_.wait_for(lock, kSettleWithin, [&] { return over_ >= *until; });
 }
 
 void PackWriter::Stop() {
@@ -143,7 +143,7 @@ absl::Status PackWriter::Append(Lane& lane, PackStream stream,
     ++lane.next_number_;
     lane.pack_ = pack;
     reader_.Began(pack);
-    CountUnrecorded(1);
+    Count(1, 0);
     DueAt(lane, turns_.NowMs() + pace_.every.count());
   }
   if (pack->Bytes() >= pace_.bytes && lane.under_way_.size() < kUnderWayMax) Close(lane);
@@ -327,7 +327,7 @@ void PackWriter::TakeRecorded(Lane& lane) {
     if (lane.key_.kind == PackKind::kLogs) job_bytes_[lane.key_.job] += pack.record.bytes;
     if (pack.after != nullptr) pack.after->Recorded();
     ++lane.unmerged_;
-    CountUnrecorded(-1);
+    Count(0, 1);
   }
   if (!lane.under_way_.empty() && lane.under_way_.front().is_put) to_record_.insert(lane.key_);
   if (lane.pack_ != nullptr &&
@@ -461,8 +461,7 @@ void PackWriter::Drop(PackKind kind, uint64_t job) {
     if (lane.after_ != nullptr) lane.after_->Dropped();
     due_.erase({lane.due_ms_, lane.key_});
     to_record_.erase(lane.key_);
-    CountUnrecorded(-static_cast<int64_t>(lane.under_way_.size()) -
-                    (lane.pack_ == nullptr ? 0 : 1));
+    Count(0, lane.under_way_.size() + (lane.pack_ == nullptr ? 0 : 1));
     at = lanes_.erase(at);
   }
   // What was begun between the two.
@@ -470,9 +469,10 @@ void PackWriter::Drop(PackKind kind, uint64_t job) {
   if (kind == PackKind::kLogs) job_bytes_.erase(job);
 }
 
-void PackWriter::CountUnrecorded(int64_t change) {
+void PackWriter::Count(uint64_t begun, uint64_t over) {
   std::lock_guard lock(mutex_);
-  unrecorded_ += change;
+  begun_ += begun;
+  over_ += over;
   settled_.notify_all();
 }
 

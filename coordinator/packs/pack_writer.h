@@ -175,7 +175,7 @@ class PackWriter {
   // On the state's pool; tried until it succeeds. `done` is kept until the first try is over.
   void Doom(PackKind kind, uint64_t job, std::shared_ptr<std::promise<void>> done,
             std::chrono::milliseconds after = {});
-  void CountUnrecorded(int64_t change);
+  void Count(uint64_t begun, uint64_t over);
   void Trouble(const absl::Status& why);
 
   const PackPlace place_;
@@ -201,7 +201,8 @@ class PackWriter {
   RateLimitedLog troubles_;
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable settled_;
-  int64_t unrecorded_ = 0;  // packs, also those that are open
+  uint64_t begun_ = 0;  // packs
+  uint64_t over_ = 0;   // of them, those that are recorded or dropped
   std::set<std::pair<PackKind, uint64_t>> removed_;
   std::map<uint64_t, uint64_t> keep_;  // by job
 };

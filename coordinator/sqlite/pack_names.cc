@@ -11,6 +11,7 @@ namespace {
 
 using common::StrCat;
 
+constexpr int64_t kMergedKeptMs = 24 * 3'600'000;
 // The lane's columns are the first parameters of every statement.
 constexpr char kOfLane[] = " job = ?1 AND kind = ?2 AND attempt = ?3 AND node = ?4";
 
@@ -223,11 +224,13 @@ absl::StatusOr<bool> SqlitePackNames::IsCurrent(const PackMerge& merge) const {
 }
 
 absl::Status SqlitePackNames::Replace(const PackMerge& merge) {
+  // A state that is restored from a backup of the last day still finds what was merged; a quota frees space at once.
+  const int64_t kept_ms = merge.made.level == 0 ? 0 : kMergedKeptMs;
   for (const MergedPack& merged : merge.merged) {
     ASSIGN_OR_RETURN(Statement remove, writer_->Prepare(StrCat("DELETE FROM merged_packs WHERE",
                                                                kOfLane, " AND place = ?5")));
     RETURN_IF_ERROR(BindLane(remove, merge.lane).Bind(5, static_cast<int64_t>(merged.place)).Run());
-    RETURN_IF_ERROR(Doom(merge.lane, merged.name));
+    RETURN_IF_ERROR(Doom(merge.lane, merged.name, kept_ms));
   }
   for (const PackRun& run : merge.runs) {
     ASSIGN_OR_RETURN(Statement raise,
@@ -239,7 +242,7 @@ absl::Status SqlitePackNames::Replace(const PackMerge& merge) {
                         .Bind(7, static_cast<int64_t>(run.last + 1))
                         .Run());
     for (uint64_t number = run.first; number <= run.last; ++number)
-      RETURN_IF_ERROR(Doom(merge.lane, PackName(run.term, number)));
+      RETURN_IF_ERROR(Doom(merge.lane, PackName(run.term, number), kept_ms));
   }
   RETURN_IF_ERROR(Free(merge.lane, merge.freed));
   ASSIGN_OR_RETURN(Statement put,
@@ -281,11 +284,11 @@ absl::Status SqlitePackNames::Free(const PackLane& lane, uint64_t bytes) {
   return absl::OkStatus();
 }
 
-absl::Status SqlitePackNames::Doom(const PackLane& lane, const std::string& name) {
+absl::Status SqlitePackNames::Doom(const PackLane& lane, const std::string& name, int64_t kept_ms) {
   ASSIGN_OR_RETURN(Statement doom,
                    writer_->Prepare("INSERT OR IGNORE INTO doomed_objects VALUES(?1, ?2)"));
   const std::string key = PackKey(prefix_, lane, name);
-  return doom.BindText(1, key).Bind(2, clock_.Read().lived_ms).Run();
+  return doom.BindText(1, key).Bind(2, clock_.Read().lived_ms + kept_ms).Run();
 }
 
 absl::StatusOr<bool> SqlitePackNames::DoomSome(PackKind kind, uint64_t job) {

@@ -42,7 +42,8 @@ class SqlitePackNames final : public PackNames {
   absl::Status Replace(const PackMerge& merge);
   // From LanePacks.bytes.
   absl::Status Free(const PackLane& lane, uint64_t bytes);
-  absl::Status Doom(const PackLane& lane, const std::string& name);
+  // It is deleted so much later than others that are doomed.
+  absl::Status Doom(const PackLane& lane, const std::string& name, int64_t kept_ms = 0);
   absl::Status DoomLane(const LanePacks& packs);
 
   const std::shared_ptr<WriteTurns> turns_;

@@ -87,6 +87,25 @@ class Objects(Case):
         cluster.wait_for(later, SUCCEEDED, deadline_s=90)
         wait_until(lambda: self.steps(cluster, later) == [7], "its checkpoint is committed", 60)
 
+    def count_objects_of_many_ranks(self, store, cluster, nodes=4, ranks=50, seconds=30):
+        """However many ranks a node has, it has one object every three seconds."""
+        for index in range(nodes):
+            cluster.add_worker(f"n{index}", f"cpu:{ranks}")
+        cluster.wait_nodes(*(f"n{index}" for index in range(nodes)))
+        lines = f"for i in $(seq {seconds * 2}); do echo rank $RANK line $i; sleep 0.5; done"
+        job = cluster.submit("-n", str(nodes * ranks), "--nodes", str(nodes), "--", "sh", "-c", lines)
+        cluster.wait_for(job, SUCCEEDED, deadline_s=seconds * 6)
+        expected = {(0, rank, 1): "".join(f"rank {rank} line {line}\n" for line in range(1, seconds * 2 + 1)).encode()
+                    for rank in range(nodes * ranks)}
+        wait_until(lambda: {key: text for key, text in cluster.api.logs(job)[0].items() if text} == expected,
+                   "all output is there", 60)
+        record = cluster.api.record(job)
+        took = (record.finished_ms - record.attempts[0].running_ms) / 1000
+        puts = [key for key in store.keys() if f"/logs/{job}/" in key]
+        print(f"  {nodes * ranks} ranks on {nodes} nodes, which print twice a second for {took:.0f} s: {len(puts)} objects, "
+              f"{len(puts) * 60 / took / nodes:.0f} a minute and node")
+        self.assertLess(len(puts), nodes * (took / 3 * 1.5 + 10))
+
     def test_a_job_resumes_at_a_coordinator_that_never_saw_its_checkpoint(self):
         store = s3_server.SeaweedFs(self)
         self.env.update(store.environment())
@@ -99,11 +118,12 @@ class Objects(Case):
         if harness.FULL:
             self.survive_kills_while_a_checkpoint_is_sent(store, cluster)
             self.wait_out_a_store_that_is_away(store, cluster)
+            self.count_objects_of_many_ranks(store, cluster)
         keys = store.keys()
         self.assertTrue(keys)
         for key in keys:
             self.assertRegex(key, r"^lab/[0-9a-f]{16}/(blobs/[0-9a-f]{2}/[0-9a-f]{64}/[0-9a-f]{16}"
-                                  r"|logs/[0-9]+/[0-9]+/[ab]/[0-9]+-[0-9a-f]{8}-[0-9]+)$")
+                                  r"|logs/[0-9]+/[0-9]+/[a-z0-9]+/[0-9]+-[0-9a-f]{8}-m?[0-9]+)$")
 
     def test_a_directory_that_machines_share_does_as_well(self):
         os.mkdir(self.path("shared"))

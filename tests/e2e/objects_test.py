@@ -26,7 +26,7 @@ class Objects(Case):
         wait_until(lambda: {key: text for key, text in cluster.api.logs(job)[0].items() if text} == expected,
                    lambda: f"the output is exact: {cluster.api.logs(job)}")
         for index in range(len(cluster.heads)):
-            self.assertFalse(os.path.exists(cluster.data(index) + f"/logs/{job}"))
+            self.assertFalse(os.path.exists(cluster.data(index) + f"/logs/{cluster.api.record(job).id}"))
 
     def read_so_far(self, cluster):
         """Bytes that the leader has read, from sockets as well."""
@@ -101,9 +101,10 @@ class Objects(Case):
                    "all output is there", 60)
         record = cluster.api.record(job)
         took = (record.finished_ms - record.attempts[0].running_ms) / 1000
-        puts = [key for key in store.keys() if f"/logs/{job}/" in key]
+        puts = [key for key in store.keys() if f"/logs/{record.id}/" in key]
         print(f"  {nodes * ranks} ranks on {nodes} nodes, which print twice a second for {took:.0f} s: {len(puts)} objects, "
               f"{len(puts) * 60 / took / nodes:.0f} a minute and node")
+        self.assertGreater(len(puts), nodes)
         self.assertLess(len(puts), nodes * (took / 3 * 1.5 + 10))
 
     def test_a_job_resumes_at_a_coordinator_that_never_saw_its_checkpoint(self):

@@ -102,7 +102,7 @@ bool Reap(pid_t pid, steady_clock::time_point deadline, int* status) {
 
 std::string FindInDirectories(const std::string& name, const std::string& path_variable) {
   for (const absl::string_view directory : absl::StrSplit(path_variable, ':', absl::SkipEmpty())) {
-    const std::string path = StrCat(common::FromAbsl(directory), "/", name);
+    const std::string path = common::StrCat(common::FromAbsl(directory), "/", name);
     if (access(path.c_str(), X_OK) == 0) return path;
   }
   return "";

@@ -38,10 +38,7 @@ void LocalMetricStore::Stop() {
 }
 
 void LocalMetricStore::Append(v1::MetricBatch batch, std::shared_ptr<MetricUploader> uploader) {
-  const size_t bytes = batch.ByteSizeLong();
-  std::string encoded = std::move(*batch.mutable_encoded());
-  batch.clear_encoded();
-  queue_.Push({std::move(batch), std::move(encoded), bytes, std::move(uploader)});
+  queue_.Push(QueuedBatch(std::move(batch), std::move(uploader)));
 }
 
 WatchToken LocalMetricStore::Watch(uint64_t job, Watcher watcher) {
@@ -49,9 +46,9 @@ WatchToken LocalMetricStore::Watch(uint64_t job, Watcher watcher) {
 }
 
 void LocalMetricStore::Run() {
-  std::vector<Queued> batch;
+  std::vector<QueuedBatch> batch;
   while (queue_.Take(batch, DueMs())) {
-    for (Queued& queued : batch) {
+    for (QueuedBatch& queued : batch) {
       if (!is_leaving_) Handle(queued);
     }
     batch.clear();
@@ -61,7 +58,7 @@ void LocalMetricStore::Run() {
   streams_.Sync();
 }
 
-void LocalMetricStore::Handle(Queued& queued) {
+void LocalMetricStore::Handle(QueuedBatch& queued) {
   const absl::Status status = Write(queued);
   // A shortage gets here only when the daemon stops; the worker still has the batches.
   is_leaving_ = IsShortage(status);
@@ -84,7 +81,7 @@ void LocalMetricStore::StreamFailed(const StreamKey& key, Stream* stream, const 
   refusals_.Warn(problem);
 }
 
-absl::Status LocalMetricStore::Write(Queued& queued) {
+absl::Status LocalMetricStore::Write(QueuedBatch& queued) {
   const v1::MetricBatch& batch = queued.batch;
   bool is_removed = false;
   {
@@ -92,7 +89,7 @@ absl::Status LocalMetricStore::Write(Queued& queued) {
     is_removed = removed_.contains(batch.job());
   }
   if (is_removed) {
-    Refuse(queued);
+    queued.Refuse();
     return absl::OkStatus();
   }
   const StreamKey key{batch.job(), batch.attempt()};
@@ -100,14 +97,13 @@ absl::Status LocalMetricStore::Write(Queued& queued) {
     queued.uploader->Consumed(queued.bytes);
     return absl::OkStatus();
   }
-  // Older workers do not encode the batch.
-  if (queued.encoded.empty()) queued.encoded = batch.SerializeAsString();
+  queued.EncodeIfNeeded();
   bool is_new = false;
   ASSIGN_OR_RETURN(Stream* const stream, streams_.Use(key, &is_new));
   MetricSources& sources = stream->metrics.Sources();
   if (const absl::Status next = sources.CheckNext(batch); !next.ok()) {
     refusals_.Warn(std::string(next.message()));
-    Refuse(queued);
+    queued.Refuse();
     return absl::OkStatus();
   }
   const bool is_known = sources.IsKnown(batch);
@@ -118,7 +114,7 @@ absl::Status LocalMetricStore::Write(Queued& queued) {
                       .what = StrCat("metrics of job ", batch.job(), " are refused"),
                       .why = std::string(status.message()),
                       .fix = "remove the job"});
-      Refuse(queued);
+      queued.Refuse();
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(status);
@@ -134,22 +130,14 @@ absl::Status LocalMetricStore::Write(Queued& queued) {
   return absl::OkStatus();
 }
 
-absl::Status LocalMetricStore::AppendIfRoom(Stream& stream, const Queued& queued) {
+absl::Status LocalMetricStore::AppendIfRoom(Stream& stream, const QueuedBatch& queued) {
   const v1::MetricBatch& batch = queued.batch;
   if (!quota_.IsFull(batch.job())) {
     quota_.Wrote(batch.job(), queued.encoded.size() + kRecordHeadBytes);
     return queue_.Patiently([&] { return stream.metrics.Append(batch, queued.encoded); });
   }
-  refusals_.Warn({.code = "JC1625",
-                  .what = StrCat("the metrics of job ", batch.job(), " have reached their quota"),
-                  .why = "newer points are not kept; their newest values are still shown",
-                  .fix = "report fewer values, or raise --job-metrics-quota"});
+  refusals_.Warn(MetricsAreFull(batch.job()));
   return absl::OkStatus();
-}
-
-void LocalMetricStore::Refuse(Queued& queued) {
-  queued.uploader->Acknowledge(RefusalOf(queued.batch));
-  queued.uploader->Consumed(queued.bytes);
 }
 
 // If the stream already has batches, reads the newest values from the segments: the saved ones may
@@ -193,14 +181,8 @@ std::optional<NewestMetrics> LocalMetricStore::LoadNewest(uint64_t job) const {
 }
 
 absl::StatusOr<NewestMetrics> LocalMetricStore::FindNewest(uint64_t job) const {
-  NewestMetrics newest = newest_.Nothing(job);
   LocalMetricReader reader(paths_, job);
-  v1::MetricBatch batch;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool found, reader.Next(batch));
-    if (!found) return newest;
-    newest.Take(batch);
-  }
+  return ReadNewest(reader, newest_.Nothing(job));
 }
 
 void LocalMetricStore::Warm(uint64_t job) {

@@ -20,6 +20,7 @@
 #include "coordinator/local/open_streams.h"
 #include "coordinator/store_parts/metric_sources.h"
 #include "coordinator/store_parts/newest_metrics.h"
+#include "coordinator/store_parts/queued_batch.h"
 #include "coordinator/store_parts/store_queue.h"
 #include "coordinator/stores/metric_store.h"
 #include "coordinator/stores/paths.h"
@@ -46,12 +47,6 @@ class LocalMetricStore final : public MetricStore {
   void Remove(uint64_t job) override;
 
  private:
-  struct Queued {
-    v1::MetricBatch batch;  // without `encoded`
-    std::string encoded;    // as it is stored
-    size_t bytes = 0;       // of both, for Consumed
-    std::shared_ptr<MetricUploader> uploader;
-  };
   struct Stream {
     MetricStreamFile metrics;
     // Sent after the next sync.
@@ -61,11 +56,10 @@ class LocalMetricStore final : public MetricStore {
   using StreamKey = std::pair<uint64_t, uint32_t>;  // job, attempt
 
   void Run();
-  void Handle(Queued& queued);
-  absl::Status Write(Queued& queued);
+  void Handle(QueuedBatch& queued);
+  absl::Status Write(QueuedBatch& queued);
   // A batch that does not fit is acknowledged, too, but only its newest values are kept.
-  absl::Status AppendIfRoom(Stream& stream, const Queued& queued);
-  void Refuse(Queued& queued);
+  absl::Status AppendIfRoom(Stream& stream, const QueuedBatch& queued);
   absl::StatusOr<Stream> Open(const StreamKey& key);
   bool Synced(const StreamKey& key, Stream& stream);
   void StreamFailed(const StreamKey& key, Stream* stream, const absl::Status& why);
@@ -80,7 +74,7 @@ class LocalMetricStore final : public MetricStore {
 
   const Paths paths_;
 
-  StoreQueue<Queued> queue_;
+  StoreQueue<QueuedBatch> queue_;
   // The writer's thread.
   OpenStreams<StreamKey, Stream> streams_;
   FailingStreams<StreamKey, MetricUploader> failing_;

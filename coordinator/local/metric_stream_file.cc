@@ -15,17 +15,7 @@ absl::StatusOr<MetricStreamFile> MetricStreamFile::Open(const Paths& paths, uint
       SegmentWriter::Open(files, {.kind = SegmentKind::kMetrics, .job = job, .attempt = attempt}));
   MetricStreamFile file(std::move(writer));
   MetricStreamReader reader(std::make_shared<const SegmentFiles>(files));
-  v1::MetricBatch batch;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool found, reader.Next(batch));
-    if (!found) break;
-    file.had_batches_ = true;
-    if (reader.DamagedBytes() == 0) {
-      file.sources_.Take(batch);
-    } else {
-      file.sources_.TakeBehindDamage(batch);
-    }
-  }
+  ASSIGN_OR_RETURN(file.had_batches_, ReadSources(reader, file.sources_));
   return file;
 }
 

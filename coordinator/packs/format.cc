@@ -147,4 +147,31 @@ std::map<PackStream, StreamEnd> StreamEnds(const PackDirectory& directory) {
   return ends;
 }
 
+PackSegment WithoutBytes(PackStream stream, const StreamEnd& end) {
+  return {.stream = stream,
+          .first_offset = end.offset,
+          .end_offset = end.offset,
+          .end_count = end.count,
+          .ended = end.ended};
+}
+
+PackSegment EntryOf(const SegmentBuffer& segment) {
+  const SegmentHead& head = segment.layout().head;
+  const SegmentTrailer& end = segment.layout().end;
+  return {.stream = {head.id.rank, head.id.stream},
+          .first_offset = head.first_offset,
+          .end_offset = end.end_offset,
+          .end_count = end.end_count,
+          .length = segment.bytes().size(),
+          .ended = end.ended};
+}
+
+SegmentId SegmentIdOf(const PackLane& lane, PackStream stream) {
+  return {.kind = lane.kind == PackKind::kLogs ? SegmentKind::kLog : SegmentKind::kMetrics,
+          .job = lane.job,
+          .attempt = lane.attempt,
+          .rank = stream.first,
+          .stream = stream.second};
+}
+
 }  // namespace muster::coordinator

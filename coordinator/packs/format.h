@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/segments/buffer.h"
+#include "coordinator/segments/format.h"
 #include "coordinator/stores/pack_names.h"
 
 namespace muster::coordinator {
@@ -61,5 +63,12 @@ struct StreamEnd {
 };
 // Of all streams that the lane has.
 std::map<PackStream, StreamEnd> StreamEnds(const PackDirectory& directory);
+
+// The entry of a stream that ends there and has no bytes in the pack.
+PackSegment WithoutBytes(PackStream stream, const StreamEnd& end);
+// The entry of this segment; its position is not known yet.
+PackSegment EntryOf(const SegmentBuffer& segment);
+// The id that the stream's segments have.
+SegmentId SegmentIdOf(const PackLane& lane, PackStream stream);
 
 }  // namespace muster::coordinator

@@ -9,7 +9,6 @@
 #include "common/text/strings.h"
 #include "coordinator/base/file_tree.h"
 #include "coordinator/segments/files.h"
-#include "coordinator/segments/writer.h"
 #include "coordinator/store_parts/log_pieces.h"
 
 namespace muster::coordinator {
@@ -19,8 +18,6 @@ using common::StrCat;
 
 // Half of what a worker may owe.
 constexpr size_t kOwedMost = 2 << 20;
-
-using OwedBytes = std::map<std::weak_ptr<LogUploader>, size_t, std::owner_less<>>;
 
 PackStream StreamOf(const LogKey& key) { return {key.rank, static_cast<uint32_t>(key.stream)}; }
 
@@ -75,7 +72,7 @@ class LogAcks final : public AfterPack {
  private:
   struct Stream {
     StreamEnd end;
-    std::map<std::weak_ptr<LogUploader>, size_t, std::owner_less<>> uploaders;
+    OwedBytes uploaders;
   };
   OwedBytes& owed_;
   std::map<LogKey, Stream> streams_;
@@ -192,15 +189,9 @@ absl::Status PackLogStore::AddBefore(const PackLane& lane,
                                      std::map<PackStream, StreamEnd>& ends) const {
   ASSIGN_OR_RETURN(const std::vector<LogKey> keys, before_->Streams(lane.job, lane.attempt));
   for (const LogKey& key : keys) {
-    ASSIGN_OR_RETURN(SegmentWriter file,
-                     SegmentWriter::Open(SegmentFiles(paths_.LogStream(key)),
-                                         {.kind = SegmentKind::kLog,
-                                          .job = key.job,
-                                          .attempt = key.attempt,
-                                          .rank = key.rank,
-                                          .stream = static_cast<uint32_t>(key.stream)}));
-    RETURN_IF_ERROR(file.FinishSegment());
-    ends[StreamOf(key)] = {file.End().end_offset, file.End().end_count, file.End().ended};
+    const PackStream stream = StreamOf(key);
+    ASSIGN_OR_RETURN(ends[stream],
+                     EndFiles(SegmentFiles(paths_.LogStream(key)), SegmentIdOf(lane, stream)));
   }
   return absl::OkStatus();
 }

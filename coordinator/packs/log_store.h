@@ -20,6 +20,9 @@
 
 namespace muster::coordinator {
 
+// By sender.
+using OwedBytes = std::map<std::weak_ptr<LogUploader>, size_t, std::owner_less<>>;
+
 // `before`: output that came to this data directory before there was an object store.
 class PackLogReader final : public SegmentLogReader {
  public:
@@ -71,7 +74,7 @@ class PackLogStore final : public LogStore {
   const Paths paths_;
   const PackLogReader reader_;
   // The writer's thread: what is not recorded yet, by who sent it.
-  std::map<std::weak_ptr<LogUploader>, size_t, std::owner_less<>> owed_;
+  OwedBytes owed_;
   RateLimitedLog refusals_;
   JobWatchers<LogNews> watchers_;
   LogProgress progress_;

@@ -9,8 +9,7 @@
 #include <utility>
 
 #include "common/base/status.h"
-#include "coordinator/segments/files.h"
-#include "coordinator/segments/layout.h"
+#include "coordinator/segments/buffer.h"
 #include "coordinator/segments/scan.h"
 
 namespace muster::coordinator {
@@ -47,8 +46,8 @@ class MergedStream {
   absl::Status Take(const PackSegment& entry, std::string_view bytes) {
     SegmentScan scan(std::make_unique<BytesOfSegment>(bytes), bytes.size());
     ASSIGN_OR_RETURN(const auto head, scan.Head());
-    RETURN_IF_ERROR(
-        Begin(entry.first_offset, head.has_value() ? head->first_count : layout_.end.end_count));
+    if (!segment_.has_value())
+      RETURN_IF_ERROR(Begin(entry.first_offset, head.has_value() ? head->first_count : 0));
     // The trailer tells where the records end.
     RETURN_IF_ERROR(scan.Trailer().status());
     while (head.has_value()) {
@@ -61,44 +60,34 @@ class MergedStream {
       }
     }
     // Records at its end may be damaged.
-    end_.end_offset = std::max(end_.end_offset, entry.end_offset);
-    end_.end_count = std::max(end_.end_count, entry.end_count);
-    end_.ended = end_.ended || entry.ended;
-    if (keeps_ == kAll) EndAsTold();
+    EndAtLeast({.end_offset = entry.end_offset, .end_count = entry.end_count, .ended = entry.ended},
+               end_);
+    if (keeps_ == kAll) EndAtLeast(end_, segment_->layout().end);
     return absl::OkStatus();
   }
 
   absl::Status Finish() {
     if (keeps_ != kAll) RETURN_IF_ERROR(AddKept());
-    EndAsTold();
+    EndAtLeast(end_, segment_->layout().end);
     FinishSegment();
     return absl::OkStatus();
   }
-  std::vector<std::pair<PackSegment, std::string>>& done() { return done_; }
+  const std::vector<SegmentBuffer>& done() const { return done_; }
 
   static constexpr uint64_t kAll = UINT64_MAX;
 
  private:
   absl::Status Begin(uint64_t first_offset, uint64_t first_count) {
-    if (!bytes_.empty()) return absl::OkStatus();
-    layout_ = {};
-    layout_.head = {.id = id_, .first_offset = first_offset, .first_count = first_count, .salt = 0};
-    ASSIGN_OR_RETURN(layout_.head.salt, RandomSalt());
-    layout_.end = {.end_offset = first_offset, .end_count = first_count};
-    bytes_ = layout_.HeadBytes();
-    layout_.position = bytes_.size();
+    ASSIGN_OR_RETURN(segment_, SegmentBuffer::Begin(id_, first_offset, first_count));
     return absl::OkStatus();
   }
-  absl::Status Add(const RecordHead& record, const std::string& body) {
-    if (bytes_.size() >= kSegmentBytesMax) {
-      const SegmentTrailer before = layout_.end;
+  absl::Status Add(const RecordHead& record, std::string_view body) {
+    if (segment_->bytes().size() >= kSegmentBytesMax) {
+      const SegmentTrailer before = segment_->layout().end;
       FinishSegment();
       RETURN_IF_ERROR(Begin(before.end_offset, before.end_count));
     }
-    bytes_ += EncodeRecordHead(record, layout_.head.salt);
-    bytes_ += body;
-    layout_.Count(record, body, layout_.position);
-    layout_.position = bytes_.size();
+    segment_->Add(record, body);
     return absl::OkStatus();
   }
   // The last records that together have `keeps_` bytes, or a little more.
@@ -112,7 +101,7 @@ class MergedStream {
     }
   }
   absl::Status AddKept() {
-    const uint64_t first = layout_.head.first_offset;
+    const uint64_t first = segment_->layout().head.first_offset;
     const uint64_t from =
         kept_.empty() ? end_.end_offset : kept_.front().first.offset - kept_.front().first.dropped;
     if (from > first) {
@@ -126,32 +115,20 @@ class MergedStream {
     for (const auto& [record, body] : kept_) RETURN_IF_ERROR(Add(record, body));
     return absl::OkStatus();
   }
-  void EndAsTold() {
-    layout_.end.end_offset = std::max(layout_.end.end_offset, end_.end_offset);
-    layout_.end.end_count = std::max(layout_.end.end_count, end_.end_count);
-    layout_.end.ended = layout_.end.ended || end_.ended;
-  }
   void FinishSegment() {
-    bytes_ += layout_.TailBytes();
-    const PackSegment entry{.stream = {id_.rank, id_.stream},
-                            .first_offset = layout_.head.first_offset,
-                            .end_offset = layout_.end.end_offset,
-                            .end_count = layout_.end.end_count,
-                            .position = 0,
-                            .length = bytes_.size(),
-                            .ended = layout_.end.ended};
-    done_.emplace_back(entry, std::exchange(bytes_, {}));
+    segment_->Finish();
+    done_.push_back(*std::move(segment_));
+    segment_.reset();
   }
 
   const SegmentId id_;
   const uint64_t keeps_;
-  SegmentLayout layout_;
-  std::string bytes_;   // empty: no segment was begun
+  std::optional<SegmentBuffer> segment_;
   SegmentTrailer end_;  // of what was taken
   std::deque<std::pair<RecordHead, std::string>> kept_;
   uint64_t kept_bytes_ = 0;
   int64_t last_us_ = 0;
-  std::vector<std::pair<PackSegment, std::string>> done_;
+  std::vector<SegmentBuffer> done_;
 };
 
 // Which packs become one, in their order: merged ones, then others.
@@ -288,35 +265,24 @@ absl::StatusOr<std::string> MergePacks(const PackLane& lane, const std::vector<s
       const bool is_there = entry.length > 0 && entry.position <= pack.size() &&
                             entry.length <= pack.size() - entry.position;
       if (!is_there) continue;
-      const SegmentId id{
-          .kind = lane.kind == PackKind::kLogs ? SegmentKind::kLog : SegmentKind::kMetrics,
-          .job = lane.job,
-          .attempt = lane.attempt,
-          .rank = entry.stream.first,
-          .stream = entry.stream.second};
-      const auto stream = streams.try_emplace(entry.stream, id, keeps(entry.stream));
+      const auto stream =
+          streams.try_emplace(entry.stream, SegmentIdOf(lane, entry.stream), keeps(entry.stream));
       RETURN_IF_ERROR(stream.first->second.Take(entry, pack.substr(entry.position, entry.length)));
     }
   }
   PackDirectory made{.lane = lane, .segments = {}};
   std::string bodies;
-  for (auto& [stream, end] : ends) {
+  for (const auto& [stream, end] : ends) {
     const auto merged = streams.find(stream);
     if (merged == streams.end()) {
-      made.segments.push_back({.stream = stream,
-                               .first_offset = end.offset,
-                               .end_offset = end.offset,
-                               .end_count = end.count,
-                               .position = 0,
-                               .length = 0,
-                               .ended = end.ended});
+      made.segments.push_back(WithoutBytes(stream, end));
       continue;
     }
     RETURN_IF_ERROR(merged->second.Finish());
-    for (auto& [entry, bytes] : merged->second.done()) {
-      entry.position = bodies.size();
-      bodies += bytes;
-      made.segments.push_back(entry);
+    for (const SegmentBuffer& segment : merged->second.done()) {
+      made.segments.push_back(EntryOf(segment));
+      made.segments.back().position = bodies.size();
+      bodies += segment.bytes();
     }
   }
   const size_t begin = PackDirectoryBytes(made.segments.size());

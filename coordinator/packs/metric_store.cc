@@ -7,10 +7,8 @@
 #include "common/base/status.h"
 #include "common/files/files.h"
 #include "common/log.h"
-#include "common/problem.h"
 #include "common/text/strings.h"
 #include "coordinator/segments/files.h"
-#include "coordinator/segments/writer.h"
 
 namespace muster::coordinator {
 namespace {
@@ -104,35 +102,24 @@ WatchToken PackMetricStore::Watch(uint64_t job, Watcher watcher) {
 }
 
 void PackMetricStore::Append(v1::MetricBatch batch, std::shared_ptr<MetricUploader> uploader) {
-  const auto queued = std::make_shared<Queued>();
-  queued->bytes = batch.ByteSizeLong();
-  queued->encoded = std::move(*batch.mutable_encoded());
-  batch.clear_encoded();
-  // Older workers do not encode the batch.
-  if (queued->encoded.empty()) queued->encoded = batch.SerializeAsString();
-  queued->batch = std::move(batch);
-  queued->uploader = std::move(uploader);
+  const auto queued = std::make_shared<QueuedBatch>(std::move(batch), std::move(uploader));
   packs_->writer.Post([this, queued] {
     const v1::MetricBatch& taken = queued->batch;
-    if (packs_->writer.IsRemoved(PackKind::kMetrics, taken.job())) return Refuse(*queued);
+    if (packs_->writer.IsRemoved(PackKind::kMetrics, taken.job())) return queued->Refuse();
     packs_->writer.Use(
         MetricLane(taken.job(), taken.attempt()),
         [this, queued](PackWriter::Lane& lane) { Write(lane, *queued); },
-        [this, queued] { Refuse(*queued); });
+        [queued] { queued->Refuse(); });
   });
 }
 
-void PackMetricStore::Refuse(const Queued& queued) {
-  queued.uploader->Acknowledge(RefusalOf(queued.batch));
-  queued.uploader->Consumed(queued.bytes);
-}
-
-void PackMetricStore::Write(PackWriter::Lane& lane, const Queued& queued) {
+void PackMetricStore::Write(PackWriter::Lane& lane, QueuedBatch& queued) {
+  queued.EncodeIfNeeded();
   const v1::MetricBatch& batch = queued.batch;
   MetricSources& sources = *static_cast<MetricSources*>(lane.extra().get());
   if (const absl::Status next = sources.CheckNext(batch); !next.ok()) {
     refusals_.Warn(std::string(next.message()));
-    return Refuse(queued);
+    return queued.Refuse();
   }
   if (!sources.IsKnown(batch)) {
     // Before it is stored: the pack may be closed at once.
@@ -155,13 +142,10 @@ void PackMetricStore::Write(PackWriter::Lane& lane, const Queued& queued) {
   now.Recorded();
 }
 
-absl::Status PackMetricStore::Store(PackWriter::Lane& lane, const Queued& queued) {
+absl::Status PackMetricStore::Store(PackWriter::Lane& lane, const QueuedBatch& queued) {
   const v1::MetricBatch& batch = queued.batch;
   if (IsFull(batch.job())) {
-    refusals_.Warn({.code = "JC1625",
-                    .what = StrCat("the metrics of job ", batch.job(), " have reached their quota"),
-                    .why = "newer points are not kept; their newest values are still shown",
-                    .fix = "report fewer values, or raise --job-metrics-quota"});
+    refusals_.Warn(MetricsAreFull(batch.job()));
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(packs_->writer.Append(
@@ -177,15 +161,12 @@ absl::StatusOr<PackWriter::LaneStart> PackMetricStore::Open(const PackLane& lane
   start.extra = sources;
   const SegmentFiles before(paths_.MetricStream(lane.job, lane.attempt));
   ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, before.List());
-  if (!segments.empty()) {
-    ASSIGN_OR_RETURN(SegmentWriter file, SegmentWriter::Open(before, {.kind = SegmentKind::kMetrics,
-                                                                      .job = lane.job,
-                                                                      .attempt = lane.attempt}));
-    RETURN_IF_ERROR(file.FinishSegment());
-    start.ends[kBatches] = {file.End().end_offset, file.End().end_count, false};
-  }
   ASSIGN_OR_RETURN(const std::optional<LanePacks> packs, packs_->names.Find(lane));
-  if (packs.has_value()) RETURN_IF_ERROR(start.Continue(*packs, packs_->reader));
+  if (packs.has_value()) {
+    RETURN_IF_ERROR(start.Continue(*packs, packs_->reader));
+  } else if (!segments.empty()) {
+    ASSIGN_OR_RETURN(start.ends[kBatches], EndFiles(before, SegmentIdOf(lane, kBatches)));
+  }
   ASSIGN_OR_RETURN(const uint64_t bytes, packs_->names.BytesOf(PackKind::kMetrics, lane.job));
   {
     std::lock_guard lock(mutex_);
@@ -197,16 +178,7 @@ absl::StatusOr<PackWriter::LaneStart> PackMetricStore::Open(const PackLane& lane
   MetricStreamReader reader(packs_->reader.Segments(PackKind::kMetrics, lane.job, lane.attempt,
                                                     kBatches,
                                                     std::make_shared<const SegmentFiles>(before)));
-  v1::MetricBatch batch;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool found, reader.Next(batch));
-    if (!found) break;
-    if (reader.DamagedBytes() == 0) {
-      sources->Take(batch);
-    } else {
-      sources->TakeBehindDamage(batch);
-    }
-  }
+  RETURN_IF_ERROR(ReadSources(reader, *sources).status());
   return start;
 }
 
@@ -248,14 +220,8 @@ absl::StatusOr<NewestMetrics> PackMetricStore::FindNewest(uint64_t job) const {
     noted = newest;
   }
   if (noted.has_value()) return *noted;
-  NewestMetrics newest = newest_.Nothing(job);
   PackMetricReader reader(packs_->reader, paths_, job);
-  v1::MetricBatch batch;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool found, reader.Next(batch));
-    if (!found) return newest;
-    newest.Take(batch);
-  }
+  return ReadNewest(reader, newest_.Nothing(job));
 }
 
 void PackMetricStore::Warm(uint64_t job) {

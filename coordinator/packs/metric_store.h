@@ -15,6 +15,7 @@
 #include "coordinator/packs/packs.h"
 #include "coordinator/store_parts/metric_sources.h"
 #include "coordinator/store_parts/newest_metrics.h"
+#include "coordinator/store_parts/queued_batch.h"
 #include "coordinator/store_parts/segment_metrics.h"
 #include "coordinator/stores/metric_store.h"
 #include "coordinator/stores/paths.h"
@@ -40,15 +41,8 @@ class PackMetricStore final : public MetricStore {
   void Remove(uint64_t job) override;
 
  private:
-  struct Queued {
-    v1::MetricBatch batch;  // without `encoded`
-    std::string encoded;    // as it is stored
-    size_t bytes = 0;       // of both, for Consumed
-    std::shared_ptr<MetricUploader> uploader;
-  };
-  void Write(PackWriter::Lane& lane, const Queued& queued);
-  absl::Status Store(PackWriter::Lane& lane, const Queued& queued);
-  void Refuse(const Queued& queued);
+  void Write(PackWriter::Lane& lane, QueuedBatch& queued);
+  absl::Status Store(PackWriter::Lane& lane, const QueuedBatch& queued);
   absl::StatusOr<PackWriter::LaneStart> Open(const PackLane& lane);
   // As recorded with the newest pack; else of all batches.
   absl::StatusOr<NewestMetrics> FindNewest(uint64_t job) const;

@@ -1,9 +1,6 @@
 #include "coordinator/packs/open_pack.h"
 
-#include <algorithm>
-
 #include "common/base/status.h"
-#include "coordinator/segments/files.h"
 
 namespace muster::coordinator {
 
@@ -11,34 +8,17 @@ absl::Status OpenPack::Append(PackStream stream, const std::vector<NewRecord>& r
                               StreamEnd& end) {
   std::lock_guard lock(mutex_);
   auto found = segments_.find(stream);
+  const size_t before = found == segments_.end() ? 0 : found->second.bytes().size();
   if (found == segments_.end()) {
-    Segment fresh;
-    SegmentHead& head = fresh.layout.head;
-    head.id = {.kind = lane_.kind == PackKind::kLogs ? SegmentKind::kLog : SegmentKind::kMetrics,
-               .job = lane_.job,
-               .attempt = lane_.attempt,
-               .rank = stream.first,
-               .stream = stream.second};
-    head.first_offset = end.offset;
-    head.first_count = end.count;
-    ASSIGN_OR_RETURN(head.salt, RandomSalt());
-    fresh.layout.end = {.end_offset = end.offset, .end_count = end.count};
-    fresh.bytes = fresh.layout.HeadBytes();
-    fresh.layout.position = fresh.bytes.size();
-    bytes_ += fresh.bytes.size();
+    ASSIGN_OR_RETURN(SegmentBuffer fresh,
+                     SegmentBuffer::Begin(SegmentIdOf(lane_, stream), end.offset, end.count));
     found = segments_.emplace(stream, std::move(fresh)).first;
   }
-  auto& [layout, bytes] = found->second;
-  const size_t before = bytes.size();
-  for (const NewRecord& record : records) {
-    const RecordHead head = layout.HeadOf(record);
-    bytes += EncodeRecordHead(head, layout.head.salt);
-    bytes += record.body;
-    layout.Count(head, record.body, layout.position);
-    layout.position = bytes.size();
-  }
-  bytes_ += bytes.size() - before;
-  end = {layout.end.end_offset, layout.end.end_count, layout.end.ended};
+  SegmentBuffer& segment = found->second;
+  for (const NewRecord& record : records) segment.Add(record);
+  bytes_ += segment.bytes().size() - before;
+  const SegmentTrailer& reached = segment.layout().end;
+  end = {reached.end_offset, reached.end_count, reached.ended};
   return absl::OkStatus();
 }
 
@@ -47,26 +27,19 @@ std::string OpenPack::Seal(const std::map<PackStream, StreamEnd>& ends) {
   PackDirectory directory{.lane = lane_, .segments = {}};
   uint64_t position = PackDirectoryBytes(ends.size());
   for (const auto& [stream, end] : ends) {
-    PackSegment entry{.stream = stream,
-                      .first_offset = end.offset,
-                      .end_offset = end.offset,
-                      .end_count = end.count,
-                      .position = 0,
-                      .length = 0,
-                      .ended = end.ended};
-    if (const auto here = segments_.find(stream); here != segments_.end()) {
-      auto& [layout, bytes] = here->second;
-      bytes += layout.TailBytes();
-      entry.first_offset = layout.head.first_offset;
-      entry.position = position;
-      entry.length = bytes.size();
-      position += bytes.size();
+    const auto here = segments_.find(stream);
+    if (here == segments_.end()) {
+      directory.segments.push_back(WithoutBytes(stream, end));
+      continue;
     }
-    directory.segments.push_back(entry);
+    here->second.Finish();
+    PackSegment& entry = directory.segments.emplace_back(EntryOf(here->second));
+    entry.position = position;
+    position += entry.length;
   }
   std::string pack = EncodePackDirectory(directory);
   pack.reserve(position);
-  for (const auto& [stream, segment] : segments_) pack += segment.bytes;
+  for (const auto& [stream, segment] : segments_) pack += segment.bytes();
   return pack;
 }
 
@@ -79,7 +52,7 @@ std::optional<uint64_t> OpenPack::FirstOffset(PackStream stream) const {
   std::lock_guard lock(mutex_);
   const auto found = segments_.find(stream);
   if (found == segments_.end()) return std::nullopt;
-  return found->second.layout.head.first_offset;
+  return found->second.layout().head.first_offset;
 }
 
 std::vector<PackStream> OpenPack::Streams() const {
@@ -93,8 +66,9 @@ SegmentBytes::Piece OpenPack::Read(PackStream stream, uint64_t position, size_t 
   std::lock_guard lock(mutex_);
   const auto found = segments_.find(stream);
   if (found == segments_.end()) return {};
-  const auto& [layout, bytes] = found->second;
-  SegmentBytes::Piece piece{.bytes = {}, .total = bytes.size(), .identity = layout.head.salt | 1};
+  const std::string& bytes = found->second.bytes();
+  SegmentBytes::Piece piece{
+      .bytes = {}, .total = bytes.size(), .identity = found->second.layout().head.salt | 1};
   if (position < bytes.size()) piece.bytes = bytes.substr(position, size);
   return piece;
 }

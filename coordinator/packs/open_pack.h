@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "coordinator/packs/format.h"
-#include "coordinator/segments/layout.h"
+#include "coordinator/segments/buffer.h"
 #include "coordinator/segments/window.h"
 
 namespace muster::coordinator {
@@ -38,14 +38,10 @@ class OpenPack {
   SegmentBytes::Piece Read(PackStream stream, uint64_t position, size_t size) const;
 
  private:
-  struct Segment {
-    SegmentLayout layout;
-    std::string bytes;
-  };
   const PackLane lane_;
   const std::string name_;
   mutable std::mutex mutex_;  // guards what follows
-  std::map<PackStream, Segment> segments_;
+  std::map<PackStream, SegmentBuffer> segments_;
   size_t bytes_ = 0;
 };
 

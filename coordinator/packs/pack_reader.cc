@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 
 #include "common/base/status.h"
 #include "common/text/strings.h"
@@ -18,6 +19,13 @@ constexpr int64_t kSlowMs = 2'000;
 // As other programs, or another life of the state, may leave it.
 bool IsLost(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsDataLoss(status);
+}
+
+std::span<const PackSegment> SegmentsOf(const PackDirectory& directory, PackStream stream) {
+  const auto [from, to] = std::equal_range(
+      directory.segments.begin(), directory.segments.end(), PackSegment{.stream = stream},
+      [](const PackSegment& a, const PackSegment& b) { return a.stream < b.stream; });
+  return {from, to};
 }
 
 class StoredSegment final : public SegmentBytes {
@@ -204,14 +212,17 @@ std::shared_ptr<const StreamSegments> PackReader::Segments(
 }
 
 absl::StatusOr<std::map<PackStream, StreamEnd>> PackReader::Ends(const LanePacks& packs) const {
-  const std::vector<std::string> names = NamesOf(packs);
+  ASSIGN_OR_RETURN(const auto newest, Newest(packs.lane, NamesOf(packs)));
+  return newest == nullptr ? std::map<PackStream, StreamEnd>() : StreamEnds(*newest);
+}
+
+absl::StatusOr<std::shared_ptr<const PackDirectory>> PackReader::Newest(
+    const PackLane& lane, const std::vector<std::string>& names) const {
   for (auto name = names.rbegin(); name != names.rend(); ++name) {
-    const auto directory = Directory(packs.lane, *name);
-    if (IsLost(directory.status())) continue;
-    RETURN_IF_ERROR(directory.status());
-    return StreamEnds(**directory);
+    auto directory = Directory(lane, *name);
+    if (!IsLost(directory.status())) return directory;
   }
-  return std::map<PackStream, StreamEnd>();
+  return nullptr;
 }
 
 absl::StatusOr<PackReader::Places> PackReader::PlacesOf(PackKind kind, uint64_t job,
@@ -234,22 +245,18 @@ absl::Status PackReader::AddRecorded(const LanePacks& packs, PackStream stream,
                                      Places& places) const {
   const std::vector<std::string> names = NamesOf(packs);
   // The last one names all streams: most lanes do not have this one.
-  ASSIGN_OR_RETURN(const auto ends, Ends(packs));
-  if (!ends.contains(stream)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto newest, Newest(packs.lane, names));
+  if (newest == nullptr || SegmentsOf(*newest, stream).empty()) return absl::OkStatus();
   for (const std::string& name : names) {
     const auto found = Directory(packs.lane, name);
     if (IsLost(found.status())) continue;  // a gap
     RETURN_IF_ERROR(found.status());
-    const PackDirectory* const directory = found->get();
-    const auto [from, to] = std::equal_range(
-        directory->segments.begin(), directory->segments.end(), PackSegment{.stream = stream},
-        [](const PackSegment& a, const PackSegment& b) { return a.stream < b.stream; });
-    for (auto segment = from; segment != to; ++segment) {
-      if (segment->length == 0) continue;
-      places.try_emplace(segment->first_offset, Place{.open = nullptr,
-                                                      .key = PackKey(prefix_, packs.lane, name),
-                                                      .position = segment->position,
-                                                      .length = segment->length});
+    for (const PackSegment& segment : SegmentsOf(**found, stream)) {
+      if (segment.length == 0) continue;
+      places.try_emplace(segment.first_offset, Place{.open = nullptr,
+                                                     .key = PackKey(prefix_, packs.lane, name),
+                                                     .position = segment.position,
+                                                     .length = segment.length});
     }
   }
   return absl::OkStatus();

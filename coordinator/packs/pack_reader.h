@@ -71,6 +71,9 @@ class PackReader {
   using Places = std::map<uint64_t, Place>;  // by the stream's offset where they begin
   using Block = std::shared_ptr<const std::string>;
 
+  // Of the newest of these that can be read; null: none can.
+  absl::StatusOr<std::shared_ptr<const PackDirectory>> Newest(
+      const PackLane& lane, const std::vector<std::string>& names) const;
   absl::StatusOr<Places> PlacesOf(PackKind kind, uint64_t job, uint32_t attempt,
                                   PackStream stream) const;
   absl::Status AddRecorded(const LanePacks& packs, PackStream stream, Places& places) const;

@@ -12,7 +12,6 @@ namespace muster::coordinator {
 namespace {
 
 using common::StrCat;
-using Pool = PackTurns::Pool;
 
 constexpr int64_t kForgetEveryMs = 60'000;
 constexpr int64_t kPutAgainMs = 3'600'000;
@@ -43,6 +42,11 @@ absl::Status PackWriter::LaneStart::Continue(const LanePacks& packs, const PackR
   for (const auto& [stream, end] : recorded) ends[stream] = end;
   runs = packs.runs;
   return absl::OkStatus();
+}
+
+void PackWriter::PostAfter(Pool pool, std::chrono::milliseconds after, std::function<void()> task) {
+  turns_.PostTo(
+      pool, [this, task = std::move(task)] { Post(task); }, after);
 }
 
 void PackWriter::Settle() {
@@ -95,11 +99,9 @@ void PackWriter::Opened(const PackLane& key, absl::StatusOr<LaneStart> start) {
   Lane& lane = found->second;
   if (!start.ok()) {
     Trouble(start.status());
-    const auto again = [this, key] {
+    return PostAfter(Pool::kStore, kOpenAgainAfter, [this, key] {
       if (const auto waiting = lanes_.find(key); waiting != lanes_.end()) Open(waiting->second);
-    };
-    return turns_.PostTo(
-        Pool::kStore, [this, again] { Post(again); }, kOpenAgainAfter);
+    });
   }
   lane.ends_ = std::move(start->ends);
   lane.extra_ = std::move(start->extra);
@@ -146,7 +148,7 @@ absl::Status PackWriter::Append(Lane& lane, PackStream stream,
     Count(1, 0);
     DueAt(lane, turns_.NowMs() + pace_.every.count());
   }
-  if (pack->Bytes() >= pace_.bytes && lane.under_way_.size() < kUnderWayMax) Close(lane);
+  if (pack->Bytes() >= pace_.bytes) CloseNow(lane);
   return absl::OkStatus();
 }
 
@@ -259,12 +261,10 @@ void PackWriter::RecordNext() {
   // Many packs in one transaction: each is an entry in the log of several coordinators.
   if (const int64_t wait_ms = next_record_ms_ - turns_.NowMs(); wait_ms > 0) {
     if (std::exchange(is_record_due_, true)) return;
-    const auto record = [this] {
+    return PostAfter(Pool::kState, std::chrono::milliseconds(wait_ms), [this] {
       is_record_due_ = false;
       RecordNext();
-    };
-    return turns_.PostTo(
-        Pool::kState, [this, record] { Post(record); }, std::chrono::milliseconds(wait_ms));
+    });
   }
   std::vector<RecordedPack> packs;
   std::vector<PackLane> keys;
@@ -300,19 +300,16 @@ absl::Status PackWriter::Record(std::vector<RecordedPack> packs) {
 }
 
 void PackWriter::HasRecorded(const std::vector<PackLane>& keys, const absl::Status& status) {
-  is_recording_ = false;
   if (!status.ok()) {
     Trouble(status);
     to_record_.insert(keys.begin(), keys.end());
     std::erase_if(to_record_, [this](const PackLane& key) { return !lanes_.contains(key); });
-    is_recording_ = true;
-    const auto again = [this] {
+    return PostAfter(Pool::kState, kRecordAgainAfter, [this] {
       is_recording_ = false;
       RecordNext();
-    };
-    return turns_.PostTo(
-        Pool::kState, [this, again] { Post(again); }, kRecordAgainAfter);
+    });
   }
+  is_recording_ = false;
   for (const PackLane& key : keys) {
     if (const auto found = lanes_.find(key); found != lanes_.end()) TakeRecorded(found->second);
   }
@@ -368,9 +365,7 @@ void PackWriter::MergeLater(Lane& lane) {
   });
 }
 
-std::string PackWriter::NameOfMerged() {
-  return StrCat(place_.term.epoch, "-", place_.term.life, "-m", ++merges_);
-}
+std::string PackWriter::NameOfMerged() { return MergedPackName(place_.term, ++merges_); }
 
 // ---------------------------------------------------------------- quota
 

@@ -150,6 +150,9 @@ class PackWriter {
   AfterPack* After(Lane& lane, const std::function<std::unique_ptr<AfterPack>()>& make);
 
  private:
+  using Pool = PackTurns::Pool;
+  // On the writer's thread, when the pool has had its turn after that long.
+  void PostAfter(Pool pool, std::chrono::milliseconds after, std::function<void()> task);
   // When it is to be called again; 0: after the next task.
   int64_t AfterTasks();
   void Open(Lane& lane);
@@ -172,7 +175,7 @@ class PackWriter {
   std::string NameOfMerged();
   void ForgetIdle();
   void Drop(PackKind kind, uint64_t job);
-  // On the state's pool; tried until it succeeds. `done` is kept until the first try is over.
+  // On the state's pool; tried until it succeeds. `done` is kept until it does, or fails once.
   void Doom(PackKind kind, uint64_t job, std::shared_ptr<std::promise<void>> done,
             std::chrono::milliseconds after = {});
   void Count(uint64_t begun, uint64_t over);

@@ -1,9 +1,19 @@
 #include "coordinator/packs/packs.h"
 
+#include <utility>
+
 #include "absl/strings/str_format.h"
 #include "common/base/random.h"
+#include "common/base/status.h"
+#include "coordinator/segments/writer.h"
 
 namespace muster::coordinator {
+
+absl::StatusOr<StreamEnd> EndFiles(SegmentFiles files, const SegmentId& id) {
+  ASSIGN_OR_RETURN(SegmentWriter last, SegmentWriter::Open(std::move(files), id));
+  RETURN_IF_ERROR(last.FinishSegment());
+  return StreamEnd{last.End().end_offset, last.End().end_count, last.End().ended};
+}
 
 PackTerm NewPackTerm(uint64_t epoch) {
   return {.epoch = epoch,

@@ -5,8 +5,11 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
+#include "coordinator/packs/format.h"
 #include "coordinator/packs/pack_reader.h"
 #include "coordinator/packs/pack_writer.h"
+#include "coordinator/segments/files.h"
 #include "coordinator/stores/objects.h"
 #include "coordinator/stores/pack_names.h"
 
@@ -27,6 +30,9 @@ class Packs {
   PackReader reader;
   PackWriter writer;
 };
+
+// Where a stream ends that had these files before there was an object store; from now on it continues in packs.
+absl::StatusOr<StreamEnd> EndFiles(SegmentFiles files, const SegmentId& id);
 
 // Of this process: no other one has it.
 PackTerm NewPackTerm(uint64_t epoch);

@@ -80,20 +80,16 @@ absl::StatusOr<bool> SegmentCursor::PassOn() {
   const auto is_replaced = [&] {
     return !std::binary_search(segments.begin(), segments.end(), segment_) || IsRewritten();
   };
-  if (next == segments.end()) {
-    if (!is_replaced()) return false;
+  const bool is_last = next == segments.end();
+  // First reads the records that were written here before the next segment was started.
+  if (!is_last && !std::exchange(has_next_, true)) return true;
+  const bool lacks_what_follows = is_last || *next > expected_;
+  if (lacks_what_follows && is_replaced()) {
     StartOver();
     return true;
   }
-  // First reads the records that were written here before the next segment was started.
-  if (!std::exchange(has_next_, true)) return true;
-  if (*next > expected_) {
-    if (is_replaced()) {
-      StartOver();
-      return true;
-    }
-    if (StartOverOnce()) return true;
-  }
+  if (is_last) return false;
+  if (lacks_what_follows && StartOverOnce()) return true;
   RETURN_IF_ERROR(Open(*next));
   return true;
 }

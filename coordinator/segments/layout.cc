@@ -14,6 +14,11 @@ uint64_t ItemsIn(SegmentKind kind, std::string_view body) {
 
 }  // namespace
 
+SegmentLayout::SegmentLayout(const SegmentHead& begun)
+    : head(begun),
+      position(kRecordsBegin),
+      end{.end_offset = begun.first_offset, .end_count = begun.first_count} {}
+
 std::string SegmentLayout::HeadBytes() const {
   std::string bytes;
   for (size_t copy = 0; copy < kHeadCopies; ++copy) bytes += EncodeSegmentHead(head);
@@ -44,6 +49,12 @@ void SegmentLayout::Count(const RecordHead& record, std::string_view body, uint6
   end.end_offset = record.EndOffset();
   end.end_count = record.count + ItemsIn(head.id.kind, body);
   end.ended = record.end;
+}
+
+void EndAtLeast(const SegmentTrailer& told, SegmentTrailer& end) {
+  end.end_offset = std::max(end.end_offset, told.end_offset);
+  end.end_count = std::max(end.end_count, told.end_count);
+  end.ended = end.ended || told.ended;
 }
 
 std::string SegmentLayout::TailBytes() {

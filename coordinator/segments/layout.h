@@ -21,6 +21,10 @@ struct NewRecord {
 };
 
 struct SegmentLayout {
+  SegmentLayout() = default;
+  // Of a segment without records.
+  explicit SegmentLayout(const SegmentHead& begun);
+
   SegmentHead head;
   uint64_t position = 0;  // where the next record goes
   std::vector<IndexEntry> index;
@@ -35,5 +39,8 @@ struct SegmentLayout {
   // The index and the trailer of a finished segment.
   std::string TailBytes();
 };
+
+// For what may be lost at an end: it is there at the least.
+void EndAtLeast(const SegmentTrailer& told, SegmentTrailer& end);
 
 }  // namespace muster::coordinator

@@ -13,6 +13,7 @@
 #include "common/base/status.h"
 #include "common/hash/crc32c.h"
 #include "common/text/strings.h"
+#include "coordinator/segments/buffer.h"
 #include "coordinator/segments/scan.h"
 
 namespace muster::coordinator {
@@ -93,12 +94,10 @@ absl::Status SegmentWriter::Start(uint64_t first_offset) {
   at_.head.first_offset = first_offset;
   at_.head.first_count = at_.end.end_count;
   ASSIGN_OR_RETURN(at_.head.salt, RandomSalt());
+  at_ = SegmentLayout(at_.head);
   RETURN_IF_ERROR(OpenFile(O_CREAT | O_TRUNC));
   const std::string head = at_.HeadBytes();
   RETURN_IF_ERROR(WriteAt(fd_.get(), {PieceOf(head)}, 0, Path()));
-  at_.position = head.size();
-  at_.index.clear();
-  at_.end = {.end_offset = first_offset, .end_count = at_.head.first_count};
   finished_ = false;
   dirty_ = true;
   synced_ = Now();
@@ -121,10 +120,8 @@ absl::Status SegmentWriter::Recover(uint64_t first_offset) {
     }
     return Start(first_offset);
   }
-  at_.head = *head;
+  at_ = SegmentLayout(*head);
   ASSIGN_OR_RETURN(const auto trailer, scan.Trailer());
-  at_.end = {.end_offset = first_offset, .end_count = at_.head.first_count};
-  at_.position = kRecordsBegin;
   while (true) {
     ASSIGN_OR_RETURN(const auto sound, scan.NextSound());
     if (!sound.has_value()) break;
@@ -276,28 +273,20 @@ absl::StatusOr<SegmentWriter::Bodies> SegmentWriter::SoundRecords(
 // A segment is small enough to be rebuilt in memory, and is replaced atomically.
 absl::Status SegmentWriter::Restore(const std::vector<NewRecord>& records, uint64_t until) {
   ASSIGN_OR_RETURN(Bodies all, SoundRecords(records));
-  SegmentWriter fresh;
-  fresh.files_ = files_;
-  fresh.at_.head = at_.head;
-  fresh.at_.end = {.end_offset = at_.head.first_offset, .end_count = at_.head.first_count};
-  std::string bytes = at_.HeadBytes();
-  fresh.at_.position = bytes.size();
+  SegmentBuffer buffer(at_.head);
   for (auto& [offset, here] : all) {
     for (auto& [record, body] : here) {
       record.body = body;
-      const RecordHead head = fresh.at_.HeadOf(record);
-      fresh.at_.Count(head, body, fresh.at_.position);
-      bytes += EncodeRecordHead(head, at_.head.salt);
-      bytes += body;
-      fresh.at_.position = bytes.size();
+      buffer.Add(record);
     }
   }
   // The lost part may include the end of the segment.
-  fresh.at_.end.end_offset = std::max(fresh.at_.end.end_offset, at_.end.end_offset);
-  fresh.at_.end.end_count = std::max(fresh.at_.end.end_count, at_.end.end_count);
-  fresh.at_.end.ended = fresh.at_.end.ended || at_.end.ended;
-  if (finished_) bytes += fresh.at_.TailBytes();
-  RETURN_IF_ERROR(common::WriteFileDurably(Path(), bytes));
+  EndAtLeast(at_.end, buffer.layout().end);
+  if (finished_) buffer.Finish();
+  RETURN_IF_ERROR(common::WriteFileDurably(Path(), buffer.bytes()));
+  SegmentWriter fresh;
+  fresh.files_ = files_;
+  fresh.at_ = buffer.layout();
   fresh.finished_ = finished_;
   fresh.lost_ = lost_;
   RETURN_IF_ERROR(fresh.OpenFile(0));

@@ -9,6 +9,7 @@
 #include "coordinator/core/state/owner.h"
 #include "coordinator/sqlite/archive/archive_rows.h"
 #include "coordinator/sqlite/database/parse_row.h"
+#include "coordinator/sqlite/database/write_turns.h"
 #include "coordinator/sqlite/schema.h"
 #include "muster/v1/archive.pb.h"
 
@@ -29,10 +30,8 @@ std::string AfterPrefix(std::string prefix) {
 absl::StatusOr<std::unique_ptr<JobIndex>> SqliteJobIndex::Open(
     const std::string& path, std::shared_ptr<const BlobStore> archive) {
   std::unique_ptr<SqliteJobIndex> index(new SqliteJobIndex(path, std::move(archive)));
-  ASSIGN_OR_RETURN(index->database_, Database::Open(path, Database::Mode::kReadOnly));
-  RETURN_IF_ERROR(index->database_->Execute(
-      "PRAGMA query_only=ON; PRAGMA wal_autocheckpoint=0; PRAGMA mmap_size=0;"
-      "PRAGMA cache_size=-4096"));
+  ASSIGN_OR_RETURN(index->database_,
+                   OpenReader(path, "PRAGMA mmap_size=0; PRAGMA cache_size=-4096"));
   return index;
 }
 

@@ -22,8 +22,7 @@ absl::StatusOr<std::unique_ptr<ObjectNames>> SqliteObjectNames::Open(
     const Paths& paths, std::shared_ptr<WriteTurns> turns, const common::Clock& clock) {
   std::unique_ptr<SqliteObjectNames> names(new SqliteObjectNames(turns, clock));
   ASSIGN_OR_RETURN(names->writer_, OpenForTurns(paths.Database(), *turns));
-  ASSIGN_OR_RETURN(names->reader_, Database::Open(paths.Database(), Database::Mode::kReadOnly));
-  RETURN_IF_ERROR(names->reader_->Execute("PRAGMA query_only=ON; PRAGMA wal_autocheckpoint=0"));
+  ASSIGN_OR_RETURN(names->reader_, OpenReader(paths.Database()));
   return names;
 }
 

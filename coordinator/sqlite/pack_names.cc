@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/strings/numbers.h"
 #include "common/base/status.h"
 #include "common/text/strings.h"
 
@@ -20,6 +21,11 @@ Statement& BindLane(Statement& statement, const PackLane& lane) {
       .Bind(2, static_cast<int64_t>(lane.kind))
       .Bind(3, lane.attempt)
       .BindText(4, lane.node);
+}
+
+// And of one leader's packs: the next two.
+Statement& BindRun(Statement& statement, const PackLane& lane, const PackTerm& term) {
+  return BindLane(statement, lane).Bind(5, static_cast<int64_t>(term.epoch)).BindText(6, term.life);
 }
 
 PackLane LaneOf(Statement& row, PackKind kind, uint64_t job) {
@@ -97,16 +103,10 @@ bool IsIn(const LanePacks& packs, const std::string& name) {
                   [&](const MergedPack& merged) { return merged.name == name; })) {
     return true;
   }
+  uint64_t number = 0;
+  if (!absl::SimpleAtoi(name.substr(name.rfind('-') + 1), &number)) return false;
   return std::any_of(packs.runs.begin(), packs.runs.end(), [&](const PackRun& run) {
-    const std::string start = StrCat(run.term.epoch, "-", run.term.life, "-");
-    if (!name.starts_with(start)) return false;
-    const std::string rest = name.substr(start.size());
-    if (rest.empty() || rest.size() > 19 ||
-        rest.find_first_not_of("0123456789") != std::string::npos) {
-      return false;
-    }
-    const uint64_t number = std::stoull(rest);
-    return number >= run.first && number <= run.last;
+    return number >= run.first && number <= run.last && name == PackName(run.term, number);
   });
 }
 
@@ -118,8 +118,7 @@ absl::StatusOr<std::unique_ptr<PackNames>> SqlitePackNames::Open(const Paths& pa
                                                                  std::string prefix) {
   std::unique_ptr<SqlitePackNames> names(new SqlitePackNames(turns, clock, std::move(prefix)));
   ASSIGN_OR_RETURN(names->writer_, OpenForTurns(paths.Database(), *turns));
-  ASSIGN_OR_RETURN(names->reader_, Database::Open(paths.Database(), Database::Mode::kReadOnly));
-  RETURN_IF_ERROR(names->reader_->Execute("PRAGMA query_only=ON; PRAGMA wal_autocheckpoint=0"));
+  ASSIGN_OR_RETURN(names->reader_, OpenReader(paths.Database()));
   return names;
 }
 
@@ -157,10 +156,7 @@ absl::Status SqlitePackNames::Record(const std::vector<RecordedPack>& packs) {
 absl::Status SqlitePackNames::RecordOne(const RecordedPack& pack) {
   ASSIGN_OR_RETURN(Statement find, writer_->Prepare(StrCat("SELECT last FROM packs WHERE", kOfLane,
                                                            " AND epoch = ?5 AND life = ?6")));
-  ASSIGN_OR_RETURN(const bool has_run, BindLane(find, pack.lane)
-                                           .Bind(5, static_cast<int64_t>(pack.term.epoch))
-                                           .BindText(6, pack.term.life)
-                                           .Step());
+  ASSIGN_OR_RETURN(const bool has_run, BindRun(find, pack.lane, pack.term).Step());
   const uint64_t last = has_run ? static_cast<uint64_t>(find.Integer(0)) : 0;
   if (pack.number <= last) return absl::OkStatus();
   if (pack.number != last + 1)
@@ -171,9 +167,7 @@ absl::Status SqlitePackNames::RecordOne(const RecordedPack& pack) {
                      writer_->Prepare("INSERT INTO packs(job, kind, attempt, node, epoch, life, "
                                       "first, last, first_rank, last_rank, bytes, note) "
                                       "VALUES(?1, ?2, ?3, ?4, ?5, ?6, 1, 1, ?7, ?8, ?9, ?10)"));
-    return BindLane(put, pack.lane)
-        .Bind(5, static_cast<int64_t>(pack.term.epoch))
-        .BindText(6, pack.term.life)
+    return BindRun(put, pack.lane, pack.term)
         .Bind(7, pack.first_rank)
         .Bind(8, pack.last_rank)
         .Bind(9, static_cast<int64_t>(pack.bytes))
@@ -187,9 +181,7 @@ absl::Status SqlitePackNames::RecordOne(const RecordedPack& pack) {
                               "min(first_rank, ?9), last_rank = max(last_rank, ?10), note = CASE "
                               "WHEN ?11 = x'' THEN note ELSE ?11 END WHERE",
                               kOfLane, " AND epoch = ?5 AND life = ?6")));
-  return BindLane(raise, pack.lane)
-      .Bind(5, static_cast<int64_t>(pack.term.epoch))
-      .BindText(6, pack.term.life)
+  return BindRun(raise, pack.lane, pack.term)
       .Bind(7, static_cast<int64_t>(pack.number))
       .Bind(8, static_cast<int64_t>(pack.bytes))
       .Bind(9, pack.first_rank)
@@ -236,11 +228,8 @@ absl::Status SqlitePackNames::Replace(const PackMerge& merge) {
     ASSIGN_OR_RETURN(Statement raise,
                      writer_->Prepare(StrCat("UPDATE packs SET first = ?7 WHERE", kOfLane,
                                              " AND epoch = ?5 AND life = ?6")));
-    RETURN_IF_ERROR(BindLane(raise, merge.lane)
-                        .Bind(5, static_cast<int64_t>(run.term.epoch))
-                        .BindText(6, run.term.life)
-                        .Bind(7, static_cast<int64_t>(run.last + 1))
-                        .Run());
+    RETURN_IF_ERROR(
+        BindRun(raise, merge.lane, run.term).Bind(7, static_cast<int64_t>(run.last + 1)).Run());
     for (uint64_t number = run.first; number <= run.last; ++number)
       RETURN_IF_ERROR(Doom(merge.lane, PackName(run.term, number), kept_ms));
   }
@@ -257,29 +246,24 @@ absl::Status SqlitePackNames::Replace(const PackMerge& merge) {
 }
 
 absl::Status SqlitePackNames::Free(const PackLane& lane, uint64_t bytes) {
-  ASSIGN_OR_RETURN(const std::optional<LanePacks> packs, FindIn(*writer_, lane));
-  for (const PackRun& run : packs->runs) {
-    if (bytes == 0) break;
-    ASSIGN_OR_RETURN(Statement find,
-                     writer_->Prepare(StrCat("SELECT bytes FROM packs WHERE", kOfLane,
-                                             " AND epoch = ?5 AND life = ?6")));
-    RETURN_IF_ERROR(BindLane(find, lane)
-                        .Bind(5, static_cast<int64_t>(run.term.epoch))
-                        .BindText(6, run.term.life)
-                        .Step()
-                        .status());
-    const uint64_t taken = std::min(bytes, static_cast<uint64_t>(find.Integer(0)));
-    find.Reset();
-    bytes -= taken;
-    if (taken == 0) continue;
-    ASSIGN_OR_RETURN(Statement lower,
-                     writer_->Prepare(StrCat("UPDATE packs SET bytes = bytes - ?7 WHERE", kOfLane,
-                                             " AND epoch = ?5 AND life = ?6")));
-    RETURN_IF_ERROR(BindLane(lower, lane)
-                        .Bind(5, static_cast<int64_t>(run.term.epoch))
-                        .BindText(6, run.term.life)
-                        .Bind(7, static_cast<int64_t>(taken))
-                        .Run());
+  std::vector<std::pair<PackTerm, uint64_t>> taken;
+  ASSIGN_OR_RETURN(Statement rows,
+                   writer_->Prepare(StrCat("SELECT epoch, life, bytes FROM packs WHERE", kOfLane,
+                                           " ORDER BY epoch, life")));
+  RETURN_IF_ERROR(ForRows(BindLane(rows, lane), [&](Statement& row) {
+    const uint64_t of_row = std::min(bytes, static_cast<uint64_t>(row.Integer(2)));
+    bytes -= of_row;
+    taken.emplace_back(
+        PackTerm{.epoch = static_cast<uint64_t>(row.Integer(0)), .life = std::string(row.Bytes(1))},
+        of_row);
+    return absl::OkStatus();
+  }));
+  ASSIGN_OR_RETURN(Statement lower,
+                   writer_->Prepare(StrCat("UPDATE packs SET bytes = bytes - ?7 WHERE", kOfLane,
+                                           " AND epoch = ?5 AND life = ?6")));
+  for (const auto& [term, of_row] : taken) {
+    if (of_row == 0) continue;
+    RETURN_IF_ERROR(BindRun(lower, lane, term).Bind(7, static_cast<int64_t>(of_row)).Run());
   }
   return absl::OkStatus();
 }

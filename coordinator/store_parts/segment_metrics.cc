@@ -25,6 +25,28 @@ absl::StatusOr<bool> MetricStreamReader::Next(v1::MetricBatch& batch) {
   }
 }
 
+absl::StatusOr<bool> ReadSources(MetricStreamReader& reader, MetricSources& sources) {
+  v1::MetricBatch batch;
+  for (bool is_first = true;; is_first = false) {
+    ASSIGN_OR_RETURN(const bool found, reader.Next(batch));
+    if (!found) return !is_first;
+    if (reader.DamagedBytes() == 0) {
+      sources.Take(batch);
+    } else {
+      sources.TakeBehindDamage(batch);
+    }
+  }
+}
+
+absl::StatusOr<NewestMetrics> ReadNewest(MetricReader& reader, NewestMetrics newest) {
+  v1::MetricBatch batch;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool found, reader.Next(batch));
+    if (!found) return newest;
+    newest.Take(batch);
+  }
+}
+
 absl::StatusOr<bool> SegmentMetricReader::Next(v1::MetricBatch& batch) {
   if (!at_.has_value()) {
     ASSIGN_OR_RETURN(const std::vector<uint32_t> attempts, FindAttempts());

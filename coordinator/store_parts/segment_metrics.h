@@ -11,6 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/segments/cursor.h"
+#include "coordinator/store_parts/metric_sources.h"
+#include "coordinator/store_parts/newest_metrics.h"
 #include "coordinator/stores/metric_store.h"
 #include "coordinator/stores/paths.h"
 
@@ -31,6 +33,11 @@ class MetricStreamReader {
   SegmentCursor records_;
   uint64_t damaged_ = 0;
 };
+
+// Which batches these are. False: there are none.
+absl::StatusOr<bool> ReadSources(MetricStreamReader& reader, MetricSources& sources);
+// `newest`, and what all batches add to it.
+absl::StatusOr<NewestMetrics> ReadNewest(MetricReader& reader, NewestMetrics newest);
 
 class SegmentMetricReader : public MetricReader {
  public:

@@ -14,6 +14,10 @@ std::string PackName(const PackTerm& term, uint64_t number) {
   return StrCat(term.epoch, "-", term.life, "-", number);
 }
 
+std::string MergedPackName(const PackTerm& term, uint64_t number) {
+  return StrCat(term.epoch, "-", term.life, "-m", number);
+}
+
 std::string PackPrefix(const std::string& prefix, PackKind kind) {
   return StrCat(prefix, kind == PackKind::kLogs ? "logs/" : "metrics/");
 }

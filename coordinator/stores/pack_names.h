@@ -66,9 +66,11 @@ struct LanePacks {
 
 // "7-3fa9c2d1-12".
 std::string PackName(const PackTerm& term, uint64_t number);
+// "7-3fa9c2d1-m12": made of others, with numbers of their own.
+std::string MergedPackName(const PackTerm& term, uint64_t number);
 // "CLUSTER/logs/JOB/ATTEMPT/NODE/7-3fa9c2d1-12", "CLUSTER/metrics/JOB/ATTEMPT/7-3fa9c2d1-12"; `prefix`: "CLUSTER/".
 std::string PackKey(const std::string& prefix, const PackLane& lane, const std::string& name);
-// Below which all packs of this kind are, or those of one job.
+// Below which all packs of this kind are.
 std::string PackPrefix(const std::string& prefix, PackKind kind);
 // nullopt: a pack has another form of key.
 struct PackAddress {

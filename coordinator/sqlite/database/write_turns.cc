@@ -93,6 +93,15 @@ absl::Status Commit(Database& database, const std::function<absl::Status()>& wor
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<Database>> OpenReader(const std::string& path,
+                                                     const std::string& more_pragmas) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Database> database,
+                   Database::Open(path, Database::Mode::kReadOnly));
+  RETURN_IF_ERROR(
+      database->Execute("PRAGMA query_only=ON; PRAGMA wal_autocheckpoint=0; " + more_pragmas));
+  return database;
+}
+
 absl::StatusOr<std::unique_ptr<Database>> OpenForTurns(const std::string& path,
                                                        const WriteTurns& turns,
                                                        const std::string& more_pragmas) {

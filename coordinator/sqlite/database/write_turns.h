@@ -86,6 +86,10 @@ absl::StatusOr<std::unique_ptr<Database>> OpenForTurns(const std::string& path,
                                                        const WriteTurns& turns,
                                                        const std::string& more_pragmas = {});
 
+// A connection that only reads, beside those.
+absl::StatusOr<std::unique_ptr<Database>> OpenReader(const std::string& path,
+                                                     const std::string& more_pragmas = {});
+
 // BEGIN IMMEDIATE, the work, COMMIT; a rollback if one of them fails. The caller has the turn. With a log, what the
 // work has changed is added there before it is committed here.
 absl::Status Transact(Database& database, const std::function<absl::Status()>& work,

@@ -32,8 +32,10 @@ class FileBytes final : public SegmentBytes {
       return common::ErrnoStatus(common::StrCat("cannot use ", path_));
     Piece piece;
     ASSIGN_OR_RETURN(piece.bytes, common::ReadAt(fd->get(), position, size, path_));
-    // It may have grown since.
-    piece.total = std::max<uint64_t>(info.st_size, position + piece.bytes.size());
+    // It may have grown since. Behind its end nothing is read: it is shorter than it was.
+    piece.total = info.st_size;
+    if (!piece.bytes.empty())
+      piece.total = std::max<uint64_t>(piece.total, position + piece.bytes.size());
     piece.identity = info.st_ino;
     return piece;
   }

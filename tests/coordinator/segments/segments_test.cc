@@ -14,6 +14,7 @@
 #include "coordinator/segments/cursor.h"
 #include "coordinator/segments/last_lines.h"
 #include "coordinator/segments/since.h"
+#include "coordinator/segments/trim.h"
 #include "coordinator/segments/writer.h"
 #include "tests/coordinator/temp_dir.h"
 
@@ -306,6 +307,31 @@ TEST_F(SegmentsTest, AFollowerReadsOnInAReplacedAndInANextSegment) {
   EXPECT_EQ(files_.List()->size(), 2u);
   EXPECT_EQ(read, large.size() + 5);
   EXPECT_EQ(last, "next\n");
+}
+
+// A quota replaced the growing file that a follower was at the end of, and the new one, which is shorter, got its inode.
+TEST_F(SegmentsTest, AShorterFileWithTheInodeOfTheOldOneIsNoticed) {
+  const std::string first(2'000, 'a');
+  Write({first}, false);
+  SegmentCursor cursor(std::make_shared<const SegmentFiles>(files_), 0,
+                       SegmentCursor::Appetite::kFew);
+  ASSERT_NE(*cursor.Peek(), nullptr);
+  cursor.Advance();
+  ASSERT_EQ(*cursor.Peek(), nullptr);
+  const std::string kept = files_.At(0) + ".kept";
+  ASSERT_EQ(link(files_.At(0).c_str(), kept.c_str()), 0);
+  ASSERT_TRUE(RemoveUntil(files_, kId, {.end_offset = 2'500, .end_count = 7}).ok());
+  const std::string mark = Bytes();
+  ASSERT_EQ(rename(kept.c_str(), files_.At(0).c_str()), 0);
+  Put(mark);
+  Write({"next\n"}, false);
+  const auto gap = cursor.Peek();
+  ASSERT_NE(*gap, nullptr);
+  EXPECT_TRUE((*gap)->removed);
+  EXPECT_EQ((*gap)->dropped, 500u);
+  cursor.Advance();
+  ASSERT_NE(*cursor.Peek(), nullptr);
+  EXPECT_EQ(*cursor.Body(), "next\n");
 }
 
 TEST_F(SegmentsTest, LastLinesAreThoseThatWereCounted) {

@@ -18,6 +18,9 @@ import uuid
 
 import findings_watch
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+from free_port import free_port  # noqa: E402, F401: for the tests, too
+
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
@@ -99,12 +102,6 @@ def children_of(pid):
 def rss_bytes(pid):
     with open(f"/proc/{pid}/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
-
-
-def free_port():
-    """Of this host, at this moment."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def kill9(pid):

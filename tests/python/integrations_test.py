@@ -2,9 +2,8 @@
 installed skips its tests."""
 import importlib.util
 import os
-import socket
 
-from support import Case, main, need, wait_until
+from support import Case, free_port, main, need, wait_until
 
 MODEL = """
 import os, signal, torch, muster
@@ -28,10 +27,7 @@ class Integration(Case):
         self.checkpoints = self.path("checkpoints")
 
     def rank(self, script, **env):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        place = {"RANK": 0, "WORLD_SIZE": 1, "LOCAL_WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+        place = {"RANK": 0, "WORLD_SIZE": 1, "LOCAL_WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(),
                  "GLOO_SOCKET_IFNAME": "lo", "HOME": self.directory, "MUSTER_CHECKPOINT_DIR": self.checkpoints}
         return self.run_script(MODEL + script, **{**place, **env})[0]
 

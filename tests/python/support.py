@@ -14,6 +14,9 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
+from free_port import free_port  # noqa: E402, F401: for the tests, too
+
 PACKAGE = os.path.join(ROOT, "python", "src")
 DEADLINE_S = 30.0
 

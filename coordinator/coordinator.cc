@@ -45,6 +45,7 @@
 #include "coordinator/periodic/object_garbage.h"
 #include "coordinator/periodic/object_mark.h"
 #include "coordinator/periodic/object_move.h"
+#include "coordinator/periodic/stray_output.h"
 #include "coordinator/private_worker.h"
 #include "coordinator/services/server.h"
 #include "coordinator/store_parts/lived_clock.h"
@@ -241,7 +242,8 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                                      .direct = stores.direct.get(),
                                      .curves = *curves,
                                      .log_usage = *log_usage,
-                                     .stream_failures = *stores.stream_failures},
+                                     .stream_failures = *stores.stream_failures,
+                                     .signs_for_clients = config.objects_direct},
                           .job_code = {.store = *stores.code,
                                        .quota_bytes = config.code_quota.Of(stores.disk_bytes),
                                        .person_quota_bytes = of_one(config.person_code)},
@@ -425,6 +427,7 @@ void Coordinator::Parts::Serve() {
     archive_keeper->Keep();
   }
   KeepLogUsage(daemon->jobs, daemon->stores, daemon->process);
+  KeepSweepingOutput(daemon->jobs, daemon->stores, daemon->process);
   KeepAssessing(daemon->jobs, daemon->stores, daemon->traffic, daemon->process);
   if (stores.index->NeedsWholeCheck()) {
     files.Post([this] { CheckDatabase(); });

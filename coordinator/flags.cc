@@ -119,12 +119,15 @@ void AddArchiveFlag(CLI::App& app, HeadFlags& head) {
 
 namespace {
 
-void AddObjects(CLI::App& app, std::string& objects) {
+void AddObjects(CLI::App& app, Config& config) {
   app.add_option(
-      "--objects", objects,
+      "--objects", config.objects,
       "where checkpoints, outputs and code are kept instead of the data directory, so "
       "that every coordinator reaches them: s3://BUCKET/PREFIX?endpoint=URL&region=NAME, "
       "or file:///DIRECTORY on a shared file system");
+  app.add_flag("--objects-direct", config.objects_direct,
+               "people's downloads of 1 MiB and more come from the store itself, by URLs that are "
+               "good for 15 minutes");
 }
 
 void AddHead(CLI::App& app, HeadFlags& head) {
@@ -225,7 +228,7 @@ void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks,
   AddLife(app, "--person-certificate", "of a person", config.person_certificate_ms);
   AddOidc(app, config.oidc);
   AddHead(app, config.head);
-  AddObjects(app, config.objects);
+  AddObjects(app, config);
   app.add_flag("--version", version, "print the version");
 }
 
@@ -340,6 +343,8 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   if (const std::string wrong = WhatIsWrongWithHttp(config); !wrong.empty()) return Refuse(wrong);
   if (const std::string wrong = WhatIsWrongWithOidc(config); !wrong.empty()) return Refuse(wrong);
   if (const std::string wrong = WhatIsWrongWithHead(config); !wrong.empty()) return Refuse(wrong);
+  if (config.objects_direct && config.objects.rfind("s3://", 0) != 0)
+    return Refuse("--objects-direct needs --objects s3://…, a store that takes signed URLs");
   if (config.is_private && (config.worker_state_dir.empty() || config.socket.empty())) {
     return Refuse("--private needs --socket and --worker-state-dir");
   }

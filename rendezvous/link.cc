@@ -7,59 +7,14 @@
 #include <array>
 #include <utility>
 
+#include "common/secret_tls.h"
+
 namespace muster::rendezvous {
 namespace {
 
-constexpr char kIdentity[] = "muster-rendezvous-1";
-constexpr unsigned char kCipher[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256
+constexpr char kKind[] = "muster-rendezvous-1";
 constexpr size_t kCipherUnreadMax = 1 << 20;
 constexpr size_t kPieceBytes = 16 << 10;  // a TLS record
-
-SSL_SESSION* SessionOf(SSL* tls) {
-  const auto* secret = static_cast<const std::string*>(SSL_get_app_data(tls));
-  const SSL_CIPHER* cipher = SSL_CIPHER_find(tls, kCipher);
-  SSL_SESSION* session = SSL_SESSION_new();
-  if (session == nullptr || cipher == nullptr ||
-      SSL_SESSION_set1_master_key(session, reinterpret_cast<const unsigned char*>(secret->data()),
-                                  secret->size()) != 1 ||
-      SSL_SESSION_set_cipher(session, cipher) != 1 ||
-      SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) != 1) {
-    SSL_SESSION_free(session);
-    return nullptr;
-  }
-  return session;
-}
-
-int UseSecret(SSL* tls, const EVP_MD*, const unsigned char** id, size_t* id_bytes,
-              SSL_SESSION** session) {
-  *session = SessionOf(tls);
-  *id = reinterpret_cast<const unsigned char*>(kIdentity);
-  *id_bytes = sizeof kIdentity - 1;
-  return *session != nullptr ? 1 : 0;
-}
-
-int FindSecret(SSL* tls, const unsigned char* id, size_t id_bytes, SSL_SESSION** session) {
-  *session = nullptr;
-  if (std::string_view(reinterpret_cast<const char*>(id), id_bytes) == kIdentity) {
-    *session = SessionOf(tls);
-  }
-  return 1;  // without a session the handshake fails: there is no certificate
-}
-
-SSL_CTX* NewContext(bool is_server) {
-  SSL_CTX* context = SSL_CTX_new(is_server ? TLS_server_method() : TLS_client_method());
-  if (context == nullptr) return nullptr;
-  SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
-  SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256");
-  SSL_CTX_set_num_tickets(context, 0);
-  SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  if (is_server) {
-    SSL_CTX_set_psk_find_session_callback(context, FindSecret);
-  } else {
-    SSL_CTX_set_psk_use_session_callback(context, UseSecret);
-  }
-  return context;
-}
 
 }  // namespace
 
@@ -82,12 +37,12 @@ Link::Link(Loop& loop, common::UniqueFd fd, bool is_server, std::string_view sec
     : loop_(loop),
       secret_(secret),
       handler_(std::move(handler)),
-      context_(NewContext(is_server)),
+      context_(common::NewSecretContext(is_server, kKind)),
       flusher_(std::make_unique<Flusher>(*this)) {
   stream_ = std::make_unique<Stream>(loop, std::move(fd), kCipherUnreadMax, *this);
   tls_ = context_ == nullptr ? nullptr : SSL_new(context_);
   if (tls_ == nullptr) return;
-  SSL_set_app_data(tls_, &secret_);
+  common::SetSecret(tls_, &secret_);
   SSL_set_bio(tls_, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
   is_server ? SSL_set_accept_state(tls_) : SSL_set_connect_state(tls_);
   if (!is_server) Handshake();

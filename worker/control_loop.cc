@@ -67,7 +67,7 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
                },
            .note = common::LogWarning},
           setup_.seed),
-      transfers_(paths_, &threads_, Later()),
+      transfers_(paths_, setup_.config.ports, &threads_, Later()),
       processes_({.paths = paths_,
                   .node = setup_.config.name,
                   .advertise = setup_.config.advertise,

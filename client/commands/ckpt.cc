@@ -179,11 +179,11 @@ absl::StatusOr<int> Pull(Session& session, const Arguments& arguments) {
   of.set_step(checkpoint.step());
   const std::string verify =
       StrCat("jobctl ckpt verify ", of.job(), " ", of.step(), ", then pull again");
+  SavedFiles saved(*connection);
   for (const v1::CheckpointFile& file : files) {
     session.Note(StrCat(common::Printable(file.path()), "  ", common::HumanBytes(file.size())));
     of.set_path(file.path());
-    RETURN_IF_ERROR(
-        PullOne(FromCoordinator(*connection, of), file, target, file.path(), verify).status());
+    RETURN_IF_ERROR(PullOne(saved.Reader(of), file, target, file.path(), verify).status());
   }
   session.Print(StrCat(target.path(), "\n"));
   return kExitOk;

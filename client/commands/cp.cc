@@ -129,10 +129,11 @@ absl::Status CopyOne(Session& session, Connection& connection, const RemotePath&
   of.set_job(std::to_string(outputs.job.id()));
   of.set_outputs(true);
   of.set_attempt(outputs.set.attempt());
+  SavedFiles saved(connection);
   const auto read = [&](const v1::CheckpointFile& file) {
     of.set_part(file.part());
     of.set_path(file.path());
-    return FromCoordinator(connection, of);
+    return saved.Reader(of);
   };
   return CopyFiles(session,
                    {.path = source,

@@ -2,7 +2,10 @@
 
 #include <unistd.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <optional>
+#include <utility>
 
 #include "common/base/status.h"
 #include "common/files/files.h"
@@ -16,6 +19,9 @@ namespace muster::client {
 namespace {
 
 using common::StrCat;
+
+// A connection that falls silent ends sooner.
+constexpr std::chrono::hours kWholeFileWithin{24};
 
 // Hashes the file at `fd` from the start, at most `most` bytes.
 uint64_t HashWhole(int fd, uint64_t most, common::Sha256* hash) {
@@ -69,14 +75,15 @@ absl::Status Fetch(const ReadFrom& read, const v1::CheckpointFile& file, const s
   }
   *kept = offset;
   bool too_long = false;
-  RETURN_IF_ERROR(read(offset, [&](std::string_view bytes) {
+  const auto take = [&](std::string_view bytes) {
     offset += bytes.size();
     too_long = offset > file.size();
     if (too_long) return false;
     *written = common::WriteAll(fd, bytes);
     hash->Update(bytes);
     return written->ok();
-  }));
+  };
+  if (offset < file.size()) RETURN_IF_ERROR(read(offset, take));
   if (!written->ok() || (!too_long && hash->FinishHex() == file.sha256())) return absl::OkStatus();
   return common::MakeProblem(
       absl::StatusCode::kDataLoss,
@@ -88,13 +95,56 @@ absl::Status Fetch(const ReadFrom& read, const v1::CheckpointFile& file, const s
 
 }  // namespace
 
-ReadFrom FromCoordinator(Connection& connection, const v1::PullFileRequest& request) {
-  return [&connection, request](uint64_t offset, const TakeBytes& take) {
+ReadFrom SavedFiles::Reader(const v1::PullFileRequest& request) {
+  return [this, request](uint64_t offset, const TakeBytes& take) {
     v1::PullFileRequest rest = request;
     rest.set_offset(offset);
-    return connection.PullFile(rest,
-                               [&](const v1::BlobChunk& chunk) { return take(chunk.data()); });
+    return Read(std::move(rest), take);
   };
+}
+
+absl::Status SavedFiles::Read(v1::PullFileRequest request, const TakeBytes& take) {
+  request.set_direct(uses_store_);
+  std::string url;
+  RETURN_IF_ERROR(connection_.PullFile(request, [&](const v1::BlobChunk& chunk) {
+    if (chunk.url().empty()) return take(chunk.data());
+    url = chunk.url();
+    return true;
+  }));
+  if (url.empty() || !request.direct()) return absl::OkStatus();
+  uint64_t at = request.offset();
+  bool is_wanted = true;
+  const absl::Status read = ReadFromStore(url, at, [&](std::string_view bytes) {
+    at += bytes.size();
+    is_wanted = take(bytes);
+    return is_wanted;
+  });
+  if (read.ok() || !is_wanted) return absl::OkStatus();
+  // Whatever it is, the coordinator has a way.
+  uses_store_ = false;
+  request.set_offset(at);
+  return Read(std::move(request), take);
+}
+
+absl::Status SavedFiles::ReadFromStore(const std::string& url, uint64_t offset,
+                                       const TakeBytes& take) {
+  if (store_ == nullptr) {
+    const char* const authorities = getenv("AWS_CA_BUNDLE");
+    ASSIGN_OR_RETURN(store_, common::Transfers::Open(authorities == nullptr ? "" : authorities));
+  }
+  common::Transfer get{.url = url, .within = kWholeFileWithin};
+  if (offset > 0) get.headers.emplace_back("range", StrCat("bytes=", offset, "-"));
+  get.is_sunk = [offset](const common::TransferAnswer& answer) {
+    // Not its status tells, with some stores.
+    const bool is_part = answer.status == 206 || !answer.Header("content-range").empty();
+    return offset > 0 ? is_part : answer.status == 200;
+  };
+  get.sink = [&take](std::string_view bytes) {
+    return take(bytes) ? absl::OkStatus() : absl::CancelledError("");
+  };
+  ASSIGN_OR_RETURN(const common::TransferAnswer answer, store_->Run(get));
+  if (get.is_sunk(answer)) return absl::OkStatus();
+  return absl::UnavailableError(StrCat("the object store answered ", answer.status));
 }
 
 absl::StatusOr<Pulled> PullOne(const ReadFrom& read, const v1::CheckpointFile& file,

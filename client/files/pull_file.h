@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
 #include "client/connection/connection.h"
 #include "client/files/pull_target.h"
+#include "common/http/transfers.h"
 
 namespace muster::client {
 
@@ -19,8 +21,22 @@ enum class Pulled { kPresent, kFetched };
 using TakeBytes = std::function<bool(std::string_view)>;
 using ReadFrom = std::function<absl::Status(uint64_t offset, const TakeBytes& take)>;
 
-// Reads a file that the coordinator has. `request`: everything but the offset.
-ReadFrom FromCoordinator(Connection& connection, const v1::PullFileRequest& request);
+// Reads files of checkpoints and outputs through the coordinator, or from the object store where the coordinator names a
+// URL; what cannot be read there comes through the coordinator. One thread.
+class SavedFiles {
+ public:
+  explicit SavedFiles(Connection& connection) : connection_(connection) {}
+  // `request`: everything but the offset. This outlives what it returns.
+  ReadFrom Reader(const v1::PullFileRequest& request);
+
+ private:
+  absl::Status Read(v1::PullFileRequest request, const TakeBytes& take);
+  absl::Status ReadFromStore(const std::string& url, uint64_t offset, const TakeBytes& take);
+
+  Connection& connection_;
+  bool uses_store_ = true;
+  std::unique_ptr<common::Transfers> store_;  // opened by the first URL
+};
 
 // Errors: JC1504 if the file's name, size or bytes are not as announced (`verify` is then the fix),
 // JC1601 if it cannot be written. `name`: below the target.

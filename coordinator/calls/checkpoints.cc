@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include "common/base/limits.h"
@@ -8,6 +7,7 @@
 #include "common/problem.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
+#include "coordinator/calls/blob_answers.h"
 #include "coordinator/calls/handlers.h"
 #include "coordinator/calls/transfers.h"
 #include "coordinator/contexts/lookup.h"
@@ -73,16 +73,6 @@ std::string NameOf(const v1::Checkpoint& saved) {
                                               : StrCat("the checkpoint of step ", saved.step());
 }
 
-// The store's error with its code; workers try again after it. A plain UNAVAILABLE would mean that the
-// coordinator cannot be reached.
-absl::Status NotReadableNow(const std::string& what, const absl::Status& shortage) {
-  return common::MakeProblem(absl::StatusCode::kAborted,
-                             {.code = "JC1507",
-                              .what = StrCat(what, " cannot be read now"),
-                              .why = std::string(shortage.message()),
-                              .fix = "try again later; nothing was marked as damaged"});
-}
-
 // Checks a checkpoint's files one by one: other callers' files get their turns in between.
 class Verification : public std::enable_shared_from_this<Verification> {
  public:
@@ -114,7 +104,7 @@ class Verification : public std::enable_shared_from_this<Verification> {
     verdict->set_size(file.size());
     verdict->set_sha256(file.sha256());
     const absl::Status status = stores_.blobs.Verify(file.sha256(), job_);
-    if (IsShortage(status)) return done_(NotReadableNow(NameOf(checkpoint_), status));
+    if (IsShortage(status)) return done_(BlobNotReadableNow(NameOf(checkpoint_), status));
     verdict->set_ok(status.ok());
     if (!status.ok()) {
       verdict->set_problem(std::string(status.message()));
@@ -159,80 +149,6 @@ std::shared_ptr<const v1::JobRecord> Flagged(const v1::JobRecord& job, int64_t s
   return flagged;
 }
 
-// Sends one blob piece by piece, as fast as the client reads it.
-class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
- public:
-  BlobFeed(JobStores& stores, Process& process, std::shared_ptr<Sink<v1::BlobChunk>> sink,
-           uint64_t job, std::string sha256, uint64_t offset)
-      : stores_(stores),
-        process_(process),
-        sink_(std::move(sink)),
-        job_(job),
-        sha256_(std::move(sha256)),
-        offset_(offset) {}
-
-  void Start() {
-    sink_->Observe([self = shared_from_this()] { self->Wake(); }, [] {});
-    Wake();
-  }
-
- private:
-  void Wake() {
-    {
-      std::lock_guard lock(mutex_);
-      if (over_ || std::exchange(sending_, true)) return;
-    }
-    process_.files.Post([self = shared_from_this()] { self->Send(); });
-  }
-
-  void Send() {
-    absl::Status status = SendSome();
-    if (IsShortage(status)) status = NotReadableNow(StrCat("checkpoint file ", sha256_), status);
-    bool has_room = false;
-    {
-      std::lock_guard lock(mutex_);
-      sending_ = false;
-      over_ = !status.ok() || offset_ >= size_;
-      if (over_) return sink_->Close(status);
-      has_room = sink_->QueuedBytes() < Sink<v1::BlobChunk>::kFullBytes;
-    }
-    if (has_room && !sink_->Gone()) Wake();
-  }
-
-  absl::Status SendSome() {
-    ASSIGN_OR_RETURN(size_, stores_.blobs.Size(sha256_, job_));
-    if (offset_ > size_) {
-      return absl::OutOfRangeError(
-          StrCat("offset ", offset_, " is past the end of the file (", size_, " bytes)"));
-    }
-    do {
-      ASSIGN_OR_RETURN(std::string bytes,
-                       stores_.blobs.Read(sha256_, offset_, common::kBlobChunkBytes, job_));
-      if (bytes.empty() && offset_ < size_) return absl::DataLossError("the blob was truncated");
-      v1::BlobChunk chunk;
-      chunk.set_sha256(sha256_);
-      chunk.set_size(size_);
-      chunk.set_offset(offset_);
-      offset_ += bytes.size();
-      chunk.set_data(std::move(bytes));
-      sink_->Write(std::move(chunk));
-    } while (offset_ < size_ && sink_->QueuedBytes() < Sink<v1::BlobChunk>::kFullBytes);
-    return absl::OkStatus();
-  }
-
-  JobStores& stores_;
-  Process& process_;
-  const std::shared_ptr<Sink<v1::BlobChunk>> sink_;
-  const uint64_t job_;
-  const std::string sha256_;
-  uint64_t offset_;  // only used by the active sender
-  uint64_t size_ = 0;
-
-  std::mutex mutex_;  // guards what follows
-  bool sending_ = false;
-  bool over_ = false;
-};
-
 // Of several coordinators, another one has files of the checkpoint: nothing can be said of them here.
 absl::Status CheckIsHere(const Instance& instance, const v1::Checkpoint& checkpoint) {
   if (instance.leading == nullptr) return absl::OkStatus();
@@ -248,8 +164,9 @@ absl::Status CheckIsHere(const Instance& instance, const v1::Checkpoint& checkpo
 
 }  // namespace
 
-void SendCheckpointFiles(const CheckpointFileList& files, Sink<v1::CheckpointFiles>& sink) {
-  v1::CheckpointFiles piece;
+void SendCheckpointFiles(const CheckpointFileList& files, Sink<v1::CheckpointFiles>& sink,
+                         v1::CheckpointFiles first) {
+  v1::CheckpointFiles piece = std::move(first);
   size_t bytes = 0;
   for (const v1::CheckpointFile& file : files) {
     *piece.add_files() = file;
@@ -317,11 +234,6 @@ void ListCheckpointFiles(Jobs& jobs, Process& process, const Caller& caller,
 }
 MUSTER_HANDLER(ListCheckpointFiles)
 
-void SendBlob(JobStores& stores, Process& process, uint64_t job, const std::string& sha256,
-              uint64_t offset, std::shared_ptr<Sink<v1::BlobChunk>> sink) {
-  std::make_shared<BlobFeed>(stores, process, std::move(sink), job, sha256, offset)->Start();
-}
-
 void PullFile(Jobs& jobs, JobStores& stores, const Instance& instance, Process& process,
               const Caller& caller, const v1::PullFileRequest& request,
               std::shared_ptr<Sink<v1::BlobChunk>> sink) {
@@ -336,8 +248,12 @@ void PullFile(Jobs& jobs, JobStores& stores, const Instance& instance, Process& 
         for (const v1::CheckpointFile& file : checkpoint->files()) {
           const bool is_of_part = !request.outputs() || file.part() == request.part();
           if (file.path() == request.path() && is_of_part) {
-            return SendBlob(stores, process, found->record->id(), file.sha256(), request.offset(),
-                            sink);
+            return SendOrSign(stores, process,
+                              {.job = found->record->id(),
+                               .sha256 = file.sha256(),
+                               .offset = request.offset(),
+                               .may_be_url = request.direct() && stores.signs_for_clients},
+                              sink);
           }
         }
         sink->Close(common::MakeProblem(

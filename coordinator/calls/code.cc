@@ -12,9 +12,9 @@
 #include "common/problem.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
+#include "coordinator/calls/blob_answers.h"
 #include "coordinator/calls/handlers.h"
 #include "coordinator/calls/hiding.h"
-#include "coordinator/calls/transfers.h"
 #include "coordinator/code/code_push.h"
 #include "coordinator/contexts/lookup.h"
 #include "coordinator/core/state/owner.h"
@@ -132,7 +132,8 @@ void PullObject(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates, 
                 [&stores, &process, job, request, sink](const absl::StatusOr<bool>& is_its_code) {
                   if (!is_its_code.ok()) return sink->Close(is_its_code.status());
                   if (!*is_its_code) return sink->Close(NotItsCode(*job, request.sha256()));
-                  SendBlob(stores, process, /*job=*/0, request.sha256(), request.offset(), sink);
+                  SendBlob(stores, process,
+                           {.sha256 = request.sha256(), .offset = request.offset()}, sink);
                 });
           });
 }

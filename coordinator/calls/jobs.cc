@@ -47,7 +47,7 @@ bool Matches(const v1::JobRecord& job, const v1::ListJobsRequest& request, const
          request.states().end();
 }
 
-uint32_t LimitOf(const v1::ListJobsRequest& request) {
+uint32_t PageLimitOf(const v1::ListJobsRequest& request) {
   return std::min(request.limit() == 0 ? kListedByDefault : request.limit(), kListedMax);
 }
 
@@ -75,7 +75,7 @@ absl::StatusOr<v1::ListJobsResponse> WithFinished(Jobs& jobs, JobStores& stores,
   filter.name_has = request.name_has();
   filter.project = request.project();
   filter.before_id = request.before_id();
-  filter.limit = LimitOf(request) + 1;
+  filter.limit = PageLimitOf(request) + 1;
   if (!request.all() && request.states().empty()) filter.finished_since_ms = now_ms - kRecentMs;
   absl::StatusOr<std::vector<v1::JobSummary>> finished = jobs.index.List(filter);
   if (!finished.ok()) return finished.status();
@@ -91,7 +91,7 @@ absl::StatusOr<v1::ListJobsResponse> WithFinished(Jobs& jobs, JobStores& stores,
   size_t bytes = 0;
   for (v1::JobSummary& job : live) {
     bytes += job.ByteSizeLong();
-    if (response.jobs_size() >= static_cast<int>(LimitOf(request)) ||
+    if (response.jobs_size() >= static_cast<int>(PageLimitOf(request)) ||
         bytes > common::kAnswerBytesMax) {
       response.set_more(true);
       break;
@@ -124,7 +124,7 @@ void ListJobs(Jobs& jobs, JobStores& stores, Access& access, Process& process, c
        labels = *labels](const LoopView& view) {
         std::vector<v1::JobSummary> live;
         const auto facts = std::make_shared<std::vector<v1::JobRecord>>();
-        const uint32_t limit = LimitOf(request);
+        const uint32_t limit = PageLimitOf(request);
         const auto& kept = view.state.jobs;
         const auto first =
             request.before_id() == 0 ? kept.end() : kept.lower_bound(request.before_id());

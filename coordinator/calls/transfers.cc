@@ -3,8 +3,10 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/limits.h"
 #include "common/base/status.h"
 #include "common/text/strings.h"
+#include "coordinator/calls/blob_answers.h"
 #include "coordinator/core/state/checkpoint_files.h"
 #include "coordinator/gates/code_gate.h"
 #include "coordinator/gates/gates.h"
@@ -28,10 +30,31 @@ bool ResumesFromIt(const ClusterState& state, const v1::ListResumeFilesRequest& 
          resumed->step() == request.step();
 }
 
-void SendResumeFiles(Jobs& jobs, Traffic& traffic, const NodeIdentity& sender,
+// Where other nodes reach the sender, if it serves them; else without an address.
+v1::FilePeer OfferOf(const ClusterState& state, const NodeIdentity& sender,
+                     const v1::ListResumeFilesRequest& request) {
+  v1::FilePeer offer;
+  const auto job = state.jobs.find(request.job());
+  const v1::Attempt* attempt = job == state.jobs.end() ? nullptr : LiveAttempt(job->second);
+  const bool is_offered = request.serves_port() > 0 && request.serves_port() <= UINT16_MAX &&
+                          request.serves_secret().size() == common::kRendezvousSecretBytes;
+  if (!is_offered || attempt == nullptr || attempt->number() != request.for_attempt() ||
+      request.group_rank() >= static_cast<uint32_t>(attempt->parts_size()))
+    return offer;
+  const v1::NodePart& part = attempt->parts(static_cast<int>(request.group_rank()));
+  if (sender.is_certified && part.node() != sender.node) return offer;
+  offer.set_address(part.advertise());
+  offer.set_port(request.serves_port());
+  offer.set_secret(request.serves_secret());
+  return offer;
+}
+
+// `traffic` and `gates` outlive the answer.
+void SendResumeFiles(Jobs& jobs, Gates& gates, Traffic& traffic, const NodeIdentity& sender,
                      const v1::ListResumeFilesRequest& request,
                      std::shared_ptr<Sink<v1::CheckpointFiles>> sink) {
-  jobs.loop.Ask([&traffic, sender, request, sink](const LoopView& view) -> std::function<void()> {
+  jobs.loop.Ask([&gates, &traffic, sender, request,
+                 sink](const LoopView& view) -> std::function<void()> {
     if (sender.is_certified && !ResumesFromIt(view.state, request)) {
       return [&traffic, sender, request, sink] {
         sink->Close(RefuseTransfer(traffic, sender, request.job(), request.for_attempt()));
@@ -39,8 +62,15 @@ void SendResumeFiles(Jobs& jobs, Traffic& traffic, const NodeIdentity& sender,
     }
     CheckpointFileList files =
         FilesOf(view.state, request.job(), request.attempt(), request.step());
-    return [request, sink, files = std::move(files)] {
-      if (!files.empty()) return SendCheckpointFiles(files, *sink);
+    v1::FilePeer offer = OfferOf(view.state, sender, request);
+    return [&gates, request, sink, files = std::move(files), offer = std::move(offer)]() mutable {
+      v1::CheckpointFiles first;
+      if (!files.empty() && !offer.address().empty()) {
+        auto from = gates.peers.Join(request.job(), request.for_attempt(), request.group_rank(),
+                                     std::move(offer));
+        if (from.has_value()) *first.mutable_from() = *std::move(from);
+      }
+      if (!files.empty()) return SendCheckpointFiles(files, *sink, std::move(first));
       sink->Close(absl::NotFoundError(StrCat("job ", request.job(),
                                              " has no files for the checkpoint of step ",
                                              request.step(), " by attempt ", request.attempt())));
@@ -48,21 +78,11 @@ void SendResumeFiles(Jobs& jobs, Traffic& traffic, const NodeIdentity& sender,
   });
 }
 
-// The bytes, or where the object store has them.
-void SendOrSign(JobStores& stores, Process& process, uint64_t job,
-                const v1::DownloadBlobRequest& request,
-                const std::shared_ptr<Sink<v1::BlobChunk>>& sink) {
-  if (stores.direct == nullptr || !request.direct())
-    return SendBlob(stores, process, job, request.sha256(), request.offset(), sink);
-  process.objects.Post([&stores, &process, job, request, sink] {
-    const absl::StatusOr<PresignedUrl> url = stores.direct->UrlOf(job, request.sha256());
-    if (!url.ok()) return SendBlob(stores, process, job, request.sha256(), request.offset(), sink);
-    v1::BlobChunk chunk;
-    chunk.set_sha256(request.sha256());
-    chunk.set_url(url->url);
-    sink->Write(std::move(chunk));
-    sink->Close(absl::OkStatus());
-  });
+WantedBlob WantedOf(const v1::DownloadBlobRequest& request, uint64_t job) {
+  return {.job = job,
+          .sha256 = request.sha256(),
+          .offset = request.offset(),
+          .may_be_url = request.direct()};
 }
 
 // A file of the checkpoint that the attempt resumes from.
@@ -72,7 +92,7 @@ void SendIfResumed(Jobs& jobs, JobStores& stores, Gates& gates, Traffic& traffic
   gates.resume.Check(
       jobs, process, request.job(), request.attempt(), request.sha256(),
       [&stores, &traffic, &process, sender, request, sink](bool is_resumed) {
-        if (is_resumed) return SendOrSign(stores, process, request.job(), request, sink);
+        if (is_resumed) return SendOrSign(stores, process, WantedOf(request, request.job()), sink);
         sink->Close(RefuseTransfer(traffic, sender, request.job(), request.attempt()));
       });
 }
@@ -176,16 +196,16 @@ void DownloadBlob(Jobs& jobs, JobStores& stores, JobCode& job_code, Gates& gates
                  sink](absl::Status may) {
                   if (!may.ok()) return sink->Close(may);
                   if (request.job() == 0)
-                    return SendBlob(stores, process, 0, request.sha256(), request.offset(), sink);
-                  gates.code.Check(jobs, job_code, process, request.job(), request.sha256(),
-                                   [&jobs, &stores, &gates, &traffic, &process, sender, request,
-                                    sink](const absl::StatusOr<bool>& is_code) {
-                                     if (!is_code.ok()) return sink->Close(is_code.status());
-                                     if (*is_code)
-                                       return SendOrSign(stores, process, /*job=*/0, request, sink);
-                                     SendIfResumed(jobs, stores, gates, traffic, process, sender,
-                                                   request, sink);
-                                   });
+                    return SendBlob(stores, process, WantedOf(request, /*job=*/0), sink);
+                  gates.code.Check(
+                      jobs, job_code, process, request.job(), request.sha256(),
+                      [&jobs, &stores, &gates, &traffic, &process, sender, request,
+                       sink](const absl::StatusOr<bool>& is_code) {
+                        if (!is_code.ok()) return sink->Close(is_code.status());
+                        if (*is_code)
+                          return SendOrSign(stores, process, WantedOf(request, /*job=*/0), sink);
+                        SendIfResumed(jobs, stores, gates, traffic, process, sender, request, sink);
+                      });
                 });
 }
 
@@ -193,11 +213,12 @@ void ListResumeFiles(Jobs& jobs, Gates& gates, Traffic& traffic, Process& proces
                      const Caller& caller, const v1::ListResumeFilesRequest& request,
                      std::shared_ptr<Sink<v1::CheckpointFiles>> sink) {
   const NodeIdentity sender = NodeOf(caller);
-  if (!sender.is_certified) return SendResumeFiles(jobs, traffic, sender, request, std::move(sink));
+  if (!sender.is_certified)
+    return SendResumeFiles(jobs, gates, traffic, sender, request, std::move(sink));
   CheckTransfer(jobs, gates, traffic, process, sender, request.job(), request.for_attempt(),
-                [&jobs, &traffic, sender, request, sink](absl::Status may) {
+                [&jobs, &gates, &traffic, sender, request, sink](absl::Status may) {
                   if (!may.ok()) return sink->Close(may);
-                  SendResumeFiles(jobs, traffic, sender, request, sink);
+                  SendResumeFiles(jobs, gates, traffic, sender, request, sink);
                 });
 }
 

@@ -15,11 +15,9 @@
 namespace muster::coordinator {
 
 // Sends the list in pieces. The client's queue can hold all of them: at most 32 MiB of names.
+// `first`: what the first piece says besides.
 void SendCheckpointFiles(const google::protobuf::RepeatedPtrField<v1::CheckpointFile>& files,
-                         Sink<v1::CheckpointFiles>& sink);
-// Sends the bytes of one blob, starting at `offset`. `job`: whose file it is (BlobStore::ReadFor); 0: of no job, as code.
-void SendBlob(JobStores& stores, Process& process, uint64_t job, const std::string& sha256,
-              uint64_t offset, std::shared_ptr<Sink<v1::BlobChunk>> sink);
+                         Sink<v1::CheckpointFiles>& sink, v1::CheckpointFiles first = {});
 
 void BeginUpload(Jobs& jobs, JobStores& stores, Gates& gates, Traffic& traffic, Process& process,
                  const Caller& caller, const v1::BeginUploadRequest& request,

@@ -22,8 +22,9 @@ struct Config {
   std::string data_dir;
   HeadFlags head;
   std::string objects;  // s3://… or file:///…, where blobs are; empty: in the data directory
-  std::string socket;   // path of the unix socket; empty: none
-  std::string listen;   // ADDR:PORT; empty: no TCP
+  bool objects_direct = false;          // people read files of 1 MiB and more from there
+  std::string socket;                   // path of the unix socket; empty: none
+  std::string listen;                   // ADDR:PORT; empty: no TCP
   std::vector<std::string> http;        // ADDR:PORT or unix:PATH; empty: no HTTP
   std::vector<std::string> http_hosts;  // names by which HTTP may be addressed, besides addresses
   bool insecure_plaintext = false;

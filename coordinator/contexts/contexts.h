@@ -71,6 +71,7 @@ struct JobStores {
   CurveCache& curves;
   LogUsage& log_usage;
   StreamFailures& stream_failures;
+  bool signs_for_clients = false;  // --objects-direct
 };
 
 struct Access {

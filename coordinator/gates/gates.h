@@ -4,6 +4,7 @@
 #include "coordinator/gates/code_gate.h"
 #include "coordinator/gates/job_gate.h"
 #include "coordinator/gates/resume_gate.h"
+#include "coordinator/gates/resume_peers.h"
 #include "coordinator/gates/sample_gate.h"
 
 namespace muster::coordinator {
@@ -12,6 +13,7 @@ struct Gates {
   JobGate jobs = {};
   SampleGate samples = {};
   ResumeGate resume = {};
+  ResumePeers peers = {};
   CodeGate code = {};
 };
 

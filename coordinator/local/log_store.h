@@ -36,6 +36,7 @@ class LocalLogStore final : public LogStore {
   WatchToken Watch(uint64_t job, Watcher watcher) override;
   const LogReader& Reader() const override { return reader_; }
   void Remove(uint64_t job) override;
+  std::vector<uint64_t> Jobs() const override { return JobsBelow(paths_.LogRoot()); }
   void KeepAtMost(uint64_t job, uint64_t bytes) override { quota_.KeepAtMost(job, bytes); }
   uint64_t StoredBytes(uint64_t job) const override;
   size_t UnendedStreams() const override { return progress_.Unended(); }

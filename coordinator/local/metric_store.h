@@ -45,6 +45,7 @@ class LocalMetricStore final : public MetricStore {
   bool IsFull(uint64_t job) override { return quota_.IsFull(job); }
   void Warm(uint64_t job) override;
   void Remove(uint64_t job) override;
+  std::vector<uint64_t> Jobs() const override { return JobsBelow(paths_.MetricRoot()); }
 
  private:
   struct Stream {

@@ -209,4 +209,11 @@ void PackLogStore::Remove(uint64_t job) {
     refusals_.Warn(StrCat("logs of a removed job stay on disk: ", std::string(status.message())));
 }
 
+std::vector<uint64_t> PackLogStore::Jobs() const {
+  std::vector<uint64_t> jobs = JobsBelow(paths_.LogRoot());
+  const absl::StatusOr<std::vector<uint64_t>> packed = packs_->writer.Jobs(PackKind::kLogs);
+  if (packed.ok()) jobs.insert(jobs.end(), packed->begin(), packed->end());
+  return jobs;
+}
+
 }  // namespace muster::coordinator

@@ -54,6 +54,7 @@ class PackLogStore final : public LogStore {
   WatchToken Watch(uint64_t job, Watcher watcher) override;
   const LogReader& Reader() const override { return reader_; }
   void Remove(uint64_t job) override;
+  std::vector<uint64_t> Jobs() const override;
   void KeepAtMost(uint64_t job, uint64_t bytes) override { packs_->writer.KeepAtMost(job, bytes); }
   uint64_t StoredBytes(uint64_t job) const override;
   bool IsShared() const override { return true; }

@@ -244,4 +244,11 @@ void PackMetricStore::Remove(uint64_t job) {
         StrCat("metrics of a removed job stay on disk: ", std::string(status.message())));
 }
 
+std::vector<uint64_t> PackMetricStore::Jobs() const {
+  std::vector<uint64_t> jobs = JobsBelow(paths_.MetricRoot());
+  const absl::StatusOr<std::vector<uint64_t>> packed = packs_->writer.Jobs(PackKind::kMetrics);
+  if (packed.ok()) jobs.insert(jobs.end(), packed->begin(), packed->end());
+  return jobs;
+}
+
 }  // namespace muster::coordinator

@@ -39,6 +39,7 @@ class PackMetricStore final : public MetricStore {
   bool IsFull(uint64_t job) override;
   void Warm(uint64_t job) override;
   void Remove(uint64_t job) override;
+  std::vector<uint64_t> Jobs() const override;
 
  private:
   void Write(PackWriter::Lane& lane, QueuedBatch& queued);

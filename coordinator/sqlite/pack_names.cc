@@ -275,6 +275,20 @@ absl::Status SqlitePackNames::Doom(const PackLane& lane, const std::string& name
   return doom.BindText(1, key).Bind(2, clock_.Read().lived_ms + kept_ms).Run();
 }
 
+absl::StatusOr<std::vector<uint64_t>> SqlitePackNames::Jobs(PackKind kind) const {
+  std::lock_guard lock(mutex_);
+  ASSIGN_OR_RETURN(Statement rows,
+                   reader_->Prepare("SELECT job FROM packs WHERE kind = ?1 UNION "
+                                    "SELECT job FROM merged_packs WHERE kind = ?1"));
+  rows.Bind(1, static_cast<int64_t>(kind));
+  std::vector<uint64_t> jobs;
+  RETURN_IF_ERROR(ForRows(rows, [&](Statement& row) {
+    jobs.push_back(static_cast<uint64_t>(row.Integer(0)));
+    return absl::OkStatus();
+  }));
+  return jobs;
+}
+
 absl::StatusOr<bool> SqlitePackNames::DoomSome(PackKind kind, uint64_t job) {
   bool had_some = false;
   std::lock_guard lock(writing_);

@@ -29,6 +29,7 @@ class SqlitePackNames final : public PackNames {
   absl::StatusOr<uint64_t> BytesOf(PackKind kind, uint64_t job) const override;
   absl::Status Record(const std::vector<RecordedPack>& packs) override;
   absl::Status Merge(const PackMerge& merge) override;
+  absl::StatusOr<std::vector<uint64_t>> Jobs(PackKind kind) const override;
   absl::StatusOr<bool> DoomSome(PackKind kind, uint64_t job) override;
   absl::StatusOr<std::vector<std::string>> Unknown(
       const std::vector<std::string>& keys) const override;

@@ -137,6 +137,8 @@ class LogStore {
   virtual const LogReader& Reader() const = 0;
   // Deletes the job's logs; later chunks of it are refused. May be slow.
   virtual void Remove(uint64_t job) = 0;
+  // Jobs of which it has something, and perhaps some of which it has nothing any more. May be slow.
+  virtual std::vector<uint64_t> Jobs() const = 0;
   // Keeps at most this many bytes of the job's output, if that is less than the limit for any job. Beyond
   // it the oldest are removed, and a piece records how many they were. Any thread; lasts until the daemon
   // ends.

@@ -74,6 +74,8 @@ class MetricStore {
   virtual void Warm(uint64_t job) = 0;
   // Deletes the job's metrics; later batches of it are refused.
   virtual void Remove(uint64_t job) = 0;
+  // As in LogStore.
+  virtual std::vector<uint64_t> Jobs() const = 0;
 };
 
 }  // namespace muster::coordinator

@@ -117,6 +117,8 @@ class PackNames {
   // Dooms packs of the job, one lane at most. False: it has none.
   virtual absl::StatusOr<bool> DoomSome(PackKind kind, uint64_t job) = 0;
 
+  // Those that have packs of this kind.
+  virtual absl::StatusOr<std::vector<uint64_t>> Jobs(PackKind kind) const = 0;
   // Of these keys, those that no row has: neither recorded nor doomed.
   virtual absl::StatusOr<std::vector<std::string>> Unknown(
       const std::vector<std::string>& keys) const = 0;

@@ -1,5 +1,7 @@
 #include "coordinator/stores/paths.h"
 
+#include "absl/strings/numbers.h"
+#include "common/files/files.h"
 #include "common/text/strings.h"
 
 namespace muster::coordinator {
@@ -39,6 +41,17 @@ std::string Paths::BlobFile(const std::string& sha256) const {
 
 std::string Paths::UploadFile(const std::string& sha256, const std::string& owner) const {
   return StrCat(UploadRoot(), "/", sha256, "@", owner, ".part");
+}
+
+std::vector<uint64_t> JobsBelow(const std::string& root) {
+  std::vector<uint64_t> jobs;
+  const absl::StatusOr<std::vector<std::string>> names = common::ListDirectory(root);
+  if (!names.ok()) return jobs;
+  for (const std::string& name : *names) {
+    uint64_t job = 0;
+    if (absl::SimpleAtoi(name, &job) && name == std::to_string(job)) jobs.push_back(job);
+  }
+  return jobs;
 }
 
 }  // namespace muster::coordinator

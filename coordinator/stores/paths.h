@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "coordinator/stores/log_store.h"
 
@@ -66,5 +67,8 @@ class Paths {
  private:
   std::string root_;
 };
+
+// The jobs that have a directory there. May be slow.
+std::vector<uint64_t> JobsBelow(const std::string& root);
 
 }  // namespace muster::coordinator

@@ -94,6 +94,12 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
     writer->Write(piece);
     return grpc::Status::OK;
   }
+  grpc::Status PullFile(grpc::ServerContext*, const v1::PullFileRequest* request,
+                        grpc::ServerWriter<v1::BlobChunk>* writer) override {
+    std::lock_guard lock(mutex);
+    writer->Write(fake_->on_pull(*request));
+    return grpc::Status::OK;
+  }
   grpc::Status CancelJobs(grpc::ServerContext*, const v1::CancelJobsRequest* request,
                           v1::BulkResponse* response) override {
     std::lock_guard lock(mutex);

@@ -47,6 +47,8 @@ class FakeCoordinator {
   bool holds_pushes = false;                          // it is not until the client disconnects
   // If set, answers ListJobs, on gRPC's thread.
   std::function<v1::ListJobsResponse(const v1::ListJobsRequest&)> on_list;
+  // If set, answers PullFile, with one chunk.
+  std::function<v1::BlobChunk(const v1::PullFileRequest&)> on_pull;
   // Called after a WatchJob has sent the record.
   std::function<void()> on_watch;
   // A StreamLogs stays open after its records until the client disconnects.

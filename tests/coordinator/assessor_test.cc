@@ -29,6 +29,7 @@ class FakeMetrics final : public MetricStore {
   bool IsFull(uint64_t) override { return false; }
   void Warm(uint64_t) override {}
   void Remove(uint64_t) override {}
+  std::vector<uint64_t> Jobs() const override { return {}; }
 
  private:
   class Reader final : public MetricReader {

@@ -54,7 +54,9 @@ class DirectoryTest : public testing::Test {
     credential.set_subject(subject);
     if (subject.starts_with("user/")) {
       const std::string name = subject.substr(subject.find('/') + 1);
-      if (!directory.FindUser(name).has_value()) ASSERT_TRUE(Set(name, v1::ROLE_USER).ok());
+      if (!directory.FindUser(name).has_value()) {
+        ASSERT_TRUE(Set(name, v1::ROLE_USER).ok());
+      }
       credential.set_user_id(directory.FindUser(name)->id());
     }
     credential.set_expires_ms(clock.wall_ms + 1'000);

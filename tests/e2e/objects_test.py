@@ -60,6 +60,15 @@ class Objects(Case):
         print(f"  another one led after {took:.1f} s, and had the checkpoint")
         return read
 
+    def pull_from_the_store(self, cluster, payload):
+        """jobctl gets a URL, and the coordinator reads nothing of the file."""
+        read, to = self.read_so_far(cluster), self.path("pulled")
+        cluster.jobctl("ckpt", "pull", "1", "--to", to)
+        self.assertEqual(os.path.getsize(to + "/payload.bin"), payload)
+        read = self.read_so_far(cluster) - read
+        print(f"  ckpt pull of {payload / 1e6:.0f} MB: the coordinator read {read / 1e6:.2f} MB")
+        self.assertLess(read, payload / 10)
+
     def survive_kills_while_a_checkpoint_is_sent(self, store, cluster):
         # Other bytes each time: what another job has sent goes through the coordinator.
         for victim, payload in (("worker", 300_000_000), ("leader", 299_000_000)):
@@ -110,12 +119,13 @@ class Objects(Case):
     def test_a_job_resumes_at_a_coordinator_that_never_saw_its_checkpoint(self):
         store = s3_server.SeaweedFs(self)
         self.env.update(store.environment())
-        cluster = heads.Heads(self, heads.Etcd(self), count=2, args=["--objects", store.address("lab")]).start()
+        cluster = heads.Heads(self, heads.Etcd(self), count=2, args=["--objects", store.address("lab"), "--objects-direct"]).start()
         payload = 40_000_000
         read = self.resume_at_another_coordinator(cluster, payload)
         print(f"  the coordinators read {read / 1e6:.1f} MB, of three checkpoints of {payload / 1e6:.0f} MB that were sent and "
               "one that was fetched")
         self.assertLess(read, payload)
+        self.pull_from_the_store(cluster, payload)
         if harness.FULL:
             self.survive_kills_while_a_checkpoint_is_sent(store, cluster)
             self.wait_out_a_store_that_is_away(store, cluster)

@@ -28,7 +28,8 @@ JOBS = (
         r'"(GET|POST|PUT|PATCH|HEAD|DELETE) "| HTTP/1\.[01]\\r\\n|\bSSL_connect\(|\bSSL_set_connect_state\(|'
         r'\bTLS_client_method\(|#include\s+[<"](curl/|httplib|boost/beast/.*/(ssl_)?client)',
         "a second HTTP client: ask with CallHttp (common/http/client.h)",
-        {"coordinator/http/": "the server", "rendezvous/link.cc": "TLS between nodes, no HTTP"}),
+        {"coordinator/http/": "the server", "common/secret_tls.cc": "TLS between nodes, no HTTP",
+         "rendezvous/link.cc": "the same", "worker/checkpoints/peer_link.cc": "the same"}),
     Job(PRODUCT, r"^common/kernel/process_start\.cc$",
         r"\bposix_spawnp?\b|\bposix_spawn_file_actions_|\bposix_spawnattr_|\b(vfork|clone3?)\s*\(|\bSYS_clone|\b(execv\w*|execl\w*|fexecve)\s*\(",
         "a second way to start a process: StartProcess (common/kernel/process_start.h)",

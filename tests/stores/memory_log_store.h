@@ -56,6 +56,7 @@ class MemoryLogStore final : public LogStore {
   WatchToken Watch(uint64_t job, Watcher watcher) override;
   const LogReader& Reader() const override { return reader_; }
   void Remove(uint64_t job) override;
+  std::vector<uint64_t> Jobs() const override { return {}; }
   void KeepAtMost(uint64_t, uint64_t) override {}
   uint64_t StoredBytes(uint64_t) const override { return 0; }
   size_t UnendedStreams() const override { return progress_.Unended(); }

@@ -40,6 +40,7 @@ class MemoryMetricStore final : public MetricStore {
   bool IsFull(uint64_t) override { return false; }
   void Warm(uint64_t job) override;
   void Remove(uint64_t job) override;
+  std::vector<uint64_t> Jobs() const override { return {}; }
 
  private:
   v1::MetricAck Write(const v1::MetricBatch& batch);

@@ -46,6 +46,13 @@ class MemoryPackNames : public PackNames {
     }
     return bytes;
   }
+  absl::StatusOr<std::vector<uint64_t>> Jobs(PackKind kind) const override {
+    std::set<uint64_t> jobs;
+    for (const auto& [lane, packs] : state_->lanes) {
+      if (lane.kind == kind) jobs.insert(lane.job);
+    }
+    return std::vector<uint64_t>(jobs.begin(), jobs.end());
+  }
   absl::Status Record(const std::vector<RecordedPack>& packs) override {
     if (leader_ != state_->leader) return absl::AbortedError("another one leads");
     for (const RecordedPack& pack : packs) {

@@ -265,6 +265,8 @@ TEST_F(PacksTest, ANumberThatDoesNotFollowIsNotRecordedAndRepeatingChangesNothin
   ASSERT_TRUE(names_->Record({next}).ok());
   EXPECT_EQ(NamesOf(**names_->Find(lane)).back(), "6-00000001-1");
   EXPECT_EQ((*names_->Find(lane))->note, "one") << "until there is a newer one";
+  EXPECT_EQ(*names_->Jobs(PackKind::kLogs), std::vector<uint64_t>{3});
+  EXPECT_EQ(*names_->Jobs(PackKind::kMetrics), std::vector<uint64_t>{});
   EXPECT_TRUE(*names_->DoomSome(PackKind::kLogs, 3));
   EXPECT_FALSE(*names_->DoomSome(PackKind::kLogs, 3));
   EXPECT_TRUE(names_->Unknown({key + "3", key + "m1"})->empty()) << "doomed";

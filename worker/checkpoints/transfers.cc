@@ -142,8 +142,9 @@ absl::Status TakeBack(const std::string& directory) {
 
 }  // namespace
 
-Transfers::Transfers(Paths paths, JobThreads* threads, std::function<void(Input)> result)
-    : paths_(std::move(paths)), threads_(threads), result_(std::move(result)) {}
+Transfers::Transfers(Paths paths, PortRange ports, JobThreads* threads,
+                     std::function<void(Input)> result)
+    : paths_(std::move(paths)), ports_(ports), threads_(threads), result_(std::move(result)) {}
 
 Transfers::~Transfers() { Shutdown(); }
 
@@ -151,6 +152,9 @@ void Transfers::Shutdown() {
   stopping_ = true;
   uploads_client_.Stop();
   fetch_client_.Stop();
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [key, cancelled] : fetches_) *cancelled = true;
+  for (auto& [key, server] : serving_) server->Stop();
 }
 
 void Transfers::SetRoute(const Route& route) {
@@ -309,17 +313,25 @@ void Transfers::CancelFetch(const AttemptKey& key) {
 }
 
 // An older coordinator sends them with the launch.
-absl::StatusOr<std::vector<v1::CheckpointFile>> Transfers::ResumeFiles(
-    const AttemptKey& key, const v1::LaunchAttempt& launch, const std::atomic<bool>& cancelled) {
+absl::StatusOr<v1::CheckpointFiles> Transfers::ResumeFiles(const AttemptKey& key,
+                                                           const v1::LaunchAttempt& launch,
+                                                           const PeerServer* own,
+                                                           const std::atomic<bool>& cancelled) {
   if (!launch.resume_files().empty()) {
-    return std::vector<v1::CheckpointFile>(launch.resume_files().begin(),
-                                           launch.resume_files().end());
+    v1::CheckpointFiles all;
+    *all.mutable_files() = launch.resume_files();
+    return all;
   }
   v1::ListResumeFilesRequest request;
   request.set_job(key.job);
   request.set_step(launch.resume_step());
   request.set_attempt(launch.resume_attempt());
   request.set_for_attempt(key.attempt);
+  if (own != nullptr) {
+    request.set_group_rank(launch.part().group_rank());
+    request.set_serves_port(own->port());
+    request.set_serves_secret(own->secret());
+  }
   return fetch_client_.ListResumeFiles(request, launch.resume_file_count(),
                                        [&] { return cancelled.load(); });
 }
@@ -331,16 +343,22 @@ absl::Status Transfers::FetchNow(const AttemptKey& key, const v1::LaunchAttempt&
   const RankAccount account = ReadAccount(paths_.Account(key));
   if (account.ids.is_other) RETURN_IF_ERROR(TakeBack(paths_.ResumeDir(key)));
   RETURN_IF_ERROR(common::RemoveTree(building));
-  ASSIGN_OR_RETURN(const std::vector<v1::CheckpointFile> files,
-                   ResumeFiles(key, launch, cancelled));
-  absl::Status status = common::MakeDirectories(building);
-  for (const v1::CheckpointFile& file : files) {
-    if (!status.ok()) break;
-    status = FetchFile(key, file, building + "/" + file.path(), account, launch, cancelled);
-    if (!status.ok()) {
-      status = absl::Status(status.code(), common::StrCat(file.path(), ": ", MessageOf(status)));
-    }
+  const auto arriving = std::make_shared<ArrivingFiles>();
+  const std::shared_ptr<const PeerServer> own = ServeOthers(key, launch, arriving);
+  const auto files = ResumeFiles(key, launch, own.get(), cancelled);
+  absl::Status status = files.status();
+  if (status.ok()) {
+    PeerSource peer(files->from(), cancelled);
+    status = FetchAll({.key = key,
+                       .launch = launch,
+                       .account = account,
+                       .cancelled = cancelled,
+                       .arriving = *arriving,
+                       .peer = peer},
+                      files->files(), building);
   }
+  arriving->End();
+  if (!files.ok()) return status;
   if (status.ok()) status = common::SyncDirectory(building);
   if (status.ok() && account.ids.is_other) status = HandOver(building, account.ids);
   if (status.ok() && rename(building.c_str(), target.c_str()) != 0) {
@@ -355,23 +373,72 @@ absl::Status Transfers::FetchNow(const AttemptKey& key, const v1::LaunchAttempt&
   return status;
 }
 
-absl::Status Transfers::FetchFile(const AttemptKey& key, const v1::CheckpointFile& file,
-                                  const std::string& target, const RankAccount& account,
-                                  const v1::LaunchAttempt& launch,
-                                  const std::atomic<bool>& cancelled) {
+absl::Status Transfers::FetchAll(
+    const Fetching& fetching, const google::protobuf::RepeatedPtrField<v1::CheckpointFile>& files,
+    const std::string& building) {
+  RETURN_IF_ERROR(common::MakeDirectories(building));
+  for (const v1::CheckpointFile& file : files) {
+    const absl::Status status = FetchFile(fetching, file, building + "/" + file.path());
+    if (!status.ok())
+      return absl::Status(status.code(), common::StrCat(file.path(), ": ", MessageOf(status)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Transfers::FetchFile(const Fetching& fetching, const v1::CheckpointFile& file,
+                                  const std::string& target) {
   RETURN_IF_ERROR(CheckRelativePath(file.path()));
   if (!common::IsSha256Hex(file.sha256())) {
     return absl::InvalidArgumentError("its SHA-256 is not 64 hex digits");
   }
   RETURN_IF_ERROR(common::MakeDirectories(fs::path(target).parent_path().string()));
-  if (cancelled) return absl::CancelledError("stopped");
-  if (TakeLocal(key, file, target, account, launch)) return absl::OkStatus();
+  if (fetching.cancelled) return absl::CancelledError("stopped");
+  if (TakeLocal(fetching.key, file, target, fetching.account, fetching.launch)) {
+    const common::UniqueFd taken(open(target.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    fetching.arriving.Begin(file.sha256(), file.size(), taken.get());
+    fetching.arriving.Advance(file.sha256(), file.size());
+    return absl::OkStatus();
+  }
   common::UniqueFd fd(open(target.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.valid()) return common::ErrnoStatus("cannot create it");
-  RETURN_IF_ERROR(fetch_client_.Download({file.sha256(), file.size()}, key, fd.get(),
-                                         [&] { return cancelled.load(); }));
+  RETURN_IF_ERROR(FetchInto(fetching, {file.sha256(), file.size()}, fd.get()));
   if (fsync(fd.get()) != 0) return common::ErrnoStatus("cannot fsync it");
   return common::SyncDirectory(fs::path(target).parent_path().string());
+}
+
+absl::Status Transfers::FetchInto(const Fetching& fetching, const Blob& blob, int fd) {
+  const auto progress = [&](uint64_t bytes) { fetching.arriving.Advance(blob.sha256, bytes); };
+  fetching.arriving.Begin(blob.sha256, blob.size, fd);
+  if (fetching.peer.MayHave(blob)) {
+    const absl::Status fetched = fetching.peer.Fetch(blob, fd, progress);
+    if (fetched.ok() || fetching.cancelled) return fetched;
+    fetching.arriving.Restart(blob.sha256);
+    if (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0)
+      return common::ErrnoStatus("cannot begin it once more");
+  }
+  return fetch_client_.Download(
+      blob, fetching.key, fd, [&] { return fetching.cancelled.load(); }, progress);
+}
+
+std::shared_ptr<const PeerServer> Transfers::ServeOthers(
+    const AttemptKey& key, const v1::LaunchAttempt& launch,
+    const std::shared_ptr<ArrivingFiles>& arriving) {
+  if (!launch.gang_spans_nodes() || !launch.resume_files().empty()) return nullptr;
+  StopServing(key);
+  std::shared_ptr<PeerServer> server = PeerServer::Start(ports_, arriving);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (server == nullptr || stopping_) return nullptr;
+  return serving_[key] = std::move(server);
+}
+
+void Transfers::StopServing(const AttemptKey& key) {
+  std::shared_ptr<PeerServer> server;  // ends after the lock
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (const auto found = serving_.find(key); found != serving_.end()) {
+    found->second->Stop();
+    server = std::move(found->second);
+    serving_.erase(found);
+  }
 }
 
 bool Transfers::TakeLocal(const AttemptKey& own, const v1::CheckpointFile& file,
@@ -421,7 +488,8 @@ FetchObject Transfers::ObjectFetcher() {
 }
 
 void Transfers::DeleteTree(const AttemptKey& key, const std::string& path, Work lane) {
-  threads_->Post(key, lane, [path] {
+  threads_->Post(key, lane, [this, key, path] {
+    if (path == paths_.AttemptDir(key)) StopServing(key);
     if (absl::Status removed = common::RemoveTree(path); !removed.ok()) {
       common::LogWarning(common::StrCat("not removed reason=\"", MessageOf(removed), "\""));
     }

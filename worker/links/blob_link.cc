@@ -205,7 +205,7 @@ absl::Status BlobLink::Upload(int fd, const Blob& blob, const AttemptKey& key,
   }
 }
 
-absl::StatusOr<std::vector<v1::CheckpointFile>> BlobLink::ListResumeFiles(
+absl::StatusOr<v1::CheckpointFiles> BlobLink::ListResumeFiles(
     const v1::ListResumeFilesRequest& request, size_t count,
     const std::function<bool()>& cancelled) {
   milliseconds pause = kPauseFirst;
@@ -215,19 +215,17 @@ absl::StatusOr<std::vector<v1::CheckpointFile>> BlobLink::ListResumeFiles(
     grpc::ClientContext context;
     if (!parts_->Begin(&context, kStreamDeadline)) continue;
     auto reader = stub->ListResumeFiles(&context, request);
-    std::vector<v1::CheckpointFile> files;
-    v1::CheckpointFiles piece;
-    while (files.size() <= count && reader->Read(&piece)) {
-      files.insert(files.end(), piece.files().begin(), piece.files().end());
-    }
-    if (files.size() > count) context.TryCancel();
+    v1::CheckpointFiles all, piece;
+    const auto files = [&all] { return static_cast<size_t>(all.files_size()); };
+    while (files() <= count && reader->Read(&piece)) all.MergeFrom(piece);
+    if (files() > count) context.TryCancel();
     const absl::Status status = FromGrpc(reader->Finish());
     parts_->Finish(&context);
-    if (absl::IsNotFound(status) || (status.ok() ? files.size() != count : files.size() > count)) {
+    if (absl::IsNotFound(status) || (status.ok() ? files() != count : files() > count)) {
       return absl::DataLossError(common::StrCat(
           "its list of ", count, " files no longer exists: ", std::string(status.message())));
     }
-    if (status.ok()) return files;
+    if (status.ok()) return all;
     if (!MayRetry(status)) return status;
     parts_->Pause(pause);
     pause = std::min(pause * 2, kPauseMax);

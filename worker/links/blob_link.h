@@ -35,11 +35,11 @@ class BlobLink {
   absl::Status Download(const Blob& blob, const AttemptKey& key, int fd,
                         const std::function<bool()>& cancelled,
                         const std::function<void(uint64_t)>& progress = {});
-  // The files of the checkpoint that an attempt resumes from. DATA_LOSS: the coordinator no longer
-  // has them, or their number does not match.
-  absl::StatusOr<std::vector<v1::CheckpointFile>> ListResumeFiles(
-      const v1::ListResumeFilesRequest& request, size_t count,
-      const std::function<bool()>& cancelled);
+  // The files of the checkpoint that an attempt resumes from, and the node to fetch them from. DATA_LOSS: the coordinator
+  // no longer has them, or their number does not match.
+  absl::StatusOr<v1::CheckpointFiles> ListResumeFiles(const v1::ListResumeFilesRequest& request,
+                                                      size_t count,
+                                                      const std::function<bool()>& cancelled);
   // Every call, current and future, returns CANCELLED soon.
   void Stop();
 

@@ -45,6 +45,7 @@
 #include "coordinator/periodic/object_garbage.h"
 #include "coordinator/periodic/object_mark.h"
 #include "coordinator/periodic/object_move.h"
+#include "coordinator/periodic/output_move.h"
 #include "coordinator/periodic/stray_output.h"
 #include "coordinator/private_worker.h"
 #include "coordinator/services/server.h"
@@ -280,6 +281,7 @@ void Coordinator::Parts::CareForObjects() {
   stores.release_packs();
   CollectObjects(*object_garbage, clock, object_care);
   MoveIntoObjects(*object_move, object_care);
+  MoveOutputIntoObjects(*stores.file_move, *stores.index, object_care);
 }
 
 absl::Status Coordinator::Parts::OpenHttpIdentities() {

@@ -21,6 +21,7 @@
 #include "coordinator/object_files/object_files.h"
 #include "coordinator/packs/log_store.h"
 #include "coordinator/packs/metric_store.h"
+#include "coordinator/packs/output_move.h"
 #include "coordinator/packs/packs.h"
 #include "coordinator/s3/objects.h"
 #include "coordinator/sqlite/archive/archive.h"
@@ -133,8 +134,12 @@ absl::Status UseObjects(const Config& config, const LivedClock& clock, SharedSta
   stores.release_packs = [packs] { packs->writer.Release(); };
   stores.logs = std::make_unique<PackLogStore>(packs, std::make_unique<LocalLogReader>(state.paths),
                                                state.paths);
-  stores.metrics = std::make_unique<PackMetricStore>(packs, state.paths,
-                                                     config.job_metrics.Of(stores.disk_bytes));
+  auto metrics = std::make_unique<PackMetricStore>(packs, state.paths,
+                                                   config.job_metrics.Of(stores.disk_bytes));
+  stores.file_move = std::make_unique<OutputMove>(
+      packs, std::make_unique<LocalLogReader>(state.paths), state.paths,
+      [raw = metrics.get()](uint64_t job) { return raw->NoteFor(job); }, state.objects_stop);
+  stores.metrics = std::move(metrics);
   return absl::OkStatus();
 }
 

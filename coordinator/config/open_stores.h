@@ -20,6 +20,7 @@
 #include "coordinator/stores/audit_store.h"
 #include "coordinator/stores/code_store.h"
 #include "coordinator/stores/commit_log.h"
+#include "coordinator/stores/file_move.h"
 #include "coordinator/stores/identity_store.h"
 #include "coordinator/stores/job_index.h"
 #include "coordinator/stores/journal.h"
@@ -59,7 +60,8 @@ struct Stores {
   // When it is set, what waits for the store ends soon, with CANCELLED.
   std::atomic<bool>* objects_stop = nullptr;
   std::shared_ptr<BlobStore> object_blobs;
-  std::string before_objects;  // the directory that may still have blobs of before
+  std::string before_objects;           // the directory that may still have blobs of before
+  std::unique_ptr<FileMove> file_move;  // of output and metrics of before; ends before `logs` do
   std::unique_ptr<JobIndex> index;
   std::unique_ptr<Archive> archive;  // null: this coordinator is alone
   std::unique_ptr<IdentityStore> identities;

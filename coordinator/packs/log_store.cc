@@ -19,20 +19,11 @@ using common::StrCat;
 // Half of what a worker may owe.
 constexpr size_t kOwedMost = 2 << 20;
 
-PackStream StreamOf(const LogKey& key) { return {key.rank, static_cast<uint32_t>(key.stream)}; }
-
 // As a part of an object's key.
 std::string NodeInKey(const std::string& node) {
   if (node.empty()) return "unnamed";
   if (CheckObjectKey(node).ok() && node.find('/') == std::string::npos) return node;
   return StrCat("node-", common::Sha256Hex(node).substr(0, 16));
-}
-
-PackLane LogLane(const v1::LogChunk& chunk) {
-  return {.kind = PackKind::kLogs,
-          .job = chunk.job(),
-          .attempt = chunk.attempt(),
-          .node = NodeInKey(chunk.node())};
 }
 
 // Tells the senders of a pack's chunks, once per stream, how far it is durable.
@@ -80,6 +71,10 @@ class LogAcks final : public AfterPack {
 
 }  // namespace
 
+PackLane LogLane(uint64_t job, uint32_t attempt, const std::string& node) {
+  return {.kind = PackKind::kLogs, .job = job, .attempt = attempt, .node = NodeInKey(node)};
+}
+
 absl::StatusOr<std::vector<LogKey>> PackLogReader::Streams(uint64_t job,
                                                            std::optional<uint32_t> attempt) const {
   ASSIGN_OR_RETURN(std::vector<LogKey> keys, before_.Streams(job, attempt));
@@ -118,7 +113,7 @@ void PackLogStore::Append(v1::LogChunk chunk, std::shared_ptr<LogUploader> uploa
   packs_->writer.Post([this, taken, uploader = std::move(uploader)] {
     if (progress_.IsRemoved(taken->job())) return Refuse(*taken, *uploader);
     packs_->writer.Use(
-        LogLane(*taken),
+        LogLane(taken->job(), taken->attempt(), taken->node()),
         [this, taken, uploader](PackWriter::Lane& lane) { Write(lane, *taken, uploader); },
         [this, taken, uploader] { Refuse(*taken, *uploader); });
   });

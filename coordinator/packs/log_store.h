@@ -20,6 +20,11 @@
 
 namespace muster::coordinator {
 
+inline PackStream StreamOf(const LogKey& key) {
+  return {key.rank, static_cast<uint32_t>(key.stream)};
+}
+PackLane LogLane(uint64_t job, uint32_t attempt, const std::string& node);
+
 // By sender.
 using OwedBytes = std::map<std::weak_ptr<LogUploader>, size_t, std::owner_less<>>;
 

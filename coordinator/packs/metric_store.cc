@@ -17,10 +17,6 @@ using common::StrCat;
 
 constexpr PackStream kBatches{0, 0};
 
-PackLane MetricLane(uint64_t job, uint32_t attempt) {
-  return {.kind = PackKind::kMetrics, .job = job, .attempt = attempt, .node = {}};
-}
-
 // Numbers one after the other, without the zeros at their end.
 std::string NoteOf(const NewestMetrics& newest) {
   std::vector<int64_t> numbers = newest.Numbers();
@@ -242,6 +238,12 @@ void PackMetricStore::Remove(uint64_t job) {
   if (const absl::Status status = common::RemoveTree(paths_.MetricDirectory(job)); !status.ok())
     refusals_.Warn(
         StrCat("metrics of a removed job stay on disk: ", std::string(status.message())));
+}
+
+std::string PackMetricStore::NoteFor(uint64_t job) {
+  if (!newest_.Find(job).has_value()) Warm(job);
+  const auto newest = newest_.Find(job);
+  return newest.has_value() ? NoteOf(*newest) : "";
 }
 
 std::vector<uint64_t> PackMetricStore::Jobs() const {

@@ -22,6 +22,10 @@
 
 namespace muster::coordinator {
 
+inline PackLane MetricLane(uint64_t job, uint32_t attempt) {
+  return {.kind = PackKind::kMetrics, .job = job, .attempt = attempt, .node = {}};
+}
+
 class PackMetricStore final : public MetricStore {
  public:
   // `quota_bytes`: of one job; 0: no limit.
@@ -40,6 +44,8 @@ class PackMetricStore final : public MetricStore {
   void Warm(uint64_t job) override;
   void Remove(uint64_t job) override;
   std::vector<uint64_t> Jobs() const override;
+  // RecordedPack::note of a job whose metrics are in files. May be slow.
+  std::string NoteFor(uint64_t job);
 
  private:
   void Write(PackWriter::Lane& lane, QueuedBatch& queued);

@@ -1,6 +1,7 @@
 #include "coordinator/packs/pack_writer.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "common/base/status.h"
 #include "common/log.h"
@@ -196,24 +197,68 @@ void PackWriter::Close(Lane& lane) {
     lane.due_ms_ = 0;  // when one of those is recorded
     return;
   }
-  RecordedPack record{
-      .lane = lane.key_, .term = place_.term, .number = lane.next_number_ - 1, .note = lane.note_};
-  record.first_rank = lane.ends_.begin()->first.first;
-  record.last_rank = lane.ends_.rbegin()->first.first;
-  auto bytes = std::make_shared<const std::string>(lane.pack_->Seal(lane.ends_));
-  record.bytes = bytes->size();
-  lane.under_way_.push_back({.pack = std::exchange(lane.pack_, nullptr),
-                             .bytes = std::move(bytes),
+  std::string bytes = lane.pack_->Seal(lane.ends_);
+  PutNext(lane, std::exchange(lane.pack_, nullptr), std::move(bytes), lane.next_number_ - 1,
+          std::move(lane.after_));
+}
+
+void PackWriter::PutNext(Lane& lane, std::shared_ptr<OpenPack> pack, std::string bytes,
+                         uint64_t number, std::unique_ptr<AfterPack> after) {
+  RecordedPack record{.lane = lane.key_,
+                      .term = place_.term,
+                      .number = number,
+                      .bytes = bytes.size(),
+                      .first_rank = lane.ends_.begin()->first.first,
+                      .last_rank = lane.ends_.rbegin()->first.first,
+                      .note = lane.note_};
+  lane.under_way_.push_back({.pack = std::move(pack),
+                             .bytes = std::make_shared<const std::string>(std::move(bytes)),
                              .record = std::move(record),
-                             .after = std::move(lane.after_)});
+                             .after = std::move(after)});
   Put(lane.key_, lane.under_way_.back(), 0);
+}
+
+absl::Status PackWriter::PutWhole(Lane& lane, PackDirectory directory, const std::string& bodies,
+                                  std::unique_ptr<AfterPack> after) {
+  if (lane.pack_ != nullptr || !lane.under_way_.empty())
+    return absl::UnavailableError("the lane has packs on their way");
+  for (const PackSegment& entry : directory.segments) {
+    const auto end = lane.ends_.find(entry.stream);
+    if (end == lane.ends_.end() || end->second.offset < entry.end_offset)
+      return absl::FailedPreconditionError("the stream ends before this segment");
+  }
+  // The lane's last pack tells where all its streams end.
+  for (const auto& [stream, end] : lane.ends_) {
+    const bool is_reached =
+        std::any_of(directory.segments.begin(), directory.segments.end(), [&](const auto& entry) {
+          return entry.stream == stream && entry.end_offset == end.offset &&
+                 entry.ended == end.ended;
+        });
+    if (!is_reached) directory.segments.push_back(WithoutBytes(stream, end));
+  }
+  if (directory.segments.size() > kPackSegmentsMax)
+    return absl::FailedPreconditionError("the lane has too many streams");
+  std::sort(directory.segments.begin(), directory.segments.end(),
+            [](const PackSegment& a, const PackSegment& b) {
+              return std::tie(a.stream, a.first_offset, a.end_offset) <
+                     std::tie(b.stream, b.first_offset, b.end_offset);
+            });
+  const size_t begin = PackDirectoryBytes(directory.segments.size());
+  for (PackSegment& entry : directory.segments) {
+    if (entry.length > 0) entry.position += begin;
+  }
+  Count(1, 0);
+  PutNext(lane, nullptr, EncodePackDirectory(directory) + bodies, lane.next_number_++,
+          std::move(after));
+  return absl::OkStatus();
 }
 
 // ---------------------------------------------------------------- to the store
 
 void PackWriter::Put(const PackLane& lane, const Lane::UnderWay& pack, int tries) {
   const auto put = [this, lane, bytes = pack.bytes, number = pack.record.number,
-                    key = PackKey(place_.prefix, lane, pack.pack->name()), tries] {
+                    key = PackKey(place_.prefix, lane, PackName(place_.term, pack.record.number)),
+                    tries] {
     if (is_stopping_) return;
     const absl::Status status = PutOnce(key, *bytes);
     if (status.ok()) return Post([this, lane, number] { HasPut(lane, number); });
@@ -320,7 +365,7 @@ void PackWriter::TakeRecorded(Lane& lane) {
   for (; lane.recording_ > 0; --lane.recording_) {
     Lane::UnderWay pack = std::move(lane.under_way_.front());
     lane.under_way_.pop_front();
-    reader_.Recorded(*pack.pack, *pack.bytes);
+    if (pack.pack != nullptr) reader_.Recorded(*pack.pack, *pack.bytes);
     if (lane.key_.kind == PackKind::kLogs) job_bytes_[lane.key_.job] += pack.record.bytes;
     if (pack.after != nullptr) pack.after->Recorded();
     ++lane.unmerged_;

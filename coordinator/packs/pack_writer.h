@@ -74,7 +74,7 @@ class PackWriter {
    private:
     friend class PackWriter;
     struct UnderWay {
-      std::shared_ptr<OpenPack> pack;
+      std::shared_ptr<OpenPack> pack;  // null: it was made elsewhere
       std::shared_ptr<const std::string> bytes;
       RecordedPack record;
       std::unique_ptr<AfterPack> after;
@@ -139,6 +139,10 @@ class PackWriter {
   void Use(const PackLane& lane, std::function<void(Lane&)> use, std::function<void()> drop);
   // All or nothing. OUT_OF_RANGE: the lane has too many streams.
   absl::Status Append(Lane& lane, PackStream stream, const std::vector<NewRecord>& records);
+  // A pack of segments that the lane's streams had elsewhere, and end behind. `directory`: of these; positions from 0, in
+  // `bodies`. FAILED_PRECONDITION: they are not of this lane. UNAVAILABLE: the lane has other packs on their way.
+  absl::Status PutWhole(Lane& lane, PackDirectory directory, const std::string& bodies,
+                        std::unique_ptr<AfterPack> after);
   // Goes with the open pack; none: with the next one.
   void SetNote(Lane& lane, std::string note) { lane.note_ = std::move(note); }
   // Before the first use: nothing is put until Release.
@@ -163,6 +167,8 @@ class PackWriter {
   void DueAt(Lane& lane, int64_t due_ms);
   void CloseDue();
   void Close(Lane& lane);
+  void PutNext(Lane& lane, std::shared_ptr<OpenPack> pack, std::string bytes, uint64_t number,
+               std::unique_ptr<AfterPack> after);
   void Put(const PackLane& lane, const Lane::UnderWay& pack, int tries);
   absl::Status PutOnce(const std::string& key, const std::string& bytes);
   void HasPut(const PackLane& lane, uint64_t number);

@@ -4,7 +4,9 @@ muster_sources(muster_coordinator
   packs/log_store.cc
   packs/merge.cc
   packs/metric_store.cc
+  packs/moved_files.cc
   packs/open_pack.cc
+  packs/output_move.cc
   packs/pack_reader.cc
   packs/pack_turns.cc
   packs/pack_writer.cc

@@ -171,6 +171,9 @@ class Objects(Case):
                        lambda job=job: f"the output is exact: {cluster.api.logs(job)}")
         wait_until(lambda: not [name for _, _, names in os.walk(cluster.directory + "/data/blobs") for name in names],
                    "the data directory's blobs are moved")
+        old = lambda job: f"{cluster.directory}/data/logs/{cluster.api.record(job).id}"
+        wait_until(lambda: not os.path.exists(old(before)), "and what a job printed that had ended")
+        self.assertTrue(os.path.exists(old(meanwhile)), "what continued in the store begins in files")
         for job in (before, after):
             wait_until(lambda job=job: cluster.jobctl("ckpt", "verify", job, "10", check=False).returncode == 0, job)
         os.mkdir(self.path("other"))

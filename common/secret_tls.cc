@@ -57,6 +57,7 @@ SSL_CTX* NewSecretContext(bool is_server, const char* kind) {
     SSL_CTX_set_psk_find_session_callback(context, FindSecret);
   } else {
     SSL_CTX_set_psk_use_session_callback(context, UseSecret);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);  // no certificate is accepted
   }
   return context;
 }
@@ -64,5 +65,7 @@ SSL_CTX* NewSecretContext(bool is_server, const char* kind) {
 void SetSecret(SSL* tls, const std::string* secret) {
   SSL_set_app_data(tls, const_cast<std::string*>(secret));
 }
+
+bool PeerHasSecret(SSL* tls) { return SSL_session_reused(tls) == 1; }
 
 }  // namespace muster::common

@@ -14,5 +14,7 @@ namespace muster::common {
 SSL_CTX* NewSecretContext(bool is_server, const char* kind);
 // `secret`: 32 bytes, which outlive `tls`.
 void SetSecret(SSL* tls, const std::string* secret);
+// After the handshake: false: the peer did without the secret, as a stranger with a certificate does.
+bool PeerHasSecret(SSL* tls);
 
 }  // namespace muster::common

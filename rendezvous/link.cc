@@ -91,8 +91,7 @@ void Link::Handshake() {
   const int done = SSL_do_handshake(tls_);
   MoveCipher();
   if (done == 1) {
-    // Without the secret a server would have had to show a certificate.
-    if (SSL_session_reused(tls_) != 1) return Fail("the peer does not have the attempt's secret");
+    if (!common::PeerHasSecret(tls_)) return Fail("the peer does not have the attempt's secret");
     is_open_ = true;
     handler_.opened();
     return;

@@ -96,15 +96,17 @@ absl::Status Fetch(const ReadFrom& read, const v1::CheckpointFile& file, const s
 }  // namespace
 
 ReadFrom SavedFiles::Reader(const v1::PullFileRequest& request) {
-  return [this, request](uint64_t offset, const TakeBytes& take) {
+  return [this, request, was_direct = false](uint64_t offset, const TakeBytes& take) mutable {
     v1::PullFileRequest rest = request;
     rest.set_offset(offset);
-    return Read(std::move(rest), take);
+    // It is read once more if the bytes were wrong.
+    rest.set_direct(store_failures_ < kStoreFailuresMax && !was_direct);
+    return Read(std::move(rest), take, &was_direct);
   };
 }
 
-absl::Status SavedFiles::Read(v1::PullFileRequest request, const TakeBytes& take) {
-  request.set_direct(uses_store_);
+absl::Status SavedFiles::Read(v1::PullFileRequest request, const TakeBytes& take,
+                              bool* was_direct) {
   std::string url;
   RETURN_IF_ERROR(connection_.PullFile(request, [&](const v1::BlobChunk& chunk) {
     if (chunk.url().empty()) return take(chunk.data());
@@ -112,6 +114,7 @@ absl::Status SavedFiles::Read(v1::PullFileRequest request, const TakeBytes& take
     return true;
   }));
   if (url.empty() || !request.direct()) return absl::OkStatus();
+  *was_direct = true;
   uint64_t at = request.offset();
   bool is_wanted = true;
   const absl::Status read = ReadFromStore(url, at, [&](std::string_view bytes) {
@@ -119,11 +122,13 @@ absl::Status SavedFiles::Read(v1::PullFileRequest request, const TakeBytes& take
     is_wanted = take(bytes);
     return is_wanted;
   });
+  if (read.ok()) store_failures_ = 0;
   if (read.ok() || !is_wanted) return absl::OkStatus();
   // Whatever it is, the coordinator has a way.
-  uses_store_ = false;
+  ++store_failures_;
+  request.set_direct(false);
   request.set_offset(at);
-  return Read(std::move(request), take);
+  return Read(std::move(request), take, was_direct);
 }
 
 absl::Status SavedFiles::ReadFromStore(const std::string& url, uint64_t offset,
@@ -135,9 +140,10 @@ absl::Status SavedFiles::ReadFromStore(const std::string& url, uint64_t offset,
   common::Transfer get{.url = url, .within = kWholeFileWithin};
   if (offset > 0) get.headers.emplace_back("range", StrCat("bytes=", offset, "-"));
   get.is_sunk = [offset](const common::TransferAnswer& answer) {
+    if (offset == 0) return answer.status == 200;
     // Not its status tells, with some stores.
-    const bool is_part = answer.status == 206 || !answer.Header("content-range").empty();
-    return offset > 0 ? is_part : answer.status == 200;
+    return (answer.status == 206 || answer.status == 200) &&
+           answer.Header("content-range").starts_with(StrCat("bytes ", offset, "-"));
   };
   get.sink = [&take](std::string_view bytes) {
     return take(bytes) ? absl::OkStatus() : absl::CancelledError("");
@@ -165,8 +171,8 @@ absl::StatusOr<Pulled> PullOne(const ReadFrom& read, const v1::CheckpointFile& f
   absl::Status written;
   uint64_t kept = 0;
   absl::Status fetched = Fetch(read, file, verify, fd->get(), &kept, &written);
-  // The file that was there was the beginning of something else.
-  if (absl::IsDataLoss(fetched) && kept > 0) {
+  // The file that was there was the beginning of something else, or the store is not what it should be.
+  if (absl::IsDataLoss(fetched)) {
     written = Empty(fd->get(), name);
     if (written.ok()) fetched = Fetch(read, file, verify, fd->get(), &kept, &written);
   }

@@ -30,11 +30,15 @@ class SavedFiles {
   ReadFrom Reader(const v1::PullFileRequest& request);
 
  private:
-  absl::Status Read(v1::PullFileRequest request, const TakeBytes& take);
+  // After so many errors in a row the store is left alone.
+  static constexpr int kStoreFailuresMax = 3;
+
+  // `was_direct`: set if the store was read.
+  absl::Status Read(v1::PullFileRequest request, const TakeBytes& take, bool* was_direct);
   absl::Status ReadFromStore(const std::string& url, uint64_t offset, const TakeBytes& take);
 
   Connection& connection_;
-  bool uses_store_ = true;
+  int store_failures_ = 0;
   std::unique_ptr<common::Transfers> store_;  // opened by the first URL
 };
 

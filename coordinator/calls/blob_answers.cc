@@ -109,7 +109,7 @@ void SendOrSign(JobStores& stores, Process& process, const WantedBlob& wanted,
                 const std::shared_ptr<Sink<v1::BlobChunk>>& sink) {
   if (stores.direct == nullptr || !wanted.may_be_url)
     return SendBlob(stores, process, wanted, sink);
-  process.objects.Post([&stores, &process, wanted, sink] {
+  const auto sign = [&stores, &process, wanted, sink] {
     const absl::StatusOr<PresignedUrl> url = stores.direct->UrlOf(wanted.job, wanted.sha256);
     if (!url.ok()) return SendBlob(stores, process, wanted, sink);
     v1::BlobChunk chunk;
@@ -117,7 +117,8 @@ void SendOrSign(JobStores& stores, Process& process, const WantedBlob& wanted,
     chunk.set_url(url->url);
     sink->Write(std::move(chunk));
     sink->Close(absl::OkStatus());
-  });
+  };
+  process.objects.Post(sign, wanted.owner);
 }
 
 }  // namespace muster::coordinator

@@ -17,6 +17,7 @@ struct WantedBlob {
   std::string sha256;
   uint64_t offset = 0;
   bool may_be_url = false;  // the caller takes a URL, and may have one
+  std::string owner = {};   // of WorkPool: the person who wants it
 };
 
 // Sends the bytes, from the offset on.

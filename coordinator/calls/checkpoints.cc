@@ -239,7 +239,8 @@ void PullFile(Jobs& jobs, JobStores& stores, const Instance& instance, Process& 
               std::shared_ptr<Sink<v1::BlobChunk>> sink) {
   FindJob(
       jobs, process, caller, request.job(),
-      [&stores, &instance, &process, request, sink](absl::StatusOr<FoundJob> found) {
+      [&stores, &instance, &process, request, sink,
+       owner = caller.principal](absl::StatusOr<FoundJob> found) {
         if (!found.ok()) return sink->Close(found.status());
         const auto checkpoint = FindSaved(*found->record, request);
         if (!checkpoint.ok()) return sink->Close(checkpoint.status());
@@ -252,7 +253,8 @@ void PullFile(Jobs& jobs, JobStores& stores, const Instance& instance, Process& 
                               {.job = found->record->id(),
                                .sha256 = file.sha256(),
                                .offset = request.offset(),
-                               .may_be_url = request.direct() && stores.signs_for_clients},
+                               .may_be_url = request.direct() && stores.signs_for_clients,
+                               .owner = owner},
                               sink);
           }
         }

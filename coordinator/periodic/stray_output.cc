@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <iterator>
+#include <memory>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "common/base/status.h"
 #include "common/log.h"
@@ -18,24 +19,27 @@ namespace {
 constexpr std::chrono::minutes kFirstAfter{10};
 constexpr std::chrono::hours kEvery{6};
 
-// Of these, which are not live, those that no finished job has either. What cannot be looked up is not among them.
-std::vector<uint64_t> Gone(JobIndex& index, const std::vector<uint64_t>& not_live) {
-  std::vector<uint64_t> gone;
-  for (const uint64_t job : not_live) {
-    const auto found = index.FindIdentity(job);
-    if (found.ok() && !found->has_value()) gone.push_back(job);
-  }
-  return gone;
-}
+struct Sweep {
+  Jobs& jobs;
+  JobStores& stores;
+  WorkPool& pool;
+  std::deque<uint64_t> left;  // that are not live
+  std::function<void()> done;
+};
 
-void Remove(JobStores& stores, const std::vector<uint64_t>& gone) {
-  if (gone.empty()) return;
-  common::LogInfo(common::StrCat("removing what jobs left that were removed jobs=", gone.size(),
-                                 " first=", gone.front(), " last=", gone.back()));
-  for (const uint64_t job : gone) {
-    stores.logs.Remove(job);
-    stores.metrics.Remove(job);
+// One job at a time: the pool has other work, too.
+void SweepNext(const std::shared_ptr<Sweep>& sweep) {
+  if (sweep->left.empty()) return sweep->done();
+  const uint64_t job = sweep->left.front();
+  sweep->left.pop_front();
+  const auto found = sweep->jobs.index.FindIdentity(job);
+  // What cannot be looked up stays.
+  if (found.ok() && !found->has_value()) {
+    common::LogInfo(common::StrCat("removing what a job left that was removed job=", job));
+    sweep->stores.logs.Remove(job);
+    sweep->stores.metrics.Remove(job);
   }
+  sweep->pool.Post([sweep] { SweepNext(sweep); });
 }
 
 }  // namespace
@@ -47,17 +51,14 @@ void SweepStrayOutput(Jobs& jobs, JobStores& stores, Process& process, std::func
   for (const uint64_t job : stores.metrics.Jobs()) stored.insert(job);
   jobs.loop.Ask(
       [&jobs, &stores, &process, stored, done](const LoopView& view) -> std::function<void()> {
-        std::vector<uint64_t> not_live;
-        std::copy_if(stored.begin(), stored.end(), std::back_inserter(not_live), [&](uint64_t job) {
-          // A number that no job has had yet is of a state that is newer than this one.
-          return job != 0 && job < view.state.next_job_id && !view.state.jobs.contains(job);
-        });
-        return [&jobs, &stores, &process, not_live, done] {
-          process.reads.Post([&jobs, &stores, not_live, done] {
-            Remove(stores, Gone(jobs.index, not_live));
-            done();
-          });
-        };
+        const auto sweep = std::make_shared<Sweep>(
+            Sweep{.jobs = jobs, .stores = stores, .pool = process.reads, .left = {}, .done = done});
+        std::copy_if(
+            stored.begin(), stored.end(), std::back_inserter(sweep->left), [&](uint64_t job) {
+              // A number that no job has had yet is of a state that is newer than this one.
+              return job != 0 && job < view.state.next_job_id && !view.state.jobs.contains(job);
+            });
+        return [sweep] { sweep->pool.Post([sweep] { SweepNext(sweep); }); };
       },
       [done](const absl::Status&) { done(); });
 }

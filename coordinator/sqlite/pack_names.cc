@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "absl/strings/numbers.h"
 #include "common/base/status.h"
@@ -276,17 +277,24 @@ absl::Status SqlitePackNames::Doom(const PackLane& lane, const std::string& name
 }
 
 absl::StatusOr<std::vector<uint64_t>> SqlitePackNames::Jobs(PackKind kind) const {
+  std::set<uint64_t> jobs;
   std::lock_guard lock(mutex_);
-  ASSIGN_OR_RETURN(Statement rows,
-                   reader_->Prepare("SELECT job FROM packs WHERE kind = ?1 UNION "
-                                    "SELECT job FROM merged_packs WHERE kind = ?1"));
-  rows.Bind(1, static_cast<int64_t>(kind));
-  std::vector<uint64_t> jobs;
-  RETURN_IF_ERROR(ForRows(rows, [&](Statement& row) {
-    jobs.push_back(static_cast<uint64_t>(row.Integer(0)));
-    return absl::OkStatus();
-  }));
-  return jobs;
+  for (const char* table : {"packs", "merged_packs"}) {
+    // From job to job, not over all rows of each.
+    ASSIGN_OR_RETURN(Statement rows, reader_->Prepare(StrCat(
+                                         "WITH RECURSIVE each_job(id) AS (SELECT min(job) FROM ",
+                                         table, " UNION ALL SELECT (SELECT min(job) FROM ", table,
+                                         " WHERE job > id) FROM each_job WHERE id IS NOT NULL) "
+                                         "SELECT id FROM each_job WHERE id IS NOT NULL AND EXISTS "
+                                         "(SELECT 1 FROM ",
+                                         table, " WHERE job = id AND kind = ?1)")));
+    rows.Bind(1, static_cast<int64_t>(kind));
+    RETURN_IF_ERROR(ForRows(rows, [&](Statement& row) {
+      jobs.insert(static_cast<uint64_t>(row.Integer(0)));
+      return absl::OkStatus();
+    }));
+  }
+  return std::vector<uint64_t>(jobs.begin(), jobs.end());
 }
 
 absl::StatusOr<bool> SqlitePackNames::DoomSome(PackKind kind, uint64_t job) {

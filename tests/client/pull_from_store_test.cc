@@ -110,13 +110,34 @@ TEST_F(PullFromStore, AStoreOutOfReachIsTheCoordinatorsMatter) {
   EXPECT_EQ(pulls_.size(), 2u);
 }
 
-TEST_F(PullFromStore, OtherBytesAreRefused) {
-  ScriptedServer store(
-      [](const ServedRequest&) { return HttpAnswer("200 OK", std::string(kBytes.size(), 'y')); });
-  url_ = store.Url() + "/a?secret";
-  const Ended ended = Jobctl(fake_, {"ckpt", "pull", "3", "--to", to_});
-  EXPECT_NE(ended.err.find("[JC1504]"), std::string::npos) << ended.err;
-  EXPECT_FALSE(common::Exists(to_ + "/a.bin"));
+// As of a portal between them that answers for the store.
+TEST_F(PullFromStore, OtherBytesAreNotBelieved) {
+  for (const size_t size : {kBytes.size(), size_t{10}, kBytes.size() + 1}) {
+    ScriptedServer store(
+        [&](const ServedRequest&) { return HttpAnswer("200 OK", std::string(size, 'y')); });
+    url_ = store.Url() + "/a?secret";
+    pulls_.clear();
+    Pull();
+    ASSERT_EQ(pulls_.size(), 2u);
+    EXPECT_FALSE(pulls_[1].direct());
+    ASSERT_EQ(unlink((to_ + "/a.bin").c_str()), 0);
+  }
+}
+
+TEST_F(PullFromStore, AnAnswerThatIsNotTheRangeIsNotTaken) {
+  ASSERT_EQ(mkdir(to_.c_str(), 0700), 0);
+  for (const char* status : {"416 Range Not Satisfiable", "206 Partial Content"}) {
+    ASSERT_TRUE(common::WriteFileDurably(to_ + "/a.bin.part", kBytes.substr(0, 30'000)).ok());
+    ScriptedServer store([&](const ServedRequest&) {
+      return HttpAnswer(status, std::string(10, 'z'), "Content-Range: bytes */40003\r\n");
+    });
+    url_ = store.Url() + "/a?secret";
+    pulls_.clear();
+    Pull();
+    ASSERT_EQ(pulls_.size(), 2u);
+    EXPECT_EQ(pulls_[1].offset(), 30'000u) << "nothing of it was written";
+    ASSERT_EQ(unlink((to_ + "/a.bin").c_str()), 0);
+  }
 }
 
 }  // namespace

@@ -189,8 +189,9 @@ s = store()
 s.set("/secret", "weights")
 s.wait("/go")
 """)
-        wait_until(lambda: cluster.jobctl("logs", job).stdout.count("port") == 4, "ranks run")
-        ranks_port = int(cluster.jobctl("logs", job).stdout.split("port ")[1].split()[0])
+        ports = lambda: re.findall(r"port (\d+)\n", cluster.jobctl("logs", job).stdout)
+        wait_until(lambda: len(ports()) == 4, "ranks run")
+        ranks_port = int(ports()[0])
         network_port = cluster.api.record(job).attempts[0].master_port
         stranger = CLIENT.replace('os.environ["RANK"]', "0").replace('os.environ["WORLD_SIZE"]', "1") + """
 import encodings.idna, sys  # while it may still read them

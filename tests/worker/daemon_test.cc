@@ -1,11 +1,14 @@
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <iterator>
 
 #include "common/hash/sha256.h"
 #include "tests/worker/daemon_fixture.h"
+#include "worker/checkpoints/arriving_files.h"
+#include "worker/checkpoints/peer_server.h"
 
 namespace muster::worker {
 namespace {
@@ -214,6 +217,57 @@ TEST_F(DaemonTest, CheckpointIsUploadedAndGivenToTheNextAttempt) {
   Launch(next);
   ASSERT_TRUE(WaitDrained(8, 1)) << WorkerLog();
   EXPECT_EQ(Stdout(8, 1, 0), "hi\n3000000\n");
+}
+
+// Another node of the attempt, which the test plays, has the checkpoint's file, or sends other bytes, or none.
+TEST_F(DaemonTest, AFileComesFromAnotherNodeOrInSpiteOfIt) {
+  StartWorker();
+  const std::string bytes = std::string(2 << 20, 'a') + "end";
+  const std::string hash = common::Sha256Hex(bytes);
+  const auto resume = [&](uint64_t job, const std::string& has, bool is_there) {
+    const auto arriving = std::make_shared<ArrivingFiles>(10);
+    auto server = PeerServer::Start(PortRange{}, arriving);
+    const common::UniqueFd file(memfd_create("file", MFD_CLOEXEC));
+    EXPECT_TRUE(common::WriteAll(file.get(), has).ok());
+    arriving->Begin(hash, bytes.size(), file.get());
+    arriving->Advance(hash, has.size());
+    arriving->End();
+    v1::CheckpointFiles list;
+    v1::CheckpointFile* only = list.add_files();
+    only->set_path("model");
+    only->set_size(bytes.size());
+    only->set_sha256(hash);
+    list.mutable_from()->set_address("127.0.0.1");
+    list.mutable_from()->set_port(server->port());
+    list.mutable_from()->set_secret(server->secret());
+    if (!is_there) server = nullptr;
+    coordinator_.Wait([&] {  // with its lock
+      coordinator_.resume_files = list;
+      return true;
+    });
+    auto launch = ShellLaunch(job, 1, "sha256sum < $MUSTER_RESUME_FROM/model", 1);
+    launch.set_resume_step(3);
+    launch.set_resume_file_count(1);
+    launch.set_gang_spans_nodes(true);
+    launch.mutable_part()->set_group_rank(5);
+    Launch(launch);
+    EXPECT_TRUE(WaitDrained(job, 1)) << WorkerLog();
+    EXPECT_EQ(Stdout(job, 1, 0).substr(0, 64), hash) << WorkerLog();
+    EXPECT_EQ(coordinator_.listed.group_rank(), 5u);
+    EXPECT_GT(coordinator_.listed.serves_port(), 0u);
+    EXPECT_EQ(coordinator_.listed.serves_secret().size(), 32u);
+    fs::remove_all(AttemptDir(job, 1) + "/resume");  // the next one is not to find it here
+  };
+  resume(8, bytes, true);  // the coordinator has none
+  coordinator_.Wait([&] {
+    coordinator_.blobs[hash] = bytes;
+    return true;
+  });
+  resume(9, bytes.substr(0, 1'500'000), true);
+  std::string changed = bytes;
+  changed.back() = 'x';
+  resume(10, changed, true);
+  resume(11, bytes, false);
 }
 
 TEST_F(DaemonTest, SymbolicLinkInACheckpointIsRefusedAndTheJobGoesOn) {

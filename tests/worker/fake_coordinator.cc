@@ -160,6 +160,14 @@ struct FakeCoordinator::Service final : v1::WorkerService::Service {
     return Status::OK;
   }
 
+  Status ListResumeFiles(ServerContext*, const v1::ListResumeFilesRequest* request,
+                         grpc::ServerWriter<v1::CheckpointFiles>* writer) override {
+    std::lock_guard<std::mutex> lock(owner->mutex_);
+    owner->listed = *request;
+    writer->Write(owner->resume_files);
+    return Status::OK;
+  }
+
   Status DownloadBlob(ServerContext*, const v1::DownloadBlobRequest* request,
                       grpc::ServerWriter<v1::BlobChunk>* writer) override {
     if (const auto refusal = Refusal()) return *refusal;

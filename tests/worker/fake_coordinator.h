@@ -51,7 +51,9 @@ class FakeCoordinator {
   std::vector<muster::v1::MetricPoint> points;
   std::map<std::string, uint64_t> metric_seqs;  // "rank source"
   std::map<std::string, std::string> blobs;
-  std::vector<std::string> complaints;  // protocol violations of a worker
+  muster::v1::CheckpointFiles resume_files;   // answers ListResumeFiles
+  muster::v1::ListResumeFilesRequest listed;  // the last one
+  std::vector<std::string> complaints;        // protocol violations of a worker
   uint64_t heartbeats = 0;
   int cleared = 0;  // how many times a worker sent it
   size_t blob_bytes_received = 0;

@@ -7,23 +7,21 @@
 
 namespace muster::worker {
 
-void ArrivingFiles::Begin(const std::string& sha256, uint64_t size, int fd) {
-  const auto copy = std::make_shared<const common::UniqueFd>(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+bool ArrivingFiles::Begin(const std::string& sha256, uint64_t size, int fd) {
+  if (size < kBytesMin) return false;
   std::lock_guard lock(mutex_);
-  const bool is_kept = copy->valid() && open_ < kFilesMax;
   // The same bytes may stand in several files.
-  const bool is_new =
-      files_
-          .try_emplace(sha256,
-                       File{.fd = is_kept ? copy : nullptr, .size = size, .has_failed = !is_kept})
-          .second;
-  if (is_new && is_kept) ++open_;
+  if (files_.contains(sha256)) return false;
+  File& file = files_[sha256];
+  file.size = size;
+  if (open_ < files_max_) {
+    auto copy = std::make_shared<const common::UniqueFd>(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (copy->valid()) file.fd = std::move(copy);
+  }
+  file.has_failed = file.fd == nullptr;
+  if (!file.has_failed) ++open_;
   changed_.notify_all();
-}
-
-void ArrivingFiles::Restart(const std::string& sha256) {
-  std::lock_guard lock(mutex_);
-  if (const auto found = files_.find(sha256); found != files_.end()) found->second.there = 0;
+  return !file.has_failed;
 }
 
 void ArrivingFiles::Advance(const std::string& sha256, uint64_t bytes) {
@@ -32,6 +30,25 @@ void ArrivingFiles::Advance(const std::string& sha256, uint64_t bytes) {
   if (found == files_.end() || found->second.there >= bytes) return;
   found->second.there = std::min(bytes, found->second.size);
   changed_.notify_all();
+}
+
+void ArrivingFiles::Restart(const std::string& sha256) {
+  std::lock_guard lock(mutex_);
+  const auto found = files_.find(sha256);
+  if (found == files_.end()) return;
+  found->second.there = 0;
+  ++found->second.tries;
+  changed_.notify_all();
+}
+
+void ArrivingFiles::Step() {
+  std::lock_guard lock(mutex_);
+  ++steps_;
+}
+
+uint64_t ArrivingFiles::Steps() const {
+  std::lock_guard lock(mutex_);
+  return steps_;
 }
 
 void ArrivingFiles::End() {
@@ -46,29 +63,36 @@ bool ArrivingFiles::HasEnded() const {
   return has_ended_;
 }
 
-ArrivingFiles::Piece ArrivingFiles::Read(const std::string& sha256, uint64_t offset, char* to,
-                                         size_t most, std::chrono::milliseconds wait) {
-  std::shared_ptr<const common::UniqueFd> fd;
-  uint64_t there = 0, size = 0;
+void ArrivingFiles::Clear() {
+  std::lock_guard lock(mutex_);
+  has_ended_ = true;
+  files_.clear();
+  changed_.notify_all();
+}
+
+ArrivingFiles::Piece ArrivingFiles::Read(const std::string& sha256, uint64_t offset, uint32_t tries,
+                                         char* to, size_t most, std::chrono::milliseconds wait) {
+  File file;
   {
     std::unique_lock lock(mutex_);
+    const auto began_again = [&](const File& each) { return offset > 0 && each.tries != tries; };
     const auto is_known = [&] {
       const auto found = files_.find(sha256);
       if (found == files_.end()) return has_ended_;
-      return found->second.has_failed || found->second.there > offset;
+      const File& each = found->second;
+      return each.has_failed || each.there > offset || began_again(each);
     };
-    if (!changed_.wait_for(lock, wait, is_known)) return {};
+    if (!changed_.wait_for(lock, wait, is_known)) return {.tries = tries};
     const auto found = files_.find(sha256);
-    if (found == files_.end() || found->second.has_failed) return {.is_over = true};
-    fd = found->second.fd;
-    there = found->second.there;
-    size = found->second.size;
+    if (found == files_.end() || found->second.has_failed || began_again(found->second))
+      return {.is_over = true};
+    file = found->second;
   }
-  const ssize_t count =
-      pread(fd->get(), to, std::min<uint64_t>(most, there - offset), static_cast<off_t>(offset));
+  const ssize_t count = pread(file.fd->get(), to, std::min<uint64_t>(most, file.there - offset),
+                              static_cast<off_t>(offset));
   if (count <= 0) return {.is_over = true};  // a rank has cut it, or the disk fails
   const auto bytes = static_cast<uint64_t>(count);
-  return {.bytes = bytes, .is_whole = offset + bytes == size};
+  return {.bytes = bytes, .is_whole = offset + bytes == file.size, .tries = file.tries};
 }
 
 }  // namespace muster::worker

@@ -29,6 +29,8 @@ absl::StatusOr<std::unique_ptr<PeerLink>> PeerLink::Open(common::UniqueFd fd, bo
   common::SetSecret(link->tls_, &secret);
   RETURN_IF_ERROR(link->Repeat(
       kOpenWithin, [&] { return is_server ? SSL_accept(link->tls_) : SSL_connect(link->tls_); }));
+  if (!common::PeerHasSecret(link->tls_))
+    return absl::UnauthenticatedError("what answers there does not have the attempt's secret");
   return link;
 }
 
@@ -63,6 +65,7 @@ template <typename Call>
 absl::Status PeerLink::Repeat(std::chrono::seconds within, Call call) {
   const common::Deadline deadline(within, &stop_);
   while (true) {
+    RETURN_IF_ERROR(deadline.Check());
     ERR_clear_error();
     const int result = call();
     if (result > 0) return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <system_error>
 #include <utility>
 
@@ -20,6 +21,8 @@ namespace muster::worker {
 namespace {
 
 constexpr size_t kLengthBytes = 4;
+// Until it looks for a descriptor again.
+constexpr std::chrono::milliseconds kShortFor{100};
 
 void PutLength(char* to, uint32_t length) {
   for (size_t i = 0; i < kLengthBytes; ++i) to[i] = static_cast<char>(length >> (8 * i));
@@ -39,7 +42,7 @@ std::unique_ptr<PeerServer> PeerServer::Start(PortRange ports,
   if (!held.ok()) return nullptr;
   const int socket = held->front().socket.get();
   if (fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK) != 0 ||
-      listen(socket, static_cast<int>(kLinksMax)) != 0)
+      listen(socket, static_cast<int>(kStrangersMax)) != 0)
     return nullptr;
   common::UniqueFd wakes(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wakes.valid()) return nullptr;
@@ -63,6 +66,7 @@ PeerServer::PeerServer(HeldPort held, common::UniqueFd wakes, std::string secret
 
 void PeerServer::Stop() {
   stops_ = true;
+  files_->Clear();  // ends waits for their bytes
   Wake();
 }
 
@@ -73,32 +77,57 @@ PeerServer::~PeerServer() {
   if (thread_.joinable()) thread_.join();
 }
 
+void PeerServer::FetchEnded() {
+  files_->End();
+  Wake();
+}
+
 void PeerServer::Run() {
-  int64_t used_ms = common::MonotonicMs();
+  constexpr std::chrono::milliseconds kServes = kServesFor;
+  int64_t used_ms = 0;
+  bool was_used = true;
   while (!stops_) {
-    const int64_t now_ms = common::MonotonicMs();
-    if (!files_->HasEnded() || !served_.empty()) used_ms = now_ms;
-    if (now_ms - used_ms > std::chrono::milliseconds(kServesFor).count()) break;
-    pollfd waited[] = {{listener_.get(), POLLIN, 0}, {wakes_.get(), POLLIN, 0}};
-    poll(waited, 2, static_cast<int>(std::chrono::milliseconds(kServesFor).count()));
-    eventfd_t count = 0;
-    eventfd_read(wakes_.get(), &count);
     Join(/*all=*/false);
-    common::UniqueFd peer(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!peer.valid() || served_.size() >= kLinksMax) continue;
-    Served& served = served_.emplace_back();
-    try {
-      served.thread = std::thread([this, &served, fd = std::move(peer)]() mutable {
-        Serve(std::move(fd));
-        served.is_over = true;
-        Wake();
-      });
-    } catch (const std::system_error&) {
-      served_.pop_back();
-    }
+    const int64_t now_ms = common::MonotonicMs();
+    const bool is_used = !files_->HasEnded() || open_ > 0;
+    if (is_used || was_used) used_ms = now_ms;
+    was_used = is_used;
+    const std::chrono::milliseconds left(used_ms + kServes.count() - now_ms);
+    if (left.count() <= 0) break;
+    Wait(left);
+    Accept();
   }
+  stops_ = true;
   listener_.Reset();
   Join(/*all=*/true);
+  files_->Clear();
+  is_over_ = true;
+}
+
+void PeerServer::Wait(std::chrono::milliseconds at_most) {
+  pollfd waited[] = {{wakes_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+  if (is_short_) at_most = std::min(at_most, kShortFor);
+  poll(waited, is_short_ ? 1 : 2, static_cast<int>(at_most.count()));
+  eventfd_t count = 0;
+  eventfd_read(wakes_.get(), &count);
+}
+
+void PeerServer::Accept() {
+  common::UniqueFd peer(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  // What waits for a descriptor would be found again at once.
+  is_short_ = !peer.valid() && errno != EAGAIN && errno != ECONNABORTED && errno != EINTR;
+  if (!peer.valid() || served_.size() >= open_ + kStrangersMax) return;
+  Served& served = served_.emplace_back();
+  try {
+    served.thread = std::thread([this, &served, fd = std::move(peer)]() mutable {
+      Serve(served, std::move(fd));
+      if (served.is_open) --open_;
+      served.is_over = true;
+      Wake();
+    });
+  } catch (const std::system_error&) {
+    served_.pop_back();
+  }
 }
 
 void PeerServer::Join(bool all) {
@@ -112,9 +141,11 @@ void PeerServer::Join(bool all) {
   }
 }
 
-void PeerServer::Serve(common::UniqueFd fd) {
+void PeerServer::Serve(Served& served, common::UniqueFd fd) {
   const auto link = PeerLink::Open(std::move(fd), /*is_server=*/true, secret_, stops_);
   if (!link.ok()) return;
+  served.is_open = true;
+  if (++open_ > kLinksMax) return;
   std::string sha256(kNameBytes, '\0');
   std::string buffer(kLengthBytes + kPieceBytesMax, '\0');
   while ((*link)->Receive(sha256.data(), sha256.size(), kServesFor).ok() &&
@@ -124,17 +155,21 @@ void PeerServer::Serve(common::UniqueFd fd) {
 }
 
 absl::Status PeerServer::Send(PeerLink& link, const std::string& sha256, std::string* buffer) {
-  for (uint64_t offset = 0;;) {
-    const ArrivingFiles::Piece piece =
-        files_->Read(sha256, offset, buffer->data() + kLengthBytes, kPieceBytesMax,
-                     std::chrono::milliseconds(kHeardEvery));
+  uint64_t steps = files_->Steps();
+  int64_t stepped_ms = common::MonotonicMs();
+  ArrivingFiles::Piece piece;
+  for (uint64_t offset = 0; !piece.is_over && !piece.is_whole; offset += piece.bytes) {
+    piece = files_->Read(sha256, offset, piece.tries, buffer->data() + kLengthBytes, kPieceBytesMax,
+                         std::chrono::milliseconds(kHeardEvery));
     if (stops_) return absl::CancelledError("stopped");
-    const uint32_t length = piece.is_over ? kGone : static_cast<uint32_t>(piece.bytes);
-    PutLength(buffer->data(), length);
+    const int64_t now_ms = common::MonotonicMs();
+    if (std::exchange(steps, files_->Steps()) != steps || piece.bytes > 0) stepped_ms = now_ms;
+    // Others need not wait for a disk or a store that this node waits for in vain.
+    piece.is_over |= now_ms - stepped_ms > std::chrono::milliseconds(kStuckFor).count();
+    PutLength(buffer->data(), piece.is_over ? kGone : static_cast<uint32_t>(piece.bytes));
     RETURN_IF_ERROR(link.Send(std::string_view(*buffer).substr(0, kLengthBytes + piece.bytes)));
-    offset += piece.bytes;
-    if (piece.is_over || piece.is_whole) return absl::OkStatus();
   }
+  return absl::OkStatus();
 }
 
 }  // namespace muster::worker

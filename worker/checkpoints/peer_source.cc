@@ -1,8 +1,10 @@
 #include "worker/checkpoints/peer_source.h"
 
 #include <string>
+#include <thread>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/base/status.h"
 #include "common/files/files.h"
@@ -18,6 +20,8 @@ namespace muster::worker {
 namespace {
 
 using common::StrCat;
+
+constexpr std::chrono::milliseconds kConnectAgainAfter{500};
 
 absl::StatusOr<uint32_t> ReceiveLength(PeerLink& link) {
   unsigned char bytes[4];
@@ -41,10 +45,16 @@ bool PeerSource::MayHave(const Blob& blob) const {
 
 absl::Status PeerSource::Fetch(const Blob& blob, int fd,
                                const std::function<void(uint64_t)>& progress) {
+  written_ = absl::OkStatus();
   absl::Status fetched = link_ == nullptr ? Connect() : absl::OkStatus();
+  if (!fetched.ok() && !stop_) {  // it may have had too many connections
+    std::this_thread::sleep_for(kConnectAgainAfter);
+    fetched = Connect();
+  }
   if (link_ != nullptr) fetched = Receive(blob, fd, progress);
   // It has this one no more, but may have others.
   if (fetched.ok() || stop_ || (link_ != nullptr && absl::IsNotFound(fetched))) return fetched;
+  if (!written_.ok()) return fetched;
   is_usable_ = false;
   link_ = nullptr;
   common::LogInfo(
@@ -68,6 +78,7 @@ absl::Status PeerSource::Receive(const Blob& blob, int fd,
   RETURN_IF_ERROR(link_->Send(blob.sha256));
   common::Sha256 hash;
   std::string piece(PeerServer::kPieceBytesMax, '\0');
+  int64_t got_ms = common::MonotonicMs();
   for (uint64_t got = 0; got < blob.size;) {
     ASSIGN_OR_RETURN(const uint32_t length, ReceiveLength(*link_));
     if (length == PeerServer::kGone) return absl::NotFoundError("it will not have the file");
@@ -75,10 +86,16 @@ absl::Status PeerSource::Receive(const Blob& blob, int fd,
       return absl::DataLossError("it sent more than the file has");
     RETURN_IF_ERROR(link_->Receive(piece.data(), length));
     const std::string_view bytes = std::string_view(piece).substr(0, length);
-    RETURN_IF_ERROR(common::WriteAll(fd, bytes));
+    written_ = common::WriteAll(fd, bytes);
+    RETURN_IF_ERROR(written_);
     hash.Update(bytes);
     got += length;
-    if (length > 0) progress(got);
+    if (length > 0) {
+      progress(got);
+      got_ms = common::MonotonicMs();
+    } else if (common::MonotonicMs() - got_ms > std::chrono::milliseconds(kNoByteFor).count()) {
+      return absl::DeadlineExceededError("it sends nothing");
+    }
   }
   if (hash.FinishHex() == blob.sha256) return absl::OkStatus();
   return absl::DataLossError("what it sent does not match its SHA-256");

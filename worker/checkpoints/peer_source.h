@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,6 +17,9 @@ class PeerLink;
 
 class PeerSource {
  public:
+  // limit: checkpoints: without a byte of a file, a node does not wait any longer for another node of its attempt
+  static constexpr std::chrono::minutes kNoByteFor{10};
+
   // `peer`: without an address there is none. `stop` outlives this.
   PeerSource(v1::FilePeer peer, const std::atomic<bool>& stop);
   ~PeerSource();
@@ -23,8 +27,11 @@ class PeerSource {
   // Whether it may have the file. Once it failed, never.
   bool MayHave(const Blob& blob) const;
   // Writes the file to `fd` and verifies it. `progress`: so many bytes are there. On an error the file at `fd` is
-  // of no use. CANCELLED: `stop` was set.
+  // of no use. CANCELLED: `stop` was set. NOT_FOUND: the peer will not have it.
   absl::Status Fetch(const Blob& blob, int fd, const std::function<void(uint64_t)>& progress);
+
+  // What could not be written, if the last Fetch failed for that.
+  const absl::Status& written() const { return written_; }
 
  private:
   absl::Status Connect();
@@ -34,6 +41,7 @@ class PeerSource {
   const std::atomic<bool>& stop_;
   std::unique_ptr<PeerLink> link_;
   bool is_usable_;
+  absl::Status written_;
 };
 
 }  // namespace muster::worker

@@ -18,6 +18,7 @@
 #include "common/log.h"
 #include "common/outputs.h"
 #include "common/text/strings.h"
+#include "worker/base/descriptor_budget.h"
 #include "worker/checkpoints/checkpoint_directory.h"
 
 namespace muster::worker {
@@ -338,13 +339,14 @@ absl::StatusOr<v1::CheckpointFiles> Transfers::ResumeFiles(const AttemptKey& key
 
 absl::Status Transfers::FetchNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
                                  const std::atomic<bool>& cancelled) {
+  if (cancelled) return absl::CancelledError("stopped");
   const std::string target = paths_.ResumeStep(key, launch.resume_step());
   const std::string building = target + ".tmp";
   const RankAccount account = ReadAccount(paths_.Account(key));
   if (account.ids.is_other) RETURN_IF_ERROR(TakeBack(paths_.ResumeDir(key)));
   RETURN_IF_ERROR(common::RemoveTree(building));
-  const auto arriving = std::make_shared<ArrivingFiles>();
-  const std::shared_ptr<const PeerServer> own = ServeOthers(key, launch, arriving);
+  const auto arriving = std::make_shared<ArrivingFiles>(BudgetOfThisProcess().served_files);
+  const std::shared_ptr<PeerServer> own = ServeOthers(key, launch, cancelled, arriving);
   const auto files = ResumeFiles(key, launch, own.get(), cancelled);
   absl::Status status = files.status();
   if (status.ok()) {
@@ -353,11 +355,11 @@ absl::Status Transfers::FetchNow(const AttemptKey& key, const v1::LaunchAttempt&
                        .launch = launch,
                        .account = account,
                        .cancelled = cancelled,
-                       .arriving = *arriving,
+                       .arriving = own == nullptr ? nullptr : arriving.get(),
                        .peer = peer},
                       files->files(), building);
   }
-  arriving->End();
+  if (own != nullptr) own->FetchEnded();
   if (!files.ok()) return status;
   if (status.ok()) status = common::SyncDirectory(building);
   if (status.ok() && account.ids.is_other) status = HandOver(building, account.ids);
@@ -394,9 +396,10 @@ absl::Status Transfers::FetchFile(const Fetching& fetching, const v1::Checkpoint
   RETURN_IF_ERROR(common::MakeDirectories(fs::path(target).parent_path().string()));
   if (fetching.cancelled) return absl::CancelledError("stopped");
   if (TakeLocal(fetching.key, file, target, fetching.account, fetching.launch)) {
+    if (fetching.arriving == nullptr) return absl::OkStatus();
     const common::UniqueFd taken(open(target.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-    fetching.arriving.Begin(file.sha256(), file.size(), taken.get());
-    fetching.arriving.Advance(file.sha256(), file.size());
+    if (fetching.arriving->Begin(file.sha256(), file.size(), taken.get()))
+      fetching.arriving->Advance(file.sha256(), file.size());
     return absl::OkStatus();
   }
   common::UniqueFd fd(open(target.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
@@ -407,27 +410,33 @@ absl::Status Transfers::FetchFile(const Fetching& fetching, const v1::Checkpoint
 }
 
 absl::Status Transfers::FetchInto(const Fetching& fetching, const Blob& blob, int fd) {
-  const auto progress = [&](uint64_t bytes) { fetching.arriving.Advance(blob.sha256, bytes); };
-  fetching.arriving.Begin(blob.sha256, blob.size, fd);
+  ArrivingFiles* const arriving = fetching.arriving;
+  const bool is_served = arriving != nullptr && arriving->Begin(blob.sha256, blob.size, fd);
+  const auto progress = [&](uint64_t bytes) {
+    if (arriving != nullptr) arriving->Step();
+    if (is_served) arriving->Advance(blob.sha256, bytes);
+  };
   if (fetching.peer.MayHave(blob)) {
     const absl::Status fetched = fetching.peer.Fetch(blob, fd, progress);
-    if (fetched.ok() || fetching.cancelled) return fetched;
-    fetching.arriving.Restart(blob.sha256);
-    if (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0)
-      return common::ErrnoStatus("cannot begin it once more");
+    if (fetched.ok() || fetching.cancelled || !fetching.peer.written().ok()) return fetched;
+    if (is_served) arriving->Restart(blob.sha256);
+    if (lseek(fd, 0, SEEK_SET) != 0) return common::ErrnoStatus("cannot begin it once more");
   }
   return fetch_client_.Download(
       blob, fetching.key, fd, [&] { return fetching.cancelled.load(); }, progress);
 }
 
-std::shared_ptr<const PeerServer> Transfers::ServeOthers(
-    const AttemptKey& key, const v1::LaunchAttempt& launch,
-    const std::shared_ptr<ArrivingFiles>& arriving) {
+std::shared_ptr<PeerServer> Transfers::ServeOthers(const AttemptKey& key,
+                                                   const v1::LaunchAttempt& launch,
+                                                   const std::atomic<bool>& cancelled,
+                                                   const std::shared_ptr<ArrivingFiles>& arriving) {
   if (!launch.gang_spans_nodes() || !launch.resume_files().empty()) return nullptr;
   StopServing(key);
   std::shared_ptr<PeerServer> server = PeerServer::Start(ports_, arriving);
   std::lock_guard<std::mutex> lock(mutex_);
-  if (server == nullptr || stopping_) return nullptr;
+  std::erase_if(serving_, [](const auto& each) { return each.second->IsOver(); });
+  // A cancelled attempt may be deleted already.
+  if (server == nullptr || stopping_ || cancelled) return nullptr;
   return serving_[key] = std::move(server);
 }
 

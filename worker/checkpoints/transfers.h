@@ -65,7 +65,7 @@ class Transfers {
     const v1::LaunchAttempt& launch;
     const RankAccount& account;
     const std::atomic<bool>& cancelled;
-    ArrivingFiles& arriving;
+    ArrivingFiles* arriving;  // null: no other node wants any
     PeerSource& peer;
   };
   absl::StatusOr<v1::CheckpointFiles> ResumeFiles(const AttemptKey& key,
@@ -81,9 +81,9 @@ class Transfers {
                          const std::string& target);
   absl::Status FetchInto(const Fetching& fetching, const Blob& blob, int fd);
   // Null: no other node of the attempt needs any of this node.
-  std::shared_ptr<const PeerServer> ServeOthers(const AttemptKey& key,
-                                                const v1::LaunchAttempt& launch,
-                                                const std::shared_ptr<ArrivingFiles>& arriving);
+  std::shared_ptr<PeerServer> ServeOthers(const AttemptKey& key, const v1::LaunchAttempt& launch,
+                                          const std::atomic<bool>& cancelled,
+                                          const std::shared_ptr<ArrivingFiles>& arriving);
   void StopServing(const AttemptKey& key);
   // If another attempt on this node has the same file, links it instead of fetching it, or copies it if that
   // attempt may still run.

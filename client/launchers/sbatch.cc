@@ -168,8 +168,9 @@ absl::Status TakeDirective(const std::string& text, int number, BatchOptions* op
     const size_t equals = word.find('=');
     std::string name = is_long ? word.substr(2, equals == std::string::npos ? equals : equals - 2)
                                : word.substr(std::min<size_t>(1, word.size()), 1);
-    if (!word.starts_with('-')) name = word;  // "hetjob"
-    const BatchOption* option = FindBatchOption(name);
+    const bool is_option = word.starts_with('-');
+    if (!is_option) name = word;  // "hetjob"
+    const BatchOption* option = is_option ? FindBatchOption(name) : nullptr;
     if (option == nullptr) {
       // Its value, if it has one, is not an option.
       std::string shown = word;

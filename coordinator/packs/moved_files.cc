@@ -87,8 +87,8 @@ absl::Status MovedFiles::Move(const LaneFiles& files) {
 
 absl::Status MovedFiles::OpenLane(const PackLane& lane) {
   const auto opened = std::make_shared<Outcome>();
-  packs_.writer.Post([this, lane, opened] {
-    packs_.writer.Use(
+  packs_.writer.Post([&writer = packs_.writer, lane, opened] {
+    writer.Use(
         lane, [opened](PackWriter::Lane&) { opened->Tell(absl::OkStatus()); },
         [opened] { opened->Tell(absl::CancelledError("the job was removed")); });
   });
@@ -130,16 +130,17 @@ absl::Status MovedFiles::MoveSome(const LaneFiles& files, std::vector<Segment>& 
     bodies += read.second;
   }
   const auto done = std::make_shared<Outcome>();
-  packs_.writer.Post([this, directory = std::move(directory), bodies = std::move(bodies),
-                      note = files.note, done]() mutable {
+  // Its turn may come when this is no more: after a stop.
+  packs_.writer.Post([&writer = packs_.writer, directory = std::move(directory),
+                      bodies = std::move(bodies), note = files.note, done]() mutable {
     const PackLane lane = directory.lane;
-    packs_.writer.Use(
+    writer.Use(
         lane,
-        [this, directory = std::move(directory), bodies = std::move(bodies), note = std::move(note),
-         done](PackWriter::Lane& open) mutable {
-          packs_.writer.SetNote(open, std::move(note));
-          const absl::Status put = packs_.writer.PutWhole(open, std::move(directory), bodies,
-                                                          std::make_unique<TellOutcome>(done));
+        [&writer, directory = std::move(directory), bodies = std::move(bodies),
+         note = std::move(note), done](PackWriter::Lane& open) mutable {
+          writer.SetNote(open, std::move(note));
+          const absl::Status put = writer.PutWhole(open, std::move(directory), bodies,
+                                                   std::make_unique<TellOutcome>(done));
           if (!put.ok()) done->Tell(put);
         },
         [done] { done->Tell(absl::CancelledError("the job was removed")); });

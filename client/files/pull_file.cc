@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -134,8 +133,7 @@ absl::Status SavedFiles::Read(v1::PullFileRequest request, const TakeBytes& take
 absl::Status SavedFiles::ReadFromStore(const std::string& url, uint64_t offset,
                                        const TakeBytes& take) {
   if (store_ == nullptr) {
-    const char* const authorities = getenv("AWS_CA_BUNDLE");
-    ASSIGN_OR_RETURN(store_, common::Transfers::Open(authorities == nullptr ? "" : authorities));
+    ASSIGN_OR_RETURN(store_, common::Transfers::OpenForStore());
   }
   common::Transfer get{.url = url, .within = kWholeFileWithin};
   if (offset > 0) get.headers.emplace_back("range", StrCat("bytes=", offset, "-"));

@@ -216,6 +216,11 @@ absl::StatusOr<std::unique_ptr<Transfers>> Transfers::Open(const std::string& ca
       new Transfers(*curl, !ca_file.empty() || system == nullptr ? ca_file : system));
 }
 
+absl::StatusOr<std::unique_ptr<Transfers>> Transfers::OpenForStore() {
+  const char* const authorities = getenv("AWS_CA_BUNDLE");
+  return Open(authorities == nullptr ? "" : authorities);
+}
+
 Transfers::Transfers(const CurlLibrary& curl, std::string ca_file)
     : curl_(curl), ca_file_(std::move(ca_file)) {}
 Transfers::~Transfers() = default;

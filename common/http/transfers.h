@@ -67,6 +67,8 @@ class Transfers {
   // `ca_file`: PEM, the authorities that sign servers' certificates; empty: SSL_CERT_FILE, or the system's.
   // FAILED_PRECONDITION: libcurl is not installed.
   static absl::StatusOr<std::unique_ptr<Transfers>> Open(const std::string& ca_file);
+  // For URLs of the object store: AWS_CA_BUNDLE names the authorities of one that has its own.
+  static absl::StatusOr<std::unique_ptr<Transfers>> OpenForStore();
   ~Transfers();
 
   // Any status of HTTP is an answer. Errors name the server and no query, as that may hold a signature:

@@ -205,10 +205,7 @@ void PackLogStore::Remove(uint64_t job) {
 }
 
 std::vector<uint64_t> PackLogStore::Jobs() const {
-  std::vector<uint64_t> jobs = JobsBelow(paths_.LogRoot());
-  const absl::StatusOr<std::vector<uint64_t>> packed = packs_->writer.Jobs(PackKind::kLogs);
-  if (packed.ok()) jobs.insert(jobs.end(), packed->begin(), packed->end());
-  return jobs;
+  return JobsOf(packs_->names, PackKind::kLogs, paths_.LogRoot());
 }
 
 }  // namespace muster::coordinator

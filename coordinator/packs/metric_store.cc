@@ -247,10 +247,7 @@ std::string PackMetricStore::NoteFor(uint64_t job) {
 }
 
 std::vector<uint64_t> PackMetricStore::Jobs() const {
-  std::vector<uint64_t> jobs = JobsBelow(paths_.MetricRoot());
-  const absl::StatusOr<std::vector<uint64_t>> packed = packs_->writer.Jobs(PackKind::kMetrics);
-  if (packed.ok()) jobs.insert(jobs.end(), packed->begin(), packed->end());
-  return jobs;
+  return JobsOf(packs_->names, PackKind::kMetrics, paths_.MetricRoot());
 }
 
 }  // namespace muster::coordinator

@@ -129,9 +129,6 @@ class PackWriter {
   // Any thread, may be slow: drops the job's packs. None of them is recorded afterwards.
   void Remove(PackKind kind, uint64_t job);
   bool IsRemoved(PackKind kind, uint64_t job) const;
-  absl::StatusOr<std::vector<uint64_t>> Jobs(PackKind kind) const {
-    return place_.names.Jobs(kind);
-  }
   // Of the job's output, if it is less than PackPace.logs_bytes: beyond it the oldest packs are trimmed. Any thread.
   void KeepAtMost(uint64_t job, uint64_t bytes);
 

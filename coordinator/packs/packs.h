@@ -34,6 +34,9 @@ class Packs {
 // Where a stream ends that had these files before there was an object store; from now on it continues in packs.
 absl::StatusOr<StreamEnd> EndFiles(SegmentFiles files, const SegmentId& id);
 
+// Those that have packs of this kind, or files of before below `root`. May be slow.
+std::vector<uint64_t> JobsOf(const PackNames& names, PackKind kind, const std::string& root);
+
 // Of this process: no other one has it.
 PackTerm NewPackTerm(uint64_t epoch);
 

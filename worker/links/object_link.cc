@@ -24,8 +24,6 @@ using std::chrono::milliseconds;
 constexpr int kStoreTries = 3;
 constexpr milliseconds kStorePauseFirst{200};
 constexpr int kOk = 200, kPartial = 206, kSlowDown = 429, kServerErrors = 500;
-// As the coordinator's S3 knows it: the authorities of a store that a company runs.
-constexpr char kAuthorities[] = "AWS_CA_BUNDLE";
 // limit: checkpoints: memory for parts of one file on their way to the object store; one part at a time, if it is larger
 constexpr uint64_t kPartsBytesMax = 64 << 20;
 // limit: checkpoints: parts of one file on their way to or from the object store at once
@@ -118,8 +116,7 @@ absl::Status WriteAt(int fd, std::string_view bytes, uint64_t offset) {
 
 common::Transfers* ObjectLink::Opened() {
   if (!std::exchange(is_opened_, true)) {
-    const char* const authorities = getenv(kAuthorities);
-    auto opened = common::Transfers::Open(authorities == nullptr ? "" : authorities);
+    auto opened = common::Transfers::OpenForStore();
     if (opened.ok()) {
       transfers_ = *std::move(opened);
     } else {

@@ -29,6 +29,7 @@ from sampling_bench import bench_sampling as measure_sampling  # noqa: E402
 from store_bench import bench_store as measure_store  # noqa: E402
 from tls_bench import bench_tls as measure_tls  # noqa: E402
 from trainer_bench import bench_trainer  # noqa: E402
+from schedule_bench import bench_schedule as measure_schedule  # noqa: E402
 from tree_bench import bench_tree as measure_tree  # noqa: E402
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
@@ -356,6 +357,11 @@ def bench_tree(table):
     measure_tree(table, os.path.join(harness.BIN, "bench", "bench_tree"))
 
 
+def bench_schedule(_):
+    """The scheduler with simulated nodes: what turns cost, and the waits of a trace's jobs."""
+    measure_schedule(os.path.join(harness.BIN, "bench", "bench_schedule"), **trace_options)
+
+
 def bench_code(table):
     """Directories sent by submits, beside rsync."""
     with Stage() as stage:
@@ -380,9 +386,11 @@ def bench_objects(table):
         measure_objects(table, stage, in_turns)
 
 
+trace_options = {}  # of the command line
 BENCHES = {"launch": bench_launch, "submit": bench_submit, "jobs": bench_jobs, "exit": bench_exit,
            "logs": bench_logs, "grep": bench_grep, "restart": bench_restart, "idle": bench_idle,
            "sampling": bench_sampling, "page": bench_page, "tls": bench_tls, "tree": bench_tree,
+           "schedule": bench_schedule,
            "code": bench_code, "store": bench_store, "heads": bench_heads, "objects": bench_objects,
            "trainer": bench_trainer}
 
@@ -404,7 +412,12 @@ def main():
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__.split("\n")[0])
     parser.add_argument("name", nargs="*", help=f"which ones: {', '.join(BENCHES)} (default: all)")
     parser.add_argument("--json", metavar="FILE", help="keep the raw values")
+    parser.add_argument("--trace", metavar="FILE", help="schedule: replay this trace of jobs")
+    parser.add_argument("--nodes", type=int, default=80, help="schedule: of the replay (80)")
+    parser.add_argument("--devices", type=int, default=8, help="schedule: of each node (8)")
+    parser.add_argument("--shares", default="", metavar="PROJECT=SHARE,…", help="schedule: quotas, scaled to the cluster")
     options = parser.parse_args()
+    trace_options.update(trace=options.trace, nodes=options.nodes, devices=options.devices, shares=options.shares)
     unknown = [name for name in options.name if name not in BENCHES]
     if unknown:
         parser.error(f"unknown benchmark {unknown[0]}; there are {', '.join(BENCHES)}")

@@ -97,6 +97,8 @@ const Call* FindCall(std::string_view service, std::string_view name);
   ONE(CancelJobs, CancelJobsRequest, BulkResponse, kControl, kJob, kSpec)                        \
   ONE(SignalJob, SignalJobRequest, BulkResponse, kControl, kJob, kSmall)                         \
   ONE(ReleaseJobs, ReleaseJobsRequest, BulkResponse, kControl, kJob, kSpec)                      \
+  ONE(SetJobs, SetJobsRequest, BulkResponse, kControl, kJob, kSpec)                              \
+  ONE(ListQueue, ListQueueRequest, ListQueueResponse, kRead, kJob, kAnswer)                      \
   ONE(RemoveJobs, JobReferences, BulkResponse, kRemove, kJob, kSpec)                             \
   STREAM(ListEvents, ListEventsRequest, EventBatch, kRead, kEvent, kStream)                      \
   STREAM(StreamLogs, StreamLogsRequest, LogRecord, kRead, kLog, kStream)                         \
@@ -126,6 +128,7 @@ const Call* FindCall(std::string_view service, std::string_view name);
   ONE(RevokeCredentials, RevokeCredentialsRequest, RevokeCredentialsResponse, kControl,          \
       kCredential, kSmall)                                                                       \
   ONE(SetProject, SetProjectRequest, Project, kAdminister, kProject, kSmall)                     \
+  ONE(SetQuota, SetQuotaRequest, SetQuotaResponse, kControl, kProject, kSmall)                   \
   ONE(ListProjects, ListProjectsRequest, ListProjectsResponse, kRead, kProject, kAnswer)         \
   ONE(RemoveProject, RemoveProjectRequest, RemoveProjectResponse, kAdminister, kProject, kSmall) \
   ONE(SetSecret, SetSecretRequest, Secret, kOwn, kSecret, kSmall)                                \

@@ -428,6 +428,7 @@ void Coordinator::Parts::Serve() {
                                         [this] { return !notifier->NeedsOldEvents(); });
     archive_keeper->Keep();
   }
+  daemon->jobs.project_mirror.Mirror(daemon->jobs, daemon->access.directory);
   KeepLogUsage(daemon->jobs, daemon->stores, daemon->process);
   KeepSweepingOutput(daemon->jobs, daemon->stores, daemon->process);
   KeepAssessing(daemon->jobs, daemon->stores, daemon->traffic, daemon->process);

@@ -199,6 +199,17 @@ void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks,
   app.add_option("--start-timeout-ms", config.settings.start_timeout_ms,
                  "how long a worker may take to launch its ranks")
       ->check(duration);
+  app.add_option(
+         "--min-run-ms", config.settings.min_run_ms,
+         "a job runs so long before it may be asked to give way to a project within its quota "
+         "(default 1800000)")
+      ->check(duration);
+  app.add_option("--notice-ms", config.settings.notice_ms,
+                 "how long a job that is asked to give way has to save (default 120000)")
+      ->check(duration);
+  app.add_option("--reclaim-after-ms", config.settings.reclaim_after_ms,
+                 "how long a job waits before others are asked to give way to it (default 30000)")
+      ->check(duration);
   app.add_option("--findings-floor-ms", config.findings_floor_ms,
                  "findings speak of no shorter pause or loss than this (default 60000)")
       ->check(duration);

@@ -338,6 +338,7 @@ void ControlLoop::Carry(Action& action) {
           [&](KillRanksAction& a) { processes_.KillRanks(a.key); },
           [&](SignalShimAction& a) { processes_.Signal(a.key, a.signal); },
           [&](NotifyStopAction& a) { io_.Broadcast(a.key, StopLine(a.reason, a.grace_ms)); },
+          [&](RequestSaveAction& a) { io_.Broadcast(a.key, CheckpointRequestLine()); },
           [&](DiagnoseAction& a) { io_.Diagnose(a.key, a.number, a.reason); },
           [&](RunNotifyAction& a) {
             if (const auto ended = commands_.Run(std::move(a.order)))

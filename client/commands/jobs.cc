@@ -1,4 +1,4 @@
-// jobctl cancel, signal, release and rm: commands on several jobs, one request each.
+// jobctl cancel, signal, release, set and rm: commands on several jobs, one request each.
 #include "client/command_line/arguments.h"
 #include "client/command_line/errors.h"
 #include "client/commands/commands.h"
@@ -7,6 +7,7 @@
 #include "client/session/session.h"
 #include "client/terminal/signals.h"
 #include "common/base/status.h"
+#include "common/job/rules.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
 #include "muster/v1/job_service.pb.h"
@@ -22,6 +23,13 @@ constexpr Flag kCancelFlags[] = {
     kBulkOutputFlag,
 };
 constexpr Flag kJobsFlags[] = {kBulkOutputFlag};
+constexpr Flag kSetFlags[] = {
+    {"priority", 0, "P", "higher goes first"},
+    {"estimate", 0, "TIME", "how long it takes, as far as you know; 0: not known"},
+    {"urgent", 0, "", "before all jobs that are not urgent; for operators"},
+    {"not-urgent", 0, "", "no longer"},
+    kBulkOutputFlag,
+};
 constexpr Flag kReleaseFlags[] = {
     {"from-scratch", 0, "", "start from the beginning, without a checkpoint elsewhere"},
     kBulkOutputFlag,
@@ -57,6 +65,31 @@ absl::StatusOr<int> Release(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->ReleaseJobs(request));
   return ReportBulk(session, arguments, response,
                     request.from_scratch() ? "starts from the beginning" : "may restart");
+}
+
+absl::StatusOr<int> Set(Session& session, const Arguments& arguments) {
+  v1::SetJobsRequest request;
+  request.mutable_jobs()->Assign(arguments.words().begin(), arguments.words().end());
+  if (arguments.Has("priority")) {
+    ASSIGN_OR_RETURN(const int64_t priority,
+                     arguments.Number("priority", job::kPriority.least, job::kPriority.most, 0));
+    request.set_priority(static_cast<int32_t>(priority));
+  }
+  if (arguments.Has("estimate")) {
+    ASSIGN_OR_RETURN(const int64_t estimate_ms, arguments.DurationMs("estimate", 0));
+    request.set_estimate_ms(static_cast<uint64_t>(estimate_ms));
+  }
+  if (arguments.Has("urgent") && arguments.Has("not-urgent"))
+    return Usage("JC1004", "--urgent and --not-urgent exclude each other", "give one of them");
+  if (arguments.Has("urgent")) request.set_urgent(true);
+  if (arguments.Has("not-urgent")) request.set_urgent(false);
+  if (!request.has_priority() && !request.has_estimate_ms() && !request.has_urgent()) {
+    return Usage("JC1004", "there is nothing to set",
+                 "jobctl set JOB --priority 5, --estimate 30m or --urgent");
+  }
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->SetJobs(request));
+  return ReportBulk(session, arguments, response, "is set");
 }
 
 absl::StatusOr<int> RemoveJobs(Session& session, const Arguments& arguments) {
@@ -122,6 +155,21 @@ const Command kReleaseCommand = {
         "from what it had saved before. jobctl rerun --from starts a new job from an\n"
         "older step instead.",
     .run = Release};
+
+const Command kSetCommand = {
+    .name = "set",
+    .place = 265,
+    .summary = "change the priority or the estimate of jobs that are not over",
+    .arguments = "JOB…",
+    .least = 1,
+    .most = -1,
+    .flags = kSetFlags,
+    .completes = "job",
+    .examples =
+        "jobctl set calm-otter-3 --priority 5\tahead of jobs with a lower one\n"
+        "jobctl set calm-otter-3 --estimate 30m\tit may start in a gap before others",
+    .notes = "A job that runs keeps running: its priority counts once it waits again.",
+    .run = Set};
 
 const Command kRmCommand = {.name = "rm",
                             .place = 320,

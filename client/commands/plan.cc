@@ -17,6 +17,7 @@
 #include "common/text/json_text.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
+#include "common/text/units.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {
@@ -29,7 +30,8 @@ using common::StrAppend;
 using common::StrCat;
 
 constexpr auto kPlanFlags = WithJobFlags<kForPlan>({
-    {"estimate", 0, "", "run the program here for its estimate of memory per rank (at most 60 s)"},
+    {"memory-estimate", 0, "",
+     "run the program here for its estimate of memory per rank (at most 60 s)"},
     {"output", 'o', "FORMAT", "json", "json"},
 });
 
@@ -61,10 +63,18 @@ std::string AttemptLayout(const v1::Attempt& attempt) {
   return text;
 }
 
+std::string StartText(const v1::StartTimes& starts) {
+  const std::string from = common::RoughDuration(starts.from_ms());
+  if (!starts.has_until_ms()) return StrCat("would start in ", from, " at the earliest");
+  const std::string until = common::RoughDuration(starts.until_ms());
+  return StrCat("would start in ", from, from == until ? "" : StrCat(" to ", until));
+}
+
 std::string ForPeople(const v1::PlanJobResponse& plan) {
   if (plan.outcome() == v1::PLAN_OUTCOME_NOW) return AttemptLayout(plan.attempt());
   std::string text = StrCat(plan.outcome() == v1::PLAN_OUTCOME_LATER ? "would wait: " : "never: ",
                             common::Printable(plan.reason()), "\n");
+  if (plan.has_starts()) StrAppend(&text, "  ", StartText(plan.starts()), "\n");
   for (const std::string& detail : plan.details())
     StrAppend(&text, "  ", common::Printable(detail), "\n");
   if (!plan.smaller().empty()) StrAppend(&text, "would start now with ", plan.smaller(), "\n");
@@ -115,6 +125,8 @@ std::string PlanJson(const v1::PlanJobResponse& plan, const Memory& memory) {
       .Add("reason", plan.reason())
       .Add("details", details.Done())
       .Add("smaller", plan.smaller())
+      .Add("starts_in_ms",
+           plan.has_starts() ? JsonText(StrCat(plan.starts().from_ms())) : JsonText("null"))
       .Add("world_size", plan.attempt().world_size())
       .Add("nodes", parts.Done());
   if (memory.bytes != 0)
@@ -136,7 +148,7 @@ absl::StatusOr<int> Plan(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::PlanJobResponse plan, connection->PlanJob(request));
   Memory memory;
-  if (arguments.Has("estimate")) {
+  if (arguments.Has("memory-estimate")) {
     ASSIGN_OR_RETURN(memory, Estimate(*connection, spec, plan));
   }
   session.Print(arguments.Has("output") ? PlanJson(plan, memory) : ForPeople(plan));
@@ -171,8 +183,8 @@ const Command kPlanCommand = {
         "start now",
     .notes =
         "Nothing is submitted. Returns 0 if the job would start now, 10 if it would wait,\n"
-        "11 if the registered nodes could never hold it, or if --estimate finds that a\n"
-        "rank needs more memory than it would get.",
+        "11 if the registered nodes could never hold it, or if --memory-estimate finds\n"
+        "that a rank needs more memory than it would get.",
     .run = Plan};
 
 }  // namespace muster::client

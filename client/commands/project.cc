@@ -1,4 +1,8 @@
-// jobctl project ls, create, rm, add, remove.
+// jobctl project ls, create, quota, rm, add, remove.
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "client/command_line/arguments.h"
 #include "client/command_line/errors.h"
@@ -9,6 +13,7 @@
 #include "client/text/cells.h"
 #include "common/base/status.h"
 #include "common/text/strings.h"
+#include "common/text/text.h"
 
 namespace muster::client {
 namespace {
@@ -26,11 +31,52 @@ std::string Members(const v1::Project& project) {
   return project.closed() ? "no one yet" : "every user";
 }
 
+constexpr Flag kProjectQuotaFlags[] = {
+    {"limit", 0, "KIND=N", "it never has more than N of the kind; 0: no limit (repeatable)"},
+    {"weight", 0, "N", "how much more than others it may borrow (1)"},
+};
+
+// "gpu 24 of 16, 8 borrowed, limit 32, 4 wait": one for each kind.
+std::string Uses(const v1::ListProjectsResponse& page, const std::string& project) {
+  const bool has_quotas = std::any_of(page.uses().begin(), page.uses().end(),
+                                      [](const v1::ProjectUse& use) { return use.quota() > 0; });
+  std::vector<std::string> kinds;
+  for (const v1::ProjectUse& use : page.uses()) {
+    if (use.project() != project) continue;
+    kinds.push_back(StrCat(use.kind(), " ", use.used(),
+                           has_quotas ? StrCat(" of ", use.quota()) : "",
+                           use.borrowed() > 0 ? StrCat(", ", use.borrowed(), " borrowed") : "",
+                           use.limit() > 0 ? StrCat(", limit ", use.limit()) : "",
+                           use.waiting() > 0 ? StrCat(", ", use.waiting(), " wait") : ""));
+  }
+  return absl::StrJoin(kinds, "; ");
+}
+
+// For programs: by kind.
+Cell Counts(const v1::ListProjectsResponse& page, const std::string& project,
+            uint64_t (v1::ProjectUse::*count)() const) {
+  Pairs by_kind;
+  for (const v1::ProjectUse& use : page.uses()) {
+    if (use.project() == project && (use.*count)() > 0)
+      by_kind[use.kind()] = std::to_string((use.*count)());
+  }
+  std::vector<std::string> texts;
+  for (const auto& [kind, number] : by_kind) texts.push_back(StrCat(kind, " ", number));
+  return Cell(Value(by_kind), absl::StrJoin(texts, ", "));
+}
+
 absl::StatusOr<int> ListProjects(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   Listing listing;
   listing.kind = "ProjectList";
   listing.columns = {{.key = "name"},
+                     {.key = "devices"},
+                     {.key = "quota", .wide = true},
+                     {.key = "limit", .wide = true},
+                     {.key = "used", .wide = true},
+                     {.key = "borrowed", .wide = true},
+                     {.key = "waiting", .wide = true},
+                     {.key = "weight", .wide = true},
                      {.key = "members", .list = true},
                      {.key = "description", .shrink = true},
                      {.key = "created", .wide = true, .value_name = "created_ms", .since = true},
@@ -40,7 +86,13 @@ absl::StatusOr<int> ListProjects(Session& session, const Arguments& arguments) {
     ASSIGN_OR_RETURN(const v1::ListProjectsResponse page, connection->ListProjects(request));
     for (const v1::Project& project : page.projects()) {
       const bool is_implicit = project.created_ms() == 0;
-      listing.rows.push_back({Cell(project.name()),
+      listing.rows.push_back({Cell(project.name()), Cell(Uses(page, project.name())),
+                              Counts(page, project.name(), &v1::ProjectUse::quota),
+                              Counts(page, project.name(), &v1::ProjectUse::limit),
+                              Counts(page, project.name(), &v1::ProjectUse::used),
+                              Counts(page, project.name(), &v1::ProjectUse::borrowed),
+                              Counts(page, project.name(), &v1::ProjectUse::waiting),
+                              Cell(static_cast<int64_t>(std::max(1u, project.weight()))),
                               Cell(Value(absl::StrJoin(project.members(), ",")), Members(project)),
                               Cell(project.description()),
                               is_implicit ? Cell() : AgeCell(project.created_ms()),
@@ -87,6 +139,49 @@ absl::StatusOr<int> RemoveMembers(Session& session, const Arguments& arguments) 
   return SendProject(session, request);
 }
 
+// "gpu=64".
+absl::Status TakeCount(const std::string& text,
+                       google::protobuf::Map<std::string, uint32_t>* counts) {
+  const size_t equals = text.find('=');
+  uint32_t count = 0;
+  if (equals == std::string::npos || equals == 0 ||
+      !absl::SimpleAtoi(text.substr(equals + 1), &count)) {
+    return Usage("JC1004", StrCat("\"", text, "\" is not KIND=N"),
+                 "jobctl project quota vision gpu=64");
+  }
+  (*counts)[text.substr(0, equals)] = count;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> SetQuota(Session& session, const Arguments& arguments) {
+  v1::SetQuotaRequest request;
+  request.set_project(arguments.words()[0]);
+  for (size_t i = 1; i < arguments.words().size(); ++i)
+    RETURN_IF_ERROR(TakeCount(arguments.words()[i], request.mutable_quota()));
+  for (const std::string& limit : arguments.All("limit"))
+    RETURN_IF_ERROR(TakeCount(limit, request.mutable_limit()));
+  if (arguments.Has("weight")) {
+    ASSIGN_OR_RETURN(const int64_t weight, arguments.Number("weight", 1, 1'000, 1));
+    request.set_weight(static_cast<uint32_t>(weight));
+  }
+  if (request.quota().empty() && request.limit().empty() && !request.has_weight())
+    return Usage("JC1004", "there is nothing to set", "jobctl project quota vision gpu=64");
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::SetQuotaResponse response, connection->SetQuota(request));
+  std::vector<std::string> parts;
+  const v1::Project& project = response.project();
+  for (const auto& [kind, count] : std::map(project.quota().begin(), project.quota().end()))
+    parts.push_back(StrCat("quota ", kind, " ", count));
+  for (const auto& [kind, count] : std::map(project.limit().begin(), project.limit().end()))
+    parts.push_back(StrCat("limit ", kind, " ", count));
+  if (project.weight() > 1) parts.push_back(StrCat("weight ", project.weight()));
+  session.Print(StrCat("✓ project ", project.name(), ": ",
+                       parts.empty() ? "no quota" : absl::StrJoin(parts, ", "), "\n"));
+  for (const std::string& warning : response.warnings())
+    session.Note(StrCat("warning: ", common::Printable(warning)));
+  return kExitOk;
+}
+
 absl::StatusOr<int> RemoveProjects(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   for (const std::string& name : arguments.words()) {
@@ -118,6 +213,22 @@ const Command kProjectCreateCommand = {
         "jobctl project create vision --member alice\tonly alice submits to it\n"
         "jobctl project create shared --open\tevery user does",
     .run = CreateProject};
+const Command kProjectQuotaCommand = {
+    .name = "project quota",
+    .place = 535,
+    .summary = "set the devices a project gets before others, and its limit",
+    .arguments = "NAME [KIND=N…]",
+    .least = 1,
+    .most = -1,
+    .flags = kProjectQuotaFlags,
+    .examples =
+        "jobctl project quota vision gpu=64\tit gets 64 gpus first, and may borrow more\n"
+        "jobctl project quota vision gpu=64 --limit gpu=96 --weight 2\tat most 96\n"
+        "jobctl project quota vision gpu=0\tno quota: it borrows",
+    .notes =
+        "For operators and administrators. Once some project has a quota, each project\n"
+        "has its own queue: see docs/scheduling.md.",
+    .run = SetQuota};
 const Command kProjectAddCommand = {
     .name = "project add",
     .place = 540,

@@ -108,6 +108,9 @@ void AddPolicies(const v1::JobSpec& spec, Fields* fields) {
   fields->AddNumber(kPolicy, "restarts after lost nodes", spec.node_loss_restarts());
   fields->AddNumber(kPolicy, "grace in ms", spec.grace_ms());
   fields->AddNumber(kPolicy, "most duration in ms", spec.max_duration_ms());
+  fields->AddNumber(kPolicy, "estimate in ms", spec.estimate_ms());
+  if (spec.has_preemptible())
+    fields->Add(kPolicy, "preemptible", spec.preemptible() ? "yes" : "no");
   fields->AddNumber(kPolicy, "checkpoints kept", spec.checkpoint().keep());
   if (spec.checkpoint().writers() == v1::CHECKPOINT_WRITERS_ALL) {
     fields->Add(kPolicy, "checkpoint writers", "all");

@@ -232,6 +232,28 @@ constexpr JobKey kKeys[] = {
      [](const KeyValue& value, JobSpec* spec) {
        spec->set_max_duration_ms(static_cast<uint64_t>(value.number));
      }},
+    {"estimate",
+     KeyType::kDuration,
+     "How long the job takes, as far as you know (--estimate). It never stops the job; a short one "
+     "may "
+     "start in a gap before jobs that wait. Default: not known",
+     job::kEstimateMs.least,
+     job::kEstimateMs.most,
+     {},
+     [](const KeyValue& value, JobSpec* spec) {
+       spec->set_estimate_ms(static_cast<uint64_t>(value.number));
+     }},
+
+    {"preemptible",
+     KeyType::kBoolean,
+     "Whether the job may be asked to give way to a project within its quota. true: also before it "
+     "has saved a "
+     "checkpoint; false: never, but it only starts within its own project's quota. Default: once "
+     "it has saved one",
+     0,
+     0,
+     {},
+     [](const KeyValue& value, JobSpec* spec) { spec->set_preemptible(value.number != 0); }},
 
     {"notify", KeyType::kNotify,
      "Whom to tell: a list of `{on: [end, failure, finding], webhook: URL, secret_env: NAME}`, "

@@ -100,6 +100,8 @@ void WriteSettings(const JobDraft& draft, Writer& out) {
     out.Key("grace", Milliseconds(*draft.grace_ms), "between SIGTERM and SIGKILL");
   if (draft.max_duration_ms > 0)
     out.Key("max_duration", Milliseconds(draft.max_duration_ms), "running time of all attempts");
+  if (draft.estimate_ms > 0)
+    out.Key("estimate", Milliseconds(draft.estimate_ms), "how long it takes; never stops it");
   if (!draft.log_dir.empty()) out.Key("log_dir", YamlWord(draft.log_dir));
   if (!draft.role.empty()) out.Key("role", YamlWord(draft.role));
   if (!draft.run_id.empty()) out.Key("run_id", YamlWord(draft.run_id));

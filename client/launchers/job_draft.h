@@ -37,6 +37,7 @@ struct JobDraft {
   std::optional<uint32_t> restarts;
   std::optional<uint32_t> grace_ms;
   uint64_t max_duration_ms = 0;
+  uint64_t estimate_ms = 0;
   std::map<std::string, std::string> env;
   bool env_from_shell = false;
   std::string role;

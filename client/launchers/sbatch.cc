@@ -36,6 +36,7 @@ struct BatchOptions {
   uint32_t gpus_per_node = 0;
   uint32_t gpus_per_task = 0;
   uint64_t time_ms = 0;
+  uint64_t least_time_ms = 0;
   std::string other_gres;  // what --gres asks for in addition to GPUs
   std::string name;
   std::string workdir;
@@ -143,6 +144,7 @@ constexpr BatchOption kBatchOptions[] = {
     {"gpus-per-task", 0, [](auto value, auto* o) { return ReadGpus(value, o, &o->gpus_per_task); }},
     {"gres", 0, ReadGres},
     {"time", 't', [](auto value, auto* o) { return ReadBatchTime(value, &o->time_ms); }},
+    {"time-min", 0, [](auto value, auto* o) { return ReadBatchTime(value, &o->least_time_ms); }},
     {"job-name", 'J', [](auto value, auto* o) { return !(o->name = value).empty(); }},
     {"chdir", 'D', [](auto value, auto* o) { return !(o->workdir = value).empty(); }},
     {"export", 0, [](auto value, auto* o) { return !(o->exported = value).empty(); }},
@@ -355,6 +357,7 @@ absl::Status TakeSbatch(std::string_view content, const std::vector<std::string>
   LimitsOf(options, by_launcher, draft);
   DevicesOf(options, draft);
   draft->max_duration_ms = options.time_ms;
+  draft->estimate_ms = options.least_time_ms;
   if (!options.name.empty()) draft->name = options.name;
   if (!options.workdir.empty()) draft->workdir = options.workdir;
   if (options.cpus_per_task > 0)

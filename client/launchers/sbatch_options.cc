@@ -20,7 +20,7 @@ constexpr LeftOutOption kOptions[] = {
      ""},
     {"exclusive|oversubscribe|s|overcommit|O", "devices are never shared, nodes are", ""},
     {"get-user-env|propagate", "ranks get your environment and the worker's limits", ""},
-    {"comment|extra|quiet|Q|verbose|v|parsable|wait|W|ignore-pbs|kill-on-invalid-dep|time-min|"
+    {"comment|extra|quiet|Q|verbose|v|parsable|wait|W|ignore-pbs|kill-on-invalid-dep|"
      "delay-boot|power|acctg-freq|profile|cpu-freq|gpu-freq|tmp|mcs-label|stepmgr|help|h|usage",
      "", ""},
     {"distribution|m|contiguous|switches|spread-job|use-min-nodes|hint|prefer|network|mincpus|"

@@ -106,6 +106,12 @@ absl::Status EnterTime(const Arguments& arguments, JobInMaking job) {
   return absl::OkStatus();
 }
 
+absl::Status EnterEstimate(const Arguments& arguments, JobInMaking job) {
+  ASSIGN_OR_RETURN(const int64_t estimate_ms, arguments.DurationMs("estimate", 0));
+  job.spec.set_estimate_ms(static_cast<uint64_t>(estimate_ms));
+  return absl::OkStatus();
+}
+
 absl::Status EnterGrace(const Arguments& arguments, JobInMaking job) {
   ASSIGN_OR_RETURN(const int64_t grace_ms, arguments.DurationMs("grace", 0));
   // 0 means the default, so the shortest possible grace stands for none.

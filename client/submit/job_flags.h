@@ -35,8 +35,8 @@ using EnterFlag = absl::Status(const Arguments& arguments, JobInMaking job);
 
 // Called for a flag that is given.
 EnterFlag EnterProcesses, EnterNodes, EnterDevices, EnterCpus, EnterMemory, EnterEnv, EnterName,
-    EnterLabels, EnterProject, EnterSecrets, EnterRestarts, EnterPriority, EnterTime, EnterGrace,
-    EnterSetup, EnterOutputs, EnterImage, EnterEventDirectories;
+    EnterLabels, EnterProject, EnterSecrets, EnterRestarts, EnterPriority, EnterTime, EnterEstimate,
+    EnterGrace, EnterSetup, EnterOutputs, EnterImage, EnterEventDirectories;
 
 struct JobFlag {
   Flag flag;
@@ -89,6 +89,11 @@ inline constexpr JobFlag kJobFlags[] = {
     {{"time", 0, "TIME", "stop the job as failed once it has run this long, over all attempts"},
      kStarting | kForInit,
      EnterTime},
+    {{"estimate", 0, "TIME",
+      "how long the job takes, as far as you know; never stops it, but a short job may start in a "
+      "gap before others"},
+     kStarting,
+     EnterEstimate},
     {{"grace", 0, "TIME", "between SIGTERM and SIGKILL when the job is stopped (30s)"},
      kStarting,
      EnterGrace},

@@ -1,4 +1,4 @@
-// `jobctl plan --estimate`: asks a trainer how much memory a rank needs, and checks whether the devices have
+// `jobctl plan --memory-estimate`: asks a trainer how much memory a rank needs, and checks whether the devices have
 // it. A trainer that offers this prints one line and exits when MUSTER_ESTIMATE=1:
 //   {"muster_estimate": 1, "bytes_per_rank": 12345678}
 #pragma once

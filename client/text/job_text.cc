@@ -163,6 +163,11 @@ void AddAgain(const v1::JobRecord& record, Sheet* sheet) {
   sheet->Line(ReproduceLine(record.spec()));
 }
 
+// As a flag takes it.
+std::string Duration(uint64_t milliseconds) {
+  return milliseconds % 1'000 == 0 ? StrCat(milliseconds / 1'000, "s") : StrCat(milliseconds, "ms");
+}
+
 }  // namespace
 
 void HideSecrets(v1::JobSpec* spec) {
@@ -191,10 +196,8 @@ std::string ReproduceLine(const v1::JobSpec& spec) {
     StrAppend(&line, " --cpus ", shape.limits().cpu_millis() / 1'000.0);
   if (shape.limits().memory_bytes() > 0)
     StrAppend(&line, " --memory ", shape.limits().memory_bytes());
-  if (spec.max_duration_ms() > 0)
-    StrAppend(&line, " --time ",
-              spec.max_duration_ms() % 1'000 == 0 ? StrCat(spec.max_duration_ms() / 1'000, "s")
-                                                  : StrCat(spec.max_duration_ms(), "ms"));
+  if (spec.max_duration_ms() > 0) StrAppend(&line, " --time ", Duration(spec.max_duration_ms()));
+  if (spec.estimate_ms() > 0) StrAppend(&line, " --estimate ", Duration(spec.estimate_ms()));
   if (spec.restarts() > 0) StrAppend(&line, " --restarts ", spec.restarts());
   for (const auto& [key, value] : SortedLabels(spec.labels()))
     StrAppend(&line, " -l ", ShellQuote(StrCat(key, "=", value)));

@@ -20,6 +20,7 @@ inline constexpr Range kNodeLossRestarts{1, 10'000};
 inline constexpr Range kGraceMs{1, kDayMs};
 inline constexpr Range kStopAfterMs{kSecondMs, kDayMs};
 inline constexpr Range kMaxDurationMs{kSecondMs, 365 * kDayMs};
+inline constexpr Range kEstimateMs = kMaxDurationMs;
 inline constexpr Range kCheckpointsKept{1, 10'000};
 inline constexpr uint32_t kDevicesPerRankMax = 1'024;
 // For one rank. The kernel accepts no less than 1 ms of processor time per period of 100 ms.

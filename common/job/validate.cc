@@ -200,6 +200,18 @@ absl::Status CheckEnvironment(const v1::JobSpec& spec) {
   return wrong;
 }
 
+absl::Status CheckMetric(const v1::JobSpec& spec) {
+  const std::string& metric = spec.metric();
+  if (metric.size() > kMetricBytesMax || !common::IsCleanUtf8(metric)) {
+    return Refuse("JC1108", StrCat("\"", common::Printable(metric), "\" cannot be a metric's name"),
+                  StrCat("metric takes one of the names that the job reports, at most ",
+                         kMetricBytesMax, " bytes: val/acc"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status CheckNumbers(const v1::JobSpec& spec) {
   struct Number {
     std::string_view key;  // as in a job file
@@ -211,6 +223,7 @@ absl::Status CheckNumbers(const v1::JobSpec& spec) {
   // A value too large for the signed type is too large for every range.
   const auto most_duration =
       static_cast<int64_t>(std::min<uint64_t>(spec.max_duration_ms(), INT64_MAX));
+  const auto estimate = static_cast<int64_t>(std::min<uint64_t>(spec.estimate_ms(), INT64_MAX));
   const auto logs_keep =
       static_cast<int64_t>(std::min<uint64_t>(spec.logs_keep_bytes(), INT64_MAX));
   const Number numbers[] = {
@@ -220,6 +233,7 @@ absl::Status CheckNumbers(const v1::JobSpec& spec) {
       {"stop_after", spec.stop_after_ms(), kStopAfterMs, kMs},
       {"grace", spec.grace_ms(), kGraceMs, kMs},
       {"max_duration", most_duration, kMaxDurationMs, kMs},
+      {"estimate", estimate, kEstimateMs, kMs},
       {"checkpoint.keep", spec.checkpoint().keep(), kCheckpointsKept},
       {"logs_keep", logs_keep, kLogsKeepBytes, kBytes},
   };
@@ -238,18 +252,6 @@ absl::Status CheckNumbers(const v1::JobSpec& spec) {
   }
   return absl::OkStatus();
 }
-
-absl::Status CheckMetric(const v1::JobSpec& spec) {
-  const std::string& metric = spec.metric();
-  if (metric.size() > kMetricBytesMax || !common::IsCleanUtf8(metric)) {
-    return Refuse("JC1108", StrCat("\"", common::Printable(metric), "\" cannot be a metric's name"),
-                  StrCat("metric takes one of the names that the job reports, at most ",
-                         kMetricBytesMax, " bytes: val/acc"));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 absl::Status CheckSize(const v1::JobSpec& spec) {
   const size_t bytes = spec.ByteSizeLong();

@@ -15,6 +15,8 @@ namespace muster::job {
 // Checks every rule. INVALID_ARGUMENT with a code of 11xx, what is wrong and how to fix it, for the
 // first rule that is broken; of several environment variables, for the first by name.
 absl::Status Validate(const v1::JobSpec& spec);
+// Checks only the ranges of the spec's numbers: priority, durations, budgets (JC1108).
+absl::Status CheckNumbers(const v1::JobSpec& spec);
 // Checks only the first of these rules (JC1102): cheap enough to do before keeping the spec.
 absl::Status CheckSize(const v1::JobSpec& spec);
 

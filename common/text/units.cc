@@ -122,6 +122,13 @@ std::string HumanDuration(int64_t milliseconds) {
   return StrCat(seconds / 86400, "d ", seconds % 86400 / 3600, "h");
 }
 
+std::string RoughDuration(int64_t milliseconds) {
+  const int64_t seconds = std::max<int64_t>(milliseconds, 0) / 1000;
+  if (seconds < 60) return StrCat(seconds, "s");
+  if (seconds < 3600) return StrCat(seconds / 60, "m");
+  return HumanDuration(milliseconds);
+}
+
 std::string HumanBytes(uint64_t bytes) {
   if (bytes < 1000) return StrCat(bytes, " B");
   double value = static_cast<double>(bytes);

@@ -29,6 +29,8 @@ absl::StatusOr<int64_t> ParseThousandths(std::string_view text);
 
 // "41s", "12m 3s", "3h 20m", "2d 4h"; under a second "300ms".
 std::string HumanDuration(int64_t milliseconds);
+// For what is only expected: "41s", "7m", "3h 20m", "2d 4h".
+std::string RoughDuration(int64_t milliseconds);
 // "1.2 GB", "340 KB", "17 B": powers of 1,000, as disk makers count.
 std::string HumanBytes(uint64_t bytes);
 // The same number as people gave it: "512 MiB", "1.5 GiB", "4 GB". ParseByteSize reads it back

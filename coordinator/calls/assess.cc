@@ -95,11 +95,19 @@ class Round : public std::enable_shared_from_this<Round> {
       const auto assessed = jobs_.assessor.Assess(record, process_.clock.Read());
       if (assessed.ok()) {
         NoticeNew(record, *assessed);
+        TellProgress(record, *assessed);
       } else {
         traffic_.refusals.Warn(std::string(assessed.status().message()));
       }
     }
     Next();
+  }
+
+  // So that the scheduler knows when its devices are free again.
+  void TellProgress(const v1::JobRecord& record, const v1::Assessment& assessment) {
+    if (!assessment.has_eta_ms() || record.attempts().empty()) return;
+    jobs_.loop.Say(
+        ProgressInput{record.id(), record.attempts().rbegin()->number(), assessment.eta_ms()});
   }
 
   // For findings that `notify` sends. The control loop decides what is new; this only spares it the rest.

@@ -23,7 +23,10 @@ using google::protobuf::Message;
 constexpr std::array kNamingFields = {"name",   "job",     "jobs",    "node",   "id",
                                       "serial", "subject", "command", "project"};
 // The fields that decide what happens to it: drained or not, which role, which signal.
-constexpr std::array kDecidingFields = {"drain", "disabled", "role", "signal"};
+constexpr std::array kDecidingFields = {"drain",    "disabled",    "role",   "signal",
+                                        "priority", "estimate_ms", "urgent", "weight"};
+// Numbers by name: of devices, by kind.
+constexpr std::array kCountingFields = {"quota", "limit"};
 constexpr int kNamedMost = 10;
 // Also for callers who may not make the call, whose requests have no other limit.
 constexpr size_t kNameBytesMost = 200;
@@ -54,6 +57,20 @@ std::string NamesIn(const Message& request) {
   return names;
 }
 
+// "quota.gpu=64".
+void AppendCounts(std::string& decisions, const Message& request, const char* name) {
+  const FieldDescriptor* field = request.GetDescriptor()->FindFieldByName(name);
+  if (field == nullptr || !field->is_map()) return;
+  const auto* reflection = request.GetReflection();
+  for (int i = 0; i < std::min(reflection->FieldSize(request, field), kNamedMost); ++i) {
+    const Message& entry = reflection->GetRepeatedMessage(request, field, i);
+    const auto* of_entry = entry.GetDescriptor();
+    const auto* in_entry = entry.GetReflection();
+    AppendName(decisions, StrCat(name, ".", in_entry->GetString(entry, of_entry->map_key()), "=",
+                                 in_entry->GetUInt32(entry, of_entry->map_value())));
+  }
+}
+
 // "drain=false", "role=ROLE_ADMIN disabled=true".
 std::string DecisionsIn(const Message& request) {
   std::string decisions;
@@ -70,8 +87,13 @@ std::string DecisionsIn(const Message& request) {
       AppendName(decisions, StrCat(name, "=", reflection->GetEnum(request, field)->name()));
     } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT32) {
       AppendName(decisions, StrCat(name, "=", reflection->GetInt32(request, field)));
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_UINT32) {
+      AppendName(decisions, StrCat(name, "=", reflection->GetUInt32(request, field)));
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_UINT64) {
+      AppendName(decisions, StrCat(name, "=", reflection->GetUInt64(request, field)));
     }
   }
+  for (const char* name : kCountingFields) AppendCounts(decisions, request, name);
   return decisions;
 }
 

@@ -112,6 +112,17 @@ void ReleaseJobs(Jobs& jobs, Process& process, const Caller& caller,
 }
 MUSTER_HANDLER(ReleaseJobs)
 
+void SetJobs(Jobs& jobs, Process& process, const Caller& caller, const v1::SetJobsRequest& request,
+             Answer<v1::BulkResponse> answer) {
+  SetInput input{.caller = caller};
+  if (request.has_priority()) input.priority = request.priority();
+  if (request.has_estimate_ms()) input.estimate_ms = request.estimate_ms();
+  if (request.has_urgent()) input.urgent = request.urgent();
+  ChangeLive(jobs, process, caller, ReferencesOf(request.jobs()), std::move(input),
+             std::move(answer));
+}
+MUSTER_HANDLER(SetJobs)
+
 void SignalJob(Jobs& jobs, Process& process, const Caller& caller,
                const v1::SignalJobRequest& request, Answer<v1::BulkResponse> answer) {
   FindJob(jobs, process, caller, request.job(),

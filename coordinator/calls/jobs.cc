@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <set>
@@ -8,14 +9,17 @@
 #include "common/base/limits.h"
 #include "common/job/labels.h"
 #include "common/job/validate.h"
+#include "common/text/strings.h"
 #include "coordinator/calls/handlers.h"
 #include "coordinator/calls/hiding.h"
 #include "coordinator/calls/secrets.h"
 #include "coordinator/calls/submit.h"
 #include "coordinator/contexts/lookup.h"
+#include "coordinator/core/forecast.h"
 #include "coordinator/core/state/owner.h"
 #include "coordinator/core/state/state.h"
 #include "coordinator/core/views/views.h"
+#include "coordinator/core/why.h"
 #include "coordinator/identity/directory.h"
 #include "coordinator/periodic/assessor.h"
 
@@ -173,22 +177,71 @@ void GetJob(Jobs& jobs, JobStores& stores, Access& access, Process& process, con
 }
 MUSTER_HANDLER(GetJob)
 
+namespace {
+
+// Of a job that waits. The passes that it takes are not for the loop's thread.
+void WhyItWaits(Jobs& jobs, Process& process, const Caller& caller, v1::JobRecord job,
+                const Answer<v1::WhyResponse>& answer) {
+  jobs.plans.Look(
+      jobs, process,
+      {.owner = caller.principal,
+       .look =
+           [job = std::move(job), answer](const Planner::View& view) {
+             const auto waits = view.state.jobs.find(job.id());
+             if (waits != view.state.jobs.end() &&
+                 view.state.queue.contains(PlaceOf(waits->second))) {
+               return answer(WhyWaiting(view.state, waits->second, *view.Starts(), view.now));
+             }
+             // It has started meanwhile, or very many are ahead of it.
+             v1::WhyResponse response;
+             response.set_state(job.state());
+             response.set_text(common::StrCat(StateName(job.state()), ": ", job.reason()));
+             answer(std::move(response));
+           },
+       .refuse = answer});
+}
+
+}  // namespace
+
 void WhyJob(Jobs& jobs, Process& process, const Caller& caller, const v1::JobReference& request,
             Answer<v1::WhyResponse> answer) {
   FindJob(jobs, process, caller, request.job(),
-          [&jobs, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+          [&jobs, &process, caller, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return answer(found.status());
             jobs.loop.Ask(
-                [answer, job = found->record](const LoopView& view) {
+                [&jobs, &process, caller, answer,
+                 job = found->record](const LoopView& view) -> std::function<void()> {
                   const auto live = view.state.jobs.find(job->id());
-                  v1::WhyResponse response = Why(
-                      view.state, live != view.state.jobs.end() ? live->second : *job, view.now);
-                  return [answer, response = std::move(response)] { answer(response); };
+                  const v1::JobRecord& now_is = live != view.state.jobs.end() ? live->second : *job;
+                  if (view.state.queue.contains(PlaceOf(now_is))) {
+                    return [&jobs, &process, caller, answer, now_is] {
+                      WhyItWaits(jobs, process, caller, now_is, answer);
+                    };
+                  }
+                  return
+                      [answer, response = Why(view.state, now_is, view.now)] { answer(response); };
                 },
                 answer);
           });
 }
 MUSTER_HANDLER(WhyJob)
+
+void ListQueue(Jobs& jobs, Access& access, Process& process, const Caller& caller,
+               const v1::ListQueueRequest& request, Answer<v1::ListQueueResponse> answer) {
+  jobs.plans.Look(
+      jobs, process,
+      {.owner = caller.principal,
+       .look =
+           [&access, answer, limit = request.limit()](const Planner::View& view) {
+             v1::ListQueueResponse response =
+                 ViewQueue(view.state, *view.Starts(), limit, view.now);
+             for (v1::QueuedJob& job : *response.mutable_jobs())
+               job.set_owner_is_gone(access.directory.IsGone(job.owner(), job.owner_id()));
+             answer(std::move(response));
+           },
+       .refuse = answer});
+}
+MUSTER_HANDLER(ListQueue)
 
 void PlanJob(Jobs& jobs, JobStores& stores, JobCode& job_code, Access& access, Process& process,
              const Caller& caller, const v1::PlanJobRequest& request,

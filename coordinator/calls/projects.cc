@@ -1,4 +1,7 @@
 // The calls about projects and secrets.
+#include <map>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "common/base/limits.h"
@@ -10,6 +13,7 @@
 #include "coordinator/calls/secrets.h"
 #include "coordinator/contexts/on_pool.h"
 #include "coordinator/core/state/owner.h"
+#include "coordinator/core/views/project_views.h"
 #include "coordinator/identity/cluster.h"
 #include "coordinator/identity/directory.h"
 #include "coordinator/identity/directory_checks.h"
@@ -34,24 +38,61 @@ void SetProject(Access& access, Process& process, const Caller& caller,
 }
 MUSTER_HANDLER(SetProject)
 
-void ListProjects(Access& access, const Caller&, const v1::ListProjectsRequest& request,
-                  Answer<v1::ListProjectsResponse> answer) {
+void SetQuota(Jobs& jobs, Access& access, Process& process, const Caller& caller,
+              const v1::SetQuotaRequest& request, Answer<v1::SetQuotaResponse> answer) {
+  process.pool.Post([&jobs, &access, caller, request, answer = std::move(answer)] {
+    const absl::StatusOr<v1::Project> project =
+        access.directory.SetQuota(request, caller.principal);
+    if (!project.ok()) return answer(project.status());
+    jobs.project_mirror.Mirror(jobs, access.directory);
+    // Answered once the scheduler has it.
+    jobs.loop.Ask(
+        [project = *project, answer](const LoopView& view) {
+          v1::SetQuotaResponse response;
+          *response.mutable_project() = project;
+          for (std::string& warning : QuotaWarnings(view.state, view.state.projects))
+            response.add_warnings(std::move(warning));
+          return [answer, response = std::move(response)] { answer(response); };
+        },
+        answer);
+  });
+}
+MUSTER_HANDLER(SetQuota)
+
+void ListProjects(Jobs& jobs, Access& access, Process& process, const Caller& caller,
+                  const v1::ListProjectsRequest& request, Answer<v1::ListProjectsResponse> answer) {
   v1::ListProjectsResponse response;
   FillPage(
       response, access.directory.Projects(), request.after(), common::kAnswerBytesMax,
       [](const v1::Project& project) { return project.name(); },
       [&](const v1::Project& project) { *response.add_projects() = project; });
-  answer(std::move(response));
+  jobs.plans.Look(
+      jobs, process,
+      {.owner = caller.principal,
+       .look =
+           [answer, listed = std::move(response)](const Planner::View& view) {
+             v1::ListProjectsResponse response = listed;
+             std::set<std::string> names;
+             for (const v1::Project& project : response.projects()) names.insert(project.name());
+             for (v1::ProjectUse& use : ViewProjects(view.state)) {
+               if (names.contains(use.project())) *response.add_uses() = std::move(use);
+             }
+             const std::map<std::string, uint32_t> in_service = DevicesInService(view.state);
+             response.mutable_in_service()->insert(in_service.begin(), in_service.end());
+             answer(std::move(response));
+           },
+       .refuse = answer});
 }
 MUSTER_HANDLER(ListProjects)
 
-void RemoveProject(Access& access, Process& process, const Caller&,
+void RemoveProject(Jobs& jobs, Access& access, Process& process, const Caller&,
                    const v1::RemoveProjectRequest& request,
                    Answer<v1::RemoveProjectResponse> answer) {
   AnswerOnPool<v1::RemoveProjectResponse>(
       process, std::move(answer),
-      [&access, name = request.name()]() -> absl::StatusOr<v1::RemoveProjectResponse> {
+      [&jobs, &access, name = request.name()]() -> absl::StatusOr<v1::RemoveProjectResponse> {
         RETURN_IF_ERROR(access.directory.RemoveProject(name));
+        jobs.project_mirror.Mirror(jobs, access.directory);
         return v1::RemoveProjectResponse();
       });
 }

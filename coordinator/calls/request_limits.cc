@@ -58,6 +58,8 @@ constexpr Row kRows[] = {
     // -1: all of them; -2: the newest.
     {"StreamLogsRequest.attempt", AtLeast(-2)},
     {"QueryMetricsRequest.attempt", AtLeast(-1)},
+    // common/job/rules.h.
+    {"SetJobsRequest.priority", kAnyInteger},
     {"QueryMetricsRequest.rank", AtLeast(-1)},
     // Clamped: log_merge.cc, samples.cc.
     {"StreamLogsRequest.since_ms", kAnyInteger},

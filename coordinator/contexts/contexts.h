@@ -24,6 +24,7 @@
 #include "coordinator/contexts/denial_counts.h"
 #include "coordinator/contexts/diagnoses.h"
 #include "coordinator/contexts/planner.h"
+#include "coordinator/contexts/project_mirror.h"
 #include "coordinator/loop/control_loop.h"
 #include "coordinator/store_parts/blobs.h"
 #include "coordinator/stores/code_store.h"
@@ -60,6 +61,7 @@ struct Jobs {
   AttachedRuns attached = {};
   Diagnoses diagnoses = {};
   Planner plans = {};
+  ProjectMirror project_mirror = {};
 };
 
 struct JobStores {

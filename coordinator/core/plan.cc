@@ -1,6 +1,7 @@
 #include "coordinator/core/plan.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "common/base/status.h"
 #include "common/job/validate.h"
 #include "coordinator/core/decide/decide.h"
+#include "coordinator/core/forecast.h"
 #include "coordinator/core/scheduling/pass.h"
 #include "coordinator/core/why.h"
 
@@ -27,7 +29,7 @@ std::optional<v1::Attempt> StartOf(SchedulingState& overlay, const v1::JobRecord
     if (verdict.job == job.id() && verdict.start.has_value()) return std::move(verdict.start);
   }
   if (later != nullptr) {
-    later->set_reason(WhyQueued(pass, overlay, job, later->mutable_details()));
+    later->set_reason(WhyQueued(pass, overlay, job, now, later->mutable_details()));
   }
   return std::nullopt;
 }
@@ -105,6 +107,7 @@ std::string SmallerThatStarts(SchedulingState& overlay, uint64_t id, Now now) {
   v1::JobRecord& job = overlay.jobs.Edit(id);
   std::string flags = SmallerSearch(overlay, job, now).Run();
   overlay.asides.jobs.erase(id);
+  overlay.asides.others.erase(id);
   return !flags.empty() && StartOf(overlay, job, now).has_value() ? flags : "";
 }
 
@@ -121,15 +124,20 @@ v1::Attempt ForPeople(v1::Attempt attempt) {
 
 SchedulingState ShareForPlans(const SchedulingState& state) {
   // A new member breaks this line, as a reminder to copy it below.
-  const auto& [settings, next_job_id, jobs, timers, nodes, silent_nodes, lost_nodes, queue, told,
-               asides, active] = state;
+  const auto& [settings, next_job_id, jobs, timers, nodes, silent_nodes, lost_nodes, queue, lines,
+               left_out, told, asides, active, projects, earlier_runs, schedule_needed,
+               look_again_mono_ms] = state;
   SchedulingState shared{.settings = settings,
                          .next_job_id = next_job_id,
                          .nodes = nodes,
                          .silent_nodes = silent_nodes,
                          .lost_nodes = lost_nodes,
                          .asides = asides,
-                         .active = active};
+                         .active = active,
+                         .projects = projects,
+                         .earlier_runs = earlier_runs,
+                         .schedule_needed = schedule_needed,
+                         .look_again_mono_ms = look_again_mono_ms};
   const auto share = [&](uint64_t id) {
     shared.jobs.Share(id, state.jobs);
     if (const auto at = state.timers.find(id); at != state.timers.end()) shared.timers.insert(*at);
@@ -137,9 +145,10 @@ SchedulingState ShareForPlans(const SchedulingState& state) {
   for (const uint64_t id : active) share(id);
   for (const QueuePlace& queued : queue) {
     if (shared.queue.size() == kQueuedMax) break;
-    shared.queue.insert(shared.queue.end(), queued);
     share(queued.job);
+    Enqueue(shared, shared.jobs.at(queued.job));
   }
+  shared.left_out = queue.size() - shared.queue.size();
   for (const uint64_t id : told) {
     if (shared.jobs.contains(id)) shared.told.insert(shared.told.end(), id);
   }
@@ -156,7 +165,7 @@ absl::StatusOr<v1::PlanJobResponse> PlanSubmit(SchedulingState overlay, const Su
   const std::optional<Blocker> never = WhyNever(overlay, newcomer, now);
   const QueuePlace place = PlaceOf(newcomer);
   const bool is_cut = overlay.queue.size() == kQueuedMax && !(place < *overlay.queue.rbegin());
-  overlay.queue.insert(place);
+  Enqueue(overlay, newcomer);
   if (never.has_value()) {
     response.set_outcome(v1::PLAN_OUTCOME_NEVER);
     response.set_reason(never->text);
@@ -167,6 +176,9 @@ absl::StatusOr<v1::PlanJobResponse> PlanSubmit(SchedulingState overlay, const Su
       return response;
     }
     response.set_outcome(v1::PLAN_OUTCOME_LATER);
+    const std::map<uint64_t, v1::StartTimes> starts = ForeseeStarts(overlay, now);
+    if (const auto at = starts.find(id); at != starts.end())
+      *response.mutable_starts() = at->second;
     if (is_cut) {
       response.add_details(absl::StrCat("only the first ", kQueuedMax, " jobs ahead are counted"));
     }

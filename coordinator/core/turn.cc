@@ -10,6 +10,7 @@
 #include "coordinator/core/scheduling/schedule.h"
 #include "coordinator/core/state/apply.h"
 #include "coordinator/core/state/checkpoint_files.h"
+#include "coordinator/core/state/timers.h"
 #include "coordinator/core/views/views.h"
 
 namespace muster::coordinator {
@@ -35,8 +36,13 @@ class TurnBuilder {
     turn_.replies.push_back(std::move(decision.reply));
     for (Denial& denial : decision.denials) turn_.denials.push_back(std::move(denial));
     for (v1::Event& fact : decision.facts) Commit(std::move(fact));
-    if (std::holds_alternative<TickInput>(input)) TouchEverything();
+    if (std::holds_alternative<TickInput>(input)) PassTime();
     SettleTouched();
+  }
+
+  void PassTime() {
+    if (IsDue(LookAgainAtMonoMs(state_), now_)) state_.schedule_needed = true;
+    TouchEverything();
   }
 
   void TouchEverything() {
@@ -84,7 +90,7 @@ class TurnBuilder {
       reply.submit.set_reason(job.reason());
       if (const v1::Attempt* attempt = LiveAttempt(job)) {
         reply.submit.set_layout(DescribeAttempt(*attempt));
-      } else if (job.state() == v1::JOB_STATE_QUEUED) {
+      } else if (job.state() == v1::JOB_STATE_QUEUED && !job.held()) {
         reply.submit.set_queue_position(QueuePosition(job));
       }
     }
@@ -109,9 +115,10 @@ class TurnBuilder {
     if (after_event_ != nullptr) after_event_(state_);
     for (Command& command : CommandsFor(state_, event))
       turn_.commands.push_back(std::move(command));
-    // A delivery that is reported after the job's end does not change the job, which must not look
-    // removed.
-    if (event.job() != 0 && !(event.has_notified() && !state_.jobs.contains(event.job()))) {
+    // What a trainer's steps promise changes nothing that people see, and nothing that follows from the job. A delivery
+    // that is reported after the job's end does not change the job, which must not look removed.
+    if (event.job() != 0 && !event.has_job_progress() &&
+        !(event.has_notified() && !state_.jobs.contains(event.job()))) {
       changed_jobs_.insert(event.job());
       touched_jobs_.insert(event.job());
     }
@@ -141,13 +148,18 @@ class TurnBuilder {
                         std::back_inserter(turn_.unused_blobs));
   }
 
-  // Starts at 1. New jobs are at the end, so searching from there is short.
+  // Starts at 1; with quotas among those of its project, for the same kind of device. New jobs are at the end, so
+  // searching from there is short.
   uint32_t QueuePosition(const v1::JobRecord& job) const {
+    const std::set<QueuePlace>& queue =
+        HasQuotas(state_.projects)
+            ? state_.lines.at({ProjectOf(job), job.spec().shape().device().kind()})
+            : state_.queue;
     uint32_t behind = 0;
-    for (auto place = state_.queue.rbegin(); place != state_.queue.rend(); ++place, ++behind) {
+    for (auto place = queue.rbegin(); place != queue.rend(); ++place, ++behind) {
       if (place->job == job.id()) break;
     }
-    return static_cast<uint32_t>(state_.queue.size()) - behind;
+    return static_cast<uint32_t>(queue.size()) - behind;
   }
 
   ClusterState& state_;

@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/device_kinds.h"
 #include "common/log.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
+#include "common/text/text.h"
 #include "coordinator/identity/directory_checks.h"
 
 namespace muster::coordinator {
@@ -45,6 +47,31 @@ v1::Project ImplicitProject() {
   project.set_name(std::string(Directory::kDefaultProject));
   project.set_description("jobs that name no project");
   return project;
+}
+
+using ByKind = google::protobuf::Map<std::string, uint32_t>;
+
+// `what`: "quota".
+absl::Status CheckShare(std::string_view what, const ByKind& share) {
+  for (const auto& [kind, count] : share) {
+    if (common::FindDeviceKind(kind) == nullptr) {
+      return BadIdentity(StrCat("\"", common::Printable(kind), "\" is not a kind of device"),
+                         "jobctl nodes ls shows those there are: gpu, npu, cpu");
+    }
+    if (count > Directory::kQuotaMax) {
+      return BadIdentity(StrCat("the ", what, " of ", count, " ", kind, " is out of range"),
+                         StrCat("it is 0 to ", Directory::kQuotaMax));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// 0: none.
+void Merge(const ByKind& changes, ByKind& into) {
+  for (const auto& [kind, count] : changes) {
+    into[kind] = count;
+    if (count == 0) into.erase(kind);
+  }
 }
 
 // `project` with the changes; its members stay sorted. The first one closes it.
@@ -293,6 +320,43 @@ absl::StatusOr<v1::Project> Directory::SetProject(const v1::SetProjectRequest& r
   }
   if (request.has_description()) project.set_description(request.description());
   RETURN_IF_ERROR(MergeMembers(request, project));
+  RETURN_IF_ERROR(store_.PutProject(project));
+  Publish([&](View& next) { next.projects[project.name()] = project; });
+  return project;
+}
+
+absl::StatusOr<v1::Project> Directory::SetQuota(const v1::SetQuotaRequest& request,
+                                                const std::string& by) {
+  RETURN_IF_ERROR(CheckShare("quota", request.quota()));
+  RETURN_IF_ERROR(CheckShare("limit", request.limit()));
+  if (request.has_weight() && (request.weight() == 0 || request.weight() > kWeightMax)) {
+    return BadIdentity(StrCat("the weight ", request.weight(), " is out of range"),
+                       StrCat("a weight is 1 to ", kWeightMax));
+  }
+  std::lock_guard lock(changing_);
+  const std::shared_ptr<const View> view = view_.load();
+  v1::Project project;
+  const auto found = view->projects.find(request.project());
+  if (found != view->projects.end()) {
+    project = found->second;
+  } else if (request.project() == kDefaultProject) {
+    project = ImplicitProject();
+    project.set_created_ms(clock_.Read().wall_ms);
+    project.set_created_by(by);
+    project.set_members_leave(true);
+  } else {
+    return NoSuchEntry("project", request.project(), "jobctl project ls lists them");
+  }
+  Merge(request.quota(), *project.mutable_quota());
+  Merge(request.limit(), *project.mutable_limit());
+  if (request.has_weight()) project.set_weight(request.weight());
+  for (const auto& [kind, limit] : project.limit()) {
+    const auto quota = project.quota().find(kind);
+    if (quota == project.quota().end() || quota->second <= limit) continue;
+    return BadIdentity(StrCat("the quota of project ", project.name(), " is ", quota->second, " ",
+                              kind, ", and its limit ", limit),
+                       "a limit is at least the quota");
+  }
   RETURN_IF_ERROR(store_.PutProject(project));
   Publish([&](View& next) { next.projects[project.name()] = project; });
   return project;

@@ -41,6 +41,10 @@ class Directory {
   static constexpr size_t kProjectsMax = 1'000;
   // limit: identities: members of a project; refused (JC1334)
   static constexpr size_t kMembersMax = 1'000;  // of a project
+  // limit: identities: devices of one kind in a project's quota or limit; refused (JC1331)
+  static constexpr uint32_t kQuotaMax = 1'000'000;
+  // limit: identities: weight of a project; refused (JC1331)
+  static constexpr uint32_t kWeightMax = 1'000;
   // limit: identities: secrets of an owner; refused (JC1334)
   static constexpr size_t kSecretsMax = 1'000;  // of an owner
   // limit: identities: a secret's value; refused
@@ -108,6 +112,8 @@ class Directory {
 
   absl::StatusOr<v1::Project> SetProject(const v1::SetProjectRequest& request,
                                          const std::string& by);
+  // The project must exist; the default one always does. Changes the named kinds alone.
+  absl::StatusOr<v1::Project> SetQuota(const v1::SetQuotaRequest& request, const std::string& by);
   absl::Status RemoveProject(const std::string& name);
 
   // `sealed`: the value, encrypted.

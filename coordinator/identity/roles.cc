@@ -33,6 +33,7 @@ v1::Role LeastFor(Action action, Object object) {
     case Action::kControl:
       // Their own: a person who may sign in may also sign out. Everyone's: an administrator.
       if (object == Object::kCredential) return v1::ROLE_VIEWER;
+      if (object == Object::kProject) return v1::ROLE_OPERATOR;  // what it may have of the devices
       [[fallthrough]];
     case Action::kRemove:
       // Their own; everyone's: an operator.

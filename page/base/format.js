@@ -1,7 +1,7 @@
 /**
  * Numbers, times and names, as jobctl prints them (common/text/units.cc, client/text/record_text.cc, client/text/assessment_text.cc).
  *
- * duration(ms) "5m 12s"   took(ms) "9.6s", "194ms"   age(unixMs) "3m 2s"   deviceTime(us)   eta(ms) "about 5h 29m"
+ * duration(ms) "5m 12s"   roughly(ms) "5m"   took(ms) "9.6s", "194ms"   age(unixMs) "3m 2s"   deviceTime(us)   eta(ms) "about 5h 29m"
  * bytes(n) "4.2 MB"   general(x, 4) is printf's %.4g   percent(0.413) "41.3 %"   grouped(1234567) "1,234,567"
  * counted(2, "rank") "2 ranks"   ranges([0,1,2,5]) "0-2,5"
  * clockTime(unixMs) "14:02:11"   localTime(unixMs) "2026-03-01 14:02:11"
@@ -19,6 +19,12 @@ export function duration(milliseconds) {
   if (seconds < 3600) return `${Math.floor(seconds / 60)}m ${seconds % 60}s`;
   if (seconds < 86400) return `${Math.floor(seconds / 3600)}h ${Math.floor((seconds % 3600) / 60)}m`;
   return `${Math.floor(seconds / 86400)}d ${Math.floor((seconds % 86400) / 3600)}h`;
+}
+
+/** Of what is only expected, as common::RoughDuration: "7m", "3h 20m". */
+export function roughly(milliseconds) {
+  const seconds = Math.floor(Math.max(0, milliseconds) / 1000);
+  return seconds >= 60 && seconds < 3600 ? `${Math.floor(seconds / 60)}m` : duration(seconds * 1000);
 }
 
 /** How long something took: tenths of seconds below ten. */

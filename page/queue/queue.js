@@ -1,5 +1,5 @@
 /**
- * The queue: jobs that wait, in the order in which they go (priority, then number), and why the chosen one waits.
+ * The queue: jobs that wait, in the scheduler's order, when each is expected to start, and why the chosen one waits.
  * Held jobs wait for a person: they are last.
  * @view 2 Queue
  */
@@ -7,13 +7,15 @@
 import { call, int } from "../base/api.js";
 import { setState, stateBadge } from "../base/badge.js";
 import { h, onKeys, replace, setAttribute, setText } from "../base/dom.js";
-import { age, counted, printable } from "../base/format.js";
+import { age, counted, printable, roughly } from "../base/format.js";
 import { setQuery } from "../base/route.js";
 import { emptyState, loadingState, showError } from "../base/states.js";
 import { liveTable } from "../base/table.js";
+import { projectBars } from "./projects.js";
 import { askedBy, whyPanel } from "./why.js";
 
 const PAGE = 2_000;
+const FORESEEN = 1_000;  // jobs whose start is asked for
 const EVERY_MS = 10_000;  // reasons name what others do, so they change without an event about the job
 
 /** @param {HTMLElement} main */
@@ -21,12 +23,15 @@ export function open(main, address) {
   const count = h("span", { class: "muted count", role: "status" });
   const panel = whyPanel({ closed: () => choose(null) });
   const table = liveTable({ label: "Queue", name: "queue", columns: COLUMNS, open: choose });
+  const projects = projectBars();
   const list = h("div", { class: "list" }, loadingState());
   const body = h("div", { class: "split" }, list, panel.element);
   main.append(h("div", { class: "toolbar" }, h("h1", {}, "Queue"),
-    h("span", { class: "muted" }, "Higher priority goes first, then the lower number."), count), body);
+    h("span", { class: "muted" }, "In the scheduler's order. A job that delays none ahead of it may pass."), count), projects.element, body);
 
   let chosen = address.query.get("job") ?? "";
+  let foreseen = [];
+  let lookAt = 0;
   let reading = null;
   let again = false;
   let soon = 0;
@@ -48,7 +53,22 @@ export function open(main, address) {
     });
   }
 
+  // What costs the coordinator more: not at every change. The list is shown without it, too.
+  async function look() {
+    if (Date.now() < lookAt) return;
+    lookAt = Date.now() + EVERY_MS / 2;
+    try {
+      const [queue, all] = await Promise.all([call("ListQueue", { limit: FORESEEN }, abort), call("ListProjects", {}, abort)]);
+      foreseen = queue.jobs ?? [];
+      projects.show(all);
+    } catch (error) {
+      if (!error.status) throw error;
+      foreseen = [];
+    }
+  }
+
   async function readAll() {
+    await look();
     const jobs = [];
     for (let page = null; !page || page.more; ) {
       const beforeId = jobs.at(-1)?.id;
@@ -56,7 +76,7 @@ export function open(main, address) {
       if (!page.jobs?.length) break;
       jobs.push(...page.jobs);
     }
-    return inOrder(jobs);
+    return inOrder(jobs, foreseen);
   }
 
   function show(jobs) {
@@ -103,21 +123,38 @@ export function open(main, address) {
   };
 }
 
-// Priority, then number; held ones last. Adds each job's `place` in the queue: 0 for held ones.
-function inOrder(jobs) {
+// As the coordinator lists them; those beyond its list by priority, then number; held ones last. Adds each job's `place`
+// in the queue, 0 for held ones, and what else is known of it there.
+function inOrder(jobs, queue) {
+  const waiting = new Map(queue.map((entry, index) => [entry.id, { entry, index }]));
+  const at = (job) => waiting.get(job.id)?.index ?? queue.length;
   const sorted = jobs.sort((a, b) =>
-    Number(Boolean(a.held)) - Number(Boolean(b.held)) || (b.priority ?? 0) - (a.priority ?? 0) || Number(a.id) - Number(b.id));
-  sorted.forEach((job, index) => (job.place = job.held ? 0 : index + 1));
+    Number(Boolean(a.held)) - Number(Boolean(b.held)) || at(a) - at(b) || (b.priority ?? 0) - (a.priority ?? 0) || Number(a.id) - Number(b.id));
+  sorted.forEach((job, index) => {
+    const entry = waiting.get(job.id)?.entry;
+    Object.assign(job, { place: job.held ? 0 : index + 1, starts: entry?.starts, holds: entry?.place ?? "", urgent: entry?.urgent ?? false });
+    if (entry) job.reason = entry.reason;
+  });
   return sorted;
+}
+
+/** "in 40m", "in 40m to 1h 5m", "in 40m or later"; empty: not known. */
+function startsIn(starts) {
+  if (!starts) return "";
+  const from = roughly(int(starts.fromMs));
+  if (starts.untilMs === undefined) return `in ${from} or later`;
+  const until = roughly(int(starts.untilMs));
+  return from === until ? `in ${from}` : `in ${from} to ${until}`;
 }
 
 const COLUMNS = [
   { id: "place", label: "#", hint: "place in the queue", fill: (cell, job) => setText(cell, job.place ? String(job.place) : "–") },
   { id: "name", label: "Job", make: (cell) => cell.append(h("a")), fill: fillName },
   { id: "state", label: "State", make: (cell) => cell.append(stateBadge("")), fill: (cell, job) => setState(cell.firstChild, job.state, { held: job.held }) },
-  { id: "priority", label: "Priority", fill: (cell, job) => setText(cell, String(job.priority ?? 0)) },
+  { id: "priority", label: "Priority", fill: (cell, job) => setText(cell, job.urgent ? "urgent" : String(job.priority ?? 0)) },
   { id: "devices", label: "Needs", fill: (cell, job) => setText(cell, askedBy(job)) },
   { id: "waits", label: "Waits", hint: "for how long", fill: (cell, job) => setText(cell, age(int(job.stateMs) || int(job.submittedMs))) },
+  { id: "starts", label: "Starts", hint: "if what it waits for ends as expected", fill: fillStarts },
   { id: "owner", label: "Owner", fill: (cell, job) => setText(cell, printable(job.owner)) },
   { id: "reason", label: "Reason", fill: fillReason },
 ];
@@ -126,6 +163,11 @@ const COLUMNS = [
 function fillName(cell, job) {
   setText(cell.firstChild, printable(job.name));
   setAttribute(cell.firstChild, "href", `/queue?job=${encodeURIComponent(job.name)}`);
+}
+
+function fillStarts(cell, job) {
+  setText(cell, startsIn(job.starts) || (job.held ? "" : "not known"));
+  setAttribute(cell, "title", job.holds ? `held for it: ${printable(job.holds)}` : null);
 }
 
 function fillReason(cell, job) {

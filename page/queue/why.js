@@ -58,7 +58,7 @@ export function whyPanel({ closed }) {
 function facts(job) {
   const labels = labelsOf(job.labels);
   const pairs = [
-    ["Needs", askedBy(job)], ["Priority", String(job.priority ?? 0)], ["Owner", job.owner], ["Submitted", localTime(job.submittedMs)],
+    ["Needs", askedBy(job)], ["Priority", job.urgent ? "urgent" : String(job.priority ?? 0)], ["Held for it", job.holds], ["Owner", job.owner], ["Submitted", localTime(job.submittedMs)],
     ["Labels", labels.join(", ")], ["Command", job.command],
   ];
   return h("dl", { class: "facts" }, pairs.filter(([, value]) => value).map(([name, value]) =>

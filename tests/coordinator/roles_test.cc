@@ -48,7 +48,9 @@ TEST(RolesTest, EveryRoleAndEveryCall) {
         break;
       case Action::kControl:
         // Their own certificates; a job's owner is checked likewise.
-        expected = call.object == Object::kCredential ? all : users;
+        expected = call.object == Object::kCredential ? all
+                   : call.object == Object::kProject  ? operators
+                                                      : users;
         break;
       case Action::kSubmit:
       case Action::kRemove:

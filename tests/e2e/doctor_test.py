@@ -133,12 +133,12 @@ class Plan(Case):
     def test_the_programs_estimate_is_compared_with_what_a_rank_gets(self):
         muster = self.private()
         script = 'echo loading; echo "{\\"muster_estimate\\": $MUSTER_ESTIMATE, \\"bytes_per_rank\\": %d}"'
-        done = muster.jobctl("plan", "--estimate", "-n", 2, "--", "sh", "-c", script % 2_000_000)
+        done = muster.jobctl("plan", "--memory-estimate", "-n", 2, "--", "sh", "-c", script % 2_000_000)
         self.assertRegex(done.stdout, r"memory: 2.0 MB per rank; fits: a rank on \S+ has ")
-        done = muster.jobctl("plan", "--estimate", "-n", 2, "-o", "json", "--", "sh", "-c", script % (1 << 45), check=False)
+        done = muster.jobctl("plan", "--memory-estimate", "-n", 2, "-o", "json", "--", "sh", "-c", script % (1 << 45), check=False)
         self.assertEqual(done.returncode, 11)
         self.assertIs(json.loads(done.stdout)["memory_fits"], False)
-        done = muster.jobctl("plan", "--estimate", "-n", 2, "--", "true")
+        done = muster.jobctl("plan", "--memory-estimate", "-n", 2, "--", "true")
         self.assertIn("memory: not known: the program ended without an estimate\n    fix: print", done.stdout)
 
     def test_a_private_coordinator_plans_too(self):

@@ -72,6 +72,8 @@ class Greedy(Case):
             ("GetJob", service.JobReference(job=str(self.queued[0])), service.GetJobResponse, False),
             ("ListJobs", service.ListJobsRequest(all=True, limit=10_000), service.ListJobsResponse, False),
             ("WhyJob", service.JobReference(job=str(self.queued[-1])), service.WhyResponse, False),
+            ("SetJobs", service.SetJobsRequest(jobs=many, priority=-3), service.BulkResponse, False),
+            ("ListQueue", service.ListQueueRequest(limit=1000), service.ListQueueResponse, False),
             ("PlanJob", plan, service.PlanJobResponse, False),
             ("SignalJob", service.SignalJobRequest(job=str(self.queued[0]), signal=10), service.BulkResponse, False),
             ("ReleaseJobs", service.ReleaseJobsRequest(jobs=many), service.BulkResponse, False),

@@ -1,5 +1,5 @@
 // What a job's files and programs tell about versions and memory: the map of a process, torch's file
-// of versions, the line of `plan --estimate`.
+// of versions, the line of `plan --memory-estimate`.
 #include <algorithm>
 
 #include "client/submit/plan_estimate.h"

@@ -26,6 +26,7 @@ void Ledger::Committed(const v1::Event& event) {
   }
   CheckCheckpoint(event);
   CheckFinal(event);
+  CheckGivingWay(event);
 }
 
 void Ledger::CheckIndex(const std::map<uint64_t, v1::JobRecord>& finished) const {
@@ -75,6 +76,31 @@ void Ledger::CheckCheckpoint(const v1::Event& event) {
         absl::StrCat("J9: an older attempt of job ", event.job(), " committed a checkpoint"));
   }
   latest = std::max(latest, now);
+}
+
+// Q4: an attempt that gives way was asked before, and has saved since then or had its time for it. A second claim asks
+// only what has not been asked, or was asked for a job that no longer claims.
+void Ledger::CheckGivingWay(const v1::Event& event) {
+  for (const v1::Victim& victim : event.claim_made().victims()) {
+    if (victim.job() == event.job())
+      throw Broken(absl::StrCat("Q4: job ", event.job(), " gives way to itself"));
+    asked_[{victim.job(), victim.attempt()}] = {queue_.now_ms(), event.claim_made().period_ms(),
+                                                false};
+  }
+  if (event.has_checkpoint_committed()) {
+    const auto asked = asked_.find({event.job(), event.attempt()});
+    if (asked != asked_.end()) asked->second.has_saved = true;
+  }
+  if (event.stop_requested().cause() != v1::STOP_CAUSE_PREEMPTED) return;
+  const auto asked = asked_.find({event.job(), event.attempt()});
+  if (asked == asked_.end())
+    throw Broken(absl::StrCat("Q4: job ", event.job(), " gives way and was not asked"));
+  const int64_t had_ms = queue_.now_ms() - asked->second.at_ms;
+  // The coordinator's clock is not quite the world's.
+  if (!asked->second.has_saved && had_ms < asked->second.period_ms * 9 / 10) {
+    throw Broken(absl::StrCat("Q4: job ", event.job(), " had ", had_ms, " ms to save, of ",
+                              asked->second.period_ms));
+  }
 }
 
 void Ledger::CheckFinal(const v1::Event& event) {

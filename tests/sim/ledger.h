@@ -31,6 +31,7 @@ class Ledger {
  private:
   void CheckCheckpoint(const v1::Event& event);
   void CheckFinal(const v1::Event& event);
+  void CheckGivingWay(const v1::Event& event);
 
   EventQueue& queue_;
   Witness& witness_;
@@ -38,7 +39,20 @@ class Ledger {
   std::vector<v1::Event> events_;
   std::set<uint64_t> ended_;                                 // J11: final is final
   std::map<uint64_t, std::pair<uint32_t, int64_t>> latest_;  // J9
+  struct Asked {
+    int64_t at_ms = 0;
+    int64_t period_ms = 0;
+    bool has_saved = false;  // since then
+  };
+  std::map<std::pair<uint64_t, uint32_t>, Asked> asked_;  // Q4, by job and attempt
 };
+
+// Short, so that a run sees many jobs give way.
+inline void ShortenSharing(coordinator::Settings& settings) {
+  settings.min_run_ms = 4'000;
+  settings.notice_ms = 10'000;
+  settings.reclaim_after_ms = 1'000;
+}
 
 // Throws Broken.
 void Fits(const absl::Status& status);

@@ -36,6 +36,7 @@ void SimCoordinator::Start() {
   armed_ms_ = -1;
   auto state = std::make_unique<ClusterState>();
   state->settings = settings_;
+  ShortenSharing(state->settings);
   if (snapshot_size_ > 0) Fits(coordinator::ReplaySnapshot(*state, snapshot_, Now()));
   CatchUp(Replay(*state, snapshot_size_));
   ledger_.CheckRecovered(*state, Now());
@@ -114,6 +115,7 @@ void SimCoordinator::Follow(const Turn& turn, std::vector<ReplySink>& replies) {
     // Compaction: only what is durable, and known to the index, may be in a snapshot.
     ClusterState state;
     state.settings = settings_;
+    ShortenSharing(state.settings);
     Replay(state, 0);
     snapshot_ = coordinator::MakeSnapshot(state);
     snapshot_size_ = ledger_.events().size();

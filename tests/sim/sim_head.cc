@@ -358,6 +358,7 @@ void SimHead::RaiseEpoch() {
 
 void SimHead::Recover() {
   auto state = std::make_unique<ClusterState>();
+  ShortenSharing(state->settings);
   if (copy_.snapshot.has_value()) Fits(coordinator::ReplaySnapshot(*state, *copy_.snapshot, Now()));
   for (size_t i = copy_.snapshot_size; i < copy_.events.size(); ++i) {
     Fits(coordinator::ReplayEvent(*state, copy_.events[i], Now()));

@@ -394,6 +394,8 @@ void SimNode::Do(const worker::Action& action) {
       callbacks_.store_blob(sha256);
       Feed(UploadDoneInput{ready});
     });
+  } else if (const auto* save = std::get_if<worker::RequestSaveAction>(&action)) {
+    SaveIfAsked(save->key);
   } else if (const auto* old = std::get_if<DeleteStepAction>(&action)) {
     disk_.checkpoints[old->key].erase(old->step);
   } else if (const auto* scan = std::get_if<FinalScanAction>(&action)) {
@@ -431,6 +433,21 @@ void SimNode::Spawn(const Key& key) {
   }
   if (launch.is_master() && behavior.checkpoint_ms > 0) SaveCheckpoint(key);
   FeedLater(1, worker::RanksStartedInput{key, static_cast<uint32_t>(shim.ranks.size())});
+}
+
+// Some programs do not know of such requests, and some take longer than they have.
+void SimNode::SaveIfAsked(const Key& key) {
+  const auto launch = disk_.launches.find(key);
+  if (launch == disk_.launches.end() || !launch->second.is_master() || queue_.Chance(0.4)) return;
+  After(queue_.Draw(10, 15'000), [this, key] {
+    const auto found = shims_.find(key);
+    if (found == shims_.end() || !found->second.ranks[0].alive) return;
+    if (!disk_.launches.contains(key)) return;
+    // Between the steps of its other checkpoints.
+    const int64_t step = 1'000'000'000 + queue_.now_ms();
+    disk_.checkpoints[key].insert(step);
+    Feed(worker::CheckpointFoundInput{key, step, 0, 0});
+  });
 }
 
 void SimNode::SaveCheckpoint(const Key& key) {

@@ -110,6 +110,7 @@ class SimNode {
   void KillRanks(const Key& key);
   void ShimIsEmpty(const Key& key);
   void SaveCheckpoint(const Key& key);
+  void SaveIfAsked(const Key& key);
   void LoadIdentity();
   void RestoreAttempts();
   void Settle(const Key& key);

@@ -294,6 +294,12 @@ coordinator::SubmitInput World::SubmitOf(uint64_t number, const std::string& key
   spec->set_priority(static_cast<int32_t>(number % 2));
   spec->set_on_node_loss(number % 5 == 0 ? v1::ON_NODE_LOSS_WAIT : v1::ON_NODE_LOSS_REPLACE);
   spec->set_node_loss_restarts(1000);
+  constexpr const char* kProjects[] = {"red", "blue", ""};
+  spec->set_project(kProjects[number % std::size(kProjects)]);
+  // True, too short, much too long, or not given.
+  constexpr uint64_t kEstimatesMs[] = {20'000, 1'000, 3'600'000, 0};
+  spec->set_estimate_ms(kEstimatesMs[number / 2 % std::size(kEstimatesMs)]);
+  if (number % 4 < 2) spec->set_preemptible(number % 4 == 0);
   return input;
 }
 
@@ -313,6 +319,41 @@ void World::ResubmitOften() {
       throw Broken(absl::StrCat("J2: key ", key, " came again: ", reply.status.message()));
     if (is_same) witness_.SubmitAcknowledged(key, reply.submit.job());
   });
+}
+
+// Quotas that change under the jobs, and people who change their minds.
+void World::ShareOften() {
+  if (calm_) return;
+  queue_.After(queue_.Draw(5'000, 120'000), [this] { ShareOften(); });
+  Server* const leader = Leader();
+  if (leader == nullptr) return;
+  coordinator::ProjectsInput shares;
+  for (const char* name : {"red", "blue"}) {
+    v1::ProjectShare& share = *shares.projects.add_projects();
+    share.set_name(name);
+    share.set_weight(static_cast<uint32_t>(queue_.Draw(1, 3)));
+    const auto quota = static_cast<uint32_t>(queue_.Draw(0, 4));
+    (*share.mutable_quota())["cpu"] = quota;
+    // Each job has at most four ranks, so that no limit keeps one back for good.
+    if (queue_.Chance(0.3)) (*share.mutable_limit())["cpu"] = quota + 4;
+  }
+  leader->Take(std::move(shares));
+  if (leader->state().jobs.empty()) return;
+  const auto& jobs = leader->state().jobs;
+  const auto job = std::next(jobs.begin(), queue_.Draw(0, static_cast<int64_t>(jobs.size()) - 1));
+  leader->Take(coordinator::SetInput{.caller = {.principal = "uid:1", .role = v1::ROLE_OPERATOR},
+                                     .jobs = {job->first},
+                                     .priority = static_cast<int32_t>(queue_.Draw(-1, 1)),
+                                     .estimate_ms = static_cast<uint64_t>(queue_.Draw(0, 60'000)),
+                                     .urgent = queue_.Chance(0.2)});
+}
+
+// So that nothing waits for a quota for good at the end: a job that may not be asked to give way starts within its
+// project's alone.
+void World::ShareForGood() {
+  Server* const leader = Leader();
+  if (leader == nullptr) return;
+  leader->Take(coordinator::ProjectsInput{});
 }
 
 void World::CancelSome() {
@@ -592,6 +633,7 @@ Result World::Run() {
   for (uint64_t i = 0; i < jobs_to_submit_; ++i) SubmitLater(i);
   queue_.After(queue_.Draw(0, 60'000), [this] { BreakSomething(); });
   queue_.After(0, [this] { ReleaseHeld(); });
+  queue_.After(queue_.Draw(0, 60'000), [this] { ShareOften(); });
   if (!heads_.empty()) {
     queue_.After(0, [this] { ReadOften(); });
     queue_.After(0, [this] { NoteOften(); });
@@ -610,6 +652,7 @@ Result World::Run() {
   queue_.After(0, [this] {
     for (auto& server : servers_) server->Start();
   });
+  queue_.After(300'000, [this] { ShareForGood(); });
   // The first ones are back for good; a copy under a separate name is a node like any other.
   for (auto& other : others_) {
     queue_.After(0,

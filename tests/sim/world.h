@@ -89,6 +89,8 @@ class World {
   void KillLater(SimNode& other);
   void ReplayOldReport();
   void ReleaseHeld();
+  void ShareOften();
+  void ShareForGood();
   void TakeBackImpossible();
   void CheckEnd();
   Behavior BehaviorOf(uint64_t job);

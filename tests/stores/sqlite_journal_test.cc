@@ -186,6 +186,8 @@ v1::Snapshot SnapshotOfJobs(int count, size_t bytes) {
     const auto& reflection = *snapshot.GetReflection();
     if (field.is_repeated()) {
       reflection.AddMessage(&snapshot, &field);
+    } else if (field.cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) {
+      reflection.MutableMessage(&snapshot, &field);  // empty, but there
     } else if (field.cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_UINT64) {
       reflection.SetUInt64(&snapshot, &field, 1);
     } else {

@@ -11,6 +11,7 @@
 #include "common/base/version.h"
 #include "common/hash/sha256.h"
 #include "common/node_shortage.h"
+#include "coordinator/core/forecast.h"
 #include "coordinator/core/plan.h"
 #include "coordinator/core/state/invariants.h"
 #include "coordinator/core/state/owner.h"
@@ -75,6 +76,9 @@ std::string DescribeCommand(const v1::CoordinatorMessage& message) {
     }
     case Message::kStop:
       return absl::StrCat("stop ", of(message.stop()), " grace ", message.stop().grace_ms());
+    case Message::kSave:
+      return absl::StrCat("ask ", of(message.save()), " to save within ",
+                          message.save().period_ms() / 1000, "s");
     case Message::kSignal:
       return absl::StrCat("signal ", of(message.signal()), " ", message.signal().signal());
     case Message::kDiagnose:
@@ -149,6 +153,8 @@ void ClusterScript::Dispatch(const Words& words, Options& options) {
     Restart(Number(Option(options, "down", "100")), Option(options, "head", state_.settings.head));
   } else if (verb == "why") {
     Why(Number(words.at(1)));
+  } else if (verb == "queue") {
+    Queue();
   } else {
     Bulk(words, options);
   }
@@ -257,6 +263,10 @@ v1::JobSpec ClusterScript::SpecOf(Options& options) {
   spec.set_priority(Number(Option(options, "priority", "0")));
   spec.set_restarts(Number(Option(options, "restarts", "0")));
   spec.set_max_duration_ms(Number(Option(options, "limit_ms", "0")));
+  if (options.contains("preemptible"))
+    spec.set_preemptible(Option(options, "preemptible", "") == "1");
+  spec.set_project(Option(options, "project", ""));
+  spec.set_estimate_ms(Number(Option(options, "estimate_ms", "0")));
   if (Option(options, "loss", "replace") == "wait") {
     spec.set_on_node_loss(v1::ON_NODE_LOSS_WAIT);
   }
@@ -488,6 +498,36 @@ void ClusterScript::Bulk(const Words& words, Options& options) {
     Take(coordinator::ReleaseInput{.caller = caller,
                                    .jobs = {static_cast<uint64_t>(Number(words.at(1)))},
                                    .from_scratch = Option(options, "from-scratch", "0") == "1"});
+  } else if (verb == "set") {
+    coordinator::SetInput input{.caller = caller,
+                                .jobs = {static_cast<uint64_t>(Number(words.at(1)))}};
+    if (Option(options, "as", "") == "operator") input.caller.role = v1::ROLE_OPERATOR;
+    if (options.contains("priority")) input.priority = Number(Option(options, "priority", ""));
+    if (options.contains("estimate_ms"))
+      input.estimate_ms = Number(Option(options, "estimate_ms", ""));
+    if (options.contains("urgent")) input.urgent = Option(options, "urgent", "") == "1";
+    Take(std::move(input));
+  } else if (verb == "projects") {  // projects NAME:KIND:QUOTA[/LIMIT][*WEIGHT]…
+    coordinator::ProjectsInput input;
+    for (size_t i = 1; i < words.size(); ++i) {
+      const std::pair<std::string, std::string> name =
+          absl::StrSplit(words[i], absl::MaxSplits(':', 1));
+      const std::pair<std::string, std::string> weight =
+          absl::StrSplit(name.second, absl::MaxSplits('*', 1));
+      const std::pair<std::string, std::string> kind =
+          absl::StrSplit(weight.first, absl::MaxSplits(':', 1));
+      const std::pair<std::string, std::string> counts =
+          absl::StrSplit(kind.second, absl::MaxSplits('/', 1));
+      v1::ProjectShare& share = *input.projects.add_projects();
+      share.set_name(name.first);
+      share.set_weight(weight.second.empty() ? 1 : Number(weight.second));
+      (*share.mutable_quota())[kind.first] = Number(counts.first);
+      if (!counts.second.empty()) (*share.mutable_limit())[kind.first] = Number(counts.second);
+    }
+    Take(std::move(input));
+  } else if (verb == "progress") {
+    const auto job = static_cast<uint64_t>(Number(words.at(1)));
+    Take(coordinator::ProgressInput{job, AttemptOf(job).number(), Number(words.at(2))});
   } else if (verb == "remove") {
     Take(coordinator::RemoveInput{caller,
                                   {{static_cast<uint64_t>(Number(words.at(1))), "",
@@ -587,6 +627,18 @@ void ClusterScript::Why(uint64_t job) {
       coordinator::Why(state_, live != state_.jobs.end() ? live->second : finished_.at(job), now_);
   out_.push_back(why.text());
   for (const std::string& detail : why.details()) out_.push_back("  " + detail);
+}
+
+void ClusterScript::Queue() {
+  const coordinator::SchedulingState shared = coordinator::ShareForPlans(state_);
+  const v1::ListQueueResponse queue =
+      coordinator::ViewQueue(shared, coordinator::ForeseeStarts(shared, now_), 0, now_);
+  for (const v1::QueuedJob& job : queue.jobs()) {
+    out_.push_back(absl::StrCat(
+        job.name(), job.urgent() ? " urgent" : "", ": ", job.needs(), "; ",
+        job.has_starts() ? coordinator::DescribeStarts(job.starts()) : "start not known", "; ",
+        job.reason(), job.place().empty() ? "" : absl::StrCat("; held: ", job.place())));
+  }
 }
 
 void ClusterScript::Say(const std::string& node, v1::WorkerMessage message) {

@@ -21,6 +21,7 @@ class ClusterScript {
   std::vector<std::string> Run(const std::string& line);
 
   const coordinator::ClusterState& state() const { return state_; }
+  common::Now now() const { return now_; }
 
  private:
   using Words = std::vector<std::string>;
@@ -43,6 +44,7 @@ class ClusterScript {
   void Restart(int64_t down_ms, const std::string& head);
   std::string Blob(const std::string& name);
   void Why(uint64_t job);
+  void Queue();
 
   void Say(const std::string& node, v1::WorkerMessage message);
   void SayStatus(const std::string& node, const AttemptKey& key);

@@ -167,6 +167,7 @@ std::string StopLine(const std::string& reason, uint32_t grace_ms) {
   return Dump({{"type", "stop"}, {"reason", reason}, {"grace_ms", grace_ms}});
 }
 std::string CommittedLine(int64_t step) { return Dump({{"type", "committed"}, {"step", step}}); }
+std::string CheckpointRequestLine() { return Dump({{"type", "checkpoint_request"}}); }
 std::string DiagnoseLine(uint64_t number, const std::string& reason) {
   return Dump({{"type", "diagnose"}, {"number", number}, {"reason", reason}});
 }

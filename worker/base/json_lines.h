@@ -45,6 +45,7 @@ std::string WelcomeLine(uint64_t metrics_seq);
 std::string AckLine(uint64_t metrics_seq);
 std::string StopLine(const std::string& reason, uint32_t grace_ms);
 std::string CommittedLine(int64_t step);
+std::string CheckpointRequestLine();
 std::string DiagnoseLine(uint64_t number, const std::string& reason);
 std::string ErrorLine(std::string_view message);
 

@@ -250,6 +250,10 @@ struct DiagnoseAction {
   uint64_t number = 0;
   std::string reason;
 };
+// Ask them for a checkpoint.
+struct RequestSaveAction {
+  AttemptKey key;
+};
 // Run a notify command of a job; this node need not hold an attempt of it.
 struct RunNotifyAction {
   v1::RunNotify order;
@@ -293,9 +297,9 @@ using Action =
                  AbandonClearingAction, PersistEpochAction, PrepareAttemptAction,
                  CancelPreparationAction, ReleaseRendezvousAction, RecordLaunchAction, FetchAction,
                  CancelFetchAction, SpawnAction, MoveFenceAction, StopShimAction, KillRanksAction,
-                 SignalShimAction, NotifyStopAction, DiagnoseAction, RunNotifyAction,
-                 NotifyCommittedAction, NotifyErrorAction, UploadAction, DeleteStepAction,
-                 FinalScanAction, DeleteAttemptAction, NoteAction>;
+                 SignalShimAction, NotifyStopAction, RequestSaveAction, DiagnoseAction,
+                 RunNotifyAction, NotifyCommittedAction, NotifyErrorAction, UploadAction,
+                 DeleteStepAction, FinalScanAction, DeleteAttemptAction, NoteAction>;
 
 using Actions = std::vector<Action>;
 

@@ -121,6 +121,12 @@ void OnDiagnose(Step& step, const v1::DiagnoseAttempt& diagnose) {
   step.Do(DiagnoseAction{KeyIn(diagnose), diagnose.number(), diagnose.reason()});
 }
 
+void OnSave(Step& step, const v1::SaveAttempt& save) {
+  const Attempt* attempt = step.Find(KeyIn(save));
+  if (attempt == nullptr || !HasShim(*attempt)) return;
+  step.Do(RequestSaveAction{KeyIn(save)});
+}
+
 void OnForget(Step& step, const v1::ForgetAttempt& forget) {
   const AttemptKey key = KeyIn(forget);
   Attempt* attempt = step.Find(key);
@@ -170,6 +176,8 @@ void Obey(Step& step, const v1::CoordinatorMessage& message) {
       return OnSignal(step, message.signal());
     case v1::CoordinatorMessage::kDiagnose:
       return OnDiagnose(step, message.diagnose());
+    case v1::CoordinatorMessage::kSave:
+      return OnSave(step, message.save());
     case v1::CoordinatorMessage::kRunNotify:
       return step.Do(RunNotifyAction{message.run_notify()});
     case v1::CoordinatorMessage::kForget:

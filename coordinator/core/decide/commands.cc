@@ -88,6 +88,13 @@ void FillStop(const v1::JobRecord& job, const v1::Attempt& attempt, v1::StopAtte
   stop->set_reason(common::Printable(attempt.reason().substr(0, common::kReasonBytesMax), true));
 }
 
+void FillSave(const v1::JobRecord& job, const v1::Attempt& attempt, v1::SaveAttempt* save) {
+  Address(save, job, attempt);
+  save->set_reason(
+      common::Printable(attempt.notice().reason().substr(0, common::kReasonBytesMax), true));
+  save->set_period_ms(attempt.notice().period_ms());
+}
+
 // The next command for this part's worker, from the part's state alone.
 std::optional<Command> CommandForPart(const ClusterState& state, const v1::JobRecord& job,
                                       const v1::Attempt& attempt, const v1::NodePart& part) {
@@ -100,6 +107,8 @@ std::optional<Command> CommandForPart(const ClusterState& state, const v1::JobRe
     FillPrepare(job, attempt, part, command.message.mutable_prepare());
   } else if (!part.launched() && AllPartsReady(attempt)) {
     FillLaunch(state, job, attempt, part, command.message.mutable_launch());
+  } else if (part.launched() && NoticeStands(state, attempt)) {
+    FillSave(job, attempt, command.message.mutable_save());
   } else {
     return std::nullopt;
   }
@@ -176,6 +185,12 @@ std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& eve
       break;
     case v1::Event::kCheckpointCommitted:
       AddCommittedAcks(job, event, commands);
+      break;
+    case v1::Event::kClaimMade:
+      for (const v1::Victim& victim : event.claim_made().victims()) {
+        if (const auto asked = state.jobs.find(victim.job()); asked != state.jobs.end())
+          AddPartCommands(state, asked->second, "", commands);
+      }
       break;
     case v1::Event::kSignalSent:
       AddSignal(job, event.signal_sent().signal(), commands);

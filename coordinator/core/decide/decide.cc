@@ -1,10 +1,12 @@
 #include "coordinator/core/decide/decide.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/validate.h"
 #include "common/outputs.h"
 #include "common/problem.h"
 #include "common/text/units.h"
@@ -161,6 +163,73 @@ Decision DecideOn(const ClusterState& state, const ReleaseInput& input, Now now)
     }
     decision.reply.results.push_back(std::move(result));
   }
+  return decision;
+}
+
+Decision DecideOn(const ClusterState& state, const SetInput& input, Now now) {
+  Decision decision;
+  if (!input.priority.has_value() && !input.estimate_ms.has_value() && !input.urgent.has_value()) {
+    decision.reply.status = common::MakeProblem(absl::StatusCode::kInvalidArgument,
+                                                {.code = "JC1004",
+                                                 .what = "there is nothing to set",
+                                                 .fix = "give a priority or an estimate"});
+    return decision;
+  }
+  const v1::Role role = input.caller.role;
+  if (input.urgent.has_value() && role != v1::ROLE_OPERATOR && role != v1::ROLE_ADMIN) {
+    decision.reply.status = common::MakeProblem(
+        absl::StatusCode::kPermissionDenied,
+        {.code = "JC1320",
+         .what = absl::StrCat(input.caller.principal, " may not decide which jobs are urgent"),
+         .fix = "ask an operator"});
+    return decision;
+  }
+  v1::JobSpec numbers;
+  numbers.set_priority(input.priority.value_or(0));
+  numbers.set_estimate_ms(input.estimate_ms.value_or(0));
+  decision.reply.status = job::CheckNumbers(numbers);
+  if (!decision.reply.status.ok()) return decision;
+  for (const uint64_t id : input.jobs) {
+    const v1::JobRecord* job = FindJob(state, id);
+    if (job == nullptr) {
+      decision.reply.results.push_back(NotLive(id));
+      continue;
+    }
+    decision.reply.results.push_back(ResultFor(id, job));
+    v1::JobSet set;
+    if (input.priority.value_or(job->spec().priority()) != job->spec().priority())
+      set.set_priority(*input.priority);
+    if (input.estimate_ms.value_or(job->spec().estimate_ms()) != job->spec().estimate_ms())
+      set.set_estimate_ms(*input.estimate_ms);
+    if (input.urgent.value_or(job->urgent()) != job->urgent()) set.set_urgent(*input.urgent);
+    if (set.ByteSizeLong() == 0) continue;  // it is so already
+    v1::Event& event = decision.facts.emplace_back(LiveJobEvent(*job, now));
+    event.set_skippable(true);
+    set.set_by(input.caller.principal);
+    *event.mutable_job_set() = std::move(set);
+  }
+  return decision;
+}
+
+Decision DecideOn(const ClusterState& state, const ProjectsInput& input, Now now) {
+  Decision decision;
+  if (SharesOf(input.projects) == state.projects) return decision;
+  v1::Event& event = decision.facts.emplace_back();
+  event.set_at_ms(now.wall_ms);
+  event.set_skippable(true);
+  *event.mutable_projects_set() = input.projects;
+  return decision;
+}
+
+// A report about an attempt that is over changes nothing.
+Decision DecideOn(const ClusterState& state, const ProgressInput& input, Now now) {
+  Decision decision;
+  const v1::JobRecord* job = FindJob(state, input.job);
+  const v1::Attempt* attempt = job == nullptr ? nullptr : LiveAttempt(*job);
+  if (attempt == nullptr || attempt->number() != input.attempt || input.left_ms < 0)
+    return decision;
+  v1::Event& event = decision.facts.emplace_back(LiveJobEvent(*job, now));
+  event.mutable_job_progress()->set_left_ms(std::min(input.left_ms, job::kMaxDurationMs.most));
   return decision;
 }
 

@@ -328,6 +328,11 @@ v1::JobStateChanged JudgeJob(const ClusterState& state, const v1::JobRecord& job
       attempt.cause() == v1::STOP_CAUSE_LAUNCH_FAILED) {
     return Final(job, attempt, v1::JOB_STATE_FAILED, attempt.reason());
   }
+  if (attempt.cause() == v1::STOP_CAUSE_PREEMPTED) {
+    return Change(job, v1::JOB_STATE_QUEUED,
+                  absl::StrCat(attempt.reason(), "; continues ", NextStart(job),
+                               " (this uses up no restart)"));
+  }
   if (LackedRoom(attempt)) return AfterShortage(state, job, attempt);
   if (CountsAsNodeLoss(attempt.cause())) return AfterNodeLoss(state, job, attempt);
   if (attempt.cause() == v1::STOP_CAUSE_SUPERVISOR_LOST) {

@@ -54,6 +54,23 @@ std::optional<v1::Event> FenceByTime(const ClusterState& state, const v1::JobRec
   return std::nullopt;
 }
 
+// It was asked to give way, and has saved since then, or its time for it is over.
+std::optional<v1::Event> GiveWay(const ClusterState& state, const v1::JobRecord& job,
+                                 const v1::Attempt& attempt, Now now) {
+  if (!NoticeStands(state, attempt)) return std::nullopt;
+  const v1::Notice& notice = attempt.notice();
+  const v1::Checkpoint* latest = LatestCheckpoint(job);
+  const bool has_saved = latest != nullptr && latest->attempt() == attempt.number() &&
+                         latest->committed_ms() >= notice.given_ms();
+  if (!has_saved && !IsDue(NoticeEndsAtMonoMs(state, job, attempt), now)) return std::nullopt;
+  const std::string saved = has_saved
+                                ? absl::StrCat(", after its checkpoint of step ", latest->step())
+                                : absl::StrCat(", without a checkpoint within ",
+                                               common::HumanDuration(notice.period_ms()));
+  return Stop(state, job, v1::STOP_CAUSE_PREEMPTED,
+              absl::StrCat("gave way to ", notice.reason(), saved), now);
+}
+
 // Why a live attempt must be stopped, if nothing is stopping it yet.
 std::optional<v1::Event> ReasonToStop(const ClusterState& state, const v1::JobRecord& job,
                                       const v1::Attempt& attempt, Now now) {
@@ -75,6 +92,7 @@ std::optional<v1::Event> ReasonToStop(const ClusterState& state, const v1::JobRe
                              common::HumanDuration(job.spec().max_duration_ms()), " expired"),
                 now);
   }
+  if (auto gives_way = GiveWay(state, job, attempt, now)) return gives_way;
   if (IsDue(LaunchLateAtMonoMs(state, job, attempt), now)) {
     const v1::NodePart& late = *UnlaunchedPart(attempt);
     const std::string within = common::HumanDuration(state.settings.start_timeout_ms);

@@ -3,6 +3,8 @@
 // journal has the reason once, not again whenever a job ends.
 #include <algorithm>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -63,7 +65,7 @@ std::string DescribeAbsent(const SchedulingState& state, const Demand& demand,
   size_t absent = 0;
   for (const Capacity& capacity : Capacities(state, {}, demand, kind, Which::kEver)) {
     const Node& node = state.nodes.at(capacity.node);
-    if (capacity.ranks == 0 || IsInService(node) || ++absent > kNodesNamed) continue;
+    if (IsInService(node) || ++absent > kNodesNamed) continue;
     const bool lost = node.record.state() == v1::NODE_STATE_LOST;
     nodes.push_back(absl::StrCat(
         capacity.node, " (", lost ? DescribeLoss(node.record) : DescribeDrain(node.record), ")"));
@@ -76,14 +78,6 @@ std::string DescribeAbsent(const SchedulingState& state, const Demand& demand,
 bool HasRoom(const SchedulingState& state, const Demand& demand, const std::string& kind,
              Which which) {
   return Place(demand.shape, Capacities(state, {}, demand, kind, which), {}).has_value();
-}
-
-// The nodes of the last attempt, which keep their positions.
-std::vector<std::string> PreviousNodes(const v1::JobRecord& job) {
-  std::vector<std::string> nodes;
-  if (job.attempts().empty()) return nodes;
-  for (const v1::NodePart& part : job.attempts().rbegin()->parts()) nodes.push_back(part.node());
-  return nodes;
 }
 
 // The reason if the registered nodes could not hold the job even if all were free, with the largest
@@ -139,21 +133,36 @@ class Devices : public Policy {
 
   bool Allows(Candidate& job) override {
     // Saves the search for every further job that waits for the same dead node.
+    if (!ground_.HasEnoughFor(job)) return false;
     const std::optional<Blocker>* known = ground_.memo.Find(job.demand_key());
     if (known != nullptr && known->has_value()) return false;
-    auto shares = Fit(ground_.state, ground_.usage(), job.demand(), job.kind(), Which::kFreeNow,
-                      PreviousNodes(job.job));
-    if (shares.has_value()) job.shares = *std::move(shares);
-    return shares.has_value();
+    // In a pass devices are only taken, so what did not fit once does not fit later.
+    const std::pair<std::string, uint32_t> tried(job.demand_key(), ground_.HeldFrom(job));
+    if (refused_.contains(tried)) return false;
+    ground_.Spend(1);
+    auto shares = Fit(ground_.state, ground_.UsageFor(job), job.demand(), job.kind(),
+                      Which::kFreeNow, NodesOfLastAttempt(job.job));
+    if (!shares.has_value()) {
+      refused_.insert(tried);
+      return false;
+    }
+    job.shares = *std::move(shares);
+    return true;
   }
+
+  bool IsAboutDevices() const override { return true; }
 
   Blocker Why(Candidate& job) override {
     if (std::optional<Blocker> aside = WhyLasting(job)) return *std::move(aside);
     if (ground_.state.nodes.empty()) return MakeBlocker(Reason::kNoNodes, "", job.Needs());
     const Demand& demand = job.demand();
     const std::vector<Capacity> free =
-        Capacities(ground_.state, ground_.usage(), demand, job.kind(), Which::kFreeNow);
+        Capacities(ground_.state, ground_.InUse(), demand, job.kind(), Which::kFreeNow);
     const bool fits_but_for_addresses = Place(demand.shape, free, {}).has_value();
+    if (ground_.HeldFrom(job) != 0 &&
+        Fit(ground_.state, ground_.InUse(), demand, job.kind(), Which::kFreeNow, {}).has_value()) {
+      return MakeBlocker(Reason::kHeld, "", job.Needs());
+    }
     return MakeBlocker(
         Reason::kDevices,
         absl::StrCat(DescribeCapacities(free), DescribeUnusable(ground_.state, demand),
@@ -163,17 +172,19 @@ class Devices : public Policy {
   }
 
   std::optional<Blocker> WhyLasting(Candidate& job) override {
+    if (ground_.memo.KnowsOther(job.job.id())) return std::nullopt;
     const std::string& key = job.demand_key();
     const std::optional<Blocker>* known = ground_.memo.Find(key);
-    return known != nullptr ? *known : ground_.memo.Keep(key, WhyAside(ground_.state, job));
-  }
-
-  void OnStart(const v1::JobRecord&, const v1::Attempt& attempt) override {
-    AddUsage(ground_.usage(), attempt);
+    std::optional<Blocker> aside =
+        known != nullptr ? *known : ground_.memo.Keep(key, WhyAside(ground_.state, job));
+    if (!aside.has_value() && !ground_.state.nodes.empty()) ground_.memo.KeepOther(job.job.id());
+    return aside;
   }
 
  private:
   Ground& ground_;
+  // Demands for which there was no place in this pass, without which held places.
+  std::set<std::pair<std::string, uint32_t>> refused_;
 };
 
 }  // namespace

@@ -19,24 +19,35 @@ bool OnOneHost(const SchedulingState& state, const std::vector<Capacity>& capaci
          });
 }
 
-// A gang that spans hosts cannot rendezvous at a loopback address.
-void DropLoopbackWhenSpanning(const SchedulingState& state, const v1::Shape& shape,
-                              std::vector<Capacity>& capacities) {
-  if (capacities.size() < 2 || OnOneHost(state, capacities)) return;
-  if (Place(shape, capacities, {}).value_or(std::vector<Share>{}).size() < 2) return;
-  std::erase_if(capacities, [&](const Capacity& capacity) {
-    return common::IsLoopbackHost(state.nodes.at(capacity.node).record.facts().advertise());
-  });
+bool IsAtLoopback(const SchedulingState& state, const Capacity& capacity) {
+  return common::IsLoopbackHost(state.nodes.at(capacity.node).record.facts().advertise());
 }
 
 }  // namespace
+
+bool AllCanMeet(const SchedulingState& state, const std::vector<Capacity>& capacities) {
+  return capacities.size() < 2 ||
+         std::none_of(capacities.begin(), capacities.end(),
+                      [&](const Capacity& each) { return IsAtLoopback(state, each); }) ||
+         OnOneHost(state, capacities);
+}
 
 std::optional<std::vector<Share>> Fit(const SchedulingState& state, const Usage& usage,
                                       const Demand& demand, const std::string& kind, Which which,
                                       const std::vector<std::string>& previous) {
   std::vector<Capacity> capacities = Capacities(state, usage, demand, kind, which);
-  DropLoopbackWhenSpanning(state, demand.shape, capacities);
+  if (AllCanMeet(state, capacities)) return Place(demand.shape, std::move(capacities), previous);
+  std::optional<std::vector<Share>> shares = Place(demand.shape, capacities, previous);
+  if (!shares.has_value() || shares->size() < 2) return shares;
+  std::erase_if(capacities, [&](const Capacity& each) { return IsAtLoopback(state, each); });
   return Place(demand.shape, std::move(capacities), previous);
+}
+
+std::vector<std::string> NodesOfLastAttempt(const v1::JobRecord& job) {
+  std::vector<std::string> nodes;
+  if (job.attempts().empty()) return nodes;
+  for (const v1::NodePart& part : job.attempts().rbegin()->parts()) nodes.push_back(part.node());
+  return nodes;
 }
 
 }  // namespace muster::coordinator

@@ -3,80 +3,82 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "common/job/shape.h"
 #include "coordinator/core/scheduling/attempt.h"
 #include "coordinator/core/scheduling/policies.h"
+#include "coordinator/core/scheduling/queue_walk.h"
 
 namespace muster::coordinator {
 
-Ground::Ground(const SchedulingState& state, Asides& found)
-    : state(state),
-      memo(state.asides, found),
-      any_in_service(std::any_of(state.nodes.begin(), state.nodes.end(),
-                                 [](const auto& named) { return IsInService(named.second); })) {}
-
-Usage& Ground::usage() {
-  if (!usage_.has_value()) usage_ = UsageOf(state);
-  return *usage_;
-}
-
-const Demand& Candidate::demand() {
-  if (!demand_.has_value()) demand_ = DemandOf(job.spec());
-  return *demand_;
-}
-
-const std::string& Candidate::demand_key() {
-  if (key_.empty()) key_ = demand().Key();
-  return key_;
-}
-
-const std::string& Candidate::kind() {
-  if (kind_.empty()) kind_ = ResolveKind(state_, job.spec().shape().device());
-  return kind_;
-}
-
-std::string Candidate::Needs() {
-  return absl::StrCat("needs ", job::DescribeDemand(demand().shape, kind()));
-}
-
 Pass::Pass(const SchedulingState& state, Asides& found, Now now)
-    : now_(now), ground_(state, found) {
+    : now_(now), ground_(state, found, now) {
   for (const MakePolicy make : Policies()) policies_.push_back(make(ground_));
 }
 
 std::vector<Verdict> Pass::Run() {
-  for (const QueuePlace& place : ground_.state.queue) {
-    Visit(ground_.state.jobs.at(place.job));
-    if (EndsAt().has_value()) break;
+  QueueWalk walk(ground_);
+  while (const v1::JobRecord* job = EndsHere() ? nullptr : walk.Next()) {
+    if (job->cancel_requested()) continue;
+    order_.push_back(job->id());
+    const Outcome outcome = Visit(*job);
+    if (outcome == Outcome::kLimited) walk.EndLine();
+    if (outcome == Outcome::kWaits) walk.Waits();
   }
+  TellAgain();
   VisitToldBehind();
   return std::move(verdicts_);
 }
 
-void Pass::Visit(const v1::JobRecord& job) {
-  if (job.cancel_requested()) return;
-  // The job waits regardless of running jobs, and its reason already states that.
-  if (ground_.any_in_service && ground_.memo.Knows(job.id())) return Wait(job, true);
-  Candidate candidate(ground_.state, job);
-  for (const auto& policy : policies_) {
-    if (policy->Allows(candidate)) continue;
-    Blocker blocker = policy->Why(candidate);
-    const BlockerRow& row = RowOf(blocker.reason);
-    if (row.lasts != Lasts::kUntilOthersMove) ground_.memo.Keep(job.id());
-    verdicts_.push_back({.job = job.id(), .blockers = {std::move(blocker)}});
-    return Wait(job, row.others_pass);
+// What is free changed with each job that passed.
+void Pass::TellAgain() {
+  for (const Told& told : told_) {
+    if (told.starts == starts_) continue;
+    Verdict& verdict = verdicts_[told.verdict];
+    Candidate candidate(ground_, ground_.state.jobs.at(verdict.job));
+    verdict.blockers = {told.policy->Why(candidate)};
   }
-  Start(candidate);
 }
 
-// The reasons of jobs further back may name devices that are no longer free.
+Pass::Outcome Pass::Visit(const v1::JobRecord& job) {
+  Candidate candidate(ground_, job);
+  ground_.Visit(candidate);
+  // The job waits regardless of running jobs, and its reason already states that.
+  if (ground_.any_in_service && ground_.memo.Knows(job.id())) return Wait(candidate, true);
+  for (const auto& policy : policies_) {
+    if (!policy->Allows(candidate)) return Wait(candidate, *policy);
+  }
+  return Start(candidate);
+}
+
+Pass::Outcome Pass::Wait(Candidate& job, Policy& policy) {
+  const uint64_t id = job.job.id();
+  if (std::optional<Blocker> lasting = policy.WhyLasting(job)) {
+    const bool others_pass = RowOf(lasting->reason).others_pass;
+    ground_.memo.Keep(id);
+    verdicts_.push_back({.job = id, .blockers = {*std::move(lasting)}});
+    return Wait(job, others_pass);
+  }
+  if (!policy.IsAboutDevices()) {
+    verdicts_.push_back({.job = id, .blockers = {policy.Why(job)}});
+    Wait(job, true);
+    return policy.EndsLine(job) ? Outcome::kLimited : Outcome::kAside;
+  }
+  Wait(job, false);
+  if (!ground_.IsBehind(job)) firsts_.push_back(id);
+  const bool is_told = ground_.PlaceOfHolder(id) != nullptr || !ground_.any_in_service;
+  // As it was told before.
+  if (!is_told && job.job.reason() == RowOf(Reason::kBehindOthers).text) return Outcome::kWaits;
+  if (is_told) told_.push_back({verdicts_.size(), &policy, starts_});
+  verdicts_.push_back(
+      {.job = id, .blockers = {is_told ? policy.Why(job) : MakeBlocker(Reason::kBehindOthers)}});
+  return Outcome::kWaits;
+}
+
+// The reasons of jobs beyond the bound may name devices that are no longer free.
 void Pass::VisitToldBehind() {
-  const std::optional<QueuePlace> end = EndsAt();
-  if (!end.has_value()) return;
+  if (!EndsHere()) return;
   for (const uint64_t id : ground_.state.told) {
     const v1::JobRecord& job = ground_.state.jobs.at(id);
-    if (!(*end < PlaceOf(job)) || job.cancel_requested()) continue;
+    if (ground_.WasVisited(id) || job.cancel_requested()) continue;
     std::optional<Blocker> lasting = WhyLasting(job);
     verdicts_.push_back({.job = id,
                          .blockers = {lasting.has_value() ? *std::move(lasting)
@@ -84,51 +86,72 @@ void Pass::VisitToldBehind() {
   }
 }
 
-const v1::JobRecord* Pass::Head() const {
-  const std::optional<QueuePlace> end = EndsAt();
-  return end.has_value() ? &ground_.state.jobs.at(end->job) : nullptr;
+const HeldPlace* Pass::PlaceAhead(const v1::JobRecord& job) {
+  Candidate candidate(ground_, job);
+  return ground_.PlaceAhead(candidate);
+}
+
+const HeldPlace* Pass::PlaceFor(const v1::JobRecord& job) const {
+  return ground_.PlaceOfHolder(job.id());
+}
+
+std::optional<int64_t> Pass::MayStartForMs(const v1::JobRecord& job) {
+  if (MayStart(job)) return std::nullopt;
+  Candidate candidate(ground_, job);
+  const std::optional<int64_t> most_ms = ground_.TimeInPlaces(candidate);
+  if (!most_ms.has_value()) return std::nullopt;
+  v1::JobRecord shorter = job;
+  shorter.mutable_spec()->set_estimate_ms(static_cast<uint64_t>(*most_ms));
+  return MayStart(shorter) ? most_ms : std::nullopt;
 }
 
 Verdict Pass::Judge(const v1::JobRecord& job) {
   Verdict verdict{.job = job.id()};
-  Candidate candidate(ground_.state, job);
+  Candidate candidate(ground_, job);
   for (const auto& policy : policies_) {
     if (!policy->Allows(candidate)) verdict.blockers.push_back(policy->Why(candidate));
+  }
+  const bool is_behind = ground_.PlaceOfHolder(job.id()) == nullptr &&
+                         (ground_.IsBehind(candidate) || ground_.HeldFrom(candidate) != 0);
+  if (is_behind && !verdict.blockers.empty() &&
+      verdict.blockers.front().reason != Reason::kBehindOthers) {
+    verdict.blockers.insert(verdict.blockers.begin(), MakeBlocker(Reason::kBehindOthers));
   }
   if (verdict.blockers.empty()) verdict.start = MakeAttempt(ground_.state, candidate, now_);
   return verdict;
 }
 
 bool Pass::MayStart(const v1::JobRecord& job) {
-  Candidate candidate(ground_.state, job);
+  Candidate candidate(ground_, job);
   return std::all_of(policies_.begin(), policies_.end(),
                      [&](const auto& policy) { return policy->Allows(candidate); });
 }
 
 std::optional<Blocker> Pass::WhyLasting(const v1::JobRecord& job) {
-  Candidate candidate(ground_.state, job);
+  Candidate candidate(ground_, job);
   for (const auto& policy : policies_) {
     if (std::optional<Blocker> blocker = policy->WhyLasting(candidate)) return blocker;
   }
   return std::nullopt;
 }
 
-std::optional<QueuePlace> Pass::EndsAt() const {
-  for (const auto& policy : policies_) {
-    if (const std::optional<QueuePlace> end = policy->EndsAt()) return end;
-  }
-  return std::nullopt;
+bool Pass::EndsHere() const {
+  return std::any_of(policies_.begin(), policies_.end(),
+                     [](const auto& policy) { return policy->EndsPass(); });
 }
 
 // The attempt exists from here on, and holds its devices.
-void Pass::Start(Candidate& job) {
+Pass::Outcome Pass::Start(Candidate& job) {
   v1::Attempt attempt = MakeAttempt(ground_.state, job, now_);
-  for (const auto& policy : policies_) policy->OnStart(job.job, attempt);
+  ground_.Start(job.job, attempt);
+  ++starts_;
   verdicts_.push_back({.job = job.job.id(), .start = std::move(attempt)});
+  return Outcome::kStarts;
 }
 
-void Pass::Wait(const v1::JobRecord& job, bool others_pass) {
+Pass::Outcome Pass::Wait(Candidate& job, bool others_pass) {
   for (const auto& policy : policies_) policy->OnWait(job, others_pass);
+  return others_pass ? Outcome::kAside : Outcome::kWaits;
 }
 
 std::optional<Blocker> WhyNever(const SchedulingState& state, const v1::JobRecord& job, Now now) {

@@ -3,16 +3,17 @@
 // schedule.cc turns them into events, why.cc, plan.cc and decide_submit.cc into sentences. The pass itself
 // decides nothing, and changes only the memo that it is given.
 //
-// Future features are new files here. Quotas, holds and any other ceiling are policies. Backfill replaces
-// strict_order.cc: it lets jobs pass if they do not delay the one in front. Borrowing changes the order
+// Future features are new files here. Quotas and any other ceiling are policies. Borrowing changes the order
 // (order.h). Preemption adds a third kind of verdict.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "coordinator/core/scheduling/policy.h"
+#include "coordinator/core/scheduling/reclaim.h"
 #include "coordinator/core/scheduling/verdict.h"
 
 namespace muster::coordinator {
@@ -25,10 +26,28 @@ class Pass {
 
   // Goes through the queue; returns verdicts on all jobs that start, and on jobs whose reason may have changed.
   std::vector<Verdict> Run();
-  // The job at which Run ended and for which the jobs behind it wait; null: none.
-  const v1::JobRecord* Head() const;
+  // After Run: whether the job starts.
+  bool Starts(uint64_t job) const { return ground_.HasStarted(job); }
+  size_t starts() const { return starts_; }
+  // What it has looked at so far: nodes, over all jobs.
+  size_t looks() const { return ground_.looks(); }
+  // After Run: whether anything is held for a job that waits.
+  bool HoldsPlaces() const { return !ground_.places().empty(); }
+  // After Run: the jobs, as they had their turns.
+  const std::vector<uint64_t>& order() const { return order_; }
+  // After Run: who is to give way to whom.
+  std::vector<Claim> Claims() { return FindClaims(ground_, firsts_); }
+  // After Run: devices in use by projects.
+  const ProjectUse& use() const { return ground_.use; }
+  // After Run: what is held for a job ahead of this one that keeps it back, one of its own project first; null: nothing.
+  const HeldPlace* PlaceAhead(const v1::JobRecord& job);
+  // After Run: what is held for this job; null: nothing.
+  const HeldPlace* PlaceFor(const v1::JobRecord& job) const;
+  // After Run: how long the job may take to start now on devices that are held for others; nullopt: that is not what
+  // keeps it back.
+  std::optional<int64_t> MayStartForMs(const v1::JobRecord& job);
 
-  // Everything that keeps the job back: after Run, at its place in the queue; otherwise as if it were at the head.
+  // Everything that keeps the job back: after Run, at its place in the queue; otherwise as if it were first.
   // The job need not be in the state.
   Verdict Judge(const v1::JobRecord& job);
   // The same answer without its reasons.
@@ -37,16 +56,30 @@ class Pass {
   std::optional<Blocker> WhyLasting(const v1::JobRecord& job);
 
  private:
-  void Visit(const v1::JobRecord& job);
+  enum class Outcome { kStarts, kWaits, kAside, kLimited };
+  Outcome Visit(const v1::JobRecord& job);
+  void TellAgain();
   void VisitToldBehind();
-  std::optional<QueuePlace> EndsAt() const;
-  void Start(Candidate& job);
-  void Wait(const v1::JobRecord& job, bool others_pass);
+  bool EndsHere() const;
+  Outcome Start(Candidate& job);
+  Outcome Wait(Candidate& job, bool others_pass);
+  Outcome Wait(Candidate& job, Policy& policy);  // which does not allow it
 
   const Now now_;
   Ground ground_;
   std::vector<std::unique_ptr<Policy>> policies_;
   std::vector<Verdict> verdicts_;
+  std::vector<uint64_t> order_;
+  std::vector<uint64_t>
+      firsts_;  // of them, those that wait first for devices of their kind in their project
+  // Reasons that name what was free before some of the starts.
+  struct Told {
+    size_t verdict;
+    Policy* policy;
+    size_t starts;
+  };
+  std::vector<Told> told_;
+  size_t starts_ = 0;
 };
 
 // Why the registered nodes could never run the job, which is a reason to refuse a submit. None: they could.

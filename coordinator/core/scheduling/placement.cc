@@ -13,10 +13,6 @@
 namespace muster::coordinator {
 namespace {
 
-uint32_t DevicesPerRank(const v1::DeviceConstraint& device) {
-  return std::max<uint32_t>(device.count_per_rank(), 1);
-}
-
 bool Matches(const v1::Device& device, const std::string& kind, const v1::DeviceConstraint& want) {
   if (device.kind() != kind || device.memory_bytes() < want.min_memory_bytes()) return false;
   if (want.model().empty()) return true;
@@ -24,15 +20,10 @@ bool Matches(const v1::Device& device, const std::string& kind, const v1::Device
   return model.find(absl::AsciiStrToLower(want.model())) != std::string::npos;
 }
 
-bool UsableNow(const Node& node) {
-  return IsInService(node) && node.record.connected() && node.cleared &&
-         node.record.state() == v1::NODE_STATE_ALIVE;
-}
-
 Capacity CapacityOf(const Node& node, const std::vector<uint32_t>& used,
                     const v1::DeviceConstraint& want, const std::string& kind) {
   const v1::NodeFacts& facts = node.record.facts();
-  Capacity capacity{facts.name(), 0, {}, common::IsHostKind(kind) && facts.oversubscribe_cpu()};
+  Capacity capacity{{}, 0, {}, common::IsHostKind(kind) && facts.oversubscribe_cpu()};
   for (const v1::Device& device : facts.devices()) {
     if (!Matches(device, kind, want)) continue;
     if (!capacity.oversubscribed &&
@@ -55,21 +46,25 @@ std::vector<uint32_t> TakeDevices(const Capacity& capacity, uint32_t count) {
   return devices;
 }
 
-// Largest first; ties by name.
+// Largest first. Those of one size stay in the order of their names, in which they are found.
 void SortByRoom(std::vector<Capacity>& capacities) {
-  std::sort(capacities.begin(), capacities.end(), [](const Capacity& a, const Capacity& b) {
-    return a.ranks != b.ranks ? a.ranks > b.ranks : a.node < b.node;
-  });
+  std::stable_sort(capacities.begin(), capacities.end(),
+                   [](const Capacity& a, const Capacity& b) { return a.ranks > b.ranks; });
 }
 
-// Smallest first, so that large nodes stay free for large gangs; ties by name.
+// Smallest first, so that large nodes stay free for large gangs; ties as above.
 std::vector<const Capacity*> TightestFirst(const std::vector<Capacity>& capacities) {
   std::vector<const Capacity*> nodes;
   for (const Capacity& capacity : capacities) nodes.push_back(&capacity);
-  std::sort(nodes.begin(), nodes.end(), [](const Capacity* a, const Capacity* b) {
-    return a->ranks != b->ranks ? a->ranks < b->ranks : a->node < b->node;
-  });
+  std::stable_sort(nodes.begin(), nodes.end(),
+                   [](const Capacity* a, const Capacity* b) { return a->ranks < b->ranks; });
   return nodes;
+}
+
+const std::vector<uint32_t>& UsedOf(const Usage::mapped_type& on_node, const std::string& kind) {
+  static const std::vector<uint32_t> kNone;
+  const auto of_kind = on_node.find(kind);
+  return of_kind == on_node.end() ? kNone : of_kind->second;
 }
 
 struct Split {
@@ -91,17 +86,33 @@ std::vector<Split> SplitPerNode(const v1::Shape& shape, const std::vector<Capaci
   return split;
 }
 
+// A total over exactly `count` nodes, the same on each but for one rank: on the tightest nodes that have room for it.
+std::vector<Split> SplitAlike(uint32_t total, uint32_t count,
+                              const std::vector<Capacity>& capacities) {
+  const uint32_t most = (total + count - 1) / count;
+  std::vector<Split> split;
+  for (const Capacity* node : TightestFirst(capacities)) {
+    if (split.size() == count) break;
+    if (node->ranks >= most) split.push_back({node, 0});
+  }
+  if (split.size() < count) return {};
+  for (uint32_t rank = 0; rank < total; ++rank) ++split[rank % count].ranks;
+  return split;
+}
+
 // A total over exactly `count` nodes, each with at least one rank, as evenly as their capacity
 // allows.
 std::vector<Split> SplitEvenly(uint32_t total, uint32_t count,
                                const std::vector<Capacity>& capacities) {
-  std::vector<Split> split;
+  if (count == 0 || total < count) return {};
+  std::vector<Split> split = SplitAlike(total, count, capacities);
+  if (!split.empty()) return split;
   uint64_t room = 0;
   for (uint32_t i = 0; i < count && i < capacities.size(); ++i) {
     if (capacities[i].ranks > 0) split.push_back({&capacities[i], 0});
     room += capacities[i].ranks;
   }
-  if (split.size() != count || room < total || total < count) return {};
+  if (split.size() != count || room < total) return {};
   for (uint32_t left = total; left > 0;) {
     for (Split& part : split) {
       if (left == 0 || part.ranks == part.node->ranks) continue;
@@ -139,6 +150,10 @@ std::vector<Split> SplitTotal(const v1::Shape& shape, const std::vector<Capacity
   return {};
 }
 
+std::vector<Split> SplitShape(const v1::Shape& shape, const std::vector<Capacity>& capacities) {
+  return shape.per_node() > 0 ? SplitPerNode(shape, capacities) : SplitTotal(shape, capacities);
+}
+
 // Nodes of the last attempt keep their positions; others fill the gaps in name order.
 std::vector<Split> Order(std::vector<Split> split, const std::vector<std::string>& previous) {
   std::sort(split.begin(), split.end(),
@@ -171,6 +186,24 @@ void AddUsage(Usage& usage, const v1::Attempt& attempt) {
   }
 }
 
+void RemoveUsage(Usage& usage, const v1::Attempt& attempt) {
+  for (const v1::NodePart& part : attempt.parts()) {
+    if (part.ended()) continue;
+    std::vector<uint32_t>& used = usage[part.node()][part.device_kind()];
+    for (const uint32_t device : part.device_indexes()) {
+      if (const auto at = std::find(used.begin(), used.end(), device); at != used.end())
+        used.erase(at);
+    }
+  }
+}
+
+void AddUsage(Usage& usage, const std::string& kind, const std::vector<Share>& shares) {
+  for (const Share& share : shares) {
+    std::vector<uint32_t>& used = usage[share.node][kind];
+    used.insert(used.end(), share.devices.begin(), share.devices.end());
+  }
+}
+
 Usage UsageOf(const SchedulingState& state) {
   Usage usage;
   for (const uint64_t id : state.active) {
@@ -180,30 +213,35 @@ Usage UsageOf(const SchedulingState& state) {
   return usage;
 }
 
+uint32_t DevicesPerRank(const v1::DeviceConstraint& device) {
+  return std::max<uint32_t>(device.count_per_rank(), 1);
+}
+
+bool IsUsableNow(const Node& node) {
+  return IsInService(node) && node.record.connected() && node.cleared &&
+         node.record.state() == v1::NODE_STATE_ALIVE;
+}
+
 bool IsInService(const Node& node) {
   return node.record.state() != v1::NODE_STATE_LOST && !node.record.draining();
 }
 
 std::vector<Capacity> Capacities(const SchedulingState& state, const Usage& usage,
                                  const Demand& demand, const std::string& kind, Which which) {
+  const Usage::mapped_type nothing;
+  const bool counts_usage = which == Which::kFreeNow || which == Which::kFreeLater;
   std::vector<Capacity> capacities;
+  auto used = usage.begin();  // both are in the order of the nodes' names
   for (const auto& [name, node] : state.nodes) {
-    if (which == Which::kFreeNow && !UsableNow(node)) continue;
-    if (which == Which::kInService && !IsInService(node)) continue;
-    std::vector<uint32_t> used;
-    if (which == Which::kFreeNow) {
-      if (const auto on_node = usage.find(name); on_node != usage.end()) {
-        if (const auto of_kind = on_node->second.find(kind); of_kind != on_node->second.end()) {
-          used = of_kind->second;
-        }
-      }
-    }
-    const v1::NodeFacts& facts = node.record.facts();
-    if (!LackOf(facts, demand).empty()) {
-      capacities.push_back({.node = name});
-      continue;
-    }
-    capacities.push_back(CapacityOf(node, used, demand.shape.device(), kind));
+    if (which == Which::kFreeNow && !IsUsableNow(node)) continue;
+    if (which != Which::kEver && !IsInService(node)) continue;
+    while (counts_usage && used != usage.end() && used->first < name) ++used;
+    const bool is_used = counts_usage && used != usage.end() && used->first == name;
+    Capacity capacity = CapacityOf(node, UsedOf(is_used ? used->second : nothing, kind),
+                                   demand.shape.device(), kind);
+    if (capacity.ranks == 0 || !LackOf(node.record.facts(), demand).empty()) continue;
+    capacity.node = name;
+    capacities.push_back(std::move(capacity));
   }
   SortByRoom(capacities);
   return capacities;
@@ -225,8 +263,7 @@ std::string ResolveKind(const SchedulingState& state, const v1::DeviceConstraint
 std::optional<std::vector<Share>> Place(const v1::Shape& shape, std::vector<Capacity> capacities,
                                         const std::vector<std::string>& previous) {
   SortByRoom(capacities);
-  std::vector<Split> split =
-      shape.per_node() > 0 ? SplitPerNode(shape, capacities) : SplitTotal(shape, capacities);
+  std::vector<Split> split = SplitShape(shape, capacities);
   if (split.empty()) return std::nullopt;
   std::vector<Share> shares;
   for (const Split& part : Order(std::move(split), previous)) {
@@ -234,6 +271,11 @@ std::optional<std::vector<Share>> Place(const v1::Shape& shape, std::vector<Capa
                       TakeDevices(*part.node, part.ranks * DevicesPerRank(shape.device()))});
   }
   return shares;
+}
+
+bool HasPlace(const v1::Shape& shape, std::vector<Capacity> capacities) {
+  SortByRoom(capacities);
+  return !SplitShape(shape, capacities).empty();
 }
 
 std::string DescribeCapacities(const std::vector<Capacity>& capacities) {

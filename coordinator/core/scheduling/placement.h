@@ -25,6 +25,9 @@ struct Share {
   std::vector<uint32_t> devices;  // ranks × count_per_rank indexes, ascending, chosen lowest first
 };
 
+void RemoveUsage(Usage& usage, const v1::Attempt& attempt);
+void AddUsage(Usage& usage, const std::string& kind, const std::vector<Share>& shares);
+
 // How many ranks a node could take.
 struct Capacity {
   std::string node;
@@ -35,14 +38,20 @@ struct Capacity {
 
 enum class Which {
   kFreeNow,    // nodes usable now, without the devices in use
+  kFreeLater,  // nodes in service as below, without the devices in use
   kInService,  // nodes that are or will be usable without anyone's action, with all their devices
   kEver,       // all registered nodes with all their devices, including drained and lost ones
 };
+// What is assigned to it starts at once.
+bool IsUsableNow(const Node& node);
 // Neither lost nor drained. A silent node counts: it will come back or become lost.
 bool IsInService(const Node& node);
-// A node that cannot enforce the shape's limits, or cannot prepare what the job brings along, has no capacity.
+// The nodes with room for a rank, largest first, then by name. A node that cannot enforce the shape's limits, or cannot
+// prepare what the job brings along, has none.
 std::vector<Capacity> Capacities(const SchedulingState& state, const Usage& usage,
                                  const Demand& demand, const std::string& kind, Which which);
+
+uint32_t DevicesPerRank(const v1::DeviceConstraint& device);
 
 // The constraint's kind; if it names none, the first accelerator in common/device_kinds.cc that any
 // registered node has, otherwise cpu.
@@ -53,6 +62,9 @@ std::string ResolveKind(const SchedulingState& state, const v1::DeviceConstraint
 // keep their position, so that ranks are stable and a replacement takes over the lost node's ranks.
 std::optional<std::vector<Share>> Place(const v1::Shape& shape, std::vector<Capacity> capacities,
                                         const std::vector<std::string>& previous);
+
+// Whether Place finds shares. Needs only the ranks of `capacities`.
+bool HasPlace(const v1::Shape& shape, std::vector<Capacity> capacities);
 
 // "4 ranks on 2 nodes (node-a 2, node-b 2)": the most ranks that fit into `capacities`.
 std::string DescribeCapacities(const std::vector<Capacity>& capacities);

@@ -1,5 +1,7 @@
 #include "coordinator/core/scheduling/schedule.h"
 
+#include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -38,9 +40,45 @@ void AddStart(const v1::JobRecord& job, v1::Attempt attempt, Now now,
   events.push_back(std::move(moved));
 }
 
+// Whether a live attempt still is to give way to the job.
+bool IsAwaited(const SchedulingState& state, uint64_t job) {
+  return std::any_of(state.active.begin(), state.active.end(), [&](uint64_t id) {
+    const v1::Attempt* attempt = LiveAttempt(state.jobs.at(id));
+    return attempt != nullptr && attempt->has_notice() && attempt->notice().by() == job;
+  });
+}
+
+// Claims end before others are made; the next pass decides without them.
+void AddClaims(const SchedulingState& state, Pass& pass, Now now, std::vector<v1::Event>& events) {
+  std::set<uint64_t> started;
+  for (const v1::Event& event : events) {
+    if (event.has_attempt_started()) started.insert(event.job());
+  }
+  bool any_ended = false;
+  for (const QueuePlace& place : state.queue) {
+    if (!place.claims) break;  // they are first
+    if (started.contains(place.job) || IsAwaited(state, place.job)) continue;
+    any_ended = true;
+    v1::Event& event = events.emplace_back(EventOf(state.jobs.at(place.job), now));
+    event.set_skippable(true);
+    event.mutable_claim_ended()->set_reason("what others gave up does not suffice any more");
+  }
+  if (any_ended) return;
+  for (const Claim& claim : pass.Claims()) {
+    v1::Event& event = events.emplace_back(EventOf(state.jobs.at(claim.job), now));
+    event.set_skippable(true);
+    v1::ClaimMade& made = *event.mutable_claim_made();
+    made.mutable_victims()->Assign(claim.victims.begin(), claim.victims.end());
+    made.set_reason(claim.reason);
+    made.set_period_ms(state.settings.notice_ms);
+  }
+}
+
 }  // namespace
 
 std::vector<v1::Event> Schedule(SchedulingState& state, Now now) {
+  // While places are held: expected ends move, so jobs may pass that could not before.
+  const int64_t look_again_ms = std::min<int64_t>(30'000, state.settings.reclaim_after_ms);
   std::vector<v1::Event> events;
   Pass pass(state, state.asides, now);
   for (Verdict& verdict : pass.Run()) {
@@ -52,6 +90,10 @@ std::vector<v1::Event> Schedule(SchedulingState& state, Now now) {
       event.mutable_reason_changed()->set_reason(reason);
     }
   }
+  // With what has passed it, the first job may have a better place, which leaves more to others.
+  if (pass.starts() > 0 && pass.HoldsPlaces()) state.schedule_needed = true;
+  AddClaims(state, pass, now, events);
+  state.look_again_mono_ms = pass.HoldsPlaces() ? now.mono_ms + look_again_ms : 0;
   return events;
 }
 

@@ -1,6 +1,5 @@
-// Scheduling for a turn: runs a pass over the queue and returns events. Gangs start in strict order of (priority,
-// number). The head of the queue blocks, unless only nodes that are out of service could hold it: then jobs behind it
-// go first, and it keeps its place.
+// Scheduling for a turn: runs a pass over the queue and returns events. Gangs start in the order of the queue
+// (state/order.h). The first that waits has a place held; jobs behind it start if they do not delay it (backfill.cc).
 #pragma once
 
 #include <vector>

@@ -40,13 +40,15 @@ int64_t MonoOf(int64_t lived_ms, Now now) {
 
 // Moves the job into the index for its state; a held one is in none.
 void Index(ClusterState& state, const v1::JobRecord& job) {
-  const QueuePlace place = PlaceOf(job);
-  state.queue.erase(place);
+  Dequeue(state, job);
   state.told.erase(job.id());
   state.active.erase(job.id());
-  if (job.state() != v1::JOB_STATE_QUEUED || job.held()) state.asides.jobs.erase(job.id());
+  if (job.state() != v1::JOB_STATE_QUEUED || job.held()) {
+    state.asides.jobs.erase(job.id());
+    state.asides.others.erase(job.id());
+  }
   if (job.state() == v1::JOB_STATE_QUEUED) {
-    if (!job.held()) state.queue.insert(place);
+    if (!job.held()) Enqueue(state, job);
     if (!job.held() && IsFoundByPass(job.reason())) state.told.insert(job.id());
   } else if (!IsFinal(job.state())) {
     state.active.insert(job.id());
@@ -78,6 +80,10 @@ void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
   CHECK(LiveAttempt(job) == nullptr && !event.attempt_started().attempt().parts().empty());
   *job.add_attempts() = event.attempt_started().attempt();
   NewestAttempt(job).set_started_lived_ms(event.lived_ms());
+  Dequeue(state, job);  // its place is that of one that claims, or gave way
+  job.set_claims(false);
+  job.set_gave_way(false);
+  Enqueue(state, job);
   job.set_next_attempt(event.attempt_started().attempt().number() + 1);
   job.set_resolved_device_kind(NewestAttempt(job).parts(0).device_kind());
   while (job.attempts_size() > common::kAttemptsKept) {
@@ -87,6 +93,7 @@ void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
   JobTimers& timers = state.timers[job.id()];
   timers.attempt_since_mono_ms = MonoOf(event.lived_ms(), now);
   timers.prepared_mono_ms = 0;
+  timers.progress = {};
 }
 
 void ApplyMasterPortHeld(ClusterState& state, const v1::Event& event) {
@@ -157,6 +164,7 @@ void ApplyStopRequested(ClusterState& state, const v1::Event& event) {
     Index(state, job);
     return;
   }
+  state.schedule_needed = true;  // its end is nearer
   v1::Attempt& attempt = NewestAttempt(job);
   attempt.set_stopping(true);
   attempt.set_stopping_ms(event.at_ms());
@@ -213,6 +221,10 @@ void ApplyJobStateChanged(ClusterState& state, const v1::Event& event, Now now) 
     job.set_node_losses_in_a_row(change.node_losses_in_a_row());
   }
   job.set_held(change.held());
+  if (change.to() == v1::JOB_STATE_QUEUED && !job.attempts().empty() &&
+      NewestAttempt(job).cause() == v1::STOP_CAUSE_PREEMPTED) {
+    job.set_gave_way(true);
+  }
   job.set_state_lived_ms(event.lived_ms());
   JobTimers& timers = state.timers[job.id()];
   timers.state_since_mono_ms = MonoOf(event.lived_ms(), now);
@@ -226,10 +238,14 @@ void ApplyJobStateChanged(ClusterState& state, const v1::Event& event, Now now) 
     job.set_finished_ms(event.at_ms());
     job.set_cause(change.cause());
     job.set_exit_code(change.exit_code());
+    if (change.to() == v1::JOB_STATE_SUCCEEDED) state.earlier_runs.Learn(job);
     state.finished.push_back(job.id());
   }
   Index(state, job);
-  state.schedule_needed = true;
+  // The pass that started it knows; the end of its ranks is PartEnded.
+  const bool was_queued =
+      change.from() == v1::JOB_STATE_QUEUED && change.to() != v1::JOB_STATE_STARTING;
+  if (was_queued || change.to() == v1::JOB_STATE_QUEUED) state.schedule_needed = true;
 }
 
 void ApplyReleased(ClusterState& state, const v1::Event& event) {
@@ -249,6 +265,53 @@ void ApplyPartAge(ClusterState& state, const v1::Event& event, Now now) {
   if (NewestAttempt(JobOf(state, event)).running_ms() == 0) return;
   int64_t& since = state.timers[event.job()].running_since_mono_ms;
   since = std::min(since, now.mono_ms - event.part_age().ran_ms());
+}
+
+void SetClaims(ClusterState& state, v1::JobRecord& job, bool claims) {
+  const bool waits = state.queue.contains(PlaceOf(job));
+  if (waits) Dequeue(state, job);
+  job.set_claims(claims);
+  if (waits) Enqueue(state, job);
+  state.schedule_needed = true;
+}
+
+void ApplyJobSet(ClusterState& state, const v1::Event& event) {
+  v1::JobRecord& job = JobOf(state, event);
+  const v1::JobSet& set = event.job_set();
+  Dequeue(state, job);
+  if (set.has_priority()) job.mutable_spec()->set_priority(set.priority());
+  if (set.has_estimate_ms()) job.mutable_spec()->set_estimate_ms(set.estimate_ms());
+  if (set.has_urgent()) job.set_urgent(set.urgent());
+  Index(state, job);
+  state.schedule_needed = true;
+}
+
+void ApplyClaimMade(ClusterState& state, const v1::Event& event, Now now) {
+  const v1::ClaimMade& claim = event.claim_made();
+  for (const v1::Victim& victim : claim.victims()) {
+    if (!state.jobs.contains(victim.job())) continue;
+    v1::JobRecord& job = state.jobs.Edit(victim.job());
+    if (job.attempts().empty() || NewestAttempt(job).number() != victim.attempt()) continue;
+    v1::Notice& notice = *NewestAttempt(job).mutable_notice();
+    notice.set_by(event.job());
+    notice.set_reason(claim.reason());
+    notice.set_given_ms(event.at_ms());
+    notice.set_period_ms(claim.period_ms());
+    state.timers[victim.job()].noticed_mono_ms = now.mono_ms;
+    Weigh(state, job);
+  }
+  SetClaims(state, JobOf(state, event), true);
+}
+
+void ApplyProjectsSet(ClusterState& state, const v1::Event& event) {
+  state.projects = SharesOf(event.projects_set());
+  state.schedule_needed = true;
+}
+
+// Reports of an older attempt have been refused.
+void ApplyProgress(ClusterState& state, const v1::Event& event, Now now) {
+  state.timers[event.job()].progress = {
+      .attempt = event.attempt(), .ends_mono_ms = now.mono_ms + event.job_progress().left_ms()};
 }
 
 // Each head once: the list stays as short as there are heads.
@@ -416,7 +479,8 @@ std::vector<v1::JobRecord> TakeFinished(ClusterState& state) {
 }
 
 bool IsJournaled(const v1::Event& event) {
-  return !event.has_node_contact() && !event.has_part_age() && !event.has_part_preparing();
+  return !event.has_node_contact() && !event.has_part_age() && !event.has_part_preparing() &&
+         !event.has_job_progress();
 }
 
 void Apply(ClusterState& state, const v1::Event& event, Now now) {
@@ -506,6 +570,21 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
     case v1::Event::kPartAge:
       ApplyPartAge(state, event, now);
       break;
+    case v1::Event::kJobProgress:
+      ApplyProgress(state, event, now);
+      break;
+    case v1::Event::kJobSet:
+      ApplyJobSet(state, event);
+      break;
+    case v1::Event::kProjectsSet:
+      ApplyProjectsSet(state, event);
+      break;
+    case v1::Event::kClaimMade:
+      ApplyClaimMade(state, event, now);
+      break;
+    case v1::Event::kClaimEnded:
+      SetClaims(state, JobOf(state, event), false);
+      break;
     case v1::Event::kNodeRemoved:
       ForgetNode(state, event.node());
       break;
@@ -549,6 +628,7 @@ v1::Snapshot MakeSnapshot(const ClusterState& state) {
       ForgetDoing(part);
   }
   for (const auto& [name, node] : state.nodes) *snapshot.add_nodes() = node.record;
+  if (!state.projects.empty()) *snapshot.mutable_projects() = SharesFrom(state.projects);
   return snapshot;
 }
 
@@ -557,6 +637,7 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
   CHECK(snapshot.format() >= 1 && snapshot.format() <= kSnapshotFormat);
   state.next_seq = snapshot.seq() + 1;
   state.next_job_id = snapshot.next_job_id();
+  state.projects = SharesOf(snapshot.projects());
   for (const v1::JobRecord& job : snapshot.jobs()) {
     v1::JobRecord& live = state.jobs.Add(job.id());
     live = job;
@@ -567,6 +648,7 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
     if (const v1::Attempt* attempt = LiveAttempt(live)) {
       timers.attempt_since_mono_ms = MonoOf(attempt->started_lived_ms(), now);
       timers.running_since_mono_ms = MonoOf(attempt->running_lived_ms(), now);
+      timers.noticed_mono_ms = now.mono_ms;
     }
     if (!job.idempotency_key().empty()) {
       RestoreKey(state, OwnerKey(job), job.idempotency_key(), job.id(), job.spec_hash());

@@ -17,7 +17,8 @@ namespace muster::coordinator {
 struct Asides {
   // Why jobs of a demand (Demand::Key) wait regardless of running jobs; none: they do not.
   std::unordered_map<std::string, std::optional<Blocker>> by_demand;
-  std::unordered_set<uint64_t> jobs;  // in the queue, known to wait regardless of running jobs
+  std::unordered_set<uint64_t> jobs;    // in the queue, known to wait regardless of running jobs
+  std::unordered_set<uint64_t> others;  // in the queue, known not to
 };
 
 // Reads what is known, and stores what is found out in the place that its owner chose: the state or a separate
@@ -29,6 +30,10 @@ class AsideMemo {
 
   bool Knows(uint64_t job) const { return known_.jobs.contains(job) || found_.jobs.contains(job); }
   void Keep(uint64_t job) { found_.jobs.insert(job); }
+  bool KnowsOther(uint64_t job) const {
+    return known_.others.contains(job) || found_.others.contains(job);
+  }
+  void KeepOther(uint64_t job) { found_.others.insert(job); }
   // Null: no job of the demand has been looked at. Valid until Keep.
   const std::optional<Blocker>* Find(const std::string& demand) const {
     if (const auto at = found_.by_demand.find(demand); at != found_.by_demand.end()) {

@@ -23,6 +23,9 @@ enum class Reason {
   kRendezvous,
   kPrecision,
   kCheckpointPlace,
+  kProjectLimit,
+  kHeld,
+  kProjectQuota,
 };
 
 // Whether and when it can change.
@@ -92,6 +95,15 @@ inline constexpr auto kBlockers = std::to_array<BlockerRow>({
      .text = "cannot resume yet: ",
      .of_demand = false,
      .lasts = Lasts::kUntilNodesChange,
+     .others_pass = true},
+    {.reason = Reason::kProjectLimit,
+     .text = "waits for the limit of project ",
+     .of_demand = false,
+     .others_pass = true},
+    {.reason = Reason::kHeld, .text = "the devices that are free are held for jobs ahead of it"},
+    {.reason = Reason::kProjectQuota,
+     .text = "may not be asked to give way, so it waits for the quota of project ",
+     .of_demand = false,
      .others_pass = true},
 });
 const BlockerRow& RowOf(Reason reason);

@@ -86,6 +86,15 @@ struct ReleaseInput {
   bool from_scratch = false;  // without a checkpoint that another coordinator has
 };
 
+// What is absent stays as it is.
+struct SetInput {
+  Caller caller;
+  std::vector<uint64_t> jobs;
+  std::optional<int32_t> priority;
+  std::optional<uint64_t> estimate_ms;
+  std::optional<bool> urgent;
+};
+
 struct RemoveCheckpointInput {
   Caller caller;
   uint64_t job = 0;
@@ -149,6 +158,18 @@ struct FindingInput {
   v1::Finding finding;
 };
 
+// An assessment knows how much longer a running attempt trains.
+struct ProgressInput {
+  uint64_t job = 0;
+  uint32_t attempt = 0;
+  int64_t left_ms = 0;
+};
+
+// The shares of all projects, as the directory of identities has them.
+struct ProjectsInput {
+  v1::ProjectsSet projects;
+};
+
 // A delivery of JobSpec.notify has ended. The job may be over.
 struct NotifiedInput {
   uint64_t job = 0;
@@ -171,10 +192,10 @@ struct StreamFailedInput {
 // Time has passed. The loop sends one when NextDeadlineMonoMs is due.
 struct TickInput {};
 
-using Input =
-    std::variant<TickInput, SubmitInput, CancelInput, SignalInput, ReleaseInput, RemoveInput,
-                 RemoveCheckpointInput, FlagCheckpointInput, DrainInput, DeclareDeadInput,
-                 RemoveNodeInput, WorkerRegisteredInput, WorkerSaidInput, WorkerGoneInput,
-                 FindingInput, NotifiedInput, DiskSpaceInput, StreamFailedInput>;
+using Input = std::variant<TickInput, SubmitInput, CancelInput, SignalInput, ReleaseInput,
+                           RemoveInput, RemoveCheckpointInput, FlagCheckpointInput, DrainInput,
+                           DeclareDeadInput, RemoveNodeInput, WorkerRegisteredInput,
+                           WorkerSaidInput, WorkerGoneInput, FindingInput, SetInput, ProgressInput,
+                           ProjectsInput, NotifiedInput, DiskSpaceInput, StreamFailedInput>;
 
 }  // namespace muster::coordinator

@@ -88,9 +88,24 @@ std::string BrokenIndexes(const ClusterState& state) {
     active += state.active.contains(id);
   }
   if (waiting != state.queue.size()) return "the queue has a job that is not there";
+  size_t in_lines = 0;
+  for (const auto& [of, line] : state.lines) {
+    if (line.empty()) return "a line is empty";
+    for (const QueuePlace& place : line) {
+      if (!state.queue.contains(place)) return "a line has a job that does not wait";
+      const v1::JobRecord& job = state.jobs.at(place.job);
+      if (of != std::pair(ProjectOf(job), job.spec().shape().device().kind()))
+        return "a job is in the line of others";
+    }
+    in_lines += line.size();
+  }
+  if (in_lines != state.queue.size()) return "a job that waits is in no line";
   if (active != state.active.size()) return "a job that is not there is active";
   for (const uint64_t id : state.told) {
     if (!state.jobs.contains(id)) return "a job that is not there was told a reason";
+  }
+  for (const uint64_t id : state.asides.others) {
+    if (!state.jobs.contains(id)) return "a job that is not there is known to fit";
   }
   for (const uint64_t id : state.asides.jobs) {
     if (!state.jobs.contains(id)) return "a job that is not there steps aside";

@@ -21,6 +21,7 @@ Premise PremiseOf(const v1::Event& event) {
     case v1::Event::kStreamFailed:
     case v1::Event::kPartSilence:
     case v1::Event::kNotified:
+    case v1::Event::kProjectsSet:
     case v1::Event::WHAT_NOT_SET:
       return Premise::kNothing;
     case v1::Event::kAttemptStarted:
@@ -35,11 +36,15 @@ Premise PremiseOf(const v1::Event& event) {
     case v1::Event::kJobReleased:
     case v1::Event::kSignalSent:
     case v1::Event::kFindingNoticed:
+    case v1::Event::kJobSet:
+    case v1::Event::kClaimMade:
+    case v1::Event::kClaimEnded:
       return Premise::kJob;
     case v1::Event::kMasterPortHeld:
     case v1::Event::kAttemptEnded:
     case v1::Event::kAttemptTakenOver:
     case v1::Event::kPartAge:
+    case v1::Event::kJobProgress:
       return Premise::kAttempt;
     case v1::Event::kPartReady:
     case v1::Event::kPartPreparing:

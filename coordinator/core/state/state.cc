@@ -158,4 +158,32 @@ std::string CauseName(v1::StopCause cause) {
   return Behind("STOP_CAUSE_", v1::StopCause_Name(cause));
 }
 
+bool NoticeStands(const SchedulingState& state, const v1::Attempt& attempt) {
+  if (!attempt.has_notice()) return false;
+  const auto by = state.jobs.find(attempt.notice().by());
+  return by != state.jobs.end() && by->second.claims() &&
+         by->second.state() == v1::JOB_STATE_QUEUED;
+}
+
+namespace {
+
+std::pair<std::string, std::string> LineOf(const v1::JobRecord& job) {
+  return {ProjectOf(job), job.spec().shape().device().kind()};
+}
+
+}  // namespace
+
+void Enqueue(SchedulingState& state, const v1::JobRecord& job) {
+  state.queue.insert(PlaceOf(job));
+  state.lines[LineOf(job)].insert(PlaceOf(job));
+}
+
+void Dequeue(SchedulingState& state, const v1::JobRecord& job) {
+  if (state.queue.erase(PlaceOf(job)) == 0) return;
+  const auto line = state.lines.find(LineOf(job));
+  if (line == state.lines.end()) return;
+  line->second.erase(PlaceOf(job));
+  if (line->second.empty()) state.lines.erase(line);
+}
+
 }  // namespace muster::coordinator

@@ -12,14 +12,17 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/job/rules.h"
 #include "coordinator/core/state/asides.h"
+#include "coordinator/core/state/earlier_runs.h"
 #include "coordinator/core/state/job_records.h"
 #include "coordinator/core/state/order.h"
+#include "coordinator/core/state/project_shares.h"
 #include "muster/v1/event.pb.h"
 #include "muster/v1/job.pb.h"
 
@@ -36,6 +39,10 @@ struct Settings {
   // Devices assigned, but a worker has not launched its part (a fetch counts); from the newest
   // progress of a node that prepares it.
   int64_t start_timeout_ms = 600'000;
+  // A job runs so long before it may be asked to give way (scheduling/reclaim.h), and has so long to save then.
+  int64_t min_run_ms = 30 * 60'000;
+  uint32_t notice_ms = 120'000;
+  int64_t reclaim_after_ms = 30'000;  // a job waits so long before others are asked
   int64_t quick_failure_ms = 10'000;  // an attempt that failed this soon after its start …
   int64_t backoff_first_ms = 1'000;   // … is followed by a pause that doubles
   int64_t backoff_max_ms = 60'000;
@@ -47,6 +54,8 @@ struct Settings {
   uint32_t default_keep = job::kDefaultCheckpointsKept;
   uint32_t default_node_loss_restarts = job::kDefaultNodeLossRestarts;
   uint32_t default_stop_after_ms = job::kDefaultStopAfterMs;
+  bool backfill =
+      true;  // false: jobs behind the first that waits wait, too, for comparisons (bench/schedule_replay.cc)
   uint64_t live_jobs_max = common::kLiveJobsMax;
   // Limits for live jobs (holdings.h): of all jobs, which are in memory twice while a snapshot is taken; of one owner;
   // of one job including its checkpoints' file lists, which is one value in the database; of one record without these
@@ -100,6 +109,13 @@ struct KeyEntry {
   uint64_t spec_hash = 0;
 };
 
+// When an attempt will be done, from the steps that its trainer reports (JobProgress). Lost with the coordinator, until
+// the next report.
+struct TrainerProgress {
+  uint32_t attempt = 0;
+  int64_t ends_mono_ms = 0;  // 0: not known
+};
+
 // Volatile companions of a live job, rebuilt by Apply on replay from Event.lived_ms: coordinator
 // downtime does not count, except for running time, which the nodes report (PartAge).
 struct JobTimers {
@@ -107,6 +123,9 @@ struct JobTimers {
   int64_t attempt_since_mono_ms = 0;  // the newest attempt's assignment
   int64_t prepared_mono_ms = 0;  // the newest progress of a node that prepares it (PartPreparing)
   int64_t running_since_mono_ms = 0;  // the newest attempt's RUNNING, if Attempt.running_ms is set
+  // Notice.given_ms of the newest attempt. After a restart it has all its time to save once more.
+  int64_t noticed_mono_ms = 0;
+  TrainerProgress progress;
 };
 
 // What live jobs take, in bytes: holdings.h.
@@ -135,9 +154,17 @@ struct SchedulingState {
   int64_t silent_nodes = 0;    // SUSPECT ones
   int64_t lost_nodes = 0;      // LOST ones
   std::set<QueuePlace> queue;  // QUEUED jobs in queue order; held ones are not in it
-  std::set<uint64_t> told;     // queued jobs whose reason a pass has found (IsFoundByPass)
-  Asides asides;               // about the queue, not journaled
-  std::set<uint64_t> active;   // live jobs that are not QUEUED
+  // The same, by project and kind of device as the job names it; no line is empty.
+  std::map<std::pair<std::string, std::string>, std::set<QueuePlace>> lines;
+  uint64_t left_out = 0;      // in a copy for plans: queued jobs that are not in it
+  std::set<uint64_t> told;    // queued jobs whose reason a pass has found (IsFoundByPass)
+  Asides asides;              // about the queue, not journaled
+  std::set<uint64_t> active;  // live jobs that are not QUEUED
+  ProjectShares projects;
+  EarlierRuns earlier_runs;     // not journaled
+  bool schedule_needed = true;  // something that placement depends on has changed
+  // When the next pass is due although nothing has changed: expected ends move as time passes. 0: never.
+  int64_t look_again_mono_ms = 0;
 };
 
 struct ClusterState : SchedulingState {
@@ -149,9 +176,13 @@ struct ClusterState : SchedulingState {
   std::vector<uint64_t> finished;                  // final since TakeFinished
   std::set<uint64_t> unsettled;  // jobs with more consequences than one turn takes: turn.cc
   v1::DiskSpace disk;  // of the data directory, when it last became almost full or had space again
-  bool schedule_needed = true;  // something that placement depends on has changed
 };
 
+// Whether the attempt's notice still counts: the job that it was given for waits and claims.
+bool NoticeStands(const SchedulingState& state, const v1::Attempt& attempt);
+// The queue and that of the job's project.
+void Enqueue(SchedulingState& state, const v1::JobRecord& job);
+void Dequeue(SchedulingState& state, const v1::JobRecord& job);
 // Drops the exits of an attempt's ranks, but keeps the culprit.
 void LeaveOutExits(v1::Attempt& attempt);
 inline constexpr int32_t kSignalsMax = 64;  // Linux's, with the real-time ones

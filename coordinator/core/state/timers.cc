@@ -15,6 +15,7 @@ void AddJob(const ClusterState& state, const v1::JobRecord& job, std::optional<i
   const v1::Attempt* attempt = LiveAttempt(job);
   if (attempt == nullptr) return;
   Sooner(deadline, TimeLimitAtMonoMs(state, job, *attempt));
+  Sooner(deadline, NoticeEndsAtMonoMs(state, job, *attempt));
   Sooner(deadline, LaunchLateAtMonoMs(state, job, *attempt));
   for (const v1::NodePart& part : attempt->parts()) {
     Sooner(deadline, FencedAtMonoMs(state, job, part));
@@ -80,9 +81,21 @@ std::optional<int64_t> FencedAtMonoMs(const ClusterState& state, const v1::JobRe
          GraceMsOf(state, job.spec()) + state.settings.fence_margin_ms;
 }
 
+std::optional<int64_t> NoticeEndsAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
+                                          const v1::Attempt& attempt) {
+  if (attempt.stopping() || !NoticeStands(state, attempt)) return std::nullopt;
+  return state.timers.at(job.id()).noticed_mono_ms + attempt.notice().period_ms();
+}
+
+std::optional<int64_t> LookAgainAtMonoMs(const ClusterState& state) {
+  if (state.look_again_mono_ms == 0) return std::nullopt;
+  return state.look_again_mono_ms;
+}
+
 std::optional<int64_t> NextDeadlineMonoMs(const ClusterState& state) {
   if (!state.unsettled.empty()) return 0;  // long past
   std::optional<int64_t> deadline;
+  Sooner(deadline, LookAgainAtMonoMs(state));
   for (const auto& [name, node] : state.nodes) Sooner(deadline, SilentAtMonoMs(state, node));
   for (const uint64_t id : state.active) AddJob(state, state.jobs.at(id), deadline);
   return deadline;

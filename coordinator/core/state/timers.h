@@ -33,6 +33,13 @@ const v1::NodePart* UnlaunchedPart(const v1::Attempt& attempt);
 std::optional<int64_t> FencedAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
                                       const v1::NodePart& part);
 
+// When an attempt that was asked to give way is stopped at the latest.
+std::optional<int64_t> NoticeEndsAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
+                                          const v1::Attempt& attempt);
+
+// When waiting jobs are looked at again although nothing has changed.
+std::optional<int64_t> LookAgainAtMonoMs(const ClusterState& state);
+
 // The earliest of all timers: when the next TickInput is due.
 std::optional<int64_t> NextDeadlineMonoMs(const ClusterState& state);
 

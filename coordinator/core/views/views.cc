@@ -30,6 +30,47 @@ std::string SignalName(int signal) {
                                  : absl::StrCat(signal, " (SIG", abbreviation, ")");
 }
 
+// "gpu 64".
+std::vector<std::string> CountsOf(const google::protobuf::Map<std::string, uint32_t>& by_kind,
+                                  const std::string& what) {
+  std::vector<std::string> parts;
+  for (const auto& [kind, count] : std::map(by_kind.begin(), by_kind.end()))
+    parts.push_back(absl::StrCat(what, " ", kind, " ", count));
+  return parts;
+}
+
+std::string DescribeClaim(const v1::ClaimMade& claim) {
+  std::vector<std::string> victims;
+  for (const v1::Victim& victim : claim.victims())
+    victims.push_back(absl::StrCat("job ", victim.job()));
+  return absl::StrCat(absl::StrJoin(victims, ", "), " asked to save and give way within ",
+                      common::HumanDuration(claim.period_ms()));
+}
+
+std::string DescribeProjects(const v1::ProjectsSet& set) {
+  std::vector<std::string> projects;
+  for (const v1::ProjectShare& project : set.projects()) {
+    std::vector<std::string> parts = CountsOf(project.quota(), "quota");
+    for (std::string& part : CountsOf(project.limit(), "limit")) parts.push_back(std::move(part));
+    if (project.weight() > 1) parts.push_back(absl::StrCat("weight ", project.weight()));
+    projects.push_back(absl::StrCat(project.name(), " ", absl::StrJoin(parts, ", ")));
+  }
+  return projects.empty() ? "no project has a quota"
+                          : absl::StrCat("projects: ", absl::StrJoin(projects, "; "));
+}
+
+std::string DescribeSet(const v1::JobSet& set) {
+  std::vector<std::string> parts;
+  if (set.has_priority()) parts.push_back(absl::StrCat("priority ", set.priority()));
+  if (set.has_estimate_ms()) {
+    parts.push_back(set.estimate_ms() == 0
+                        ? "no estimate"
+                        : absl::StrCat("estimate ", common::HumanDuration(set.estimate_ms())));
+  }
+  if (set.has_urgent()) parts.push_back(set.urgent() ? "urgent" : "not urgent");
+  return absl::StrCat("set by ", set.by(), ": ", absl::StrJoin(parts, ", "));
+}
+
 std::string DescribeRelease(const v1::JobReleased& released) {
   std::string text = absl::StrCat("released by ", released.by());
   if (released.has_without_step()) {
@@ -285,7 +326,7 @@ v1::NodeView ViewNode(const ClusterState& state, const Node& node, const Usage& 
   return view;
 }
 
-std::string ClusterAlarm(const ClusterState& state) {
+std::string ClusterAlarm(const SchedulingState& state) {
   if (!MostNodesSilent(state)) return "";
   return absl::StrCat(
       state.silent_nodes, " of ", static_cast<int64_t>(state.nodes.size()) - state.lost_nodes,
@@ -433,6 +474,17 @@ std::string DescribeEvent(const v1::Event& event) {
                           event.finding_noticed().finding().sentence());
     case v1::Event::kNotified:
       return DescribeNotified(event.notified());
+    case v1::Event::kJobProgress:
+      return absl::StrCat(AttemptPrefix(event), "trains ",
+                          common::HumanDuration(event.job_progress().left_ms()), " longer");
+    case v1::Event::kClaimMade:
+      return DescribeClaim(event.claim_made());
+    case v1::Event::kClaimEnded:
+      return absl::StrCat("nothing gives way to it any more: ", event.claim_ended().reason());
+    case v1::Event::kProjectsSet:
+      return DescribeProjects(event.projects_set());
+    case v1::Event::kJobSet:
+      return DescribeSet(event.job_set());
     case v1::Event::kPartAge:
       return absl::StrCat(AttemptPrefix(event), "its ranks on ", event.node(), " have run for ",
                           common::HumanDuration(event.part_age().ran_ms()));

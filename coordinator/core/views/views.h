@@ -17,7 +17,7 @@ std::string ReasonForPeople(const v1::JobRecord& job);
 v1::JobSummary Summarize(const v1::JobRecord& job);
 v1::NodeView ViewNode(const ClusterState& state, const Node& node, const Usage& usage);
 // A problem with the cluster as a whole; empty if none.
-std::string ClusterAlarm(const ClusterState& state);
+std::string ClusterAlarm(const SchedulingState& state);
 // "the coordinator's disk is almost full: 4 GB of 50 GB are free"; empty: it is not.
 std::string DiskWarning(const ClusterState& state);
 // The record as clients get it: without checkpoints' files, and within kAnswerBytesMax. Entries

@@ -7,7 +7,7 @@
         loss = train(batch)
         muster.log(loss=loss, step=step)
         muster.progress(step, steps)
-        if step % 100 == 0 or muster.should_stop():
+        if step % 100 == 0 or muster.should_checkpoint() or muster.should_stop():
             muster.save_checkpoint({"model": model.state_dict(), "step": step}, step)
         if muster.should_stop():
             break
@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from muster._step_times import step, steps
-from muster._training import log, progress, should_stop
+from muster._training import log, progress, should_checkpoint, should_stop
 from muster._version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ __all__ = [
     "progress",
     "save_checkpoint",
     "save_distributed_checkpoint",
+    "should_checkpoint",
     "should_stop",
     "step",
     "steps",

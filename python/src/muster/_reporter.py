@@ -48,6 +48,7 @@ class Reporter:
     def __init__(self, place: Place) -> None:
         self.place = place
         self.stop_reason: str | None = None
+        self.checkpoint_is_requested = False
         self.committed: set[int] = set()
         self._outbox = Outbox()
         self._drops = threading.Lock()  # guards the count of what did not fit
@@ -253,6 +254,8 @@ class Reporter:
             self._outbox.on_acknowledged(_lines.integer(message, "metrics_seq", 0))
         elif kind == "stop":
             self.stop_reason = str(message.get("reason") or "stopped")
+        elif kind == "checkpoint_request":
+            self.checkpoint_is_requested = True
         elif kind == "committed":
             step = _lines.integer(message, "step", -1)
             if step >= 0 and len(self.committed) < COMMITTED_MAX:

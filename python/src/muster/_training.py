@@ -1,4 +1,4 @@
-"""`log`, `progress`, `should_stop`: what a training loop calls."""
+"""`log`, `progress`, `should_checkpoint`, `should_stop`: what a training loop calls."""
 
 from __future__ import annotations
 
@@ -86,6 +86,23 @@ def should_stop(*, together: bool = False) -> bool:
         from muster._together import any_rank
 
         return any_rank(requested)
+    return requested
+
+
+def should_checkpoint(*, together: bool = False) -> bool:
+    """Whether Muster asks for a checkpoint now, because the job is about to give its devices to another one: it is
+    stopped as soon as that checkpoint is committed, and continues from it later. True once for each request; then call
+    `save_checkpoint` and continue. Never blocks without `together`, which is as in `should_stop`. Outside Muster
+    it is False.
+    """
+    found = _process.reporter if _process.is_decided else _process.decide()
+    requested = found is not None and found.checkpoint_is_requested
+    if together and _process.is_inside:
+        from muster._together import any_rank
+
+        requested = any_rank(requested)
+    if requested and found is not None:
+        found.checkpoint_is_requested = False
     return requested
 
 

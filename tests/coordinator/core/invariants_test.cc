@@ -15,7 +15,7 @@ namespace {
 ClusterState SoundState() {
   testing::ClusterScript script;
   for (const char* line : {"node a gpu:2", "node b gpu:2", "submit n=3 kind=gpu", "launch 1",
-                           "submit n=2 kind=gpu", "submit n=1 kind=gpu"}) {
+                           "submit n=2 kind=gpu", "submit n=2 kind=gpu"}) {
     script.Run(line);
   }
   return script.state();
@@ -45,6 +45,14 @@ TEST(Invariants, EachIsCheckedOfEachIndexAndSum) {
       {"a queued job is active", [](auto& s) { s.active.insert(3); }, "the active jobs disagree"},
       {"a job that is not there is active", [](auto& s) { s.active.insert(9); },
        "a job that is not there is active"},
+      {"a job that waits is in no line",
+       [](auto& s) { s.lines.begin()->second.erase({.priority = 0, .job = 2}); }, "is in no line"},
+      {"a job is in another project's line",
+       [](auto& s) {
+         s.lines[{"toys", "gpu"}] = s.lines.begin()->second;
+         s.lines.erase(s.lines.begin());
+       },
+       "in the line of others"},
       {"a job that was told something is forgotten", [](auto& s) { s.told.erase(2); },
        "what it was told disagrees: needs 2 gpu"},
       {"one behind others was told something", [](auto& s) { s.told.insert(3); },
@@ -99,6 +107,7 @@ TEST(Invariants, EachIsCheckedOfEachIndexAndSum) {
          other.set_next_attempt(1);
          other.set_state(v1::JOB_STATE_RUNNING);
          s.queue.erase({.priority = 0, .job = 3});
+         s.lines.begin()->second.erase({.priority = 0, .job = 3});
          s.active.insert(3);
        },
        "is in job 1 and job 3"},

@@ -26,15 +26,24 @@ try:
     from muster.client._environment import job_environment
     from muster.client._logs import lines_of
     from muster.client._settings import resolve
-    from muster.client._spec import Nodes, StrPath, shape, spec, whole
-    from muster.client._values import Coordinator, Job, LogLine, MetricPoint, coordinator_of, job_of
+    from muster.client._spec import Nodes, StrPath, milliseconds, shape, spec, whole
+    from muster.client._values import (
+        Coordinator,
+        Job,
+        LogLine,
+        MetricPoint,
+        QueuedJob,
+        coordinator_of,
+        job_of,
+        queued_job_of,
+    )
 except ModuleNotFoundError as missing:
     raise ImportError(
         f"muster.Client needs grpcio, protobuf and PyYAML, and there is no module {missing.name} here; "
         "fix: pip install grpcio protobuf pyyaml"
     ) from missing
 
-__all__ = ["Client", "Coordinator", "Job", "LogLine", "MetricPoint", "MusterError"]
+__all__ = ["Client", "Coordinator", "Job", "LogLine", "MetricPoint", "MusterError", "QueuedJob"]
 
 PATIENCE_S = 60.0  # how long a coordinator that restarts may be away while a job is followed
 RETRY_S = 0.5
@@ -100,6 +109,7 @@ class Client:
         priority: int = 0,
         grace: float | None = None,
         time_limit: float | None = None,
+        estimate: float | None = None,
         idempotency_key: str | None = None,
         queue_anyway: bool = False,
     ) -> Job:
@@ -109,8 +119,9 @@ class Client:
         or (least, most)); one by default. `devices`: a kind ("gpu"), or "gpu:2" for two per rank. The job gets this
         process's environment with `env` on top and the current directory unless `workdir` names another. To a
         coordinator on another host only what training needs is sent of the environment, and a warning names what may be
-        secrets (`env_from="shell"`: all of it; `clean_env`: only PATH, HOME and the like, to any host). `grace` and
-        `time_limit` are seconds. Two submits with one `idempotency_key` are one job; by default each call has a key of
+        secrets (`env_from="shell"`: all of it; `clean_env`: only PATH, HOME and the like, to any host). `grace`,
+        `time_limit` and `estimate` (how long it takes, as far as you know; it never stops the job) are seconds. Two
+        submits with one `idempotency_key` are one job; by default each call has a key of
         its own. `queue_anyway` accepts what no registered nodes could hold.
         """
         built = spec(
@@ -122,6 +133,7 @@ class Client:
             secrets=secrets,
             grace=grace,
             time_limit=time_limit,
+            estimate=estimate,
             name=name,
             project=project,
             restarts=whole("restarts", restarts),
@@ -136,6 +148,27 @@ class Client:
     def job(self, job: JobOrName) -> Job:
         """The job as it is now."""
         return job_of(self._connection.call("GetJob", _reference(job), repeat=True).record)
+
+    def queue(self, limit: int = 0) -> list[QueuedJob]:
+        """The jobs that wait, in the scheduler's order: the first `limit` of them, 100 by default, at most 1,000."""
+        request = _api.message("ListQueueRequest")(limit=whole("limit", limit))
+        return [queued_job_of(each) for each in self._connection.call("ListQueue", request, repeat=True).jobs]
+
+    def set(
+        self, job: JobOrName, *, priority: int | None = None, estimate: float | None = None, urgent: bool | None = None
+    ) -> None:
+        """Changes what the scheduler knows about a job that is not over; None: as it is. `estimate`: seconds that it
+        takes, 0: not known. `urgent`: before all jobs that are not; for operators."""
+        if priority is None and estimate is None and urgent is None:
+            raise ValueError("nothing is set: give a priority, an estimate or urgent")
+        request = _api.message("SetJobsRequest")(jobs=[_name(job)])
+        if priority is not None:
+            request.priority = whole("priority", priority, least=-(2**31))
+        if estimate is not None:
+            request.estimate_ms = 0 if estimate == 0 else milliseconds("estimate", estimate)
+        if urgent is not None:
+            request.urgent = bool(urgent)
+        _raise_first(self._connection.call("SetJobs", request, SLOW_REQUEST_S))
 
     def follow(self, job: JobOrName, *, timeout: float | None = None) -> Iterator[Job]:
         """The job as it is now, and again after every change, until it is over. A coordinator that restarts meanwhile,
@@ -209,11 +242,15 @@ class Client:
         request = _api.message("CancelJobsRequest")(jobs=[_name(job)], reason=reason)
         if grace is not None:
             request.has_grace, request.grace_ms = True, max(0, int(grace * 1000))
-        for result in self._connection.call("CancelJobs", request, SLOW_REQUEST_S).results:
-            if result.status_code:
-                status = {3: "INVALID_ARGUMENT", 5: "NOT_FOUND", 7: "PERMISSION_DENIED", 9: "FAILED_PRECONDITION"}
-                name = status.get(result.status_code, str(result.status_code))
-                raise from_detail(result.error, name) if result.error.what else MusterError(result.message, status=name)
+        _raise_first(self._connection.call("CancelJobs", request, SLOW_REQUEST_S))
+
+
+def _raise_first(response: Any) -> None:
+    for result in response.results:
+        if result.status_code:
+            status = {3: "INVALID_ARGUMENT", 5: "NOT_FOUND", 7: "PERMISSION_DENIED", 9: "FAILED_PRECONDITION"}
+            name = status.get(result.status_code, str(result.status_code))
+            raise from_detail(result.error, name) if result.error.what else MusterError(result.message, status=name)
 
 
 def _name(job: JobOrName) -> str:

@@ -23,7 +23,8 @@ def whole(name: str, value: int, least: int = 0) -> int:
     return value
 
 
-def _seconds(name: str, value: float) -> int:
+def milliseconds(name: str, value: float) -> int:
+    """The value of an argument in seconds, as the protocol has it; at least 1."""
     if not 0 <= value <= NUMBER_MAX:  # also NaN
         raise ValueError(f"{name} is {value!r}; pass seconds from 0")
     return max(1, int(value * 1000))
@@ -68,6 +69,7 @@ def spec(
     secrets: Sequence[str],
     grace: float | None,
     time_limit: float | None,
+    estimate: float | None,
     **fields: Any,
 ) -> Any:
     """The whole JobSpec; `fields` are its own."""
@@ -84,7 +86,9 @@ def spec(
     built.labels.update(labels or {})
     built.secrets.extend(secrets)
     if grace is not None:
-        built.grace_ms = _seconds("grace", grace)
+        built.grace_ms = milliseconds("grace", grace)
     if time_limit is not None:
-        built.max_duration_ms = _seconds("time_limit", time_limit)
+        built.max_duration_ms = milliseconds("time_limit", time_limit)
+    if estimate is not None:
+        built.estimate_ms = 0 if estimate == 0 else milliseconds("estimate", estimate)
     return built

@@ -44,6 +44,28 @@ class Job:
 
 
 @dataclass(frozen=True)
+class QueuedJob:
+    """A job that waits, as the scheduler sees it at one moment."""
+
+    id: int
+    name: str
+    owner: str
+    project: str
+    priority: int
+    urgent: bool
+    needs: str
+    """The devices: "8 gpu"."""
+    reason: str
+    """What keeps it back, in one sentence."""
+    starts_in: float | None
+    """Seconds until it is expected to start, if what it waits for ends as expected; None: not known."""
+    starts_until: float | None
+    """The same if what it waits for takes longer, as far as the scheduler allows for; None: not known."""
+    place: str
+    """Nodes and ranks that are held for it: "node3 4, node4 4"; empty: none."""
+
+
+@dataclass(frozen=True)
 class LogLine:
     """A line of a rank, without its newline; bytes that are not UTF-8 are replaced. `stream`: stdout, stderr, or
     notice: a message from Muster between the lines ("attempt 1 starts from step 40"). `time`: Unix seconds."""
@@ -87,6 +109,25 @@ class Coordinator:
 def coordinator_of(view: Any) -> Coordinator:
     """Of a CoordinatorView."""
     return Coordinator(view.name, view.leads, view.endpoint, view.http, view.version, view.lag)
+
+
+def queued_job_of(entry: Any) -> QueuedJob:
+    """Of a QueuedJob."""
+    starts = entry.starts if entry.HasField("starts") else None
+    is_bounded = starts is not None and starts.HasField("until_ms")
+    return QueuedJob(
+        id=entry.id,
+        name=entry.name,
+        owner=entry.owner,
+        project=entry.project,
+        priority=entry.priority,
+        urgent=entry.urgent,
+        needs=entry.needs,
+        reason=entry.reason,
+        starts_in=None if starts is None else starts.from_ms / 1000,
+        starts_until=starts.until_ms / 1000 if is_bounded else None,
+        place=entry.place,
+    )
 
 
 def job_of(record: Any) -> Job:

@@ -79,8 +79,10 @@ class MusterCallback(Callback):
         if step % trainer.log_every_n_steps == 0:
             self._log(trainer)
         self._progress(trainer)
-        stop = step % self._check_every == 0 and muster.should_stop(together=True)
-        if stop or (self._save_every > 0 and step % self._save_every == 0):
+        checks = step % self._check_every == 0
+        asked = checks and muster.should_checkpoint(together=True)
+        stop = checks and muster.should_stop(together=True)
+        if stop or asked or (self._save_every > 0 and step % self._save_every == 0):
             self._save(trainer)
         if stop:
             trainer.should_stop = True

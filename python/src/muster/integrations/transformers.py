@@ -67,9 +67,12 @@ class MusterCallback(TrainerCallback):
             timer.end(state.global_step)
         if state.is_world_process_zero:
             muster.progress(state.global_step, state.max_steps)
-        if state.global_step % self._check_every == 0 and muster.should_stop(together=True):
-            control.should_save = True
-            control.should_training_stop = True
+        if state.global_step % self._check_every == 0:
+            if muster.should_checkpoint(together=True):
+                control.should_save = True
+            if muster.should_stop(together=True):
+                control.should_save = True
+                control.should_training_stop = True
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The checkpoint that the Trainer has just written, as hard links where possible."""

@@ -133,7 +133,7 @@ std::vector<MemoryFit> fits(const MemoryPlan& plan, int64_t bytes, int most_rank
 // The result of fits() as a table of at most 80 columns.
 std::string fits_text(const std::vector<MemoryFit>& found, int64_t bytes);
 
-// For `jobctl plan --estimate`, which runs the program with MUSTER_ESTIMATE=1: prints the estimate's
+// For `jobctl plan --memory-estimate`, which runs the program with MUSTER_ESTIMATE=1: prints the estimate's
 // total, as one JSON line on standard output, and returns true; the program then exits. Without that
 // variable, prints nothing and returns false. Throws as estimate_memory does.
 //

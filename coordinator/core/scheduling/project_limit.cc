@@ -1,0 +1,52 @@
+// A project never has more devices than its limit, whether others need them or not. A job that may not be asked to give
+// way (JobSpec.preemptible: false) starts only within the quota, together with all others of that kind. Such jobs wait for
+// jobs of their own project alone, so they hold no place.
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/scheduling/policies.h"
+
+namespace muster::coordinator {
+namespace {
+
+class ProjectLimit : public Policy {
+ public:
+  explicit ProjectLimit(const Ground& ground) : ground_(ground) {}
+
+  bool Allows(Candidate& job) override {
+    const std::string& project = ProjectOf(job.job);
+    return FitsLimit(job, project) && FitsQuota(job, project);
+  }
+  // Otherwise a stream of small jobs could keep a large one below the limit forever.
+  bool EndsLine(Candidate& job) override { return !FitsLimit(job, ProjectOf(job.job)); }
+  // Without numbers: they change whenever a job of the project starts or ends, and why.cc adds them.
+  Blocker Why(Candidate& job) override {
+    const std::string& project = ProjectOf(job.job);
+    return MakeBlocker(FitsLimit(job, project) ? Reason::kProjectQuota : Reason::kProjectLimit,
+                       project);
+  }
+
+ private:
+  bool FitsLimit(Candidate& job, const std::string& project) const {
+    const uint64_t limit = LimitOf(ground_.state.projects, project, job.kind());
+    return limit == 0 ||
+           ground_.use.Of(project, job.kind()) + LeastDevices(job.demand().shape) <= limit;
+  }
+  bool FitsQuota(Candidate& job, const std::string& project) const {
+    const v1::JobSpec& spec = job.job.spec();
+    if (!HasQuotas(ground_.state.projects) || !spec.has_preemptible() || spec.preemptible())
+      return true;
+    return ground_.use.OfStaying(project, job.kind()) + LeastDevices(job.demand().shape) <=
+           QuotaOf(ground_.state.projects, project, job.kind());
+  }
+
+  const Ground& ground_;
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> MakeProjectLimit(Ground& ground) {
+  return std::make_unique<ProjectLimit>(ground);
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,37 @@
+// How many devices each project has in use: derived from the live attempts, never stored, so that no changed quota,
+// replay or upgrade can disagree with it. Attempts that are being stopped count until nothing of them lives. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "coordinator/core/state/state.h"
+
+namespace muster::coordinator {
+
+class ProjectUse {
+ public:
+  explicit ProjectUse(const SchedulingState& state);
+
+  uint64_t Of(const std::string& project, const std::string& kind) const;
+  // Of jobs that may not be asked to give way.
+  uint64_t OfStaying(const std::string& project, const std::string& kind) const;
+  // Of what is in use, the part beyond the project's quota.
+  uint64_t Borrowed(const std::string& project, const std::string& kind) const;
+  // Takes from a shape with a range of nodes those with which the project would have more than its limit; and more than its
+  // quota, if the job starts within it.
+  void CutToShare(const std::string& project, const std::string& kind, v1::Shape& shape) const;
+  void Add(const v1::JobRecord& job, const v1::Attempt& attempt);
+
+ private:
+  using ByProjectAndKind = std::map<std::pair<std::string, std::string>, uint64_t>;
+  const ProjectShares& shares_;
+  ByProjectAndKind devices_, staying_;
+};
+
+// The fewest devices that a job of this shape starts with.
+uint64_t LeastDevices(const v1::Shape& shape);
+
+}  // namespace muster::coordinator

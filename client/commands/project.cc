@@ -216,7 +216,7 @@ const Command kProjectCreateCommand = {
 const Command kProjectQuotaCommand = {
     .name = "project quota",
     .place = 535,
-    .summary = "set the devices a project gets before others, and its limit",
+    .summary = "set the devices that a project gets first, and its limit",
     .arguments = "NAME [KIND=N…]",
     .least = 1,
     .most = -1,

@@ -138,13 +138,13 @@ function inOrder(jobs, queue) {
   return sorted;
 }
 
-/** "in 40m", "in 40m to 1h 5m", "in 40m or later"; empty: not known. */
+/** "40m", "40m – 1h 5m", "≥ 40m"; empty: not known. */
 function startsIn(starts) {
   if (!starts) return "";
   const from = roughly(int(starts.fromMs));
-  if (starts.untilMs === undefined) return `in ${from} or later`;
+  if (starts.untilMs === undefined) return `≥ ${from}`;
   const until = roughly(int(starts.untilMs));
-  return from === until ? `in ${from}` : `in ${from} to ${until}`;
+  return from === until ? from : `${from} – ${until}`;
 }
 
 const COLUMNS = [
@@ -154,7 +154,7 @@ const COLUMNS = [
   { id: "priority", label: "Priority", fill: (cell, job) => setText(cell, job.urgent ? "urgent" : String(job.priority ?? 0)) },
   { id: "devices", label: "Needs", fill: (cell, job) => setText(cell, askedBy(job)) },
   { id: "waits", label: "Waits", hint: "for how long", fill: (cell, job) => setText(cell, age(int(job.stateMs) || int(job.submittedMs))) },
-  { id: "starts", label: "Starts", hint: "if what it waits for ends as expected", fill: fillStarts },
+  { id: "starts", label: "Starts in", hint: "if what it waits for ends as expected", fill: fillStarts },
   { id: "owner", label: "Owner", fill: (cell, job) => setText(cell, printable(job.owner)) },
   { id: "reason", label: "Reason", fill: fillReason },
 ];

@@ -21,7 +21,7 @@ AREAS = {
     "client": ("common", "common/job", "compare", "identity", "proto", "tree"),
     "trainer": (),
     "examples": ("trainer",),
-    "bench": ("common", "coordinator", "identity", "proto", "rendezvous", "tree", "trainer"),
+    "bench": ("common", "identity", "proto", "rendezvous", "tree", "trainer"),
 }
 
 # The areas of the programs that are installed, and the same as a pattern. Who must know of each takes them from here, so

@@ -96,8 +96,8 @@ void Ledger::CheckGivingWay(const v1::Event& event) {
   if (asked == asked_.end())
     throw Broken(absl::StrCat("Q4: job ", event.job(), " gives way and was not asked"));
   const int64_t had_ms = queue_.now_ms() - asked->second.at_ms;
-  // The coordinator's clock is not quite the world's.
-  if (!asked->second.has_saved && had_ms < asked->second.period_ms * 9 / 10) {
+  // The coordinator's clock is not quite the world's, and of several it takes some seconds until the claim is durable.
+  if (!asked->second.has_saved && had_ms < asked->second.period_ms * 9 / 10 - 4'000) {
     throw Broken(absl::StrCat("Q4: job ", event.job(), " had ", had_ms, " ms to save, of ",
                               asked->second.period_ms));
   }

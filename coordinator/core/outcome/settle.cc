@@ -54,14 +54,24 @@ std::optional<v1::Event> FenceByTime(const ClusterState& state, const v1::JobRec
   return std::nullopt;
 }
 
+bool IsUploadingNewer(const v1::JobRecord& job, const v1::Checkpoint& than) {
+  return std::any_of(job.checkpoints().begin(), job.checkpoints().end(),
+                     [&](const v1::Checkpoint& each) {
+                       return each.attempt() == than.attempt() && each.step() > than.step() &&
+                              each.state() == v1::CHECKPOINT_STATE_UPLOADING;
+                     });
+}
+
 // It was asked to give way, and has saved since then, or its time for it is over.
 std::optional<v1::Event> GiveWay(const ClusterState& state, const v1::JobRecord& job,
                                  const v1::Attempt& attempt, Now now) {
   if (!NoticeStands(state, attempt)) return std::nullopt;
   const v1::Notice& notice = attempt.notice();
   const v1::Checkpoint* latest = LatestCheckpoint(job);
+  // One that was on its way before is not the answer if a newer one follows.
   const bool has_saved = latest != nullptr && latest->attempt() == attempt.number() &&
-                         latest->committed_ms() >= notice.given_ms();
+                         latest->step() > state.timers.at(job.id()).saved_before_notice &&
+                         !IsUploadingNewer(job, *latest);
   if (!has_saved && !IsDue(NoticeEndsAtMonoMs(state, job, attempt), now)) return std::nullopt;
   const std::string saved = has_saved
                                 ? absl::StrCat(", after its checkpoint of step ", latest->step())

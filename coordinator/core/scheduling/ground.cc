@@ -89,7 +89,11 @@ uint32_t Ground::HeldFrom(Candidate& job) {
     const HeldPlace& place = places_[i];
     if (place.kind != job.kind()) continue;
     const std::optional<int64_t> run_ms = job.expected_run_ms();
-    if (!run_ms.has_value() || now.mono_ms + *run_ms > place.not_before_mono_ms) held |= 1u << i;
+    // What others give up for a job is for that job alone.
+    if (place.holder.claims || !run_ms.has_value() ||
+        now.mono_ms + *run_ms > place.not_before_mono_ms) {
+      held |= 1u << i;
+    }
   }
   return held;
 }
@@ -169,12 +173,35 @@ bool Ground::HasStarted(uint64_t job) const {
                      [&](const auto& started) { return started.first->id() == job; });
 }
 
+// As if only what gives way to the job ended: where else something may end sooner, nothing is held for it.
+std::optional<HeldPlace> Ground::PlaceOfClaim(Candidate& job) {
+  std::vector<Occupant> victims;
+  std::vector<HeldPlace> others = places_;
+  for (const Occupant& occupant : occupants()) {
+    const v1::Attempt& attempt = *occupant.attempt;
+    if (attempt.has_notice() && attempt.notice().by() == job.job.id()) {
+      victims.push_back(occupant);
+      continue;
+    }
+    HeldPlace& taken = others.emplace_back(HeldPlace{.kind = job.kind()});
+    for (const v1::NodePart& part : attempt.parts()) {
+      if (part.ended() || part.device_kind() != job.kind()) continue;
+      taken.shares.push_back(
+          {.node = part.node(),
+           .devices = {part.device_indexes().begin(), part.device_indexes().end()}});
+    }
+  }
+  return FindHeldPlace(state, victims, others, job.demand(), job.kind(), job.job, now);
+}
+
 void Ground::Wait(Candidate& job) {
   if (!waiting_.insert({LineOf(job.job), job.kind()}).second) return;
-  if (places_.size() == kPlacesMax) return;
+  const bool claims = job.job.claims();
+  if (places_.size() >= (claims ? kPlacesWithClaimsMax : kPlacesMax)) return;
   Spend(16);  // about what the search of the end costs
   std::optional<HeldPlace> place =
-      FindHeldPlace(state, occupants(), places_, job.demand(), job.kind(), job.job, now);
+      claims ? PlaceOfClaim(job)
+             : FindHeldPlace(state, occupants(), places_, job.demand(), job.kind(), job.job, now);
   if (place.has_value()) places_.push_back(*std::move(place));
 }
 

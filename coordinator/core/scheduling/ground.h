@@ -29,6 +29,8 @@ class Ground {
  public:
   // limit: jobs: jobs for which a scheduling pass holds a place; others wait without one
   static constexpr size_t kPlacesMax = 8;
+  // limit: jobs: the same, with those for which others give way
+  static constexpr size_t kPlacesWithClaimsMax = 24;
   // limit: jobs: nodes that a scheduling pass looks at, over all jobs; jobs behind them wait
   static constexpr size_t kLooksMax = 400'000;
 
@@ -85,6 +87,7 @@ class Ground {
   };
   size_t PlacesAhead(const v1::JobRecord& job) const;
   const Usage& UsageWithout(uint32_t places);
+  std::optional<HeldPlace> PlaceOfClaim(Candidate& job);
   std::string_view LineOf(const v1::JobRecord& job) const;
   uint64_t FreeOf(uint32_t places, const std::string& kind);
   const std::vector<Occupant>& occupants();

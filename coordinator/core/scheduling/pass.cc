@@ -8,6 +8,11 @@
 #include "coordinator/core/scheduling/queue_walk.h"
 
 namespace muster::coordinator {
+namespace {
+
+constexpr size_t kWaitingMost = 1'000;
+
+}  // namespace
 
 Pass::Pass(const SchedulingState& state, Asides& found, Now now)
     : now_(now), ground_(state, found, now) {
@@ -63,7 +68,7 @@ Pass::Outcome Pass::Wait(Candidate& job, Policy& policy) {
     return policy.EndsLine(job) ? Outcome::kLimited : Outcome::kAside;
   }
   Wait(job, false);
-  if (!ground_.IsBehind(job)) firsts_.push_back(id);
+  if (waiting_.size() < kWaitingMost) waiting_.push_back(id);
   const bool is_told = ground_.PlaceOfHolder(id) != nullptr || !ground_.any_in_service;
   // As it was told before.
   if (!is_told && job.job.reason() == RowOf(Reason::kBehindOthers).text) return Outcome::kWaits;

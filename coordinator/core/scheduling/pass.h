@@ -36,7 +36,11 @@ class Pass {
   // After Run: the jobs, as they had their turns.
   const std::vector<uint64_t>& order() const { return order_; }
   // After Run: who is to give way to whom.
-  std::vector<Claim> Claims() { return FindClaims(ground_, firsts_); }
+  std::vector<Claim> Claims() { return FindClaims(ground_, waiting_); }
+  // After Run: of a job that claims.
+  std::string WhyClaimEnds(const v1::JobRecord& job) {
+    return coordinator::WhyClaimEnds(ground_, job);
+  }
   // After Run: devices in use by projects.
   const ProjectUse& use() const { return ground_.use; }
   // After Run: what is held for a job ahead of this one that keeps it back, one of its own project first; null: nothing.
@@ -71,7 +75,7 @@ class Pass {
   std::vector<Verdict> verdicts_;
   std::vector<uint64_t> order_;
   std::vector<uint64_t>
-      firsts_;  // of them, those that wait first for devices of their kind in their project
+      waiting_;  // of them, those that wait for devices; not all, if there are very many
   // Reasons that name what was free before some of the starts.
   struct Told {
     size_t verdict;

@@ -1,6 +1,8 @@
 #include "coordinator/core/scheduling/reclaim.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -14,13 +16,17 @@ namespace {
 // limit: jobs: jobs that are asked to give way to one job
 constexpr size_t kVictimsMax = 64;
 constexpr int64_t kWithoutCheckpoint = 4;  // × min_run
+constexpr int64_t kOverdueMs = 120'000;
 
 struct Runner {
   const v1::JobRecord* job = nullptr;
   const v1::Attempt* attempt = nullptr;
-  uint64_t devices = 0;  // of the kind
-  int64_t since_mono_ms = 0;
-  bool leaves = false;  // it is being stopped, or has been asked to leave
+  uint64_t devices = 0;       // of the kind
+  int64_t since_mono_ms = 0;  // it has had its devices since then
+  int64_t ran_ms = -1;        // all its ranks have run for so long; -1: not yet
+  bool leaves = false;        // it is being stopped, or has been asked to leave
+  bool has_saved = false;     // in this attempt
+  int64_t loss = 0;           // device time, if it cannot save in time
 };
 
 uint64_t DevicesOf(const v1::Attempt& attempt, const std::string& kind) {
@@ -44,16 +50,30 @@ bool StaysBefore(const Runner& a, const Runner& b) {
   return key(a) < key(b);
 }
 
-std::vector<Runner> RunnersOf(const SchedulingState& state, const std::string& kind) {
+bool HasSaved(const v1::JobRecord& job, const v1::Attempt& attempt) {
+  return std::any_of(
+      job.checkpoints().begin(), job.checkpoints().end(), [&](const v1::Checkpoint& checkpoint) {
+        return checkpoint.attempt() == attempt.number() && !checkpoint.flagged_corrupt() &&
+               checkpoint.state() == v1::CHECKPOINT_STATE_COMMITTED;
+      });
+}
+
+std::vector<Runner> RunnersOf(const SchedulingState& state, const std::string& kind, Now now) {
   std::vector<Runner> runners;
   for (const uint64_t id : state.active) {
     const v1::JobRecord& job = state.jobs.at(id);
     const v1::Attempt* attempt = LiveAttempt(job);
     if (attempt == nullptr) continue;
-    Runner runner{&job, attempt, DevicesOf(*attempt, kind),
-                  state.timers.at(id).attempt_since_mono_ms,
-                  attempt->stopping() || NoticeStands(state, *attempt)};
-    if (runner.devices > 0) runners.push_back(runner);
+    const JobTimers& timers = state.timers.at(id);
+    Runner runner{&job, attempt, DevicesOf(*attempt, kind), timers.attempt_since_mono_ms};
+    if (runner.devices == 0) continue;
+    if (attempt->running_ms() > 0) runner.ran_ms = now.mono_ms - timers.running_since_mono_ms;
+    runner.leaves = attempt->stopping() || NoticeStands(state, *attempt);
+    runner.has_saved = HasSaved(job, *attempt);
+    // One that has saved before is expected to save again.
+    if (!runner.has_saved)
+      runner.loss = std::max<int64_t>(0, runner.ran_ms) * static_cast<int64_t>(runner.devices);
+    runners.push_back(runner);
   }
   return runners;
 }
@@ -77,29 +97,23 @@ std::vector<Runner> Borrowed(const SchedulingState& state, std::vector<Runner> r
   return borrowed;
 }
 
-// 0: it has saved nothing in this attempt.
-int64_t SavedMs(const Runner& runner) {
-  int64_t saved_ms = 0;
-  for (const v1::Checkpoint& checkpoint : runner.job->checkpoints()) {
-    if (checkpoint.attempt() == runner.attempt->number() && !checkpoint.flagged_corrupt() &&
-        checkpoint.state() == v1::CHECKPOINT_STATE_COMMITTED) {
-      saved_ms = std::max(saved_ms, checkpoint.committed_ms());
-    }
-  }
-  return saved_ms;
+bool IsDueToLeave(const SchedulingState& state, const Runner& runner) {
+  if (runner.leaves || runner.ran_ms < 0 || !MayBeAsked(runner.job->spec())) return false;
+  const bool can_lose = runner.has_saved || runner.job->spec().preemptible();
+  return runner.ran_ms >= state.settings.min_run_ms * (can_lose ? 1 : kWithoutCheckpoint);
 }
 
-bool IsDueToLeave(const SchedulingState& state, const Runner& runner, Now now) {
-  if (runner.leaves || !MayBeAsked(runner.job->spec())) return false;
-  const bool can_lose = SavedMs(runner) > 0 || runner.job->spec().preemptible();
-  const int64_t ran_ms = now.mono_ms - runner.since_mono_ms;
-  return ran_ms >= state.settings.min_run_ms * (can_lose ? 1 : kWithoutCheckpoint);
-}
-
-// Device time that is lost if it cannot save in time. One that has saved before is expected to save again.
-int64_t Loss(const Runner& runner, Now now) {
-  if (SavedMs(runner) > 0) return 0;
-  return (now.mono_ms - runner.since_mono_ms) * static_cast<int64_t>(runner.devices);
+bool HasDeviceIn(const v1::Attempt& attempt, const std::string& kind,
+                 const std::vector<Share>& shares) {
+  return std::any_of(attempt.parts().begin(), attempt.parts().end(), [&](const v1::NodePart& part) {
+    if (part.ended() || part.device_kind() != kind) return false;
+    return std::any_of(shares.begin(), shares.end(), [&](const Share& share) {
+      return share.node == part.node() &&
+             std::find_first_of(share.devices.begin(), share.devices.end(),
+                                part.device_indexes().begin(),
+                                part.device_indexes().end()) != share.devices.end();
+    });
+  });
 }
 
 class Search {
@@ -107,30 +121,44 @@ class Search {
   Search(Ground& ground, const v1::JobRecord& job)
       : ground_(ground), candidate_(ground, job), taken_(ground.UsageFor(candidate_)) {}
 
-  // Empty: those that may be asked do not suffice.
+  // Empty: those that may be asked do not suffice, or are not needed.
   std::vector<Runner> Victims() {
-    std::vector<Runner> chosen;
-    for (const Runner& runner : Eligible()) {
-      if (chosen.size() == kVictimsMax) return {};
-      chosen.push_back(runner);
-      if (FitsWithout(chosen)) return Pruned(std::move(chosen));
+    const std::vector<Runner> all = Eligible();
+    // What is only held for others is not worth a job that runs.
+    if (all.empty() || FitIn(ground_.InUse()).has_value() || !FitWithout(all).has_value())
+      return {};
+    // With more of them gone it fits, too.
+    size_t too_few = 0, enough = all.size();
+    while (too_few + 1 < enough) {
+      const size_t middle = too_few + (enough - too_few) / 2;
+      (FitWithout(First(all, middle)).has_value() ? enough : too_few) = middle;
     }
-    return {};
+    std::vector<Runner> chosen = First(all, enough);
+    const std::vector<Share> shares = *FitWithout(chosen);
+    std::erase_if(chosen, [&](const Runner& each) {
+      return !HasDeviceIn(*each.attempt, candidate_.kind(), shares);
+    });
+    chosen = Pruned(std::move(chosen));
+    if (chosen.size() > kVictimsMax || !FitWithout(chosen).has_value()) chosen.clear();
+    return chosen;
   }
 
  private:
+  static std::vector<Runner> First(const std::vector<Runner>& all, size_t count) {
+    return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count)};
+  }
+
   std::vector<Runner> Eligible() {
     const SchedulingState& state = ground_.state;
     std::vector<Runner> runners =
-        Borrowed(state, RunnersOf(state, candidate_.kind()), candidate_.kind());
+        Borrowed(state, RunnersOf(state, candidate_.kind(), ground_.now), candidate_.kind());
     // A project takes nothing from itself.
     std::erase_if(runners, [&](const Runner& each) {
-      return ProjectOf(*each.job) == ProjectOf(candidate_.job) ||
-             !IsDueToLeave(state, each, ground_.now);
+      return ProjectOf(*each.job) == ProjectOf(candidate_.job) || !IsDueToLeave(state, each);
     });
-    std::sort(runners.begin(), runners.end(), [&](const Runner& a, const Runner& b) {
-      const auto key = [&](const Runner& each) {
-        return std::tuple(each.job->spec().priority(), Loss(each, ground_.now), -each.since_mono_ms,
+    std::sort(runners.begin(), runners.end(), [](const Runner& a, const Runner& b) {
+      const auto key = [](const Runner& each) {
+        return std::tuple(each.job->spec().priority(), each.loss, -each.since_mono_ms,
                           -static_cast<int64_t>(each.job->id()));
       };
       return key(a) < key(b);
@@ -138,12 +166,15 @@ class Search {
     return runners;
   }
 
-  bool FitsWithout(const std::vector<Runner>& gone) {
+  std::optional<std::vector<Share>> FitIn(const Usage& usage) {
+    ground_.Spend(1);
+    return Fit(ground_.state, usage, candidate_.demand(), candidate_.kind(), Which::kFreeNow,
+               NodesOfLastAttempt(candidate_.job));
+  }
+  std::optional<std::vector<Share>> FitWithout(const std::vector<Runner>& gone) {
     Usage usage = taken_;
     for (const Runner& runner : gone) RemoveUsage(usage, *runner.attempt);
-    return Fit(ground_.state, usage, candidate_.demand(), candidate_.kind(), Which::kFreeNow,
-               NodesOfLastAttempt(candidate_.job))
-        .has_value();
+    return FitIn(usage);
   }
 
   // Without those that are not needed, the last ones first.
@@ -151,7 +182,7 @@ class Search {
     for (size_t i = chosen.size(); i-- > 0;) {
       std::vector<Runner> fewer = chosen;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-      if (FitsWithout(fewer)) chosen = std::move(fewer);
+      if (FitWithout(fewer).has_value()) chosen = std::move(fewer);
     }
     return chosen;
   }
@@ -172,7 +203,7 @@ bool MayClaim(const Ground& ground, Candidate& job) {
 
 }  // namespace
 
-std::vector<Claim> FindClaims(Ground& ground, const std::vector<uint64_t>& firsts) {
+std::vector<Claim> FindClaims(Ground& ground, const std::vector<uint64_t>& waiting) {
   const SchedulingState& state = ground.state;
   if (!HasQuotas(state.projects)) return {};
   std::set<std::string> claiming;
@@ -180,31 +211,57 @@ std::vector<Claim> FindClaims(Ground& ground, const std::vector<uint64_t>& first
     if (!place.claims) break;  // they are first
     claiming.insert(ProjectOf(state.jobs.at(place.job)));
   }
-  std::vector<Claim> claims;
-  std::set<uint64_t> asked;
-  for (const uint64_t id : firsts) {
+  for (const uint64_t id : waiting) {
     const v1::JobRecord& job = state.jobs.at(id);
     Candidate candidate(ground, job);
+    if (ground.is_spent()) break;
     if (claiming.contains(ProjectOf(job)) || !MayClaim(ground, candidate)) continue;
+    claiming.insert(ProjectOf(job));  // the first of the project that may
     const std::vector<Runner> victims = Search(ground, job).Victims();
-    // Two claims of one pass do not count on the same job.
-    const bool is_taken = std::any_of(victims.begin(), victims.end(), [&](const Runner& each) {
-      return asked.contains(each.job->id());
-    });
-    if (victims.empty() || is_taken) continue;
+    if (victims.empty()) continue;
     Claim claim{.job = id,
                 .reason = absl::StrCat("job ", job.name(), " of project ", ProjectOf(job),
                                        ", which is within its quota")};
     for (const Runner& victim : victims) {
-      asked.insert(victim.job->id());
       v1::Victim& named = claim.victims.emplace_back();
       named.set_job(victim.job->id());
       named.set_attempt(victim.attempt->number());
     }
-    claiming.insert(ProjectOf(job));
-    claims.push_back(std::move(claim));
+    return {std::move(claim)};
   }
-  return claims;
+  return {};
+}
+
+std::string WhyClaimEnds(Ground& ground, const v1::JobRecord& job) {
+  const SchedulingState& state = ground.state;
+  Candidate candidate(ground, job);
+  const std::string& project = ProjectOf(job);
+  if (LeastDevices(job.spec().shape()) > QuotaOf(state.projects, project, candidate.kind()))
+    return absl::StrCat("the quota of project ", project, " is too small for it now");
+  Usage usage = ground.InUse();
+  std::string overdue;
+  for (const uint64_t id : state.active) {
+    const v1::JobRecord& other = state.jobs.at(id);
+    const v1::Attempt* attempt = LiveAttempt(other);
+    if (attempt == nullptr || !attempt->has_notice() || attempt->notice().by() != job.id())
+      continue;
+    // Its node may be silent, and the job told to wait for it. It may have been asked by an earlier claim, too.
+    const int64_t due = state.timers.at(id).noticed_mono_ms + attempt->notice().period_ms() +
+                        GraceMsOf(state, other.spec()) + kOverdueMs;
+    if (ground.now.mono_ms > due) {
+      overdue = other.name();
+    } else {
+      RemoveUsage(usage, *attempt);
+    }
+  }
+  ground.Spend(1);
+  // A node may be out of reach for a moment, which does not end a claim.
+  if (Fit(state, usage, candidate.demand(), candidate.kind(), Which::kFreeLater,
+          NodesOfLastAttempt(job))
+          .has_value())
+    return "";
+  return overdue.empty() ? "what others give up does not suffice any more"
+                         : absl::StrCat("job ", overdue, " does not end");
 }
 
 }  // namespace muster::coordinator

@@ -17,14 +17,17 @@ struct Claim {
   std::string reason;               // Notice.reason
 };
 
-// `firsts`: the first waiting job of each project and kind, in the order of their turns. At most one claim for each
-// project, and none for one that has a claim already. The rules, all at once:
+// `waiting`: jobs that wait for devices, in the order of their turns. At most one claim, as the next one depends on it, for
+// a project that has none already. The rules, all at once:
 // - the job has waited for Settings.reclaim_after_ms, and with it its project is within its quota
 // - a victim is borrowed: its project has more than its quota, and it is not among the jobs that make up the quota
-// - it has run for Settings.min_run_ms, and committed a checkpoint in this attempt; one that has not, and does not declare
+// - all its ranks have run for Settings.min_run_ms, and it has committed a checkpoint in this attempt; one that has not, and does not declare
 //   that it needs none (JobSpec.preemptible), has run four times as long
 // - first those of lower priority, then those that lose least device time, then the youngest
 // - none is asked in vain: what the job needs is free once all victims have ended, and not without any one of them
-std::vector<Claim> FindClaims(Ground& ground, const std::vector<uint64_t>& firsts);
+std::vector<Claim> FindClaims(Ground& ground, const std::vector<uint64_t>& waiting);
+// Why the claim of the job holds no longer: its quota, or what its victims give up, does not suffice any more. Empty: it
+// holds.
+std::string WhyClaimEnds(Ground& ground, const v1::JobRecord& job);
 
 }  // namespace muster::coordinator

@@ -40,14 +40,6 @@ void AddStart(const v1::JobRecord& job, v1::Attempt attempt, Now now,
   events.push_back(std::move(moved));
 }
 
-// Whether a live attempt still is to give way to the job.
-bool IsAwaited(const SchedulingState& state, uint64_t job) {
-  return std::any_of(state.active.begin(), state.active.end(), [&](uint64_t id) {
-    const v1::Attempt* attempt = LiveAttempt(state.jobs.at(id));
-    return attempt != nullptr && attempt->has_notice() && attempt->notice().by() == job;
-  });
-}
-
 // Claims end before others are made; the next pass decides without them.
 void AddClaims(const SchedulingState& state, Pass& pass, Now now, std::vector<v1::Event>& events) {
   std::set<uint64_t> started;
@@ -57,11 +49,13 @@ void AddClaims(const SchedulingState& state, Pass& pass, Now now, std::vector<v1
   bool any_ended = false;
   for (const QueuePlace& place : state.queue) {
     if (!place.claims) break;  // they are first
-    if (started.contains(place.job) || IsAwaited(state, place.job)) continue;
+    if (started.contains(place.job)) continue;
+    const std::string why = pass.WhyClaimEnds(state.jobs.at(place.job));
+    if (why.empty()) continue;
     any_ended = true;
     v1::Event& event = events.emplace_back(EventOf(state.jobs.at(place.job), now));
     event.set_skippable(true);
-    event.mutable_claim_ended()->set_reason("what others gave up does not suffice any more");
+    event.mutable_claim_ended()->set_reason(why);
   }
   if (any_ended) return;
   for (const Claim& claim : pass.Claims()) {

@@ -73,6 +73,20 @@ void ApplySubmitted(ClusterState& state, const v1::Event& event, Now now) {
   state.schedule_needed = true;
 }
 
+// What was asked for the job, and has not ended yet, is not asked any more.
+void TakeBackNotices(ClusterState& state, uint64_t by) {
+  for (const uint64_t id : state.active) {
+    const v1::Attempt* attempt = LiveAttempt(state.jobs.at(id));
+    if (attempt == nullptr || !attempt->has_notice() || attempt->notice().by() != by ||
+        attempt->stopping()) {
+      continue;
+    }
+    v1::JobRecord& job = state.jobs.Edit(id);
+    NewestAttempt(job).clear_notice();
+    Weigh(state, job);
+  }
+}
+
 void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
   v1::JobRecord& job = JobOf(state, event);
   // Otherwise two gangs would run as one job. A pass starts only queued jobs; ReplayEvent refuses such an event
@@ -80,6 +94,7 @@ void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
   CHECK(LiveAttempt(job) == nullptr && !event.attempt_started().attempt().parts().empty());
   *job.add_attempts() = event.attempt_started().attempt();
   NewestAttempt(job).set_started_lived_ms(event.lived_ms());
+  if (job.claims()) TakeBackNotices(state, job.id());
   Dequeue(state, job);  // its place is that of one that claims, or gave way
   job.set_claims(false);
   job.set_gave_way(false);
@@ -286,6 +301,12 @@ void ApplyJobSet(ClusterState& state, const v1::Event& event) {
   state.schedule_needed = true;
 }
 
+// -1: none.
+int64_t SavedStepOf(const v1::JobRecord& job, uint32_t attempt) {
+  const v1::Checkpoint* latest = LatestCheckpoint(job);
+  return latest == nullptr || latest->attempt() != attempt ? -1 : latest->step();
+}
+
 void ApplyClaimMade(ClusterState& state, const v1::Event& event, Now now) {
   const v1::ClaimMade& claim = event.claim_made();
   for (const v1::Victim& victim : claim.victims()) {
@@ -297,7 +318,9 @@ void ApplyClaimMade(ClusterState& state, const v1::Event& event, Now now) {
     notice.set_reason(claim.reason());
     notice.set_given_ms(event.at_ms());
     notice.set_period_ms(claim.period_ms());
-    state.timers[victim.job()].noticed_mono_ms = now.mono_ms;
+    JobTimers& timers = state.timers[victim.job()];
+    timers.noticed_mono_ms = now.mono_ms;
+    timers.saved_before_notice = SavedStepOf(job, victim.attempt());
     Weigh(state, job);
   }
   SetClaims(state, JobOf(state, event), true);
@@ -583,6 +606,7 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
       ApplyClaimMade(state, event, now);
       break;
     case v1::Event::kClaimEnded:
+      TakeBackNotices(state, event.job());
       SetClaims(state, JobOf(state, event), false);
       break;
     case v1::Event::kNodeRemoved:
@@ -649,6 +673,7 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
       timers.attempt_since_mono_ms = MonoOf(attempt->started_lived_ms(), now);
       timers.running_since_mono_ms = MonoOf(attempt->running_lived_ms(), now);
       timers.noticed_mono_ms = now.mono_ms;
+      timers.saved_before_notice = SavedStepOf(live, attempt->number());
     }
     if (!job.idempotency_key().empty()) {
       RestoreKey(state, OwnerKey(job), job.idempotency_key(), job.id(), job.spec_hash());

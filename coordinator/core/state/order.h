@@ -1,5 +1,5 @@
-// The order of the queue: jobs for which others give way first, as their devices are theirs; then urgent ones, then those
-// that gave way themselves, then higher priority, then lower number. Places are made only here.
+// The order of the queue: jobs for which others give way first, as their devices are theirs; then urgent ones, then higher
+// priority, then those that gave way themselves, then lower number. Places are made only here.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct QueuePlace {
   bool operator<(const QueuePlace& other) const {
     if (claims != other.claims) return claims;
     if (urgent != other.urgent) return urgent;
-    if (gave_way != other.gave_way) return gave_way;
-    return priority != other.priority ? priority > other.priority : job < other.job;
+    if (priority != other.priority) return priority > other.priority;
+    return gave_way != other.gave_way ? gave_way : job < other.job;
   }
 };
 

@@ -55,7 +55,7 @@ struct Settings {
   uint32_t default_node_loss_restarts = job::kDefaultNodeLossRestarts;
   uint32_t default_stop_after_ms = job::kDefaultStopAfterMs;
   bool backfill =
-      true;  // false: jobs behind the first that waits wait, too, for comparisons (bench/schedule_replay.cc)
+      true;  // false: jobs behind the first that waits wait, too, for comparisons (tests/sim/schedule_replay.cc)
   uint64_t live_jobs_max = common::kLiveJobsMax;
   // Limits for live jobs (holdings.h): of all jobs, which are in memory twice while a snapshot is taken; of one owner;
   // of one job including its checkpoints' file lists, which is one value in the database; of one record without these
@@ -125,6 +125,7 @@ struct JobTimers {
   int64_t running_since_mono_ms = 0;  // the newest attempt's RUNNING, if Attempt.running_ms is set
   // Notice.given_ms of the newest attempt. After a restart it has all its time to save once more.
   int64_t noticed_mono_ms = 0;
+  int64_t saved_before_notice = -1;  // the step that the attempt had committed by then; -1: none
   TrainerProgress progress;
 };
 

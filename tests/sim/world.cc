@@ -351,9 +351,11 @@ void World::ShareOften() {
 // So that nothing waits for a quota for good at the end: a job that may not be asked to give way starts within its
 // project's alone.
 void World::ShareForGood() {
-  Server* const leader = Leader();
-  if (leader == nullptr) return;
-  leader->Take(coordinator::ProjectsInput{});
+  if (Server* const leader = Leader()) {
+    leader->Take(coordinator::ProjectsInput{});
+  } else {
+    queue_.After(1'000, [this] { ShareForGood(); });
+  }
 }
 
 void World::CancelSome() {

@@ -107,7 +107,7 @@ std::optional<int64_t> EarliestBySearch(const ClusterState& state, const v1::Job
 }
 
 TEST(BackfillTest, APlaceIsHeldForTheEarliestStartThereIs) {
-  for (uint32_t seed = 1; seed <= 40; ++seed) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
     World world(seed, seed % 2 == 0);
     for (int step = 0; step < 200 && !world.IsOver(); ++step) {
       world.Step();
@@ -127,7 +127,7 @@ TEST(BackfillTest, APlaceIsHeldForTheEarliestStartThereIs) {
 // Q8, and Q7 without any of its causes: nothing is lost, and all have one priority.
 TEST(BackfillTest, IfAllEstimatesAreTrueNoHeldPlaceIsDelayed) {
   int passed = 0;
-  for (uint32_t seed = 1; seed <= 60; ++seed) {
+  for (uint32_t seed = 1; seed <= 30; ++seed) {
     World world(seed, true);
     std::map<uint64_t, int64_t> promised;  // by job: the earliest start that it was ever told
     for (int step = 0; step < 200 && !world.IsOver(); ++step) {
@@ -155,7 +155,7 @@ TEST(BackfillTest, IfAllEstimatesAreTrueNoHeldPlaceIsDelayed) {
 
 // What waits has a reason: its devices are not free, or it would keep the first job from its place.
 TEST(BackfillTest, NoJobWaitsThatCouldStartWithoutDelay) {
-  for (uint32_t seed = 1; seed <= 40; ++seed) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
     World world(seed, seed % 2 == 0);
     for (int step = 0; step < 200 && !world.IsOver(); ++step) {
       world.Step();

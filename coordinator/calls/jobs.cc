@@ -41,10 +41,7 @@ bool Matches(const v1::JobRecord& job, const v1::ListJobsRequest& request, const
   if (!mine.empty() && OwnerKey(job) != mine) return false;
   if (!request.owner().empty() && job.owner() != request.owner()) return false;
   if (job.name().find(request.name_has()) == std::string::npos) return false;
-  const std::string& project = job.spec().project();
-  if (!request.project().empty() && request.project() != (project.empty() ? "default" : project)) {
-    return false;
-  }
+  if (!request.project().empty() && request.project() != ProjectOf(job)) return false;
   if (!job::MeetsLabelTerms(job.spec().labels(), labels)) return false;
   if (request.states().empty()) return true;
   return std::find(request.states().begin(), request.states().end(), job.state()) !=

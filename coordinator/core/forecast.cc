@@ -101,7 +101,7 @@ v1::QueuedJob View(Pass& pass, const SchedulingState& state, const v1::JobRecord
   view.set_name(job.name());
   view.set_owner(job.owner());
   view.set_owner_id(job.owner_id());
-  view.set_project(job.spec().project().empty() ? "default" : job.spec().project());
+  view.set_project(ProjectOf(job));
   view.set_priority(job.spec().priority());
   view.set_urgent(job.urgent());
   view.set_submitted_ms(job.submitted_ms());

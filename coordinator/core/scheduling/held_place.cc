@@ -122,19 +122,6 @@ class Future {
   std::vector<std::vector<std::pair<size_t, int64_t>>> used_;  // by occupant: node, devices
 };
 
-// Whether the attempt has a device of the place.
-bool Occupies(const v1::Attempt& attempt, const HeldPlace& place) {
-  return std::any_of(attempt.parts().begin(), attempt.parts().end(), [&](const v1::NodePart& part) {
-    if (part.ended() || part.device_kind() != place.kind) return false;
-    return std::any_of(place.shares.begin(), place.shares.end(), [&](const Share& share) {
-      return share.node == part.node() &&
-             std::find_first_of(share.devices.begin(), share.devices.end(),
-                                part.device_indexes().begin(),
-                                part.device_indexes().end()) != share.devices.end();
-    });
-  });
-}
-
 // `waits_since`: an occupant that started later passed the holder. If it overstays, that does not make room for more of its
 // kind: a stream of them would keep the holder waiting.
 void SetTimes(HeldPlace& place, int64_t waits_since, Now now) {
@@ -196,7 +183,7 @@ std::optional<HeldPlace> FindHeldPlace(const SchedulingState& state,
     if (!IsUsableNow(state.nodes.at(share.node))) place.awaited_nodes.push_back(share.node);
   }
   for (const Occupant& occupant : occupants) {
-    if (Occupies(*occupant.attempt, place)) place.awaited.push_back(occupant);
+    if (HasDeviceOf(*occupant.attempt, kind, place.shares)) place.awaited.push_back(occupant);
   }
   const auto timers = state.timers.find(job.id());
   SetTimes(place, timers == state.timers.end() ? now.mono_ms : timers->second.state_since_mono_ms,

@@ -36,7 +36,7 @@ std::vector<Verdict> Pass::Run() {
 // What is free changed with each job that passed.
 void Pass::TellAgain() {
   for (const Told& told : told_) {
-    if (told.starts == starts_) continue;
+    if (told.starts == starts()) continue;
     Verdict& verdict = verdicts_[told.verdict];
     Candidate candidate(ground_, ground_.state.jobs.at(verdict.job));
     verdict.blockers = {told.policy->Why(candidate)};
@@ -72,7 +72,7 @@ Pass::Outcome Pass::Wait(Candidate& job, Policy& policy) {
   const bool is_told = ground_.PlaceOfHolder(id) != nullptr || !ground_.any_in_service;
   // As it was told before.
   if (!is_told && job.job.reason() == RowOf(Reason::kBehindOthers).text) return Outcome::kWaits;
-  if (is_told) told_.push_back({verdicts_.size(), &policy, starts_});
+  if (is_told) told_.push_back({verdicts_.size(), &policy, starts()});
   verdicts_.push_back(
       {.job = id, .blockers = {is_told ? policy.Why(job) : MakeBlocker(Reason::kBehindOthers)}});
   return Outcome::kWaits;
@@ -149,7 +149,6 @@ bool Pass::EndsHere() const {
 Pass::Outcome Pass::Start(Candidate& job) {
   v1::Attempt attempt = MakeAttempt(ground_.state, job, now_);
   ground_.Start(job.job, attempt);
-  ++starts_;
   verdicts_.push_back({.job = job.job.id(), .start = std::move(attempt)});
   return Outcome::kStarts;
 }

@@ -3,8 +3,7 @@
 // schedule.cc turns them into events, why.cc, plan.cc and decide_submit.cc into sentences. The pass itself
 // decides nothing, and changes only the memo that it is given.
 //
-// Future features are new files here. Quotas and any other ceiling are policies. Borrowing changes the order
-// (order.h). Preemption adds a third kind of verdict.
+// Future features are new files here: a ceiling is a policy, and what decides between projects is in queue_walk.h.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +27,7 @@ class Pass {
   std::vector<Verdict> Run();
   // After Run: whether the job starts.
   bool Starts(uint64_t job) const { return ground_.HasStarted(job); }
-  size_t starts() const { return starts_; }
+  size_t starts() const { return ground_.starts(); }
   // What it has looked at so far: nodes, over all jobs.
   size_t looks() const { return ground_.looks(); }
   // After Run: whether anything is held for a job that waits.
@@ -36,7 +35,7 @@ class Pass {
   // After Run: the jobs, as they had their turns.
   const std::vector<uint64_t>& order() const { return order_; }
   // After Run: who is to give way to whom.
-  std::vector<Claim> Claims() { return FindClaims(ground_, waiting_); }
+  std::optional<Claim> FindClaim() { return coordinator::FindClaim(ground_, waiting_); }
   // After Run: of a job that claims.
   std::string WhyClaimEnds(const v1::JobRecord& job) {
     return coordinator::WhyClaimEnds(ground_, job);
@@ -83,7 +82,6 @@ class Pass {
     size_t starts;
   };
   std::vector<Told> told_;
-  size_t starts_ = 0;
 };
 
 // Why the registered nodes could never run the job, which is a reason to refuse a submit. None: they could.

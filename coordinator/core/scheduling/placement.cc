@@ -197,6 +197,19 @@ void RemoveUsage(Usage& usage, const v1::Attempt& attempt) {
   }
 }
 
+bool HasDeviceOf(const v1::Attempt& attempt, const std::string& kind,
+                 const std::vector<Share>& shares) {
+  return std::any_of(attempt.parts().begin(), attempt.parts().end(), [&](const v1::NodePart& part) {
+    if (part.ended() || part.device_kind() != kind) return false;
+    return std::any_of(shares.begin(), shares.end(), [&](const Share& share) {
+      return share.node == part.node() &&
+             std::find_first_of(share.devices.begin(), share.devices.end(),
+                                part.device_indexes().begin(),
+                                part.device_indexes().end()) != share.devices.end();
+    });
+  });
+}
+
 void AddUsage(Usage& usage, const std::string& kind, const std::vector<Share>& shares) {
   for (const Share& share : shares) {
     std::vector<uint32_t>& used = usage[share.node][kind];

@@ -27,6 +27,9 @@ struct Share {
 
 void RemoveUsage(Usage& usage, const v1::Attempt& attempt);
 void AddUsage(Usage& usage, const std::string& kind, const std::vector<Share>& shares);
+// Whether the attempt has a device of the shares, which are of this kind.
+bool HasDeviceOf(const v1::Attempt& attempt, const std::string& kind,
+                 const std::vector<Share>& shares);
 
 // How many ranks a node could take.
 struct Capacity {

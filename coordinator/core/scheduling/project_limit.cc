@@ -33,9 +33,7 @@ class ProjectLimit : public Policy {
            ground_.use.Of(project, job.kind()) + LeastDevices(job.demand().shape) <= limit;
   }
   bool FitsQuota(Candidate& job, const std::string& project) const {
-    const v1::JobSpec& spec = job.job.spec();
-    if (!HasQuotas(ground_.state.projects) || !spec.has_preemptible() || spec.preemptible())
-      return true;
+    if (!HasQuotas(ground_.state.projects) || MayBeAskedToGiveWay(job.job.spec())) return true;
     return ground_.use.OfStaying(project, job.kind()) + LeastDevices(job.demand().shape) <=
            QuotaOf(ground_.state.projects, project, job.kind());
   }

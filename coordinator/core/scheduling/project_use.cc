@@ -44,7 +44,7 @@ void ProjectUse::CutToShare(const std::string& project, const std::string& kind,
 }
 
 void ProjectUse::Add(const v1::JobRecord& job, const v1::Attempt& attempt) {
-  const bool stays = job.spec().has_preemptible() && !job.spec().preemptible();
+  const bool stays = !MayBeAskedToGiveWay(job.spec());
   for (const v1::NodePart& part : attempt.parts()) {
     if (part.ended()) continue;
     const std::pair key(ProjectOf(job), part.device_kind());

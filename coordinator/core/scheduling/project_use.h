@@ -31,6 +31,10 @@ class ProjectUse {
   ByProjectAndKind devices_, staying_;
 };
 
+// Unless its owner forbids it.
+inline bool MayBeAskedToGiveWay(const v1::JobSpec& spec) {
+  return !spec.has_preemptible() || spec.preemptible();
+}
 // The fewest devices that a job of this shape starts with.
 uint64_t LeastDevices(const v1::Shape& shape);
 

@@ -38,14 +38,12 @@ uint64_t DevicesOf(const v1::Attempt& attempt, const std::string& kind) {
   return devices;
 }
 
-bool MayBeAsked(const v1::JobSpec& spec) { return !spec.has_preemptible() || spec.preemptible(); }
-
 // In the order in which they make up their project's quota: those that may not be asked, then by priority, then the
 // earlier start. What leaves comes last.
 bool StaysBefore(const Runner& a, const Runner& b) {
   const auto key = [](const Runner& each) {
-    return std::tuple(each.leaves, MayBeAsked(each.job->spec()), -each.job->spec().priority(),
-                      each.since_mono_ms, each.job->id());
+    return std::tuple(each.leaves, MayBeAskedToGiveWay(each.job->spec()),
+                      -each.job->spec().priority(), each.since_mono_ms, each.job->id());
   };
   return key(a) < key(b);
 }
@@ -98,22 +96,9 @@ std::vector<Runner> Borrowed(const SchedulingState& state, std::vector<Runner> r
 }
 
 bool IsDueToLeave(const SchedulingState& state, const Runner& runner) {
-  if (runner.leaves || runner.ran_ms < 0 || !MayBeAsked(runner.job->spec())) return false;
+  if (runner.leaves || runner.ran_ms < 0 || !MayBeAskedToGiveWay(runner.job->spec())) return false;
   const bool can_lose = runner.has_saved || runner.job->spec().preemptible();
   return runner.ran_ms >= state.settings.min_run_ms * (can_lose ? 1 : kWithoutCheckpoint);
-}
-
-bool HasDeviceIn(const v1::Attempt& attempt, const std::string& kind,
-                 const std::vector<Share>& shares) {
-  return std::any_of(attempt.parts().begin(), attempt.parts().end(), [&](const v1::NodePart& part) {
-    if (part.ended() || part.device_kind() != kind) return false;
-    return std::any_of(shares.begin(), shares.end(), [&](const Share& share) {
-      return share.node == part.node() &&
-             std::find_first_of(share.devices.begin(), share.devices.end(),
-                                part.device_indexes().begin(),
-                                part.device_indexes().end()) != share.devices.end();
-    });
-  });
 }
 
 class Search {
@@ -136,7 +121,7 @@ class Search {
     std::vector<Runner> chosen = First(all, enough);
     const std::vector<Share> shares = *FitWithout(chosen);
     std::erase_if(chosen, [&](const Runner& each) {
-      return !HasDeviceIn(*each.attempt, candidate_.kind(), shares);
+      return !HasDeviceOf(*each.attempt, candidate_.kind(), shares);
     });
     chosen = Pruned(std::move(chosen));
     if (chosen.size() > kVictimsMax || !FitWithout(chosen).has_value()) chosen.clear();
@@ -203,9 +188,9 @@ bool MayClaim(const Ground& ground, Candidate& job) {
 
 }  // namespace
 
-std::vector<Claim> FindClaims(Ground& ground, const std::vector<uint64_t>& waiting) {
+std::optional<Claim> FindClaim(Ground& ground, const std::vector<uint64_t>& waiting) {
   const SchedulingState& state = ground.state;
-  if (!HasQuotas(state.projects)) return {};
+  if (!HasQuotas(state.projects)) return std::nullopt;
   std::set<std::string> claiming;
   for (const QueuePlace& place : state.queue) {
     if (!place.claims) break;  // they are first
@@ -227,9 +212,9 @@ std::vector<Claim> FindClaims(Ground& ground, const std::vector<uint64_t>& waiti
       named.set_job(victim.job->id());
       named.set_attempt(victim.attempt->number());
     }
-    return {std::move(claim)};
+    return claim;
   }
-  return {};
+  return std::nullopt;
 }
 
 std::string WhyClaimEnds(Ground& ground, const v1::JobRecord& job) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,7 @@ struct Claim {
 //   that it needs none (JobSpec.preemptible), has run four times as long
 // - first those of lower priority, then those that lose least device time, then the youngest
 // - none is asked in vain: what the job needs is free once all victims have ended, and not without any one of them
-std::vector<Claim> FindClaims(Ground& ground, const std::vector<uint64_t>& waiting);
+std::optional<Claim> FindClaim(Ground& ground, const std::vector<uint64_t>& waiting);
 // Why the claim of the job holds no longer: its quota, or what its victims give up, does not suffice any more. Empty: it
 // holds.
 std::string WhyClaimEnds(Ground& ground, const v1::JobRecord& job);

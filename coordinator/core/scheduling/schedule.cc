@@ -1,6 +1,7 @@
 #include "coordinator/core/scheduling/schedule.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -58,14 +59,14 @@ void AddClaims(const SchedulingState& state, Pass& pass, Now now, std::vector<v1
     event.mutable_claim_ended()->set_reason(why);
   }
   if (any_ended) return;
-  for (const Claim& claim : pass.Claims()) {
-    v1::Event& event = events.emplace_back(EventOf(state.jobs.at(claim.job), now));
-    event.set_skippable(true);
-    v1::ClaimMade& made = *event.mutable_claim_made();
-    made.mutable_victims()->Assign(claim.victims.begin(), claim.victims.end());
-    made.set_reason(claim.reason);
-    made.set_period_ms(state.settings.notice_ms);
-  }
+  const std::optional<Claim> claim = pass.FindClaim();
+  if (!claim.has_value()) return;
+  v1::Event& event = events.emplace_back(EventOf(state.jobs.at(claim->job), now));
+  event.set_skippable(true);
+  v1::ClaimMade& made = *event.mutable_claim_made();
+  made.mutable_victims()->Assign(claim->victims.begin(), claim->victims.end());
+  made.set_reason(claim->reason);
+  made.set_period_ms(state.settings.notice_ms);
 }
 
 }  // namespace

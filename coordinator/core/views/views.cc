@@ -299,7 +299,7 @@ v1::JobSummary Summarize(const v1::JobRecord& job) {
   *summary.mutable_labels() = job.spec().labels();
   summary.set_priority(job.spec().priority());
   summary.set_held(job.held());
-  summary.set_project(job.spec().project().empty() ? "default" : job.spec().project());
+  summary.set_project(ProjectOf(job));
   summary.set_metric(job.spec().metric());
   return summary;
 }

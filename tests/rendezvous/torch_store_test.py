@@ -367,13 +367,17 @@ class OnThreeNodes(Promises, unittest.TestCase):
         a.set("key", "value")
         self.assertEqual(c.get("key"), b"value")  # its node keeps it
         hung = self.served.nodes[2].process
+
+        def until_it_is_gone():  # until then a check that overtook the deletion may find the value
+            while a.check(["key"]):
+                pass
         with ThreadPoolExecutor(2) as pool:
             hung.send_signal(signal.SIGSTOP)
             try:
                 deleted = pool.submit(b.delete_key, "key")
-                while_it_hangs = pool.submit(a.check, ["key"])
+                gone = pool.submit(until_it_is_gone)
                 time.sleep(0.3)
-                self.assertFalse(deleted.done() or while_it_hangs.done())
+                self.assertFalse(deleted.done() or gone.done())
             finally:
                 hung.send_signal(signal.SIGCONT)
             self.assertTrue(deleted.result(timeout=20))

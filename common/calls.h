@@ -96,8 +96,10 @@ const Call* FindCall(std::string_view service, std::string_view name);
   STREAM(DiagnoseJob, DiagnoseJobRequest, DiagnoseJobUpdate, kRead, kJob, kStream)               \
   ONE(CancelJobs, CancelJobsRequest, BulkResponse, kControl, kJob, kSpec)                        \
   ONE(SignalJob, SignalJobRequest, BulkResponse, kControl, kJob, kSmall)                         \
+  ONE(StopJobs, StopJobsRequest, BulkResponse, kControl, kJob, kSpec)                            \
   ONE(ReleaseJobs, ReleaseJobsRequest, BulkResponse, kControl, kJob, kSpec)                      \
   ONE(SetJobs, SetJobsRequest, BulkResponse, kControl, kJob, kSpec)                              \
+  ONE(ListUsage, ListUsageRequest, ListUsageResponse, kRead, kJob, kAnswer)                      \
   ONE(ListQueue, ListQueueRequest, ListQueueResponse, kRead, kJob, kAnswer)                      \
   ONE(RemoveJobs, JobReferences, BulkResponse, kRemove, kJob, kSpec)                             \
   STREAM(ListEvents, ListEventsRequest, EventBatch, kRead, kEvent, kStream)                      \

@@ -110,6 +110,8 @@ constexpr ErrorCode kCodes[] = {
     {"JC1211", "not part of the job",
      "The job has no such rank or attempt, or never ran on that node.",
      "`jobctl show JOB` lists its attempts, ranks and nodes."},
+    {"JC1214", "has devices",
+     "A job changes its project only while it waits: jobctl stop, jobctl set, jobctl release."},
     {"JC1213", "the bundle's file exists",
      "`jobctl diagnose --bundle` never replaces a file unasked.", "Another name, or `--force`."},
     {"JC1301", "coordinator unreachable", "The configured coordinator does not answer.",
@@ -227,6 +229,9 @@ constexpr ErrorCode kCodes[] = {
      "(`muster-worker audit-heads`)."},
     {"JC1338", "not a member", "Only members of a project may submit jobs to it.",
      "Choose another --project, or ask an administrator for `jobctl project add`."},
+    {"JC1340", "priority too high",
+     "The project has a highest priority, which this job would exceed: jobctl project quota sets "
+     "it."},
     {"JC1339", "no such secret", "The job asks for a secret that its owner does not have.",
      "Set it with `jobctl secret set NAME`, or remove it from the job."},
     {"JC1341", "not within the worker's reach",

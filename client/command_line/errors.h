@@ -27,6 +27,7 @@ inline constexpr int kExitNeverFits = 11;
 inline constexpr int kExitJobFailed = 100;
 inline constexpr int kExitWaitTimedOut = 101;
 inline constexpr int kExitCancelled = 103;
+inline constexpr int kExitHeld = 104;
 inline constexpr int kExitDetached = 130;
 
 // MakeProblem for a bad command line or file, the most frequent case: INVALID_ARGUMENT.

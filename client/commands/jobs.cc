@@ -1,4 +1,6 @@
-// jobctl cancel, signal, release, set and rm: commands on several jobs, one request each.
+// jobctl cancel, stop, signal, release, set and rm: commands on several jobs, one request each.
+#include <algorithm>
+
 #include "client/command_line/arguments.h"
 #include "client/command_line/errors.h"
 #include "client/commands/commands.h"
@@ -26,8 +28,13 @@ constexpr Flag kJobsFlags[] = {kBulkOutputFlag};
 constexpr Flag kSetFlags[] = {
     {"priority", 0, "P", "higher goes first"},
     {"estimate", 0, "TIME", "how long it takes, as far as you know; 0: not known"},
+    {"project", 0, "NAME", "of jobs that wait: from now on they are of this project"},
     {"urgent", 0, "", "before all jobs that are not urgent; for operators"},
     {"not-urgent", 0, "", "no longer"},
+    kBulkOutputFlag,
+};
+constexpr Flag kStopFlags[] = {
+    {"notice", 0, "TIME", "how long it has to save (default: the coordinator's, 2 min); 0: none"},
     kBulkOutputFlag,
 };
 constexpr Flag kReleaseFlags[] = {
@@ -45,6 +52,18 @@ absl::StatusOr<int> Cancel(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->CancelJobs(request));
   return ReportBulk(session, arguments, response, "is being cancelled");
+}
+
+absl::StatusOr<int> Stop(Session& session, const Arguments& arguments) {
+  v1::StopJobsRequest request;
+  request.mutable_jobs()->Assign(arguments.words().begin(), arguments.words().end());
+  if (arguments.Has("notice")) {
+    ASSIGN_OR_RETURN(const int64_t notice_ms, arguments.DurationMs("notice", 0));
+    request.set_notice_ms(static_cast<uint32_t>(std::min<int64_t>(notice_ms, UINT32_MAX)));
+  }
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->StopJobs(request));
+  return ReportBulk(session, arguments, response, "is asked to save, and is held then");
 }
 
 absl::StatusOr<int> Signal(Session& session, const Arguments& arguments) {
@@ -83,7 +102,9 @@ absl::StatusOr<int> Set(Session& session, const Arguments& arguments) {
     return Usage("JC1004", "--urgent and --not-urgent exclude each other", "give one of them");
   if (arguments.Has("urgent")) request.set_urgent(true);
   if (arguments.Has("not-urgent")) request.set_urgent(false);
-  if (!request.has_priority() && !request.has_estimate_ms() && !request.has_urgent()) {
+  if (arguments.Has("project")) request.set_project(arguments.Get("project"));
+  if (!request.has_priority() && !request.has_estimate_ms() && !request.has_urgent() &&
+      !request.has_project()) {
     return Usage("JC1004", "there is nothing to set",
                  "jobctl set JOB --priority 5, --estimate 30m or --urgent");
   }
@@ -124,6 +145,25 @@ const Command kCancelCommand = {
         "jobctl cancel $(jobctl ls --state queued -o name)\tall queued jobs, in one request",
     .run = Cancel};
 
+const Command kStopCommand = {
+    .name = "stop",
+    .place = 245,
+    .summary = "let jobs save, stop them, and hold them until jobctl release",
+    .arguments = "JOB…",
+    .least = 1,
+    .most = -1,
+    .flags = kStopFlags,
+    .completes = "job",
+    .examples =
+        "jobctl stop calm-otter-3\tits devices are free once it has saved\n"
+        "jobctl release calm-otter-3\tit continues from there",
+    .notes =
+        "The trainer is asked for a checkpoint (checkpoint_request: should_checkpoint() of the\n"
+        "SDK and of the muster package). The job is stopped as soon as that is committed, or\n"
+        "when its time to save is over. It keeps its number, logs and checkpoints, and uses up\n"
+        "no restart. A job that waits is held at once.",
+    .run = Stop};
+
 const Command kSignalCommand = {
     .name = "signal",
     .place = 250,
@@ -139,14 +179,14 @@ const Command kSignalCommand = {
 const Command kReleaseCommand = {
     .name = "release",
     .place = 260,
-    .summary = "allow held jobs to restart",
+    .summary = "let held jobs continue",
     .arguments = "JOB…",
     .least = 1,
     .most = -1,
     .flags = kReleaseFlags,
     .completes = "job",
     .examples =
-        "jobctl release calm-otter-3\theld after losing several nodes; allow it to restart\n"
+        "jobctl release calm-otter-3\tstopped by jobctl stop, or held after losing nodes\n"
         "jobctl release calm-otter-3 --from-scratch\tits checkpoint is on a coordinator that is "
         "gone",
     .notes =
@@ -159,7 +199,7 @@ const Command kReleaseCommand = {
 const Command kSetCommand = {
     .name = "set",
     .place = 265,
-    .summary = "change the priority or the estimate of jobs that are not over",
+    .summary = "change priority, estimate or project of jobs that are not over",
     .arguments = "JOB…",
     .least = 1,
     .most = -1,

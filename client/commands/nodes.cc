@@ -1,4 +1,6 @@
 // jobctl nodes ls, show, drain, undrain, declare-dead, rm.
+#include <algorithm>
+
 #include "absl/strings/str_join.h"
 #include "client/command_line/arguments.h"
 #include "client/command_line/errors.h"
@@ -25,6 +27,12 @@ using common::StrCat;
 
 constexpr Flag kReasonFlags[] = {
     {"reason", 0, "TEXT", "recorded with the node, shown by `nodes ls`"},
+    kBulkOutputFlag,
+};
+constexpr Flag kDrainFlags[] = {
+    {"reason", 0, "TEXT", "recorded with the node, shown by `nodes ls`"},
+    {"evict", 0, "", "jobs that run there save and continue elsewhere"},
+    {"notice", 0, "TIME", "with --evict: how long they have to save"},
     kBulkOutputFlag,
 };
 constexpr Flag kUndrainFlags[] = {kBulkOutputFlag};
@@ -202,6 +210,11 @@ absl::StatusOr<int> SetDrain(Session& session, const Arguments& arguments, bool 
     request.set_node(node);
     request.set_drain(drain);
     request.set_reason(arguments.Get("reason"));
+    request.set_evict(arguments.Has("evict"));
+    if (arguments.Has("notice")) {
+      ASSIGN_OR_RETURN(const int64_t notice_ms, arguments.DurationMs("notice", 0));
+      request.set_notice_ms(static_cast<uint32_t>(std::min<int64_t>(notice_ms, UINT32_MAX)));
+    }
     const absl::StatusOr<v1::BulkResponse> response = connection->DrainNode(request);
     failed = response.status();
     if (!failed.ok()) break;
@@ -214,6 +227,8 @@ absl::StatusOr<int> SetDrain(Session& session, const Arguments& arguments, bool 
 }
 
 absl::StatusOr<int> Drain(Session& session, const Arguments& arguments) {
+  if (arguments.Has("notice") && !arguments.Has("evict"))
+    return Usage("JC1004", "--notice is for jobs that leave the node", "add --evict");
   return SetDrain(session, arguments, true);
 }
 absl::StatusOr<int> Undrain(Session& session, const Arguments& arguments) {
@@ -276,9 +291,16 @@ const Command kNodesDrainCommand = {
     .arguments = "NODE…",
     .least = 1,
     .most = -1,
-    .flags = kReasonFlags,
+    .flags = kDrainFlags,
     .completes = "node",
-    .examples = "jobctl nodes drain node2 --reason 'new disk'\tbefore maintenance",
+    .examples =
+        "jobctl nodes drain node2 --reason 'new disk'\tbefore maintenance\n"
+        "jobctl nodes drain node2 --evict\tits jobs save, and continue on other nodes",
+    .notes =
+        "A job that leaves is asked for a checkpoint, and stopped as soon as that is committed or\n"
+        "its time to save is over. It is queued again before others of its priority in its\n"
+        "project, and uses up no restart. jobctl nodes undrain takes it back for jobs that have\n"
+        "not left yet.",
     .run = Drain};
 const Command kNodesUndrainCommand = {.name = "nodes undrain",
                                       .place = 360,

@@ -12,6 +12,7 @@
 #include "client/terminal/listing.h"
 #include "client/text/cells.h"
 #include "common/base/status.h"
+#include "common/job/rules.h"
 #include "common/text/strings.h"
 #include "common/text/text.h"
 
@@ -34,6 +35,9 @@ std::string Members(const v1::Project& project) {
 constexpr Flag kProjectQuotaFlags[] = {
     {"limit", 0, "KIND=N", "it never has more than N of the kind; 0: no limit (repeatable)"},
     {"weight", 0, "N", "how much more than others it may borrow (1)"},
+    {"person-limit", 0, "KIND=N", "one of its people never has more at once; 0: no limit"},
+    {"person-jobs", 0, "N", "jobs of one of its people that run at once; 0: no limit"},
+    {"max-priority", 0, "P", "the highest that its jobs may have; any: no highest"},
 };
 
 // "gpu 24 of 16, 8 borrowed, limit 32, 4 wait": one for each kind.
@@ -65,6 +69,20 @@ Cell Counts(const v1::ListProjectsResponse& page, const std::string& project,
   return Cell(Value(by_kind), absl::StrJoin(texts, ", "));
 }
 
+std::vector<std::string> LimitsOfPeople(const v1::Project& project) {
+  std::vector<std::string> parts;
+  const std::map<std::string, uint32_t> by_kind(project.person_limit().begin(),
+                                                project.person_limit().end());
+  for (const auto& [kind, count] : by_kind)
+    parts.push_back(StrCat("at most ", kind, " ", count, " per person"));
+  if (project.person_jobs() > 0)
+    parts.push_back(
+        StrCat("at most ", common::Counted(project.person_jobs(), "job"), " per person at once"));
+  if (project.has_max_priority())
+    parts.push_back(StrCat("priority at most ", project.max_priority()));
+  return parts;
+}
+
 absl::StatusOr<int> ListProjects(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   Listing listing;
@@ -77,6 +95,7 @@ absl::StatusOr<int> ListProjects(Session& session, const Arguments& arguments) {
                      {.key = "borrowed", .wide = true},
                      {.key = "waiting", .wide = true},
                      {.key = "weight", .wide = true},
+                     {.key = "people", .wide = true},
                      {.key = "members", .list = true},
                      {.key = "description", .shrink = true},
                      {.key = "created", .wide = true, .value_name = "created_ms", .since = true},
@@ -93,6 +112,7 @@ absl::StatusOr<int> ListProjects(Session& session, const Arguments& arguments) {
                               Counts(page, project.name(), &v1::ProjectUse::borrowed),
                               Counts(page, project.name(), &v1::ProjectUse::waiting),
                               Cell(static_cast<int64_t>(std::max(1u, project.weight()))),
+                              Cell(absl::StrJoin(LimitsOfPeople(project), ", ")),
                               Cell(Value(absl::StrJoin(project.members(), ",")), Members(project)),
                               Cell(project.description()),
                               is_implicit ? Cell() : AgeCell(project.created_ms()),
@@ -164,7 +184,22 @@ absl::StatusOr<int> SetQuota(Session& session, const Arguments& arguments) {
     ASSIGN_OR_RETURN(const int64_t weight, arguments.Number("weight", 1, 1'000, 1));
     request.set_weight(static_cast<uint32_t>(weight));
   }
-  if (request.quota().empty() && request.limit().empty() && !request.has_weight())
+  for (const std::string& limit : arguments.All("person-limit"))
+    RETURN_IF_ERROR(TakeCount(limit, request.mutable_person_limit()));
+  if (arguments.Has("person-jobs")) {
+    ASSIGN_OR_RETURN(const int64_t most, arguments.Number("person-jobs", 0, 1'000'000, 0));
+    request.set_person_jobs(static_cast<uint32_t>(most));
+  }
+  if (arguments.Get("max-priority") == "any") {
+    request.set_any_priority(true);
+  } else if (arguments.Has("max-priority")) {
+    ASSIGN_OR_RETURN(const int64_t most, arguments.Number("max-priority", job::kPriority.least,
+                                                          job::kPriority.most, 0));
+    request.set_max_priority(static_cast<int32_t>(most));
+  }
+  v1::SetQuotaRequest nothing;
+  nothing.set_project(request.project());
+  if (request.ByteSizeLong() == nothing.ByteSizeLong())
     return Usage("JC1004", "there is nothing to set", "jobctl project quota vision gpu=64");
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::SetQuotaResponse response, connection->SetQuota(request));
@@ -175,6 +210,7 @@ absl::StatusOr<int> SetQuota(Session& session, const Arguments& arguments) {
   for (const auto& [kind, count] : std::map(project.limit().begin(), project.limit().end()))
     parts.push_back(StrCat("limit ", kind, " ", count));
   if (project.weight() > 1) parts.push_back(StrCat("weight ", project.weight()));
+  for (std::string& part : LimitsOfPeople(project)) parts.push_back(std::move(part));
   session.Print(StrCat("✓ project ", project.name(), ": ",
                        parts.empty() ? "no quota" : absl::StrJoin(parts, ", "), "\n"));
   for (const std::string& warning : response.warnings())
@@ -224,7 +260,8 @@ const Command kProjectQuotaCommand = {
     .examples =
         "jobctl project quota vision gpu=64\tit gets 64 gpus first, and may borrow more\n"
         "jobctl project quota vision gpu=64 --limit gpu=96 --weight 2\tat most 96\n"
-        "jobctl project quota vision gpu=0\tno quota: it borrows",
+        "jobctl project quota vision gpu=0\tno quota: it borrows\n"
+        "jobctl project quota vision --person-limit gpu=16 --max-priority 10\tfor its people",
     .notes =
         "For operators and administrators. Once some project has a quota, each project\n"
         "has its own queue: see docs/scheduling.md.",

@@ -27,7 +27,7 @@ using common::StrCat;
 
 constexpr auto kSubmitFlags = WithJobFlags<kForSubmit>({
     {"dry-run", 0, "", "validate and place the job, but change nothing"},
-    {"wait", 0, "", "wait until the job is over: 0 succeeded, 100 failed, 103 cancelled"},
+    {"wait", 0, "", "wait until the job is over: 0 succeeded, 100 failed, 103 cancelled, 104 held"},
     {"follow", 'f', "", "show the output until the job is over; Ctrl-C detaches"},
     {"no-fold", 0, "", "with --follow on a terminal: show equal lines of several ranks one by one"},
     {"propagate", 0, "", "with --wait or --follow: return the failing rank's code"},
@@ -99,7 +99,7 @@ absl::StatusOr<int> AwaitEnd(Session& session, Connection& connection, const std
   v1::JobRecord record;
   const auto on_update = [&](const v1::JobUpdate& update) {
     record = update.record();
-    return !IsOver(record.state());
+    return !IsAtRest(record);
   };
   absl::Status status = connection.WatchJob(watch, 0, on_update);
   while (absl::IsUnavailable(status)) {

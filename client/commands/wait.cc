@@ -77,7 +77,7 @@ absl::StatusOr<v1::JobRecord> Await(Session& session, const std::string& job, co
   ASSIGN_OR_RETURN(const v1::GetJobResponse found, connection->GetJob(job));
   v1::JobRecord record = found.record();
   *name = record.name();
-  if (!IsOver(record.state())) DetachFrom(session, *name, "wait");
+  if (!IsAtRest(record)) DetachFrom(session, *name, "wait");
   v1::WatchJobRequest request;
   // @last may be a different job when the connection is reopened.
   request.set_job(std::to_string(record.id()));
@@ -85,7 +85,7 @@ absl::StatusOr<v1::JobRecord> Await(Session& session, const std::string& job, co
     const absl::Status status =
         connection->WatchJob(request, left_ms, [&](const v1::JobUpdate& update) {
           record = update.record();
-          return !Reached(goal, record) && !IsOver(record.state());
+          return !Reached(goal, record) && !IsAtRest(record);
         });
     if (status.code() == absl::StatusCode::kUnavailable) {
       ASSIGN_OR_RETURN(connection, Reconnect(session, status));
@@ -141,7 +141,7 @@ absl::StatusOr<int> WaitForAll(Session& session, const Arguments& arguments, Lis
       return kExitWaitTimedOut;
     }
     RETURN_IF_ERROR(record.status());
-    const bool over = IsOver(record->state());
+    const bool over = IsAtRest(*record);
     TellWaited(session, arguments, *record, listing);
     if (over) {
       const int code = WaitExitCode(*record, arguments.Has("propagate"));
@@ -187,7 +187,8 @@ const Command kWaitCommand = {
     .flags = kWaitFlags,
     .completes = "job",
     .examples =
-        "jobctl wait calm-otter-3 && ./evaluate.sh\t0 succeeded, 100 failed, 103 cancelled\n"
+        "jobctl wait calm-otter-3 && ./evaluate.sh\t0 succeeded, 100 failed, 103 cancelled, 104 "
+        "held\n"
         "jobctl wait calm-otter-3 --for step=1000 --timeout 2h\t101 if it takes longer",
     .run = Wait};
 

@@ -55,9 +55,9 @@ class AttachedRun {
       Publish(connection);
       const absl::Status status = connection->Run(request_, [&](const v1::JobUpdate& update) {
         OnUpdate(*connection, update);
-        return true;
+        return !record_.held();
       });
-      const bool over = IsOver(record_.state());
+      const bool over = IsAtRest(record_);
       JoinLogs(*connection, over);
       if (over) break;
       Publish(nullptr);

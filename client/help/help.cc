@@ -160,6 +160,7 @@ std::string ExitCodeHelp() {
                      {"100", "wait, logs -f, submit --wait: the job failed"},
                      {"101", "wait: timed out"},
                      {"103", "wait, logs -f, submit --wait, run: the job was cancelled"},
+                     {"104", "wait, submit --wait, run: the job is held until jobctl release"},
                      {"130",
                       "Ctrl-C: detached (the job keeps running); in `run`: the job "
                       "was stopped"}}) +

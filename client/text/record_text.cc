@@ -56,6 +56,8 @@ std::string_view StateColor(v1::JobState state, bool color) {
   }
 }
 
+bool IsAtRest(const v1::JobRecord& record) { return record.held() || IsOver(record.state()); }
+
 bool IsOver(v1::JobState state) {
   return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
          state == v1::JOB_STATE_CANCELLED;
@@ -155,6 +157,8 @@ std::string Verdict(const v1::JobRecord& record, bool color) {
   const std::string_view reset = paint.empty() ? "" : "\033[0m";
   const std::string reason =
       record.reason().empty() ? "" : StrCat(": ", common::Printable(record.reason()));
+  if (record.held())
+    return StrCat(StateName(record.state()), ", ", common::Printable(record.reason()));
   switch (record.state()) {
     case v1::JOB_STATE_SUCCEEDED:
       return StrCat(paint, "✓ succeeded", reset, " in ", took);
@@ -168,13 +172,15 @@ std::string Verdict(const v1::JobRecord& record, bool color) {
 }
 
 int RunExitCode(const v1::JobRecord& record) {
+  if (record.held()) return kExitHeld;
   if (record.state() == v1::JOB_STATE_SUCCEEDED) return kExitOk;
   if (record.state() == v1::JOB_STATE_CANCELLED) return kExitCancelled;
   return record.exit_code() > 0 && record.exit_code() < 256 ? record.exit_code() : kExitFailed;
 }
 
 int WaitExitCode(const v1::JobRecord& record, bool propagate) {
-  if (propagate || record.state() == v1::JOB_STATE_SUCCEEDED) return RunExitCode(record);
+  if (propagate || record.held() || record.state() == v1::JOB_STATE_SUCCEEDED)
+    return RunExitCode(record);
   return record.state() == v1::JOB_STATE_CANCELLED ? kExitCancelled : kExitJobFailed;
 }
 

@@ -14,6 +14,8 @@ namespace muster::client {
 std::string StateName(v1::JobState state);  // "RUNNING"
 std::string_view StateColor(v1::JobState state, bool color);
 bool IsOver(v1::JobState state);
+// Over, or held: nothing more happens unless a person acts.
+bool IsAtRest(const v1::JobRecord& record);
 std::string NodeStateName(v1::NodeState state);
 // The name of JobSummary.loss; a coordinator of version 0.2.0 does not send it.
 std::string_view LossName(const v1::JobSummary& summary);

@@ -23,10 +23,11 @@ using google::protobuf::Message;
 constexpr std::array kNamingFields = {"name",   "job",     "jobs",    "node",   "id",
                                       "serial", "subject", "command", "project"};
 // The fields that decide what happens to it: drained or not, which role, which signal.
-constexpr std::array kDecidingFields = {"drain",    "disabled",    "role",   "signal",
-                                        "priority", "estimate_ms", "urgent", "weight"};
+constexpr std::array kDecidingFields = {
+    "drain",  "disabled", "role",      "signal",      "priority",     "estimate_ms", "urgent",
+    "weight", "evict",    "notice_ms", "person_jobs", "max_priority", "any_priority"};
 // Numbers by name: of devices, by kind.
-constexpr std::array kCountingFields = {"quota", "limit"};
+constexpr std::array kCountingFields = {"quota", "limit", "person_limit"};
 constexpr int kNamedMost = 10;
 // Also for callers who may not make the call, whose requests have no other limit.
 constexpr size_t kNameBytesMost = 200;

@@ -5,6 +5,7 @@
 #include "coordinator/calls/handlers.h"
 #include "coordinator/contexts/lookup.h"
 #include "coordinator/core/state/state.h"
+#include "coordinator/identity/directory.h"
 #include "coordinator/identity/ownership.h"
 #include "coordinator/periodic/garbage.h"
 
@@ -104,6 +105,15 @@ void CancelJobs(Jobs& jobs, Process& process, const Caller& caller,
 }
 MUSTER_HANDLER(CancelJobs)
 
+void StopJobs(Jobs& jobs, Process& process, const Caller& caller,
+              const v1::StopJobsRequest& request, Answer<v1::BulkResponse> answer) {
+  StopInput input{.caller = caller};
+  if (request.has_notice_ms()) input.notice_ms = request.notice_ms();
+  ChangeLive(jobs, process, caller, ReferencesOf(request.jobs()), std::move(input),
+             std::move(answer));
+}
+MUSTER_HANDLER(StopJobs)
+
 void ReleaseJobs(Jobs& jobs, Process& process, const Caller& caller,
                  const v1::ReleaseJobsRequest& request, Answer<v1::BulkResponse> answer) {
   ChangeLive(jobs, process, caller, ReferencesOf(request.jobs()),
@@ -112,12 +122,18 @@ void ReleaseJobs(Jobs& jobs, Process& process, const Caller& caller,
 }
 MUSTER_HANDLER(ReleaseJobs)
 
-void SetJobs(Jobs& jobs, Process& process, const Caller& caller, const v1::SetJobsRequest& request,
-             Answer<v1::BulkResponse> answer) {
+void SetJobs(Jobs& jobs, Access& access, Process& process, const Caller& caller,
+             const v1::SetJobsRequest& request, Answer<v1::BulkResponse> answer) {
   SetInput input{.caller = caller};
   if (request.has_priority()) input.priority = request.priority();
   if (request.has_estimate_ms()) input.estimate_ms = request.estimate_ms();
   if (request.has_urgent()) input.urgent = request.urgent();
+  if (request.has_project()) {
+    const absl::Status may = access.directory.CheckProject(request.project(), caller.principal);
+    if (!may.ok()) return answer(may);
+    input.project =
+        request.project().empty() ? std::string(Directory::kDefaultProject) : request.project();
+  }
   ChangeLive(jobs, process, caller, ReferencesOf(request.jobs()), std::move(input),
              std::move(answer));
 }

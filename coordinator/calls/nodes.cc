@@ -60,8 +60,9 @@ MUSTER_HANDLER(ListNodes)
 
 void DrainNode(Jobs& jobs, const Caller& caller, const v1::DrainNodeRequest& request,
                Answer<v1::BulkResponse> answer) {
-  Change(jobs, DrainInput{caller, request.node(), request.drain(), request.reason()},
-         std::move(answer));
+  DrainInput input{caller, request.node(), request.drain(), request.reason(), request.evict()};
+  if (request.has_notice_ms()) input.notice_ms = request.notice_ms();
+  Change(jobs, std::move(input), std::move(answer));
 }
 MUSTER_HANDLER(DrainNode)
 

@@ -122,6 +122,8 @@ class TurnBuilder {
       changed_jobs_.insert(event.job());
       touched_jobs_.insert(event.job());
     }
+    for (const v1::Victim& victim : event.claim_made().victims())
+      changed_jobs_.insert(victim.job());
     if (event.has_node_state_changed() || event.has_node_registered()) {
       touched_jobs_.insert(state_.active.begin(), state_.active.end());
     }

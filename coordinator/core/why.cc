@@ -12,6 +12,7 @@
 #include "common/text/units.h"
 #include "coordinator/core/forecast.h"
 #include "coordinator/core/outcome/settle.h"
+#include "coordinator/core/scheduling/reclaim.h"
 #include "coordinator/core/state/timers.h"
 #include "coordinator/core/views/project_views.h"
 #include "coordinator/core/views/views.h"
@@ -126,10 +127,28 @@ std::string WhenItCounts(const ClusterState& state, const v1::JobRecord& job,
   return absl::StrCat("; ", ClusterAlarm(state));
 }
 
+// "its 4 gpu are borrowed: it may be asked to give way in 1h 40m, or in 10m once it has saved"; empty: they are not.
+std::string DescribeBorrowing(const SchedulingState& state, const v1::JobRecord& job, Now now) {
+  const std::optional<Borrowing> of = BorrowingOf(state, job, now);
+  if (!of.has_value() || of->devices == 0) return "";
+  const auto when = [](int64_t ms) {
+    return ms == 0 ? std::string("now") : absl::StrCat("in ", common::HumanDuration(ms));
+  };
+  std::string text = absl::StrCat("its ", of->devices, " ", of->kind, " are borrowed: ");
+  if (!MayBeAskedToGiveWay(job.spec()))
+    return absl::StrCat(text, "it is never asked to give way (preemptible: false)");
+  absl::StrAppend(&text, "it may be asked to give way ", when(of->in_ms));
+  if (!of->has_saved && of->in_ms > 0)
+    absl::StrAppend(&text, ", or ", when(of->once_saved_ms), " once it has saved");
+  return text;
+}
+
 void AddRunningDetails(const ClusterState& state, const v1::JobRecord& job, Now now,
                        v1::WhyResponse& response) {
   const v1::Attempt* attempt = LiveAttempt(job);
   if (attempt == nullptr) return;
+  std::string borrowing = attempt->has_notice() ? "" : DescribeBorrowing(state, job, now);
+  if (!borrowing.empty()) response.add_details(std::move(borrowing));
   for (const v1::NodePart& part : attempt->parts()) {
     const Node* node = FindNode(state, part.node());
     if (node == nullptr || part.ended()) continue;

@@ -5,6 +5,7 @@
 
 #include "common/base/status.h"
 #include "common/device_kinds.h"
+#include "common/job/rules.h"
 #include "common/log.h"
 #include "common/problem.h"
 #include "common/text/strings.h"
@@ -329,6 +330,16 @@ absl::StatusOr<v1::Project> Directory::SetQuota(const v1::SetQuotaRequest& reque
                                                 const std::string& by) {
   RETURN_IF_ERROR(CheckShare("quota", request.quota()));
   RETURN_IF_ERROR(CheckShare("limit", request.limit()));
+  RETURN_IF_ERROR(CheckShare("limit of a person", request.person_limit()));
+  if (request.person_jobs() > kQuotaMax) {
+    return BadIdentity(StrCat("the limit of ", request.person_jobs(), " jobs is out of range"),
+                       StrCat("it is 0 to ", kQuotaMax));
+  }
+  if (request.max_priority() < job::kPriority.least ||
+      request.max_priority() > job::kPriority.most) {
+    return BadIdentity(StrCat("the priority ", request.max_priority(), " is out of range"),
+                       StrCat("it is ", job::kPriority.least, " to ", job::kPriority.most));
+  }
   if (request.has_weight() && (request.weight() == 0 || request.weight() > kWeightMax)) {
     return BadIdentity(StrCat("the weight ", request.weight(), " is out of range"),
                        StrCat("a weight is 1 to ", kWeightMax));
@@ -349,7 +360,11 @@ absl::StatusOr<v1::Project> Directory::SetQuota(const v1::SetQuotaRequest& reque
   }
   Merge(request.quota(), *project.mutable_quota());
   Merge(request.limit(), *project.mutable_limit());
+  Merge(request.person_limit(), *project.mutable_person_limit());
   if (request.has_weight()) project.set_weight(request.weight());
+  if (request.has_person_jobs()) project.set_person_jobs(request.person_jobs());
+  if (request.any_priority()) project.clear_max_priority();
+  if (request.has_max_priority()) project.set_max_priority(request.max_priority());
   for (const auto& [kind, limit] : project.limit()) {
     const auto quota = project.quota().find(kind);
     if (quota == project.quota().end() || quota->second <= limit) continue;

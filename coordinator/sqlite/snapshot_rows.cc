@@ -58,6 +58,7 @@ absl::Status WriteSnapshotRows(Database& database, const v1::Snapshot& snapshot)
   head.set_next_job_id(snapshot.next_job_id());
   *head.mutable_nodes() = snapshot.nodes();
   if (snapshot.has_projects()) *head.mutable_projects() = snapshot.projects();
+  if (snapshot.has_usage()) *head.mutable_usage() = snapshot.usage();
   RETURN_IF_ERROR(WriteHead(database, head, snapshot.jobs_size()));
   ASSIGN_OR_RETURN(Statement put, database.Prepare("INSERT INTO snapshot_jobs VALUES(?1, ?2)"));
   std::string bytes;

@@ -103,6 +103,7 @@ export function jobActions(job) {
   const over = isOver(job.state);
   if (job.held && !over) actions.push(release(job, word));
   actions.push(rerun(job));
+  if (!over && !job.held) actions.push(stop(job, word));
   if (!over) actions.push(cancel(job, word));
   else actions.push(remove(job, word));
   return actions;
@@ -118,6 +119,15 @@ function cancel(job, word) {
     fields: [{ name: "reason", label: "Reason", placeholder: "recorded with the job; may be empty" }],
     command: ({ reason }) => withReason(`jobctl cancel ${word}`, reason),
     run: async ({ reason }) => checked(await call("CancelJobs", { jobs: [String(job.id)], reason })),
+  };
+}
+
+function stop(job, word) {
+  return {
+    id: "stop", call: "StopJobs", job, label: "Stop", title: `Stop ${printable(job.name)}?`, keep: "Keep it running",
+    question: "It is asked to save a checkpoint, stopped once it has, and held. Release continues it from there.",
+    command: () => `jobctl stop ${word}`,
+    run: async () => checked(await call("StopJobs", { jobs: [String(job.id)] })),
   };
 }
 

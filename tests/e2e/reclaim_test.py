@@ -8,6 +8,7 @@ import sys
 
 import harness
 from harness import QUEUED, RUNNING, SUCCEEDED, Case, need, wait_until
+from network import Network
 
 DIGITS = os.path.join(harness.BIN, "examples", "digits")
 DATA = os.path.join(harness.ROOT, "examples", "data", "optdigits.csv.gz")
@@ -17,12 +18,26 @@ EPOCHS = 4
 
 class Reclaim(Case):
     def shared(self, *more):
-        """Four nodes and two projects, each with a quota of two."""
-        cluster = self.cluster(workers=("a", "b", "c", "d"), devices="cpu:1", coordinator_args=(
-            "--min-run-ms", "1500", "--reclaim-after-ms", "300", *more))
+        """Four nodes, each in its network namespace if there may be any, and two projects, each with a quota of two."""
+        rules = ("--min-run-ms", "1500", "--reclaim-after-ms", "300", *more)
+        if harness.has_network_namespaces():
+            cluster = self.on_four_networks(rules)
+        else:
+            cluster = self.cluster(workers=("a", "b", "c", "d"), devices="cpu:1", coordinator_args=rules)
         for project in ("vision", "speech"):
             cluster.jobctl("project", "create", project, "--open")
             cluster.jobctl("project", "quota", project, "cpu=2")
+        return cluster
+
+    def on_four_networks(self, rules):
+        network = Network(self, 4)
+        head = network.address + ":7700"
+        cluster = harness.Cluster(self, prefix=network.inside(), coordinator_args=[
+            "--listen", head, "--insecure-plaintext", *rules]).start()
+        for name, address in network.nodes.items():
+            cluster.add_worker(name, "cpu:1", coordinator=head, args=["--advertise", address],
+                               prefix=network.inside(name), wait=False)
+        cluster.wait_nodes(*network.nodes)
         return cluster
 
     def gated(self, cluster, gate, project):

@@ -32,6 +32,7 @@ class Ledger {
   void CheckCheckpoint(const v1::Event& event);
   void CheckFinal(const v1::Event& event);
   void CheckGivingWay(const v1::Event& event);
+  void CountUse(const v1::Event& event);
 
   EventQueue& queue_;
   Witness& witness_;
@@ -44,7 +45,18 @@ class Ledger {
     int64_t period_ms = 0;
     bool has_saved = false;  // since then
   };
-  std::map<std::pair<uint64_t, uint32_t>, Asked> asked_;  // Q4, by job and attempt
+  struct Use {
+    int64_t since_ms = 0;
+    std::map<std::string, uint64_t> devices;  // by node, of parts that live
+    uint64_t used_ms = 0;                     // of one device
+  };
+  std::map<std::pair<uint64_t, uint32_t>, Use> uses_;                // of attempts that live
+  uint64_t used_ms_ = 0;                                             // of those that have ended
+  using ByAttempt = std::map<std::pair<uint64_t, uint32_t>, Asked>;  // by job and attempt
+  bool HasHadTime(const ByAttempt& asked, const std::pair<uint64_t, uint32_t>& attempt) const;
+  ByAttempt asked_;  // Q4: for another job
+  ByAttempt asked_by_person_;
+  std::set<std::pair<uint64_t, uint32_t>> ran_;
 };
 
 // Short, so that a run sees many jobs give way.

@@ -336,6 +336,9 @@ void World::ShareOften() {
     (*share.mutable_quota())["cpu"] = quota;
     // Each job has at most four ranks, so that no limit keeps one back for good.
     if (queue_.Chance(0.3)) (*share.mutable_limit())["cpu"] = quota + 4;
+    if (queue_.Chance(0.2)) share.set_person_jobs(static_cast<uint32_t>(queue_.Draw(1, 3)));
+    if (queue_.Chance(0.2))
+      (*share.mutable_person_limit())["cpu"] = static_cast<uint32_t>(queue_.Draw(4, 6));
   }
   leader->Take(std::move(shares));
   if (leader->state().jobs.empty()) return;
@@ -346,6 +349,34 @@ void World::ShareOften() {
                                      .priority = static_cast<int32_t>(queue_.Draw(-1, 1)),
                                      .estimate_ms = static_cast<uint64_t>(queue_.Draw(0, 60'000)),
                                      .urgent = queue_.Chance(0.2)});
+  StopSome(*leader);
+}
+
+// Some are stopped and held until ReleaseHeld; some are told to stay before they have left.
+void World::StopSome(Server& leader) {
+  const auto& jobs = leader.state().jobs;
+  const auto job = std::next(jobs.begin(), queue_.Draw(0, static_cast<int64_t>(jobs.size()) - 1));
+  if (queue_.Chance(0.5)) {
+    leader.Take(
+        coordinator::StopInput{.caller = {"uid:1"},
+                               .jobs = {job->first},
+                               .notice_ms = static_cast<uint32_t>(queue_.Draw(0, 20) * 1'000)});
+  }
+  if (queue_.Chance(0.3))
+    leader.Take(coordinator::ReleaseInput{.caller = {"uid:1"}, .jobs = {job->first}});
+  const auto& nodes = leader.state().nodes;
+  if (nodes.empty() || !queue_.Chance(0.3)) return;
+  const std::string node = nodes.begin()->first;
+  leader.Take(coordinator::DrainInput{.caller = {"uid:1"}, .node = node, .evict = true});
+  queue_.After(queue_.Draw(1'000, 30'000), [this, node] { Undrain(node); });
+}
+
+// Also while no coordinator leads for a moment.
+void World::Undrain(const std::string& node) {
+  if (Server* const leader = Leader())
+    leader->Take(coordinator::DrainInput{.caller = {"uid:1"}, .node = node, .drain = false});
+  else
+    queue_.After(1'000, [this, node] { Undrain(node); });
 }
 
 // So that nothing waits for a quota for good at the end: a job that may not be asked to give way starts within its

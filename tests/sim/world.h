@@ -91,6 +91,8 @@ class World {
   void ReleaseHeld();
   void ShareOften();
   void ShareForGood();
+  void StopSome(Server& leader);
+  void Undrain(const std::string& node);
   void TakeBackImpossible();
   void CheckEnd();
   Behavior BehaviorOf(uint64_t job);

@@ -17,6 +17,7 @@
 #include "coordinator/core/state/owner.h"
 #include "coordinator/core/state/replayed.h"
 #include "coordinator/core/state/timers.h"
+#include "coordinator/core/views/usage_view.h"
 #include "coordinator/core/views/views.h"
 
 namespace muster::testing {
@@ -153,6 +154,8 @@ void ClusterScript::Dispatch(const Words& words, Options& options) {
     Restart(Number(Option(options, "down", "100")), Option(options, "head", state_.settings.head));
   } else if (verb == "why") {
     Why(Number(words.at(1)));
+  } else if (verb == "usage") {
+    Usage(Option(options, "by", "project,kind"));
   } else if (verb == "queue") {
     Queue();
   } else {
@@ -266,6 +269,11 @@ v1::JobSpec ClusterScript::SpecOf(Options& options) {
   if (options.contains("preemptible"))
     spec.set_preemptible(Option(options, "preemptible", "") == "1");
   spec.set_project(Option(options, "project", ""));
+  if (options.contains("label")) {
+    const std::pair<std::string, std::string> label =
+        absl::StrSplit(Option(options, "label", ""), absl::MaxSplits(':', 1));
+    (*spec.mutable_labels())[label.first] = label.second;
+  }
   spec.set_estimate_ms(Number(Option(options, "estimate_ms", "0")));
   if (Option(options, "loss", "replace") == "wait") {
     spec.set_on_node_loss(v1::ON_NODE_LOSS_WAIT);
@@ -494,6 +502,11 @@ void ClusterScript::Bulk(const Words& words, Options& options) {
   } else if (verb == "signal") {
     Take(coordinator::SignalInput{caller, static_cast<uint64_t>(Number(words.at(1))),
                                   static_cast<int32_t>(Number(words.at(2)))});
+  } else if (verb == "stop") {
+    coordinator::StopInput input{.caller = caller};
+    if (options.contains("notice_ms")) input.notice_ms = Number(Option(options, "notice_ms", ""));
+    for (size_t i = 1; i < words.size(); ++i) input.jobs.push_back(Number(words[i]));
+    Take(std::move(input));
   } else if (verb == "release") {
     Take(coordinator::ReleaseInput{.caller = caller,
                                    .jobs = {static_cast<uint64_t>(Number(words.at(1)))},
@@ -505,9 +518,10 @@ void ClusterScript::Bulk(const Words& words, Options& options) {
     if (options.contains("priority")) input.priority = Number(Option(options, "priority", ""));
     if (options.contains("estimate_ms"))
       input.estimate_ms = Number(Option(options, "estimate_ms", ""));
+    if (options.contains("project")) input.project = Option(options, "project", "");
     if (options.contains("urgent")) input.urgent = Option(options, "urgent", "") == "1";
     Take(std::move(input));
-  } else if (verb == "projects") {  // projects NAME:KIND:QUOTA[/LIMIT][*WEIGHT]…
+  } else if (verb == "projects") {  // projects NAME:KIND:QUOTA[/LIMIT][*WEIGHT]… person=N
     coordinator::ProjectsInput input;
     for (size_t i = 1; i < words.size(); ++i) {
       const std::pair<std::string, std::string> name =
@@ -523,6 +537,11 @@ void ClusterScript::Bulk(const Words& words, Options& options) {
       share.set_weight(weight.second.empty() ? 1 : Number(weight.second));
       (*share.mutable_quota())[kind.first] = Number(counts.first);
       if (!counts.second.empty()) (*share.mutable_limit())[kind.first] = Number(counts.second);
+      if (options.contains("person"))
+        (*share.mutable_person_limit())[kind.first] = Number(Option(options, "person", ""));
+      share.set_person_jobs(Number(Option(options, "person_jobs", "0")));
+      if (options.contains("max_priority"))
+        share.set_max_priority(Number(Option(options, "max_priority", "")));
     }
     Take(std::move(input));
   } else if (verb == "progress") {
@@ -541,8 +560,10 @@ void ClusterScript::Bulk(const Words& words, Options& options) {
         static_cast<uint64_t>(Number(words.at(1))), Number(words.at(2)),
         static_cast<uint32_t>(Number(Option(options, "attempt", "0"))), "hash differs"});
   } else if (verb == "drain" || verb == "undrain") {
-    Take(coordinator::DrainInput{caller, words.at(1), verb == "drain",
-                                 Option(options, "reason", "")});
+    coordinator::DrainInput input{caller, words.at(1), verb == "drain",
+                                  Option(options, "reason", "")};
+    input.evict = Option(options, "evict", "") == "1";
+    Take(std::move(input));
   } else if (verb == "declare-dead") {
     Take(coordinator::DeclareDeadInput{caller, words.at(1), Option(options, "reason", "")});
   } else if (verb == "remove-node") {
@@ -627,6 +648,20 @@ void ClusterScript::Why(uint64_t job) {
       coordinator::Why(state_, live != state_.jobs.end() ? live->second : finished_.at(job), now_);
   out_.push_back(why.text());
   for (const std::string& detail : why.details()) out_.push_back("  " + detail);
+}
+
+void ClusterScript::Usage(const std::string& by) {
+  v1::ListUsageRequest request;
+  for (const auto key : absl::StrSplit(by, ',')) request.add_by(std::string(key));
+  const absl::StatusOr<v1::ListUsageResponse> usage = coordinator::ViewUsage(state_, request, now_);
+  if (!usage.ok()) throw std::runtime_error(std::string(usage.status().message()));
+  const auto minutes = [](uint64_t ms) { return static_cast<double>(ms) / 60'000; };
+  for (const v1::UsageGroup& group : usage->groups()) {
+    out_.push_back(absl::StrCat(
+        absl::StrJoin(group.keys(), " "), ": used ", minutes(group.used_ms()), " min, borrowed ",
+        minutes(group.borrowed_ms()), ", failed ", minutes(group.failed_ms()), ", left ",
+        minutes(group.left_ms()), "; attempts ", group.attempts()));
+  }
 }
 
 void ClusterScript::Queue() {

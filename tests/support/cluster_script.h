@@ -44,6 +44,7 @@ class ClusterScript {
   void Restart(int64_t down_ms, const std::string& head);
   std::string Blob(const std::string& name);
   void Why(uint64_t job);
+  void Usage(const std::string& by);
   void Queue();
 
   void Say(const std::string& node, v1::WorkerMessage message);

@@ -1,4 +1,5 @@
 #include "coordinator/core/decide/commands.h"
+#include "coordinator/core/views/notice_text.h"
 
 #include <optional>
 
@@ -90,9 +91,11 @@ void FillStop(const v1::JobRecord& job, const v1::Attempt& attempt, v1::StopAtte
 
 void FillSave(const v1::JobRecord& job, const v1::Attempt& attempt, v1::SaveAttempt* save) {
   Address(save, job, attempt);
-  save->set_reason(
-      common::Printable(attempt.notice().reason().substr(0, common::kReasonBytesMax), true));
-  save->set_period_ms(attempt.notice().period_ms());
+  const v1::Notice& notice = attempt.notice();
+  const bool by_person = IsAskedByPerson(attempt);
+  const std::string reason = by_person ? WhyItLeaves(notice) : notice.reason();
+  save->set_reason(common::Printable(reason.substr(0, common::kReasonBytesMax), true));
+  save->set_period_ms(by_person ? notice.asked().period_ms() : notice.period_ms());
 }
 
 // The next command for this part's worker, from the part's state alone.
@@ -191,6 +194,10 @@ std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& eve
         if (const auto asked = state.jobs.find(victim.job()); asked != state.jobs.end())
           AddPartCommands(state, asked->second, "", commands);
       }
+      break;
+    case v1::Event::kNoticeGiven:
+      if (LiveAttempt(job) != nullptr && event.notice_given().asked().period_ms() > 0)
+        AddPartCommands(state, job, "", commands);
       break;
     case v1::Event::kSignalSent:
       AddSignal(job, event.signal_sent().signal(), commands);

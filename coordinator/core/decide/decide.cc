@@ -15,7 +15,6 @@
 #include "coordinator/core/outcome/checkpoint_rules.h"
 
 namespace muster::coordinator {
-namespace {
 
 v1::BulkResult ResultFor(uint64_t id, const v1::JobRecord* job) {
   v1::BulkResult result;
@@ -27,6 +26,20 @@ v1::BulkResult ResultFor(uint64_t id, const v1::JobRecord* job) {
 const v1::JobRecord* FindJob(const ClusterState& state, uint64_t id) {
   const auto found = state.jobs.find(id);
   return found == state.jobs.end() ? nullptr : &found->second;
+}
+
+absl::Status CheckCeiling(const ClusterState& state, const std::string& project, int32_t priority) {
+  const std::optional<int32_t> most = MaxPriorityOf(state.projects, project);
+  if (priority <= most.value_or(priority)) return absl::OkStatus();
+  return common::MakeProblem(
+      absl::StatusCode::kPermissionDenied,
+      {.code = "JC1340",
+       .what = absl::StrCat("priority ", priority, " is above the highest of project ", project,
+                            ", which is ", *most),
+       .fix = absl::StrCat("use --priority ", *most,
+                           " or less, or ask an operator: jobctl project "
+                           "quota ",
+                           project, " --max-priority ", priority)});
 }
 
 v1::Event LiveJobEvent(const v1::JobRecord& job, Now now) {
@@ -48,6 +61,8 @@ v1::BulkResult NotLive(uint64_t id) {
   return result;
 }
 
+namespace {
+
 Decision DecideOn(const ClusterState& state, const CancelInput& input, Now now) {
   Decision decision;
   if (input.has_grace && input.grace_ms > job::kGraceMs.most) {
@@ -67,6 +82,8 @@ Decision DecideOn(const ClusterState& state, const CancelInput& input, Now now) 
       continue;
     }
     v1::BulkResult result = ResultFor(id, job);
+    // It was held since its client came.
+    if (input.cause == v1::STOP_CAUSE_CLIENT_GONE && !job->attached()) continue;
     const v1::Attempt* attempt = LiveAttempt(*job);
     const uint32_t grace = input.has_grace ? input.grace_ms : GraceMsOf(state, job->spec());
     // A second cancel counts if it shortens the grace, as when Ctrl-C is pressed twice.
@@ -128,47 +145,25 @@ Decision DecideOn(const ClusterState& state, const SignalInput& input, Now now) 
   return decision;
 }
 
-// Empty: there is nothing to release it from.
-std::optional<v1::Event> ReleaseOf(const ClusterState& state, const v1::JobRecord& job,
-                                   const ReleaseInput& input, Now now) {
-  const std::string& head = state.settings.head;
-  const bool waits = input.from_scratch && LiveAttempt(job) == nullptr;
-  const v1::Checkpoint* absent = waits ? AbsentCheckpoint(job, head) : nullptr;
-  if (!job.held() && absent == nullptr) return std::nullopt;
-  v1::Event event = LiveJobEvent(job, now);
-  v1::JobReleased& released = *event.mutable_job_released();
-  released.set_by(input.caller.principal);
-  if (absent != nullptr) {
-    released.set_without_step(absent->step());
-    released.set_held_by(OtherHeads(*absent, head));
+absl::Status CheckSet(const ClusterState& state, const v1::JobRecord& job, const SetInput& input) {
+  const std::string& project = input.project.value_or(ProjectOf(job));
+  // What it has would be counted for another one from one moment to the next.
+  if (project != ProjectOf(job) && LiveAttempt(job) != nullptr) {
+    return common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1214",
+         .what = absl::StrCat("job ", job.name(), " is ", StateName(job.state()), " in project ",
+                              ProjectOf(job)),
+         .fix = absl::StrCat("jobctl stop ", job.name(), ", then set it and release it")});
   }
-  return event;
-}
-
-Decision DecideOn(const ClusterState& state, const ReleaseInput& input, Now now) {
-  Decision decision;
-  for (const uint64_t id : input.jobs) {
-    const v1::JobRecord* job = FindJob(state, id);
-    if (job == nullptr) {
-      decision.reply.results.push_back(NotLive(id));
-      continue;
-    }
-    v1::BulkResult result = ResultFor(id, job);
-    if (std::optional<v1::Event> event = ReleaseOf(state, *job, input, now); event.has_value()) {
-      decision.facts.push_back(*std::move(event));
-    } else {
-      result.set_message(input.from_scratch
-                             ? "does not wait for a checkpoint that another coordinator has"
-                             : "is not held");
-    }
-    decision.reply.results.push_back(std::move(result));
-  }
-  return decision;
+  if (!input.priority.has_value() && project == ProjectOf(job)) return absl::OkStatus();
+  return CheckCeiling(state, project, input.priority.value_or(job.spec().priority()));
 }
 
 Decision DecideOn(const ClusterState& state, const SetInput& input, Now now) {
   Decision decision;
-  if (!input.priority.has_value() && !input.estimate_ms.has_value() && !input.urgent.has_value()) {
+  if (!input.priority.has_value() && !input.estimate_ms.has_value() && !input.urgent.has_value() &&
+      !input.project.has_value()) {
     decision.reply.status = common::MakeProblem(absl::StatusCode::kInvalidArgument,
                                                 {.code = "JC1004",
                                                  .what = "there is nothing to set",
@@ -196,7 +191,13 @@ Decision DecideOn(const ClusterState& state, const SetInput& input, Now now) {
       continue;
     }
     decision.reply.results.push_back(ResultFor(id, job));
+    if (const absl::Status may = CheckSet(state, *job, input); !may.ok()) {
+      SetStatus(may, &decision.reply.results.back());
+      continue;
+    }
     v1::JobSet set;
+    if (input.project.has_value() && *input.project != ProjectOf(*job))
+      set.set_project(*input.project);
     if (input.priority.value_or(job->spec().priority()) != job->spec().priority())
       set.set_priority(*input.priority);
     if (input.estimate_ms.value_or(job->spec().estimate_ms()) != job->spec().estimate_ms())

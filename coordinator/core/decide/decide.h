@@ -22,6 +22,14 @@ Decision Decide(const ClusterState& state, const Input& input, Now now);
 
 // For a bulk response: the result for one subject.
 void SetStatus(const absl::Status& status, v1::BulkResult* result);
+v1::BulkResult ResultFor(uint64_t id, const v1::JobRecord* job);
+v1::BulkResult NotLive(uint64_t id);
+// Whether jobs of the project may have this priority. PERMISSION_DENIED.
+absl::Status CheckCeiling(const ClusterState& state, const std::string& project, int32_t priority);
+// About the job, and the attempt that lives.
+v1::Event LiveJobEvent(const v1::JobRecord& job, Now now);
+// Null: it is not live.
+const v1::JobRecord* FindJob(const ClusterState& state, uint64_t id);
 
 // The branches, one per file. decide_submit.cc:
 Decision DecideOn(const ClusterState& state, const SubmitInput& input, Now now);
@@ -31,6 +39,15 @@ v1::JobRecord SubmittedRecord(const SchedulingState& state, const SubmitInput& i
 Decision DecideOn(const ClusterState& state, const DrainInput& input, Now now);
 Decision DecideOn(const ClusterState& state, const DeclareDeadInput& input, Now now);
 Decision DecideOn(const ClusterState& state, const RemoveNodeInput& input, Now now);
+// decide_stop.cc:
+Decision DecideOn(const ClusterState& state, const StopInput& input, Now now);
+Decision DecideOn(const ClusterState& state, const ReleaseInput& input, Now now);
+// How many jobs are asked to leave the node.
+size_t AddEvictions(const ClusterState& state, const DrainInput& input, Now now,
+                    Decision& decision);
+// Who has not left the node yet may stay.
+void AddEvictionsTakenBack(const ClusterState& state, const DrainInput& input, Now now,
+                           Decision& decision);
 // decide_worker.cc:
 Decision DecideOn(const ClusterState& state, const WorkerRegisteredInput& input, Now now);
 Decision DecideOn(const ClusterState& state, const WorkerSaidInput& input, Now now);

@@ -3,7 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/rules.h"
 #include "common/problem.h"
+#include "common/text/text.h"
+#include "common/text/units.h"
 #include "coordinator/core/decide/decide.h"
 #include "coordinator/core/outcome/node_events.h"
 
@@ -32,6 +35,15 @@ Decision NoSuchNode(const std::string& name) {
                   .fix = "jobctl nodes ls"});
 }
 
+Decision NoticeTooLong(const DrainInput& input) {
+  return Refusal(
+      input.node, absl::StatusCode::kInvalidArgument,
+      {.code = "JC1004",
+       .what = absl::StrCat("the time to save is 0 to ", common::HumanDuration(job::kNoticeMs.most),
+                            ", not ", *input.notice_ms, " ms"),
+       .fix = "give a shorter --notice"});
+}
+
 // A suspect node is silent, even if its connection still looks open.
 bool IsHeard(const Node& node) {
   return node.record.connected() && node.record.state() == v1::NODE_STATE_ALIVE;
@@ -43,10 +55,20 @@ Decision DecideOn(const ClusterState& state, const DrainInput& input, Now now) {
   const Node* node = FindNode(state, input.node);
   if (node == nullptr) return NoSuchNode(input.node);
   const bool as_before = node->record.draining() == input.drain;
-  if (as_before && (!input.drain || input.reason.empty())) {
+  if (input.notice_ms.value_or(0) > job::kNoticeMs.most) return NoticeTooLong(input);
+  if (as_before && !input.evict && (!input.drain || input.reason.empty())) {
     return Answer(input.node, input.drain ? "is already draining" : "is not drained");
   }
   Decision decision = Answer(input.node);
+  if (!input.drain) AddEvictionsTakenBack(state, input, now, decision);
+  if (input.drain && input.evict) {
+    const size_t asked = AddEvictions(state, input, now, decision);
+    decision.reply.results.back().set_message(
+        absl::StrCat("gets no new jobs; ",
+                     asked == 0 ? "no job runs there"
+                                : absl::StrCat(common::Counted(asked, "job"), " asked to leave")));
+    if (as_before && input.reason.empty()) return decision;
+  }
   v1::Event event = NodeChange(input.node, node->record.state(), input.reason, now);
   event.mutable_node_state_changed()->set_set_drain(true);
   event.mutable_node_state_changed()->set_draining(input.drain);

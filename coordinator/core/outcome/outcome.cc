@@ -314,7 +314,14 @@ v1::AttemptEnded JudgeAttempt(const v1::Attempt& attempt) {
   return ended;
 }
 
-v1::JobStateChanged JudgeJob(const ClusterState& state, const v1::JobRecord& job) {
+namespace {
+
+bool WasAskedToLeave(v1::StopCause cause) {
+  return cause == v1::STOP_CAUSE_PREEMPTED || cause == v1::STOP_CAUSE_DRAINED ||
+         cause == v1::STOP_CAUSE_HELD;
+}
+
+v1::JobStateChanged JudgeUnheld(const ClusterState& state, const v1::JobRecord& job) {
   const v1::Attempt& attempt = *job.attempts().rbegin();
   if (attempt.cause() == v1::STOP_CAUSE_COMPLETED) {
     return Final(job, attempt, v1::JOB_STATE_SUCCEEDED, attempt.reason());
@@ -328,7 +335,7 @@ v1::JobStateChanged JudgeJob(const ClusterState& state, const v1::JobRecord& job
       attempt.cause() == v1::STOP_CAUSE_LAUNCH_FAILED) {
     return Final(job, attempt, v1::JOB_STATE_FAILED, attempt.reason());
   }
-  if (attempt.cause() == v1::STOP_CAUSE_PREEMPTED) {
+  if (WasAskedToLeave(attempt.cause())) {
     return Change(job, v1::JOB_STATE_QUEUED,
                   absl::StrCat(attempt.reason(), "; continues ", NextStart(job),
                                " (this uses up no restart)"));
@@ -339,6 +346,22 @@ v1::JobStateChanged JudgeJob(const ClusterState& state, const v1::JobRecord& job
     return AfterSupervisorLoss(state, job, attempt);
   }
   return AfterFailure(state, job, attempt);
+}
+
+}  // namespace
+
+// Whatever ended the attempt of a job that a person stops: it waits for that person.
+v1::JobStateChanged JudgeJob(const ClusterState& state, const v1::JobRecord& job) {
+  v1::JobStateChanged change = JudgeUnheld(state, job);
+  const v1::Attempt& attempt = *job.attempts().rbegin();
+  const bool waits = change.to() == v1::JOB_STATE_QUEUED || change.to() == v1::JOB_STATE_RESTARTING;
+  if (!attempt.notice().asked().hold() || !waits || change.held()) return change;
+  change.set_to(v1::JOB_STATE_QUEUED);
+  change.clear_backoff_ms();
+  change.set_held(true);
+  change.set_reason(absl::StrCat("held: ", attempt.reason(), "; jobctl release ", job.name(),
+                                 " continues it ", NextStart(job)));
+  return change;
 }
 
 }  // namespace muster::coordinator

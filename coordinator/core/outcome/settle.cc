@@ -10,6 +10,7 @@
 #include "coordinator/core/outcome/outcome.h"
 #include "coordinator/core/state/lifecycle.h"
 #include "coordinator/core/state/timers.h"
+#include "coordinator/core/views/notice_text.h"
 #include "coordinator/core/views/views.h"
 
 namespace muster::coordinator {
@@ -62,9 +63,15 @@ bool IsUploadingNewer(const v1::JobRecord& job, const v1::Checkpoint& than) {
                      });
 }
 
-// It was asked to give way, and has saved since then, or its time for it is over.
-std::optional<v1::Event> GiveWay(const ClusterState& state, const v1::JobRecord& job,
-                                 const v1::Attempt& attempt, Now now) {
+// What a person asks for comes first: it is what that person will look for.
+v1::StopCause CauseOfLeaving(const v1::Attempt& attempt) {
+  if (!IsAskedByPerson(attempt)) return v1::STOP_CAUSE_PREEMPTED;
+  return attempt.notice().asked().hold() ? v1::STOP_CAUSE_HELD : v1::STOP_CAUSE_DRAINED;
+}
+
+// It was asked to leave, and has saved since then, or its time for it is over.
+std::optional<v1::Event> Leave(const ClusterState& state, const v1::JobRecord& job,
+                               const v1::Attempt& attempt, Now now) {
   if (!NoticeStands(state, attempt)) return std::nullopt;
   const v1::Notice& notice = attempt.notice();
   const v1::Checkpoint* latest = LatestCheckpoint(job);
@@ -72,13 +79,18 @@ std::optional<v1::Event> GiveWay(const ClusterState& state, const v1::JobRecord&
   const bool has_saved = latest != nullptr && latest->attempt() == attempt.number() &&
                          latest->step() > state.timers.at(job.id()).saved_before_notice &&
                          !IsUploadingNewer(job, *latest);
-  if (!has_saved && !IsDue(NoticeEndsAtMonoMs(state, job, attempt), now)) return std::nullopt;
-  const std::string saved = has_saved
-                                ? absl::StrCat(", after its checkpoint of step ", latest->step())
-                                : absl::StrCat(", without a checkpoint within ",
-                                               common::HumanDuration(notice.period_ms()));
-  return Stop(state, job, v1::STOP_CAUSE_PREEMPTED,
-              absl::StrCat("gave way to ", notice.reason(), saved), now);
+  const bool has_run = attempt.running_ms() > 0;  // otherwise there is nothing to save
+  if (!has_saved && has_run && !IsDue(NoticeEndsAtMonoMs(state, job, attempt), now))
+    return std::nullopt;
+  const uint32_t period_ms =
+      IsAskedByPerson(attempt) ? notice.asked().period_ms() : notice.period_ms();
+  std::string reason = WhyItLeft(notice);
+  if (has_saved) {
+    absl::StrAppend(&reason, ", after its checkpoint of step ", latest->step());
+  } else if (has_run && period_ms > 0) {
+    absl::StrAppend(&reason, ", without a checkpoint within ", common::HumanDuration(period_ms));
+  }
+  return Stop(state, job, CauseOfLeaving(attempt), reason, now);
 }
 
 // Why a live attempt must be stopped, if nothing is stopping it yet.
@@ -102,7 +114,7 @@ std::optional<v1::Event> ReasonToStop(const ClusterState& state, const v1::JobRe
                              common::HumanDuration(job.spec().max_duration_ms()), " expired"),
                 now);
   }
-  if (auto gives_way = GiveWay(state, job, attempt, now)) return gives_way;
+  if (auto leaves = Leave(state, job, attempt, now)) return leaves;
   if (IsDue(LaunchLateAtMonoMs(state, job, attempt), now)) {
     const v1::NodePart& late = *UnlaunchedPart(attempt);
     const std::string within = common::HumanDuration(state.settings.start_timeout_ms);

@@ -210,7 +210,7 @@ void Ground::Wait(Candidate& job) {
 const Demand& Candidate::demand() {
   if (!demand_.has_value()) {
     demand_ = DemandOf(job.spec());
-    ground_.use.CutToShare(ProjectOf(job), kind(), demand_->shape);
+    ground_.use.CutToShare(job, kind(), demand_->shape);
   }
   return *demand_;
 }

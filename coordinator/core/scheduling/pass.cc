@@ -64,8 +64,11 @@ Pass::Outcome Pass::Wait(Candidate& job, Policy& policy) {
   }
   if (!policy.IsAboutDevices()) {
     verdicts_.push_back({.job = id, .blockers = {policy.Why(job)}});
-    Wait(job, true);
-    return policy.EndsLine(job) ? Outcome::kLimited : Outcome::kAside;
+    const bool ends_line = policy.EndsLine(job);
+    // At its limit it may take the place of one of the same project.
+    if (ends_line && waiting_.size() < kWaitingMost) waiting_.push_back(id);
+    Wait(job, !job.job.claims());
+    return ends_line ? Outcome::kLimited : Outcome::kAside;
   }
   Wait(job, false);
   if (waiting_.size() < kWaitingMost) waiting_.push_back(id);

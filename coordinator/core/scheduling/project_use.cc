@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "coordinator/core/scheduling/placement.h"
+#include "coordinator/core/state/owner.h"
 
 namespace muster::coordinator {
 
@@ -19,6 +20,15 @@ uint64_t ProjectUse::Of(const std::string& project, const std::string& kind) con
   return found == devices_.end() ? 0 : found->second;
 }
 
+ProjectUse::OfPerson ProjectUse::Of(const std::string& project, const std::string& owner,
+                                    const std::string& kind) const {
+  const auto count = [&](const std::string& of) -> uint64_t {
+    const auto found = of_people_.find({project, owner, of});
+    return found == of_people_.end() ? 0 : found->second;
+  };
+  return {.devices = count(kind), .jobs = count("")};
+}
+
 uint64_t ProjectUse::OfStaying(const std::string& project, const std::string& kind) const {
   const auto found = staying_.find({project, kind});
   return found == staying_.end() ? 0 : found->second;
@@ -29,28 +39,40 @@ uint64_t ProjectUse::Borrowed(const std::string& project, const std::string& kin
   return used > quota ? used - quota : 0;
 }
 
-void ProjectUse::CutToShare(const std::string& project, const std::string& kind,
+void ProjectUse::CutToShare(const v1::JobRecord& job, const std::string& kind,
                             v1::Shape& shape) const {
+  const std::string& project = ProjectOf(job);
   const uint32_t least_nodes = std::max<uint32_t>(1, shape.min_nodes());
   if (shares_.empty() || shape.per_node() == 0 || shape.max_nodes() <= least_nodes) return;
   const uint64_t used = Of(project, kind), least = LeastDevices(shape);
   const uint64_t quota = QuotaOf(shares_, project, kind);
   uint64_t most = LimitOf(shares_, project, kind);
   if (used + least <= quota) most = quota;
-  if (most == 0 || used + least > most) return;
-  const uint64_t nodes =
-      (most - used) / (uint64_t{shape.per_node()} * DevicesPerRank(shape.device()));
+  uint64_t left = most == 0 ? UINT64_MAX : most - std::min(most, used);
+  if (const uint64_t person = PersonLimitOf(shares_, project, kind); person > 0) {
+    const uint64_t own = Of(project, OwnerKey(job), kind).devices;
+    left = std::min(left, person - std::min(person, own));
+  }
+  if (left == UINT64_MAX || left < least) return;
+  const uint64_t nodes = left / (uint64_t{shape.per_node()} * DevicesPerRank(shape.device()));
   shape.set_max_nodes(static_cast<uint32_t>(std::min<uint64_t>(shape.max_nodes(), nodes)));
 }
 
 void ProjectUse::Add(const v1::JobRecord& job, const v1::Attempt& attempt) {
   const bool stays = !MayBeAskedToGiveWay(job.spec());
+  const std::string& project = ProjectOf(job);
+  const auto share = shares_.find(project);
+  const bool limits_people = share != shares_.end() &&
+                             (share->second.person_jobs > 0 || !share->second.person_limit.empty());
+  const std::string owner = limits_people ? OwnerKey(job) : "";
+  if (limits_people) ++of_people_[{project, owner, ""}];
   for (const v1::NodePart& part : attempt.parts()) {
     if (part.ended()) continue;
-    const std::pair key(ProjectOf(job), part.device_kind());
+    const std::pair key(project, part.device_kind());
     const auto devices = static_cast<uint64_t>(part.device_indexes_size());
     devices_[key] += devices;
     if (stays) staying_[key] += devices;
+    if (limits_people) of_people_[{project, owner, part.device_kind()}] += devices;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "coordinator/core/state/state.h"
@@ -16,19 +17,27 @@ class ProjectUse {
   explicit ProjectUse(const SchedulingState& state);
 
   uint64_t Of(const std::string& project, const std::string& kind) const;
+  struct OfPerson {
+    uint64_t devices = 0;  // of the kind
+    uint64_t jobs = 0;     // of any kind
+  };
+  // `owner`: an OwnerKey.
+  OfPerson Of(const std::string& project, const std::string& owner, const std::string& kind) const;
   // Of jobs that may not be asked to give way.
   uint64_t OfStaying(const std::string& project, const std::string& kind) const;
   // Of what is in use, the part beyond the project's quota.
   uint64_t Borrowed(const std::string& project, const std::string& kind) const;
-  // Takes from a shape with a range of nodes those with which the project would have more than its limit; and more than its
-  // quota, if the job starts within it.
-  void CutToShare(const std::string& project, const std::string& kind, v1::Shape& shape) const;
+  // Takes from a shape with a range of nodes those with which the project or the owner would have more than the limit; and
+  // the project more than its quota, if the job starts within it.
+  void CutToShare(const v1::JobRecord& job, const std::string& kind, v1::Shape& shape) const;
   void Add(const v1::JobRecord& job, const v1::Attempt& attempt);
 
  private:
   using ByProjectAndKind = std::map<std::pair<std::string, std::string>, uint64_t>;
   const ProjectShares& shares_;
   ByProjectAndKind devices_, staying_;
+  // Only of projects that limit their people. The kind "" counts jobs.
+  std::map<std::tuple<std::string, std::string, std::string>, uint64_t> of_people_;
 };
 
 // Unless its owner forbids it.

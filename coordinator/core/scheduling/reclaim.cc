@@ -101,31 +101,74 @@ bool IsDueToLeave(const SchedulingState& state, const Runner& runner) {
   return runner.ran_ms >= state.settings.min_run_ms * (can_lose ? 1 : kWithoutCheckpoint);
 }
 
+// What the project of a waiting job would have with it.
+struct OwnShare {
+  bool in_quota = false;
+  bool is_at_limit = false;
+  // So much its own jobs have to give up: else it would have more than its quota, and than it has now, or than its limit.
+  uint64_t own_least = 0;
+};
+
+OwnShare ShareOf(const Ground& ground, Candidate& job) {
+  const ProjectShares& shares = ground.state.projects;
+  const std::string& project = ProjectOf(job.job);
+  const uint64_t used = ground.use.Of(project, job.kind());
+  const uint64_t with = used + LeastDevices(job.job.spec().shape());
+  const uint64_t quota = QuotaOf(shares, project, job.kind());
+  const uint64_t limit = LimitOf(shares, project, job.kind());
+  OwnShare share{.in_quota = with <= quota, .is_at_limit = limit > 0 && with > limit};
+  share.own_least = with - std::min(with, std::max(quota, used));
+  if (share.is_at_limit) share.own_least = std::max(share.own_least, with - limit);
+  return share;
+}
+
+bool MayClaim(const Ground& ground, const v1::JobRecord& job) {
+  const int64_t waited_ms =
+      ground.now.mono_ms - ground.state.timers.at(job.id()).state_since_mono_ms;
+  return waited_ms >= ground.state.settings.reclaim_after_ms && !job.claims();
+}
+
+bool LosesLess(const Runner& a, const Runner& b) {
+  const auto key = [](const Runner& each) {
+    return std::tuple(each.job->spec().priority(), each.loss, -each.since_mono_ms,
+                      -static_cast<int64_t>(each.job->id()));
+  };
+  return key(a) < key(b);
+}
+
 class Search {
  public:
   Search(Ground& ground, const v1::JobRecord& job)
-      : ground_(ground), candidate_(ground, job), taken_(ground.UsageFor(candidate_)) {}
+      : ground_(ground),
+        candidate_(ground, job),
+        taken_(ground.UsageFor(candidate_)),
+        share_(ShareOf(ground, candidate_)) {}
 
   // Empty: those that may be asked do not suffice, or are not needed.
   std::vector<Runner> Victims() {
     const std::vector<Runner> all = Eligible();
+    if (all.empty() || !Suffice(all)) return {};
     // What is only held for others is not worth a job that runs.
-    if (all.empty() || FitIn(ground_.InUse()).has_value() || !FitWithout(all).has_value())
-      return {};
+    if (!share_.is_at_limit && FitIn(ground_.InUse()).has_value()) return {};
     // With more of them gone it fits, too.
     size_t too_few = 0, enough = all.size();
     while (too_few + 1 < enough) {
       const size_t middle = too_few + (enough - too_few) / 2;
-      (FitWithout(First(all, middle)).has_value() ? enough : too_few) = middle;
+      (Suffice(First(all, middle)) ? enough : too_few) = middle;
     }
     std::vector<Runner> chosen = First(all, enough);
     const std::vector<Share> shares = *FitWithout(chosen);
     std::erase_if(chosen, [&](const Runner& each) {
-      return !HasDeviceOf(*each.attempt, candidate_.kind(), shares);
+      return !(share_.own_least > 0 && IsOwn(each)) &&
+             !HasDeviceOf(*each.attempt, candidate_.kind(), shares);
     });
     chosen = Pruned(std::move(chosen));
-    if (chosen.size() > kVictimsMax || !FitWithout(chosen).has_value()) chosen.clear();
+    if (chosen.size() > kVictimsMax || !Suffice(chosen)) chosen.clear();
     return chosen;
+  }
+
+  bool IsOwn(const Runner& runner) const {
+    return ProjectOf(*runner.job) == ProjectOf(candidate_.job);
   }
 
  private:
@@ -133,22 +176,24 @@ class Search {
     return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count)};
   }
 
+  // What its own project's jobs have to give up comes first, otherwise last.
   std::vector<Runner> Eligible() {
     const SchedulingState& state = ground_.state;
-    std::vector<Runner> runners =
-        Borrowed(state, RunnersOf(state, candidate_.kind(), ground_.now), candidate_.kind());
-    // A project takes nothing from itself.
-    std::erase_if(runners, [&](const Runner& each) {
-      return ProjectOf(*each.job) == ProjectOf(candidate_.job) || !IsDueToLeave(state, each);
-    });
-    std::sort(runners.begin(), runners.end(), [](const Runner& a, const Runner& b) {
-      const auto key = [](const Runner& each) {
-        return std::tuple(each.job->spec().priority(), each.loss, -each.since_mono_ms,
-                          -static_cast<int64_t>(each.job->id()));
-      };
-      return key(a) < key(b);
-    });
-    return runners;
+    std::vector<Runner> runners = RunnersOf(state, candidate_.kind(), ground_.now);
+    std::vector<Runner> own, others;
+    for (const Runner& each : runners) {
+      const bool is_lower = each.job->spec().priority() < candidate_.job.spec().priority();
+      if (IsOwn(each) && is_lower && IsDueToLeave(state, each)) own.push_back(each);
+    }
+    if (share_.in_quota) others = Borrowed(state, std::move(runners), candidate_.kind());
+    std::erase_if(others,
+                  [&](const Runner& each) { return IsOwn(each) || !IsDueToLeave(state, each); });
+    std::sort(own.begin(), own.end(), LosesLess);
+    std::sort(others.begin(), others.end(), LosesLess);
+    std::vector<Runner>& first = share_.own_least > 0 ? own : others;
+    const std::vector<Runner>& last = share_.own_least > 0 ? others : own;
+    first.insert(first.end(), last.begin(), last.end());
+    return first;
   }
 
   std::optional<std::vector<Share>> FitIn(const Usage& usage) {
@@ -161,13 +206,18 @@ class Search {
     for (const Runner& runner : gone) RemoveUsage(usage, *runner.attempt);
     return FitIn(usage);
   }
+  bool Suffice(const std::vector<Runner>& gone) {
+    uint64_t own = 0;
+    for (const Runner& runner : gone) own += IsOwn(runner) ? runner.devices : 0;
+    return own >= share_.own_least && FitWithout(gone).has_value();
+  }
 
   // Without those that are not needed, the last ones first.
   std::vector<Runner> Pruned(std::vector<Runner> chosen) {
     for (size_t i = chosen.size(); i-- > 0;) {
       std::vector<Runner> fewer = chosen;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-      if (FitWithout(fewer).has_value()) chosen = std::move(fewer);
+      if (Suffice(fewer)) chosen = std::move(fewer);
     }
     return chosen;
   }
@@ -175,15 +225,33 @@ class Search {
   Ground& ground_;
   Candidate candidate_;
   const Usage taken_;
+  const OwnShare share_;
 };
 
-bool MayClaim(const Ground& ground, Candidate& job) {
-  const SchedulingState& state = ground.state;
-  const std::string& project = ProjectOf(job.job);
-  const int64_t waited_ms = ground.now.mono_ms - state.timers.at(job.job.id()).state_since_mono_ms;
-  return waited_ms >= state.settings.reclaim_after_ms && !job.job.claims() &&
-         ground.use.Of(project, job.kind()) + LeastDevices(job.job.spec().shape()) <=
-             QuotaOf(state.projects, project, job.kind());
+// Of each project and kind, the lowest priority of what runs.
+using LowestPriorities = std::map<std::pair<std::string, std::string>, int32_t>;
+
+LowestPriorities LowestOf(const SchedulingState& state) {
+  LowestPriorities lowest;
+  for (const uint64_t id : state.active) {
+    const v1::JobRecord& job = state.jobs.at(id);
+    const int32_t priority = job.spec().priority();
+    const auto [at, fresh] =
+        lowest.try_emplace({ProjectOf(job), job.resolved_device_kind()}, priority);
+    if (!fresh) at->second = std::min(at->second, priority);
+  }
+  return lowest;
+}
+
+std::string ReasonOf(const v1::JobRecord& job, const std::vector<Runner>& victims,
+                     const Search& search) {
+  const auto owns = static_cast<size_t>(std::count_if(
+      victims.begin(), victims.end(), [&](const Runner& each) { return search.IsOwn(each); }));
+  if (owns == victims.size())
+    return absl::StrCat("job ", job.name(), ", which has a higher priority");
+  return absl::StrCat("job ", job.name(), " of project ", ProjectOf(job),
+                      ", which is within its quota",
+                      owns > 0 ? " and has a higher priority there" : "");
 }
 
 }  // namespace
@@ -196,17 +264,21 @@ std::optional<Claim> FindClaim(Ground& ground, const std::vector<uint64_t>& wait
     if (!place.claims) break;  // they are first
     claiming.insert(ProjectOf(state.jobs.at(place.job)));
   }
+  const LowestPriorities lowest = LowestOf(state);
   for (const uint64_t id : waiting) {
     const v1::JobRecord& job = state.jobs.at(id);
     Candidate candidate(ground, job);
     if (ground.is_spent()) break;
-    if (claiming.contains(ProjectOf(job)) || !MayClaim(ground, candidate)) continue;
-    claiming.insert(ProjectOf(job));  // the first of the project that may
-    const std::vector<Runner> victims = Search(ground, job).Victims();
+    if (claiming.contains(ProjectOf(job)) || !MayClaim(ground, job)) continue;
+    const auto lower = lowest.find({ProjectOf(job), candidate.kind()});
+    const bool is_higher = lower != lowest.end() && lower->second < job.spec().priority();
+    const bool in_quota = ShareOf(ground, candidate).in_quota;
+    if (!is_higher && !in_quota) continue;
+    if (in_quota) claiming.insert(ProjectOf(job));  // the first of the project that is
+    Search search(ground, job);
+    const std::vector<Runner> victims = search.Victims();
     if (victims.empty()) continue;
-    Claim claim{.job = id,
-                .reason = absl::StrCat("job ", job.name(), " of project ", ProjectOf(job),
-                                       ", which is within its quota")};
+    Claim claim{.job = id, .reason = ReasonOf(job, victims, search)};
     for (const Runner& victim : victims) {
       v1::Victim& named = claim.victims.emplace_back();
       named.set_job(victim.job->id());
@@ -217,12 +289,32 @@ std::optional<Claim> FindClaim(Ground& ground, const std::vector<uint64_t>& wait
   return std::nullopt;
 }
 
+std::optional<Borrowing> BorrowingOf(const SchedulingState& state, const v1::JobRecord& job,
+                                     Now now) {
+  const v1::Attempt* attempt = LiveAttempt(job);
+  if (attempt == nullptr || !HasQuotas(state.projects)) return std::nullopt;
+  Borrowing borrowing{.kind = job.resolved_device_kind()};
+  for (const Runner& runner :
+       Borrowed(state, RunnersOf(state, borrowing.kind, now), borrowing.kind)) {
+    if (runner.job->id() != job.id()) continue;
+    const auto in_ms = [&](int64_t after_ms) {
+      return std::max<int64_t>(0, after_ms - std::max<int64_t>(0, runner.ran_ms));
+    };
+    borrowing.devices = runner.devices;
+    borrowing.has_saved = runner.has_saved || job.spec().preemptible();
+    borrowing.once_saved_ms = in_ms(state.settings.min_run_ms);
+    borrowing.in_ms = borrowing.has_saved ? borrowing.once_saved_ms
+                                          : in_ms(state.settings.min_run_ms * kWithoutCheckpoint);
+  }
+  return borrowing;
+}
+
 std::string WhyClaimEnds(Ground& ground, const v1::JobRecord& job) {
   const SchedulingState& state = ground.state;
   Candidate candidate(ground, job);
   const std::string& project = ProjectOf(job);
-  if (LeastDevices(job.spec().shape()) > QuotaOf(state.projects, project, candidate.kind()))
-    return absl::StrCat("the quota of project ", project, " is too small for it now");
+  const bool quota_suffices =
+      LeastDevices(job.spec().shape()) <= QuotaOf(state.projects, project, candidate.kind());
   Usage usage = ground.InUse();
   std::string overdue;
   for (const uint64_t id : state.active) {
@@ -230,6 +322,11 @@ std::string WhyClaimEnds(Ground& ground, const v1::JobRecord& job) {
     const v1::Attempt* attempt = LiveAttempt(other);
     if (attempt == nullptr || !attempt->has_notice() || attempt->notice().by() != job.id())
       continue;
+    const bool is_own = ProjectOf(other) == project;
+    if (!is_own && !quota_suffices)
+      return absl::StrCat("the quota of project ", project, " is too small for it now");
+    if (is_own && other.spec().priority() >= job.spec().priority())
+      return absl::StrCat("its priority is not above that of job ", other.name(), " any more");
     // Its node may be silent, and the job told to wait for it. It may have been asked by an earlier claim, too.
     const int64_t due = state.timers.at(id).noticed_mono_ms + attempt->notice().period_ms() +
                         GraceMsOf(state, other.spec()) + kOverdueMs;

@@ -10,6 +10,7 @@
 #include "coordinator/core/state/lifecycle.h"
 #include "coordinator/core/state/order.h"
 #include "coordinator/core/state/owner.h"
+#include "coordinator/core/state/timers.h"
 
 namespace muster::coordinator {
 namespace {
@@ -82,9 +83,18 @@ void TakeBackNotices(ClusterState& state, uint64_t by) {
       continue;
     }
     v1::JobRecord& job = state.jobs.Edit(id);
-    NewestAttempt(job).clear_notice();
+    NewestAttempt(job).mutable_notice()->set_by(0);
+    if (!NoticeStands(state, *attempt)) NewestAttempt(job).clear_notice();
     Weigh(state, job);
   }
+}
+
+void SetClaims(ClusterState& state, v1::JobRecord& job, bool claims) {
+  const bool waits = state.queue.contains(PlaceOf(job));
+  if (waits) Dequeue(state, job);
+  job.set_claims(claims);
+  if (waits) Enqueue(state, job);
+  state.schedule_needed = true;
 }
 
 void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
@@ -94,6 +104,7 @@ void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
   CHECK(LiveAttempt(job) == nullptr && !event.attempt_started().attempt().parts().empty());
   *job.add_attempts() = event.attempt_started().attempt();
   NewestAttempt(job).set_started_lived_ms(event.lived_ms());
+  state.usage.AttemptStarted(state.projects, job, NewestAttempt(job), event.at_ms());
   if (job.claims()) TakeBackNotices(state, job.id());
   Dequeue(state, job);  // its place is that of one that claims, or gave way
   job.set_claims(false);
@@ -189,8 +200,11 @@ void ApplyStopRequested(ClusterState& state, const v1::Event& event) {
 }
 
 void ApplyPartEnded(ClusterState& state, const v1::Event& event) {
-  v1::NodePart& part = PartOf(JobOf(state, event), event);
+  v1::JobRecord& job = JobOf(state, event);
+  v1::NodePart& part = PartOf(job, event);
+  state.usage.PartEnded(state.projects, job, part, event.at_ms());
   part.set_ended(true);
+  part.set_ended_ms(event.at_ms());
   part.set_how_ended(event.part_ended().how());
   part.set_failure(event.part_ended().failure());
   part.set_failure_cause(event.part_ended().cause());
@@ -198,6 +212,16 @@ void ApplyPartEnded(ClusterState& state, const v1::Event& event) {
   if (event.part_ended().has_preparation())
     *part.mutable_preparation() = event.part_ended().preparation();
   state.schedule_needed = true;
+}
+
+// 0: never.
+int64_t SavedMsOf(const v1::JobRecord& job, uint32_t attempt) {
+  int64_t saved_ms = 0;
+  for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
+    if (checkpoint.attempt() == attempt && checkpoint.state() == v1::CHECKPOINT_STATE_COMMITTED)
+      saved_ms = std::max(saved_ms, checkpoint.committed_ms());
+  }
+  return saved_ms;
 }
 
 void ApplyAttemptEnded(ClusterState& state, const v1::Event& event) {
@@ -212,6 +236,7 @@ void ApplyAttemptEnded(ClusterState& state, const v1::Event& event) {
     *attempt.mutable_culprit() = event.attempt_ended().culprit();
   }
   job.set_ran_ms(job.ran_ms() + event.attempt_ended().ran_ms());
+  state.usage.AttemptEnded(job, attempt, SavedMsOf(job, attempt.number()));
   Slim(state.settings, job);
   Weigh(state, job);
 }
@@ -221,6 +246,10 @@ void ApplyJobStateChanged(ClusterState& state, const v1::Event& event, Now now) 
   const v1::JobStateChanged& change = event.job_state_changed();
   // Rules take `from` from the job and each edge from the table; ReplayEvent refuses others from a disk.
   CHECK(change.from() == job.state() && IsLegalEdge(change.from(), change.to()));
+  if (job.claims() && change.to() != v1::JOB_STATE_QUEUED) {  // cancelled
+    TakeBackNotices(state, job.id());
+    SetClaims(state, job, false);
+  }
   job.set_state(change.to());
   job.set_state_ms(event.at_ms());
   job.set_reason(change.reason());
@@ -236,9 +265,10 @@ void ApplyJobStateChanged(ClusterState& state, const v1::Event& event, Now now) 
     job.set_node_losses_in_a_row(change.node_losses_in_a_row());
   }
   job.set_held(change.held());
-  if (change.to() == v1::JOB_STATE_QUEUED && !job.attempts().empty() &&
-      NewestAttempt(job).cause() == v1::STOP_CAUSE_PREEMPTED) {
-    job.set_gave_way(true);
+  if (change.held()) job.set_attached(false);  // it waits for a person, not for its client
+  if (change.to() == v1::JOB_STATE_QUEUED && !job.attempts().empty()) {
+    const v1::StopCause cause = NewestAttempt(job).cause();
+    job.set_gave_way(cause == v1::STOP_CAUSE_PREEMPTED || cause == v1::STOP_CAUSE_DRAINED);
   }
   job.set_state_lived_ms(event.lived_ms());
   JobTimers& timers = state.timers[job.id()];
@@ -282,14 +312,6 @@ void ApplyPartAge(ClusterState& state, const v1::Event& event, Now now) {
   since = std::min(since, now.mono_ms - event.part_age().ran_ms());
 }
 
-void SetClaims(ClusterState& state, v1::JobRecord& job, bool claims) {
-  const bool waits = state.queue.contains(PlaceOf(job));
-  if (waits) Dequeue(state, job);
-  job.set_claims(claims);
-  if (waits) Enqueue(state, job);
-  state.schedule_needed = true;
-}
-
 void ApplyJobSet(ClusterState& state, const v1::Event& event) {
   v1::JobRecord& job = JobOf(state, event);
   const v1::JobSet& set = event.job_set();
@@ -297,6 +319,7 @@ void ApplyJobSet(ClusterState& state, const v1::Event& event) {
   if (set.has_priority()) job.mutable_spec()->set_priority(set.priority());
   if (set.has_estimate_ms()) job.mutable_spec()->set_estimate_ms(set.estimate_ms());
   if (set.has_urgent()) job.set_urgent(set.urgent());
+  if (set.has_project()) job.mutable_spec()->set_project(set.project());
   Index(state, job);
   state.schedule_needed = true;
 }
@@ -320,13 +343,62 @@ void ApplyClaimMade(ClusterState& state, const v1::Event& event, Now now) {
     notice.set_period_ms(claim.period_ms());
     JobTimers& timers = state.timers[victim.job()];
     timers.noticed_mono_ms = now.mono_ms;
-    timers.saved_before_notice = SavedStepOf(job, victim.attempt());
+    if (!IsAskedByPerson(NewestAttempt(job)))
+      timers.saved_before_notice = SavedStepOf(job, victim.attempt());
     Weigh(state, job);
   }
   SetClaims(state, JobOf(state, event), true);
 }
 
+void ApplyNoticeGiven(ClusterState& state, const v1::Event& event, Now now) {
+  v1::JobRecord& job = JobOf(state, event);
+  const v1::Asked& given = event.notice_given().asked();
+  v1::Attempt& attempt = NewestAttempt(job);
+  JobTimers& timers = state.timers[job.id()];
+  if (!NoticeStands(state, attempt))
+    timers.saved_before_notice = SavedStepOf(job, attempt.number());
+  const std::optional<int64_t> ends = AskedEndsAtMonoMs(state, job, attempt);
+  v1::Asked& asked = *attempt.mutable_notice()->mutable_asked();
+  if (given.hold()) asked.set_hold(true);
+  if (given.hold()) job.set_attached(false);
+  if (!given.node().empty()) asked.set_node(given.node());
+  asked.set_by(given.by());
+  if (!given.node().empty()) asked.set_why(given.why());
+  if (!ends.has_value() || now.mono_ms + given.period_ms() < *ends) {
+    asked.set_period_ms(given.period_ms());
+    asked.set_given_ms(event.at_ms());
+    timers.asked_mono_ms = now.mono_ms;
+  }
+  Weigh(state, job);
+}
+
+void ApplyNoticeTakenBack(ClusterState& state, const v1::Event& event) {
+  v1::JobRecord& job = JobOf(state, event);
+  v1::Attempt& attempt = NewestAttempt(job);
+  if (!attempt.has_notice()) return;
+  v1::Asked& asked = *attempt.mutable_notice()->mutable_asked();
+  if (event.notice_taken_back().hold()) asked.clear_hold();
+  if (event.notice_taken_back().node() == asked.node()) asked.clear_node();
+  if (!IsAskedByPerson(attempt)) attempt.mutable_notice()->clear_asked();
+  if (!NoticeStands(state, attempt)) attempt.clear_notice();
+  Weigh(state, job);
+}
+
+void ApplyJobHeld(ClusterState& state, const v1::Event& event) {
+  v1::JobRecord& job = JobOf(state, event);
+  if (job.claims()) {
+    TakeBackNotices(state, job.id());
+    SetClaims(state, job, false);
+  }
+  job.set_held(true);
+  job.set_attached(false);
+  job.set_reason(event.job_held().reason());
+  Index(state, job);
+  state.schedule_needed = true;
+}
+
 void ApplyProjectsSet(ClusterState& state, const v1::Event& event) {
+  state.usage.SharesChange(state.projects, event.at_ms());
   state.projects = SharesOf(event.projects_set());
   state.schedule_needed = true;
 }
@@ -615,6 +687,15 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
     case v1::Event::kSignalSent:
       ApplySignalSent(state, event);
       break;
+    case v1::Event::kNoticeGiven:
+      ApplyNoticeGiven(state, event, now);
+      break;
+    case v1::Event::kNoticeTakenBack:
+      ApplyNoticeTakenBack(state, event);
+      break;
+    case v1::Event::kJobHeld:
+      ApplyJobHeld(state, event);
+      break;
     case v1::Event::kFindingNoticed:
       *JobOf(state, event).add_noticed() = event.finding_noticed().finding();
       break;
@@ -653,6 +734,7 @@ v1::Snapshot MakeSnapshot(const ClusterState& state) {
   }
   for (const auto& [name, node] : state.nodes) *snapshot.add_nodes() = node.record;
   if (!state.projects.empty()) *snapshot.mutable_projects() = SharesFrom(state.projects);
+  *snapshot.mutable_usage() = state.usage.Snapshot();
   return snapshot;
 }
 
@@ -662,6 +744,7 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
   state.next_seq = snapshot.seq() + 1;
   state.next_job_id = snapshot.next_job_id();
   state.projects = SharesOf(snapshot.projects());
+  state.usage.Restore(snapshot.usage());
   for (const v1::JobRecord& job : snapshot.jobs()) {
     v1::JobRecord& live = state.jobs.Add(job.id());
     live = job;
@@ -670,9 +753,11 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
     JobTimers& timers = state.timers[job.id()];
     timers.state_since_mono_ms = MonoOf(job.state_lived_ms(), now);
     if (const v1::Attempt* attempt = LiveAttempt(live)) {
+      state.usage.Resume(live, *attempt);
       timers.attempt_since_mono_ms = MonoOf(attempt->started_lived_ms(), now);
       timers.running_since_mono_ms = MonoOf(attempt->running_lived_ms(), now);
       timers.noticed_mono_ms = now.mono_ms;
+      timers.asked_mono_ms = now.mono_ms;
       timers.saved_before_notice = SavedStepOf(live, attempt->number());
     }
     if (!job.idempotency_key().empty()) {

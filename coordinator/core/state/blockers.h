@@ -26,6 +26,7 @@ enum class Reason {
   kProjectLimit,
   kHeld,
   kProjectQuota,
+  kPersonLimit,
 };
 
 // Whether and when it can change.
@@ -103,6 +104,10 @@ inline constexpr auto kBlockers = std::to_array<BlockerRow>({
     {.reason = Reason::kHeld, .text = "the devices that are free are held for jobs ahead of it"},
     {.reason = Reason::kProjectQuota,
      .text = "may not be asked to give way, so it waits for the quota of project ",
+     .of_demand = false,
+     .others_pass = true},
+    {.reason = Reason::kPersonLimit,
+     .text = "waits for other jobs of its owner: ",
      .of_demand = false,
      .others_pass = true},
 });

@@ -80,6 +80,12 @@ struct RemoveInput {
   std::vector<Job> jobs;
 };
 
+struct StopInput {
+  Caller caller;
+  std::vector<uint64_t> jobs;
+  std::optional<uint32_t> notice_ms;  // absent: Settings.notice_ms
+};
+
 struct ReleaseInput {
   Caller caller;
   std::vector<uint64_t> jobs;
@@ -93,6 +99,7 @@ struct SetInput {
   std::optional<int32_t> priority;
   std::optional<uint64_t> estimate_ms;
   std::optional<bool> urgent;
+  std::optional<std::string> project = {};  // the caller is a member of it
 };
 
 struct RemoveCheckpointInput {
@@ -115,6 +122,8 @@ struct DrainInput {
   std::string node;
   bool drain = true;
   std::string reason;
+  bool evict = false;  // jobs that run there save and leave it
+  std::optional<uint32_t> notice_ms = {};
 };
 
 struct DeclareDeadInput {
@@ -192,10 +201,11 @@ struct StreamFailedInput {
 // Time has passed. The loop sends one when NextDeadlineMonoMs is due.
 struct TickInput {};
 
-using Input = std::variant<TickInput, SubmitInput, CancelInput, SignalInput, ReleaseInput,
-                           RemoveInput, RemoveCheckpointInput, FlagCheckpointInput, DrainInput,
-                           DeclareDeadInput, RemoveNodeInput, WorkerRegisteredInput,
-                           WorkerSaidInput, WorkerGoneInput, FindingInput, SetInput, ProgressInput,
-                           ProjectsInput, NotifiedInput, DiskSpaceInput, StreamFailedInput>;
+using Input =
+    std::variant<TickInput, SubmitInput, CancelInput, SignalInput, ReleaseInput, RemoveInput,
+                 RemoveCheckpointInput, FlagCheckpointInput, DrainInput, DeclareDeadInput,
+                 RemoveNodeInput, WorkerRegisteredInput, WorkerSaidInput, WorkerGoneInput,
+                 FindingInput, SetInput, StopInput, ProgressInput, ProjectsInput, NotifiedInput,
+                 DiskSpaceInput, StreamFailedInput>;
 
 }  // namespace muster::coordinator

@@ -29,6 +29,22 @@ uint32_t LimitOf(const ProjectShares& shares, const std::string& project, const 
   return found == shares.end() ? 0 : NumberOf(found->second.limit, kind);
 }
 
+uint32_t PersonLimitOf(const ProjectShares& shares, const std::string& project,
+                       const std::string& kind) {
+  const auto found = shares.find(project);
+  return found == shares.end() ? 0 : NumberOf(found->second.person_limit, kind);
+}
+
+uint32_t PersonJobsOf(const ProjectShares& shares, const std::string& project) {
+  const auto found = shares.find(project);
+  return found == shares.end() ? 0 : found->second.person_jobs;
+}
+
+std::optional<int32_t> MaxPriorityOf(const ProjectShares& shares, const std::string& project) {
+  const auto found = shares.find(project);
+  return found == shares.end() ? std::nullopt : found->second.max_priority;
+}
+
 uint32_t WeightOf(const ProjectShares& shares, const std::string& project) {
   const auto found = shares.find(project);
   return found == shares.end() ? 1 : std::max<uint32_t>(1, found->second.weight);
@@ -37,9 +53,13 @@ uint32_t WeightOf(const ProjectShares& shares, const std::string& project) {
 ProjectShares SharesOf(const v1::ProjectsSet& set) {
   ProjectShares shares;
   for (const v1::ProjectShare& project : set.projects()) {
-    shares[project.name()] = {.quota = {project.quota().begin(), project.quota().end()},
-                              .limit = {project.limit().begin(), project.limit().end()},
-                              .weight = project.weight()};
+    ProjectShare& share = shares[project.name()];
+    share = {.quota = {project.quota().begin(), project.quota().end()},
+             .limit = {project.limit().begin(), project.limit().end()},
+             .weight = project.weight(),
+             .person_limit = {project.person_limit().begin(), project.person_limit().end()},
+             .person_jobs = project.person_jobs()};
+    if (project.has_max_priority()) share.max_priority = project.max_priority();
   }
   return shares;
 }
@@ -52,6 +72,9 @@ v1::ProjectsSet SharesFrom(const ProjectShares& shares) {
     project.mutable_quota()->insert(share.quota.begin(), share.quota.end());
     project.mutable_limit()->insert(share.limit.begin(), share.limit.end());
     project.set_weight(share.weight);
+    project.mutable_person_limit()->insert(share.person_limit.begin(), share.person_limit.end());
+    project.set_person_jobs(share.person_jobs);
+    if (share.max_priority.has_value()) project.set_max_priority(*share.max_priority);
   }
   return set;
 }

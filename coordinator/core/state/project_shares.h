@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "muster/v1/event.pb.h"
@@ -11,9 +12,12 @@
 namespace muster::coordinator {
 
 struct ProjectShare {
-  std::map<std::string, uint32_t> quota;  // by kind; absent: 0
-  std::map<std::string, uint32_t> limit;  // by kind; absent: none
-  uint32_t weight = 1;                    // how much more than others it may borrow
+  std::map<std::string, uint32_t> quota;              // by kind; absent: 0
+  std::map<std::string, uint32_t> limit;              // by kind; absent: none
+  uint32_t weight = 1;                                // how much more than others it may borrow
+  std::map<std::string, uint32_t> person_limit = {};  // devices of one person at once, by kind
+  uint32_t person_jobs = 0;                           // jobs of one person at once; 0: no limit
+  std::optional<int32_t> max_priority = {};
   bool operator==(const ProjectShare&) const = default;
 };
 using ProjectShares =
@@ -29,6 +33,11 @@ bool HasQuotas(const ProjectShares& shares);
 uint32_t QuotaOf(const ProjectShares& shares, const std::string& project, const std::string& kind);
 // 0: none.
 uint32_t LimitOf(const ProjectShares& shares, const std::string& project, const std::string& kind);
+uint32_t PersonLimitOf(const ProjectShares& shares, const std::string& project,
+                       const std::string& kind);
+uint32_t PersonJobsOf(const ProjectShares& shares, const std::string& project);
+// nullopt: any.
+std::optional<int32_t> MaxPriorityOf(const ProjectShares& shares, const std::string& project);
 uint32_t WeightOf(const ProjectShares& shares, const std::string& project);
 
 // As they are journaled.

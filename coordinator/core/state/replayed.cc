@@ -37,12 +37,15 @@ Premise PremiseOf(const v1::Event& event) {
     case v1::Event::kSignalSent:
     case v1::Event::kFindingNoticed:
     case v1::Event::kJobSet:
+    case v1::Event::kJobHeld:
     case v1::Event::kClaimMade:
     case v1::Event::kClaimEnded:
       return Premise::kJob;
     case v1::Event::kMasterPortHeld:
     case v1::Event::kAttemptEnded:
     case v1::Event::kAttemptTakenOver:
+    case v1::Event::kNoticeGiven:
+    case v1::Event::kNoticeTakenBack:
     case v1::Event::kPartAge:
     case v1::Event::kJobProgress:
       return Premise::kAttempt;

@@ -158,11 +158,19 @@ std::string CauseName(v1::StopCause cause) {
   return Behind("STOP_CAUSE_", v1::StopCause_Name(cause));
 }
 
-bool NoticeStands(const SchedulingState& state, const v1::Attempt& attempt) {
-  if (!attempt.has_notice()) return false;
+bool IsAskedByPerson(const v1::Attempt& attempt) {
+  const v1::Asked& asked = attempt.notice().asked();
+  return asked.hold() || !asked.node().empty();
+}
+
+bool ClaimStands(const SchedulingState& state, const v1::Attempt& attempt) {
   const auto by = state.jobs.find(attempt.notice().by());
   return by != state.jobs.end() && by->second.claims() &&
          by->second.state() == v1::JOB_STATE_QUEUED;
+}
+
+bool NoticeStands(const SchedulingState& state, const v1::Attempt& attempt) {
+  return attempt.has_notice() && (IsAskedByPerson(attempt) || ClaimStands(state, attempt));
 }
 
 namespace {

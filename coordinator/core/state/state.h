@@ -23,6 +23,7 @@
 #include "coordinator/core/state/job_records.h"
 #include "coordinator/core/state/order.h"
 #include "coordinator/core/state/project_shares.h"
+#include "coordinator/core/state/usage_book.h"
 #include "muster/v1/event.pb.h"
 #include "muster/v1/job.pb.h"
 
@@ -125,6 +126,7 @@ struct JobTimers {
   int64_t running_since_mono_ms = 0;  // the newest attempt's RUNNING, if Attempt.running_ms is set
   // Notice.given_ms of the newest attempt. After a restart it has all its time to save once more.
   int64_t noticed_mono_ms = 0;
+  int64_t asked_mono_ms = 0;         // the same of Asked.given_ms
   int64_t saved_before_notice = -1;  // the step that the attempt had committed by then; -1: none
   TrainerProgress progress;
 };
@@ -172,6 +174,7 @@ struct ClusterState : SchedulingState {
   uint64_t next_seq = 1;                                        // of the next journaled event
   std::map<CheckpointId, CheckpointFileList> checkpoint_files;  // of live jobs: checkpoint_files.h
   Holdings holdings;
+  UsageBook usage;
   uint64_t node_facts_bytes = 0;                   // of all nodes
   std::unordered_map<std::string, KeyEntry> keys;  // by KeyOf(owner, key)
   std::vector<uint64_t> finished;                  // final since TakeFinished
@@ -179,7 +182,9 @@ struct ClusterState : SchedulingState {
   v1::DiskSpace disk;  // of the data directory, when it last became almost full or had space again
 };
 
-// Whether the attempt's notice still counts: the job that it was given for waits and claims.
+// Whether the attempt's notice still counts: a person has asked it to leave, or the job that it was given for waits and claims.
+bool IsAskedByPerson(const v1::Attempt& attempt);
+bool ClaimStands(const SchedulingState& state, const v1::Attempt& attempt);
 bool NoticeStands(const SchedulingState& state, const v1::Attempt& attempt);
 // The queue and that of the job's project.
 void Enqueue(SchedulingState& state, const v1::JobRecord& job);

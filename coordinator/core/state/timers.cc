@@ -83,8 +83,17 @@ std::optional<int64_t> FencedAtMonoMs(const ClusterState& state, const v1::JobRe
 
 std::optional<int64_t> NoticeEndsAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
                                           const v1::Attempt& attempt) {
-  if (attempt.stopping() || !NoticeStands(state, attempt)) return std::nullopt;
-  return state.timers.at(job.id()).noticed_mono_ms + attempt.notice().period_ms();
+  if (attempt.stopping() || !attempt.has_notice()) return std::nullopt;
+  std::optional<int64_t> ends = AskedEndsAtMonoMs(state, job, attempt);
+  if (ClaimStands(state, attempt))
+    Sooner(ends, state.timers.at(job.id()).noticed_mono_ms + attempt.notice().period_ms());
+  return ends;
+}
+
+std::optional<int64_t> AskedEndsAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
+                                         const v1::Attempt& attempt) {
+  if (attempt.stopping() || !IsAskedByPerson(attempt)) return std::nullopt;
+  return state.timers.at(job.id()).asked_mono_ms + attempt.notice().asked().period_ms();
 }
 
 std::optional<int64_t> LookAgainAtMonoMs(const ClusterState& state) {

@@ -34,6 +34,8 @@ std::optional<int64_t> FencedAtMonoMs(const ClusterState& state, const v1::JobRe
                                       const v1::NodePart& part);
 
 // When an attempt that was asked to give way is stopped at the latest.
+std::optional<int64_t> AskedEndsAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
+                                         const v1::Attempt& attempt);
 std::optional<int64_t> NoticeEndsAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
                                           const v1::Attempt& attempt);
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/core/scheduling/placement.h"
 
 namespace muster::coordinator {
 

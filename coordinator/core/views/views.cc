@@ -14,6 +14,7 @@
 #include "common/text/units.h"
 #include "coordinator/core/state/checkpoint_files.h"
 #include "coordinator/core/views/last_words.h"
+#include "coordinator/core/views/notice_text.h"
 #include "coordinator/core/views/preparation_reports.h"
 
 namespace muster::coordinator {
@@ -47,6 +48,12 @@ std::string DescribeClaim(const v1::ClaimMade& claim) {
                       common::HumanDuration(claim.period_ms()));
 }
 
+std::string DescribeNotice(const v1::Asked& asked) {
+  v1::Notice notice;
+  *notice.mutable_asked() = asked;
+  return absl::StrCat(WhyItLeaves(notice), ", within ", common::HumanDuration(asked.period_ms()));
+}
+
 std::string DescribeProjects(const v1::ProjectsSet& set) {
   std::vector<std::string> projects;
   for (const v1::ProjectShare& project : set.projects()) {
@@ -67,6 +74,7 @@ std::string DescribeSet(const v1::JobSet& set) {
                         ? "no estimate"
                         : absl::StrCat("estimate ", common::HumanDuration(set.estimate_ms())));
   }
+  if (set.has_project()) parts.push_back(absl::StrCat("project ", set.project()));
   if (set.has_urgent()) parts.push_back(set.urgent() ? "urgent" : "not urgent");
   return absl::StrCat("set by ", set.by(), ": ", absl::StrJoin(parts, ", "));
 }
@@ -266,6 +274,8 @@ std::string DescribeAttempt(const v1::Attempt& attempt) {
 
 std::string ReasonForPeople(const v1::JobRecord& job) {
   const v1::Attempt* attempt = LiveAttempt(job);
+  if (attempt != nullptr && attempt->has_notice() && !attempt->stopping())
+    return WhyItLeaves(attempt->notice());
   if (job.state() != v1::JOB_STATE_STARTING || attempt == nullptr) return job.reason();
   const std::string preparing = DescribePreparing(*attempt);
   return preparing.empty() ? job.reason() : absl::StrCat(job.reason(), "; ", preparing);
@@ -481,6 +491,12 @@ std::string DescribeEvent(const v1::Event& event) {
       return DescribeClaim(event.claim_made());
     case v1::Event::kClaimEnded:
       return absl::StrCat("nothing gives way to it any more: ", event.claim_ended().reason());
+    case v1::Event::kNoticeGiven:
+      return absl::StrCat(AttemptPrefix(event), DescribeNotice(event.notice_given().asked()));
+    case v1::Event::kNoticeTakenBack:
+      return absl::StrCat(AttemptPrefix(event), "may stay, says ", event.notice_taken_back().by());
+    case v1::Event::kJobHeld:
+      return absl::StrCat("held by ", event.job_held().by());
     case v1::Event::kProjectsSet:
       return DescribeProjects(event.projects_set());
     case v1::Event::kJobSet:

@@ -58,9 +58,16 @@ class World {
     }
   }
 
+  void CancelOneThatClaims() {
+    for (const auto& [id, job] : state().jobs) {
+      if (job.claims()) return Run(absl::StrCat("cancel ", id));
+    }
+  }
+
   const ClusterState& state() const { return script_.state(); }
   Now now() const { return script_.now(); }
   int gave_way() const { return gave_way_; }
+  int within() const { return within_; }  // to one of their own project
   bool AnyClaims() const { return !claims_.empty(); }
 
  private:
@@ -125,13 +132,19 @@ class World {
         if (attempt->has_notice() && attempt->notice().by() == id) asked.push_back(&other);
       }
       ASSERT_FALSE(asked.empty());
-      EXPECT_LE(LeastDevices(job.spec().shape()), static_cast<uint64_t>(quotas_[ProjectOf(job)]));
+      EXPECT_TRUE(StaysWithin(job, used[ProjectOf(job)], asked))
+          << "job " << id << " borrows more than its project has now";
       for (const v1::JobRecord* victim : asked) {
-        EXPECT_NE(ProjectOf(*victim), ProjectOf(job));
+        EXPECT_FALSE(victim->spec().has_preemptible()) << "it may not be asked";
+        if (ProjectOf(*victim) == ProjectOf(job)) {
+          EXPECT_LT(victim->spec().priority(), job.spec().priority());
+          ++within_;
+          continue;
+        }
+        EXPECT_LE(LeastDevices(job.spec().shape()), static_cast<uint64_t>(quotas_[ProjectOf(job)]));
         EXPECT_GT(used[ProjectOf(*victim)], static_cast<uint64_t>(quotas_[ProjectOf(*victim)]));
         EXPECT_FALSE(InQuota(ProjectOf(*victim), id).contains(victim->id()))
             << "job " << victim->id() << " is asked, and was within its project's quota";
-        EXPECT_FALSE(victim->spec().has_preemptible()) << "it may not be asked";
       }
       EXPECT_TRUE(FitsWithout(job, asked)) << "job " << id << " does not fit after all";
       // What is free may be held for another that claims, or have become free since.
@@ -143,13 +156,24 @@ class World {
       for (const v1::JobRecord* spared : asked) {
         std::vector<const v1::JobRecord*> fewer = asked;
         std::erase(fewer, spared);
-        EXPECT_FALSE(FitsWithout(job, fewer)) << "job " << spared->id() << " is asked in vain";
+        EXPECT_FALSE(FitsWithout(job, fewer) && StaysWithin(job, used[ProjectOf(job)], fewer))
+            << "job " << spared->id() << " is asked in vain";
       }
     }
     std::erase_if(claims_, [&](uint64_t id) {
       const auto job = state().jobs.find(id);
       return job == state().jobs.end() || !job->second.claims();
     });
+  }
+
+  // Of its own project, those that give way free what the project may not have more of.
+  bool StaysWithin(const v1::JobRecord& job, uint64_t used,
+                   const std::vector<const v1::JobRecord*>& gone) const {
+    uint64_t with = used + LeastDevices(job.spec().shape());
+    for (const v1::JobRecord* each : gone) {
+      if (ProjectOf(*each) == ProjectOf(job)) with -= DevicesOf(*each);
+    }
+    return with <= std::max(used, static_cast<uint64_t>(quotas_.at(ProjectOf(job))));
   }
 
   bool FitsWithout(const v1::JobRecord& job, const std::vector<const v1::JobRecord*>& gone) const {
@@ -204,7 +228,7 @@ class World {
 
   std::mt19937 random_;
   testing::ClusterScript script_;
-  int all_ = 0, gave_way_ = 0;
+  int all_ = 0, gave_way_ = 0, within_ = 0;
   int64_t step_ = 0;
   std::map<std::string, int> quotas_;
   std::set<uint64_t> claims_;
@@ -212,7 +236,7 @@ class World {
 };
 
 TEST(ReclaimTest, WhatIsAskedIsBorrowedSufficesAndComesToAnEnd) {
-  int gave_way = 0;
+  int gave_way = 0, within = 0;
   for (uint32_t seed = 1; seed <= 40; ++seed) {
     World world(seed);
     for (int job = 0; job < 20; ++job) {
@@ -220,6 +244,7 @@ TEST(ReclaimTest, WhatIsAskedIsBorrowedSufficesAndComesToAnEnd) {
       world.Wait(job % 3 == 0 ? 45 : 1);
       if (job % 5 == 4 || world.AnyClaims()) world.EndOne();
       if (job == 9) world.ShareOut();
+      if (job % 6 == 5) world.CancelOneThatClaims();
     }
     // Nothing ends, comes or changes any more: what can still give way has done so after some hours.
     for (int hour = 0; hour < 3; ++hour) world.Wait(60);
@@ -228,8 +253,10 @@ TEST(ReclaimTest, WhatIsAskedIsBorrowedSufficesAndComesToAnEnd) {
     EXPECT_EQ(world.gave_way(), before) << "seed " << seed << ": it does not come to an end";
     for (const auto& [id, job] : world.state().jobs) EXPECT_FALSE(job.claims()) << "seed " << seed;
     gave_way += world.gave_way();
+    within += world.within();
   }
   EXPECT_GT(gave_way, 10) << "these worlds hardly make a job give way";
+  EXPECT_GT(within, 5) << "hardly one gives way within its project";
 }
 
 }  // namespace

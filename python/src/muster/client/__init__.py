@@ -244,6 +244,19 @@ class Client:
             request.has_grace, request.grace_ms = True, max(0, int(grace * 1000))
         _raise_first(self._connection.call("CancelJobs", request, SLOW_REQUEST_S))
 
+    def stop(self, job: JobOrName, *, notice: float | None = None) -> None:
+        """Asks the job to save, and returns at once. It is stopped once it has, or after `notice` seconds, and held:
+        `release` continues it from its checkpoint. A job that waits is held at once."""
+        request = _api.message("StopJobsRequest")(jobs=[_name(job)])
+        if notice is not None:
+            request.notice_ms = min(2**32 - 1, max(0, int(notice * 1000)))
+        _raise_first(self._connection.call("StopJobs", request, SLOW_REQUEST_S))
+
+    def release(self, job: JobOrName) -> None:
+        """Lets a held job continue. A `stop` that has not come to its end is taken back."""
+        request = _api.message("ReleaseJobsRequest")(jobs=[_name(job)])
+        _raise_first(self._connection.call("ReleaseJobs", request, SLOW_REQUEST_S))
+
 
 def _raise_first(response: Any) -> None:
     for result in response.results:

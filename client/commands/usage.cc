@@ -29,9 +29,9 @@ constexpr Flag kUsageFlags[] = {
     {"until", 0, "MONTH", "up to this month, inclusive"},
 };
 
-Cell Hours(uint64_t ms) {
+Cell DeviceHours(uint64_t ms) {
   return Cell(Value(static_cast<double>(ms) / 3'600'000),
-              ms == 0 ? "-" : absl::StrFormat("%.1f", static_cast<double>(ms) / 3'600'000));
+              ms == 0 ? "-" : absl::StrFormat("%.2f", static_cast<double>(ms) / 3'600'000));
 }
 
 absl::StatusOr<int> ShowUsage(Session& session, const Arguments& arguments) {
@@ -54,7 +54,7 @@ absl::StatusOr<int> ShowUsage(Session& session, const Arguments& arguments) {
     for (const std::string& key : group.keys()) row.push_back(Cell(common::Printable(key)));
     for (const uint64_t ms :
          {group.used_ms(), group.borrowed_ms(), group.failed_ms(), group.left_ms()}) {
-      row.push_back(Hours(ms));
+      row.push_back(DeviceHours(ms));
     }
     row.push_back(Cell(static_cast<int64_t>(group.attempts())));
     listing.rows.push_back(std::move(row));

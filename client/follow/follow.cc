@@ -33,6 +33,8 @@ using std::chrono::steady_clock;
 // After a job's end its last output is still in transit; it may take a long time, but must make
 // progress.
 constexpr auto kLogsStandStill = std::chrono::seconds(15);
+// Its output does not end: the job will continue.
+constexpr std::chrono::seconds kLogsOfHeldStandStill{1};
 constexpr auto kQueueTimeout = std::chrono::milliseconds(500);
 constexpr int64_t kLookedAtMs = 2'000;
 constexpr auto kReconnectLimit = std::chrono::seconds(60);
@@ -206,15 +208,17 @@ class AttachedRun {
     {
       std::unique_lock lock(mutex_);
       uint64_t seen = follower_->records();
+      const auto stands_still = record_.held() ? kLogsOfHeldStandStill : kLogsStandStill;
       while (!logs_done_ && over) {
-        if (changed_.wait_for(lock, kLogsStandStill) == std::cv_status::timeout) {
+        if (changed_.wait_for(lock, stands_still) == std::cv_status::timeout) {
           if (follower_->records() == seen) break;
           seen = follower_->records();
         }
       }
       if (!logs_done_) {
         lock.unlock();
-        if (over) Note(StrCat("more output is still arriving: jobctl logs ", name_));
+        if (over && !record_.held())
+          Note(StrCat("more output is still arriving: jobctl logs ", name_));
         connection.CancelStreams();
         lock.lock();
       }

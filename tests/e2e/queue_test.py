@@ -132,6 +132,11 @@ class Queue(Case):
         for job in (first, other, within, limited):
             cluster.wait_for(job, SUCCEEDED)
         self.assertIn("SetQuota", cluster.jobctl("audit").stdout)
+        rows = {row["rules"]: row for row in json.loads(cluster.jobctl("simulate", "-o", "json").stdout)["items"]}
+        self.assertEqual(list(rows), ["as it was", "strict order", "places held", "quotas", "quotas, giving way"])
+        self.assertGreater(rows["as it was"]["mean_wait_hours"], 0)
+        more = json.loads(cluster.jobctl("simulate", "--add-nodes", "9", "--no-quotas", "-o", "json").stdout)["items"]
+        self.assertEqual([row["longest_wait_hours"] for row in more[1:]], [0, 0], "all start at once")
 
     def test_a_trainers_progress_counts_more_than_its_estimate(self):
         cluster = self.cluster(devices="cpu:2", coordinator_args=("--findings-floor-ms", "1000"))

@@ -68,6 +68,7 @@ class Stop(Case):
         self.assertEqual(record.failures + record.node_losses, 0, "no budget is touched")
         wait_until(lambda: len(self.losses(cluster, job)) >= EPOCHS, "all metrics are there")
         self.assertEqual(self.losses(cluster, job), self.losses(cluster, plain))
+        print(cluster.jobctl("events", job).stdout)
         self.check_usage(cluster, job)
 
     def check_usage(self, cluster, job):

@@ -18,7 +18,8 @@ AREAS = {
     "rendezvous": ("common",),
     "coordinator": ("common", "common/job", "compare", "identity", "page", "proto", "tree"),
     "worker": ("common", "common/job", "identity", "proto", "tree"),
-    "client": ("common", "common/job", "compare", "identity", "proto", "tree"),
+    "replay": ("common", "common/job", "coordinator", "proto"),
+    "client": ("common", "common/job", "compare", "identity", "proto", "replay", "tree"),
     "trainer": (),
     "examples": ("trainer",),
     "bench": ("common", "identity", "proto", "rendezvous", "tree", "trainer"),
@@ -130,7 +131,7 @@ KNOWN_TO = {
 }
 
 # No thread, clock, file, random number or log. A name with a slash at its end stands for all rooms below it.
-PURE = ("common/job", "compare", "coordinator/core", "coordinator/core/", "coordinator/election", "coordinator/findings",
+PURE = ("common/job", "compare", "replay", "coordinator/core", "coordinator/core/", "coordinator/election", "coordinator/findings",
         "worker/core")
 
 # A room has at most so many files; a flat list of like things may be longer.

@@ -101,6 +101,23 @@ class Jobs(ClientCase):
         again = self.error(client.cancel, "no-such-job-9")
         self.assertTrue(again.code.startswith("JC1") and again.fix and again.status == "NOT_FOUND", repr(again))
 
+    def test_a_stopped_job_is_held_until_it_is_released(self):
+        cluster = self.cluster()
+        client = self.client(cluster.endpoint)
+        job = client.submit(["sleep", "60"], grace=1)
+        wait_until(lambda: client.job(job).state == "RUNNING", "it runs")
+        client.stop(job)
+        self.assertEqual(client.job(job).reason, "asked by uid:%d to save and stop" % os.getuid())
+        client.release(job)
+        self.assertEqual(client.job(job).state, "RUNNING")
+        client.stop(job, notice=0)
+        wait_until(lambda: "held: stopped by" in client.job(job).reason, "it is held")
+        self.error(client.set, job, project="no-such-project")
+        client.release(job)
+        wait_until(lambda: client.job(job).state == "RUNNING", "it continues")
+        client.cancel(job, grace=0)
+        self.assertEqual(client.wait(job, timeout=30).state, "CANCELLED")
+
     def test_a_coordinator_that_is_alone_lists_itself(self):
         client = self.client(self.cluster().endpoint)
         [alone] = client.coordinators()

@@ -183,6 +183,7 @@ Decision DecideOn(const ClusterState& state, const ReleaseInput& input, Now now)
     }
     v1::BulkResult result = ResultFor(id, job);
     if (std::optional<v1::Event> event = ReleaseOf(state, *job, input, now); event.has_value()) {
+      if (event->has_notice_taken_back()) result.set_message("is not stopped, or not held then");
       decision.facts.push_back(*std::move(event));
     } else {
       result.set_message(input.from_scratch

@@ -155,17 +155,25 @@ class Client:
         return [queued_job_of(each) for each in self._connection.call("ListQueue", request, repeat=True).jobs]
 
     def set(
-        self, job: JobOrName, *, priority: int | None = None, estimate: float | None = None, urgent: bool | None = None
+        self,
+        job: JobOrName,
+        *,
+        priority: int | None = None,
+        estimate: float | None = None,
+        urgent: bool | None = None,
+        project: str | None = None,
     ) -> None:
         """Changes what the scheduler knows about a job that is not over; None: as it is. `estimate`: seconds that it
-        takes, 0: not known. `urgent`: before all jobs that are not; for operators."""
-        if priority is None and estimate is None and urgent is None:
-            raise ValueError("nothing is set: give a priority, an estimate or urgent")
+        takes, 0: not known. `urgent`: before all jobs that are not; for operators. `project`: of a job that waits."""
+        if priority is None and estimate is None and urgent is None and project is None:
+            raise ValueError("nothing is set: give a priority, an estimate, urgent or a project")
         request = _api.message("SetJobsRequest")(jobs=[_name(job)])
         if priority is not None:
             request.priority = whole("priority", priority, least=-(2**31))
         if estimate is not None:
             request.estimate_ms = 0 if estimate == 0 else milliseconds("estimate", estimate)
+        if project is not None:
+            request.project = project
         if urgent is not None:
             request.urgent = bool(urgent)
         _raise_first(self._connection.call("SetJobs", request, SLOW_REQUEST_S))
@@ -249,7 +257,7 @@ class Client:
         `release` continues it from its checkpoint. A job that waits is held at once."""
         request = _api.message("StopJobsRequest")(jobs=[_name(job)])
         if notice is not None:
-            request.notice_ms = min(2**32 - 1, max(0, int(notice * 1000)))
+            request.notice_ms = 0 if notice == 0 else milliseconds("notice", notice)
         _raise_first(self._connection.call("StopJobs", request, SLOW_REQUEST_S))
 
     def release(self, job: JobOrName) -> None:

@@ -111,6 +111,7 @@ void AddPolicies(const v1::JobSpec& spec, Fields* fields) {
   fields->AddNumber(kPolicy, "estimate in ms", spec.estimate_ms());
   if (spec.has_preemptible())
     fields->Add(kPolicy, "preemptible", spec.preemptible() ? "yes" : "no");
+  fields->AddNumber(kPolicy, "notice signal", spec.notice_signal());
   fields->AddNumber(kPolicy, "checkpoints kept", spec.checkpoint().keep());
   if (spec.checkpoint().writers() == v1::CHECKPOINT_WRITERS_ALL) {
     fields->Add(kPolicy, "checkpoint writers", "all");

@@ -220,7 +220,7 @@ MaybeCause SignalFromOutside(const Death& death) {
   const bool ours = death.exit.signal_sent_by_us();
   FirstCause cause = CauseOf(death, "signal_from_outside",
                              StrCat(RankName(death.exit), " was killed by ", SignalText(signal),
-                                    ours ? ", sent with jobctl signal"
+                                    ours ? ", sent through Muster"
                                          : ", which came from outside Muster: a person, another "
                                            "program, or the rank itself"));
   if (by_shell == signal)

@@ -1,3 +1,5 @@
+#include <csignal>
+
 #include "client/job_file/job_file.h"
 #include "common/base/limits.h"
 #include "common/device_kinds.h"
@@ -254,6 +256,16 @@ constexpr JobKey kKeys[] = {
      0,
      {},
      [](const KeyValue& value, JobSpec* spec) { spec->set_preemptible(value.number != 0); }},
+
+    {"notice_signal", KeyType::kChoice,
+     "Signal that every rank gets when the job is asked to save and leave (docs/scheduling.md), "
+     "for "
+     "programs that do not ask should_checkpoint(). Default: none",
+     0, 0, "none|HUP|INT|USR1|USR2|TERM",
+     [](const KeyValue& value, JobSpec* spec) {
+       constexpr int kSignals[] = {0, SIGHUP, SIGINT, SIGUSR1, SIGUSR2, SIGTERM};
+       spec->set_notice_signal(kSignals[value.number]);
+     }},
 
     {"notify", KeyType::kNotify,
      "Whom to tell: a list of `{on: [end, failure, finding], webhook: URL, secret_env: NAME}`, "

@@ -19,6 +19,7 @@ inline constexpr Range kRestarts{0, 10'000};
 inline constexpr Range kNodeLossRestarts{1, 10'000};
 inline constexpr Range kGraceMs{1, kDayMs};
 inline constexpr Range kNoticeMs{0, kDayMs};
+inline constexpr Range kSignal{1, 64};
 inline constexpr Range kStopAfterMs{kSecondMs, kDayMs};
 inline constexpr Range kMaxDurationMs{kSecondMs, 365 * kDayMs};
 inline constexpr Range kEstimateMs = kMaxDurationMs;

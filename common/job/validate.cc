@@ -1,6 +1,7 @@
 #include "common/job/validate.h"
 
 #include <algorithm>
+#include <csignal>
 #include <set>
 #include <string>
 
@@ -212,6 +213,16 @@ absl::Status CheckMetric(const v1::JobSpec& spec) {
 
 }  // namespace
 
+namespace {
+
+absl::Status CheckNoticeSignal(int32_t signal) {
+  if (signal != SIGKILL && signal != SIGSTOP) return absl::OkStatus();
+  return Refuse("JC1104", "notice_signal is one that a program cannot handle",
+                "use USR1, USR2, HUP, INT or TERM");
+}
+
+}  // namespace
+
 absl::Status CheckNumbers(const v1::JobSpec& spec) {
   struct Number {
     std::string_view key;  // as in a job file
@@ -236,6 +247,7 @@ absl::Status CheckNumbers(const v1::JobSpec& spec) {
       {"estimate", estimate, kEstimateMs, kMs},
       {"checkpoint.keep", spec.checkpoint().keep(), kCheckpointsKept},
       {"logs_keep", logs_keep, kLogsKeepBytes, kBytes},
+      {"notice_signal", spec.notice_signal(), kSignal},
   };
   for (const auto& [key, value, range, unit] : numbers) {
     if (value == 0 || (value >= range.least && value <= range.most)) continue;
@@ -276,6 +288,7 @@ absl::Status Validate(const v1::JobSpec& spec) {
   RETURN_IF_ERROR(CheckProjectAndSecrets(spec));
   RETURN_IF_ERROR(CheckNotify(spec));
   RETURN_IF_ERROR(CheckMetric(spec));
+  RETURN_IF_ERROR(CheckNoticeSignal(spec.notice_signal()));
   return CheckNumbers(spec);
 }
 

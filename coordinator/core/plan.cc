@@ -125,7 +125,7 @@ v1::Attempt ForPeople(v1::Attempt attempt) {
 SchedulingState ShareForPlans(const SchedulingState& state) {
   // A new member breaks this line, as a reminder to copy it below.
   const auto& [settings, next_job_id, jobs, timers, nodes, silent_nodes, lost_nodes, queue, lines,
-               left_out, told, asides, active, projects, earlier_runs, schedule_needed,
+               left_out, told, asides, active, projects, usage, earlier_runs, schedule_needed,
                look_again_mono_ms] = state;
   SchedulingState shared{.settings = settings,
                          .next_job_id = next_job_id,
@@ -135,6 +135,7 @@ SchedulingState ShareForPlans(const SchedulingState& state) {
                          .asides = asides,
                          .active = active,
                          .projects = projects,
+                         .usage = usage,
                          .earlier_runs = earlier_runs,
                          .schedule_needed = schedule_needed,
                          .look_again_mono_ms = look_again_mono_ms};

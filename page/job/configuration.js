@@ -94,6 +94,7 @@ function addPolicies(spec, fields) {
   fields.addNumber("policy", "most duration in ms", spec.maxDurationMs);
   fields.addNumber("policy", "estimate in ms", spec.estimateMs);
   if (spec.preemptible !== undefined) fields.add("policy", "preemptible", spec.preemptible ? "yes" : "no");
+  fields.addNumber("policy", "notice signal", spec.noticeSignal);
   fields.addNumber("policy", "checkpoints kept", spec.checkpoint?.keep);
   if (spec.checkpoint?.writers === "CHECKPOINT_WRITERS_ALL") fields.add("policy", "checkpoint writers", "all");
   if (spec.logs === "LOG_POLICY_BLOCK") fields.add("policy", "logs", "block");

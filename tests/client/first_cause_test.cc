@@ -185,7 +185,7 @@ TEST(FirstCauseTest, ASignalFromOutsideAndOneOfJobctl) {
   v1::RankExit& sent = ours.Dies(0, 20);
   sent.set_signal(SIGKILL);
   sent.set_signal_sent_by_us(true);
-  EXPECT_TRUE(Has(ours.Cause().sentence, ", sent with jobctl signal"));
+  EXPECT_TRUE(Has(ours.Cause().sentence, ", sent through Muster"));
 }
 
 std::string OutsideRecord(int rank, const std::string& doing, const std::string& function) {

@@ -39,7 +39,7 @@ class Pages(PageCase):
 
     def visit(self, page, trained, look, each):
         """Calls each(name) on every page and tab."""
-        places = {"jobs": "/", "queue": "/queue", "nodes": "/nodes", "compare": f"/compare?jobs={','.join(trained)}",
+        places = {"jobs": "/", "queue": "/queue", "nodes": "/nodes", "usage": "/usage", "compare": f"/compare?jobs={','.join(trained)}",
                   "job": f"/jobs/{trained[0]}"}
         for name, path in places.items():
             page.goto(self.address + path)

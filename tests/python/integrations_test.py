@@ -2,6 +2,7 @@
 installed skips its tests."""
 import importlib.util
 import os
+import threading
 
 from support import Case, free_port, main, need, wait_until
 
@@ -180,6 +181,34 @@ accelerator.end_training()
         self.assertEqual(worker.points, [("loss", 0, 0.0), ("loss", 1, 1.0), ("loss", 2, 2.0)])
         self.assertEqual(os.listdir(self.checkpoints), ["step-3"])
         self.assertIn(f"resumed {saved}\n", self.rank(self.SCRIPT, **self.resume(3)))
+
+    ASKED = """
+import time
+from accelerate import Accelerator
+from muster.integrations.accelerate import checkpoint_if_asked
+accelerator = Accelerator(cpu=True)
+model = accelerator.prepare(torch.nn.Linear(4, 1))
+muster.should_checkpoint()  # the worker knows of it
+for step in range(1, 10_000):
+    time.sleep(0.01)
+    stops = checkpoint_if_asked(accelerator, step)
+    if os.path.isdir(os.environ["MUSTER_CHECKPOINT_DIR"]):
+        break
+print("saved at", step, stops)
+"""
+
+    def test_its_state_is_saved_when_the_job_is_asked_to_give_way(self):
+        worker = self.worker()
+
+        def ask():
+            wait_until(lambda: worker.of("hello"), "it is there")
+            worker.tell(type="checkpoint_request", reason="another job")
+        asking = threading.Thread(target=ask)
+        asking.start()
+        said = self.rank(self.ASKED).split()
+        asking.join()
+        self.assertEqual(said[:2] + said[3:], ["saved", "at", "False"])
+        self.assertEqual(os.listdir(self.checkpoints), [f"step-{said[2]}"])
 
     LOOP = """
 import time

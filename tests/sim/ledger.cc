@@ -76,7 +76,7 @@ void Ledger::CheckRecovered(coordinator::ClusterState& recovered, common::Now no
     throw Broken("J11: the state from the snapshot differs from the state from the whole journal");
   }
   uint64_t booked_ms = 0;
-  for (const auto& [row, time] : recovered.usage.rows()) booked_ms += time.used_ms;
+  for (const auto& [row, time] : recovered.usage.Get().rows()) booked_ms += time.used_ms;
   if (booked_ms != used_ms_) {
     throw Broken(
         absl::StrCat("attempts have used ", used_ms_, " ms, and ", booked_ms, " are in the book"));

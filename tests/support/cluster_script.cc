@@ -269,6 +269,7 @@ v1::JobSpec ClusterScript::SpecOf(Options& options) {
   if (options.contains("preemptible"))
     spec.set_preemptible(Option(options, "preemptible", "") == "1");
   spec.set_project(Option(options, "project", ""));
+  spec.set_notice_signal(Number(Option(options, "notice_signal", "0")));
   if (options.contains("label")) {
     const std::pair<std::string, std::string> label =
         absl::StrSplit(Option(options, "label", ""), absl::MaxSplits(':', 1));

@@ -158,6 +158,13 @@ void AddSignal(const v1::JobRecord& job, int32_t signal, std::vector<Command>& c
   }
 }
 
+// Its signal is sent once: a program need not expect a second one.
+void AddSave(const ClusterState& state, const v1::JobRecord& job, std::vector<Command>& commands) {
+  if (LiveAttempt(job) == nullptr) return;
+  AddPartCommands(state, job, "", commands);
+  if (job.spec().notice_signal() > 0) AddSignal(job, job.spec().notice_signal(), commands);
+}
+
 }  // namespace
 
 std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& event) {
@@ -192,12 +199,11 @@ std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& eve
     case v1::Event::kClaimMade:
       for (const v1::Victim& victim : event.claim_made().victims()) {
         if (const auto asked = state.jobs.find(victim.job()); asked != state.jobs.end())
-          AddPartCommands(state, asked->second, "", commands);
+          AddSave(state, asked->second, commands);
       }
       break;
     case v1::Event::kNoticeGiven:
-      if (LiveAttempt(job) != nullptr && event.notice_given().asked().period_ms() > 0)
-        AddPartCommands(state, job, "", commands);
+      if (event.notice_given().asked().period_ms() > 0) AddSave(state, job, commands);
       break;
     case v1::Event::kSignalSent:
       AddSignal(job, event.signal_sent().signal(), commands);

@@ -1,6 +1,7 @@
 // Decide: one input against the state → facts and replies. Changes nothing.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "coordinator/core/decide/effects.h"
@@ -42,6 +43,8 @@ Decision DecideOn(const ClusterState& state, const RemoveNodeInput& input, Now n
 // decide_stop.cc:
 Decision DecideOn(const ClusterState& state, const StopInput& input, Now now);
 Decision DecideOn(const ClusterState& state, const ReleaseInput& input, Now now);
+// A time to save that is out of range: INVALID_ARGUMENT.
+absl::Status CheckNotice(std::optional<uint32_t> notice_ms);
 // How many jobs are asked to leave the node.
 size_t AddEvictions(const ClusterState& state, const DrainInput& input, Now now,
                     Decision& decision);

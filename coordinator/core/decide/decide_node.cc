@@ -3,10 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/rules.h"
 #include "common/problem.h"
 #include "common/text/text.h"
-#include "common/text/units.h"
 #include "coordinator/core/decide/decide.h"
 #include "coordinator/core/outcome/node_events.h"
 
@@ -35,15 +33,6 @@ Decision NoSuchNode(const std::string& name) {
                   .fix = "jobctl nodes ls"});
 }
 
-Decision NoticeTooLong(const DrainInput& input) {
-  return Refusal(
-      input.node, absl::StatusCode::kInvalidArgument,
-      {.code = "JC1004",
-       .what = absl::StrCat("the time to save is 0 to ", common::HumanDuration(job::kNoticeMs.most),
-                            ", not ", *input.notice_ms, " ms"),
-       .fix = "give a shorter --notice"});
-}
-
 // A suspect node is silent, even if its connection still looks open.
 bool IsHeard(const Node& node) {
   return node.record.connected() && node.record.state() == v1::NODE_STATE_ALIVE;
@@ -55,7 +44,11 @@ Decision DecideOn(const ClusterState& state, const DrainInput& input, Now now) {
   const Node* node = FindNode(state, input.node);
   if (node == nullptr) return NoSuchNode(input.node);
   const bool as_before = node->record.draining() == input.drain;
-  if (input.notice_ms.value_or(0) > job::kNoticeMs.most) return NoticeTooLong(input);
+  if (const absl::Status may = CheckNotice(input.notice_ms); !may.ok()) {
+    Decision refused = Answer(input.node);
+    SetStatus(may, &refused.reply.results.back());
+    return refused;
+  }
   if (as_before && !input.evict && (!input.drain || input.reason.empty())) {
     return Answer(input.node, input.drain ? "is already draining" : "is not drained");
   }

@@ -14,9 +14,7 @@
 #include "coordinator/core/state/timers.h"
 
 namespace muster::coordinator {
-namespace {
 
-// A mistake of the request's, if it has one.
 absl::Status CheckNotice(std::optional<uint32_t> notice_ms) {
   if (notice_ms.value_or(0) <= job::kNoticeMs.most) return absl::OkStatus();
   return common::MakeProblem(
@@ -26,6 +24,8 @@ absl::Status CheckNotice(std::optional<uint32_t> notice_ms) {
                             ", not ", *notice_ms, " ms"),
        .fix = "give a shorter --notice"});
 }
+
+namespace {
 
 v1::Event NoticeOf(const v1::JobRecord& job, v1::Asked asked, Now now) {
   v1::Event event = LiveJobEvent(job, now);

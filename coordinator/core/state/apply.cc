@@ -104,7 +104,7 @@ void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
   CHECK(LiveAttempt(job) == nullptr && !event.attempt_started().attempt().parts().empty());
   *job.add_attempts() = event.attempt_started().attempt();
   NewestAttempt(job).set_started_lived_ms(event.lived_ms());
-  state.usage.AttemptStarted(state.projects, job, NewestAttempt(job), event.at_ms());
+  state.usage.Edit().AttemptStarted(state.projects, job, NewestAttempt(job), event.at_ms());
   if (job.claims()) TakeBackNotices(state, job.id());
   Dequeue(state, job);  // its place is that of one that claims, or gave way
   job.set_claims(false);
@@ -169,12 +169,11 @@ void ApplyCheckpointFailed(v1::NodePart& part, const v1::CheckpointFailed& faile
 }
 
 // A later exit may be caused by this signal.
-void ApplySignalSent(ClusterState& state, const v1::Event& event) {
-  v1::JobRecord& job = JobOf(state, event);
+// A rank that dies of it dies of what was sent.
+void KeepSignal(v1::JobRecord& job, int32_t signal) {
   // Older journals may name any number: keep only signals that a rank can die of.
-  if (LiveAttempt(job) == nullptr || !IsSignal(event.signal_sent().signal())) return;
+  if (LiveAttempt(job) == nullptr || !IsSignal(signal)) return;
   auto& sent = *NewestAttempt(job).mutable_signals_sent();
-  const int32_t signal = event.signal_sent().signal();
   if (std::find(sent.begin(), sent.end(), signal) == sent.end()) sent.Add(signal);
 }
 
@@ -202,7 +201,7 @@ void ApplyStopRequested(ClusterState& state, const v1::Event& event) {
 void ApplyPartEnded(ClusterState& state, const v1::Event& event) {
   v1::JobRecord& job = JobOf(state, event);
   v1::NodePart& part = PartOf(job, event);
-  state.usage.PartEnded(state.projects, job, part, event.at_ms());
+  state.usage.Edit().PartEnded(state.projects, job, part, event.at_ms());
   part.set_ended(true);
   part.set_ended_ms(event.at_ms());
   part.set_how_ended(event.part_ended().how());
@@ -236,7 +235,7 @@ void ApplyAttemptEnded(ClusterState& state, const v1::Event& event) {
     *attempt.mutable_culprit() = event.attempt_ended().culprit();
   }
   job.set_ran_ms(job.ran_ms() + event.attempt_ended().ran_ms());
-  state.usage.AttemptEnded(job, attempt, SavedMsOf(job, attempt.number()));
+  state.usage.Edit().AttemptEnded(job, attempt, SavedMsOf(job, attempt.number()));
   Slim(state.settings, job);
   Weigh(state, job);
 }
@@ -341,6 +340,7 @@ void ApplyClaimMade(ClusterState& state, const v1::Event& event, Now now) {
     notice.set_reason(claim.reason());
     notice.set_given_ms(event.at_ms());
     notice.set_period_ms(claim.period_ms());
+    KeepSignal(job, job.spec().notice_signal());
     JobTimers& timers = state.timers[victim.job()];
     timers.noticed_mono_ms = now.mono_ms;
     if (!IsAskedByPerson(NewestAttempt(job)))
@@ -363,6 +363,7 @@ void ApplyNoticeGiven(ClusterState& state, const v1::Event& event, Now now) {
   if (given.hold()) job.set_attached(false);
   if (!given.node().empty()) asked.set_node(given.node());
   asked.set_by(given.by());
+  if (given.period_ms() > 0) KeepSignal(job, job.spec().notice_signal());
   if (!given.node().empty()) asked.set_why(given.why());
   if (!ends.has_value() || now.mono_ms + given.period_ms() < *ends) {
     asked.set_period_ms(given.period_ms());
@@ -398,7 +399,7 @@ void ApplyJobHeld(ClusterState& state, const v1::Event& event) {
 }
 
 void ApplyProjectsSet(ClusterState& state, const v1::Event& event) {
-  state.usage.SharesChange(state.projects, event.at_ms());
+  state.usage.Edit().SharesChange(state.projects, event.at_ms());
   state.projects = SharesOf(event.projects_set());
   state.schedule_needed = true;
 }
@@ -685,7 +686,7 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
       ForgetNode(state, event.node());
       break;
     case v1::Event::kSignalSent:
-      ApplySignalSent(state, event);
+      KeepSignal(JobOf(state, event), event.signal_sent().signal());
       break;
     case v1::Event::kNoticeGiven:
       ApplyNoticeGiven(state, event, now);
@@ -734,7 +735,7 @@ v1::Snapshot MakeSnapshot(const ClusterState& state) {
   }
   for (const auto& [name, node] : state.nodes) *snapshot.add_nodes() = node.record;
   if (!state.projects.empty()) *snapshot.mutable_projects() = SharesFrom(state.projects);
-  *snapshot.mutable_usage() = state.usage.Snapshot();
+  *snapshot.mutable_usage() = state.usage.Get().Snapshot();
   return snapshot;
 }
 
@@ -744,7 +745,7 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
   state.next_seq = snapshot.seq() + 1;
   state.next_job_id = snapshot.next_job_id();
   state.projects = SharesOf(snapshot.projects());
-  state.usage.Restore(snapshot.usage());
+  state.usage.Edit().Restore(snapshot.usage());
   for (const v1::JobRecord& job : snapshot.jobs()) {
     v1::JobRecord& live = state.jobs.Add(job.id());
     live = job;
@@ -753,7 +754,7 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
     JobTimers& timers = state.timers[job.id()];
     timers.state_since_mono_ms = MonoOf(job.state_lived_ms(), now);
     if (const v1::Attempt* attempt = LiveAttempt(live)) {
-      state.usage.Resume(live, *attempt);
+      state.usage.Edit().Resume(live, *attempt);
       timers.attempt_since_mono_ms = MonoOf(attempt->started_lived_ms(), now);
       timers.running_since_mono_ms = MonoOf(attempt->running_lived_ms(), now);
       timers.noticed_mono_ms = now.mono_ms;

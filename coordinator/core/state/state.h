@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/copy_on_write.h"
 #include "common/base/limits.h"
 #include "common/job/rules.h"
 #include "coordinator/core/state/asides.h"
@@ -164,6 +165,7 @@ struct SchedulingState {
   Asides asides;              // about the queue, not journaled
   std::set<uint64_t> active;  // live jobs that are not QUEUED
   ProjectShares projects;
+  common::CopyOnWrite<UsageBook> usage;
   EarlierRuns earlier_runs;     // not journaled
   bool schedule_needed = true;  // something that placement depends on has changed
   // When the next pass is due although nothing has changed: expected ends move as time passes. 0: never.
@@ -174,7 +176,6 @@ struct ClusterState : SchedulingState {
   uint64_t next_seq = 1;                                        // of the next journaled event
   std::map<CheckpointId, CheckpointFileList> checkpoint_files;  // of live jobs: checkpoint_files.h
   Holdings holdings;
-  UsageBook usage;
   uint64_t node_facts_bytes = 0;                   // of all nodes
   std::unordered_map<std::string, KeyEntry> keys;  // by KeyOf(owner, key)
   std::vector<uint64_t> finished;                  // final since TakeFinished

@@ -100,7 +100,7 @@ class Groups {
   std::map<std::vector<std::string>, v1::UsageGroup> groups_;
 };
 
-void AddLive(const ClusterState& state, Now now, Groups& groups) {
+void AddLive(const SchedulingState& state, Now now, Groups& groups) {
   for (const uint64_t id : state.active) {
     const v1::JobRecord& job = state.jobs.at(id);
     const v1::Attempt* attempt = LiveAttempt(job);
@@ -118,7 +118,7 @@ void AddLive(const ClusterState& state, Now now, Groups& groups) {
 
 }  // namespace
 
-absl::StatusOr<v1::ListUsageResponse> ViewUsage(const ClusterState& state,
+absl::StatusOr<v1::ListUsageResponse> ViewUsage(const SchedulingState& state,
                                                 const v1::ListUsageRequest& request, Now now) {
   if (request.by_size() > kGroupsMax)
     return Refused(absl::StrCat("usage is grouped by at most ", kGroupsMax), "ask for fewer");
@@ -131,10 +131,10 @@ absl::StatusOr<v1::ListUsageResponse> ViewUsage(const ClusterState& state,
   ASSIGN_OR_RETURN(const uint32_t since, MonthOf(request.since(), 0));
   ASSIGN_OR_RETURN(const uint32_t until, MonthOf(request.until(), UINT32_MAX));
   Groups groups(std::move(keys), since, until);
-  for (const auto& [row, time] : state.usage.rows()) groups.Add(row, time);
+  for (const auto& [row, time] : state.usage.Get().rows()) groups.Add(row, time);
   AddLive(state, now, groups);
   if (!knows_borrowed) return groups.Take();
-  for (const auto& [of, ms] : state.usage.BorrowedUntil(state.projects, now.wall_ms)) {
+  for (const auto& [of, ms] : state.usage.Get().BorrowedUntil(state.projects, now.wall_ms)) {
     v1::UsageGroup* group = groups.At({.month = of.month, .project = of.project, .kind = of.kind});
     if (group != nullptr) group->set_borrowed_ms(group->borrowed_ms() + ms);
   }

@@ -8,7 +8,7 @@
 namespace muster::coordinator {
 
 // INVALID_ARGUMENT: an unknown group or month. What lives counts up to now.
-absl::StatusOr<v1::ListUsageResponse> ViewUsage(const ClusterState& state,
+absl::StatusOr<v1::ListUsageResponse> ViewUsage(const SchedulingState& state,
                                                 const v1::ListUsageRequest& request, Now now);
 
 }  // namespace muster::coordinator

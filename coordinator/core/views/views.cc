@@ -113,7 +113,7 @@ std::string WhatWasSaid(std::string line) {
 // unknown.
 std::string Sender(const v1::RankExit& exit) {
   if (exit.stopped_by_us()) return "";
-  if (exit.signal_sent_by_us()) return ", sent with jobctl signal";
+  if (exit.signal_sent_by_us()) return ", sent through Muster";
   return IsSentByPeople(exit.signal()) ? ", which Muster did not send" : "";
 }
 

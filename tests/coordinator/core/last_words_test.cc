@@ -127,7 +127,7 @@ TEST(LastWordsTest, ASignalSaysWhoDidNotSendItAndNoMore) {
             "rank 0 on a was killed by signal 15 (SIGTERM), which Muster did not send");
   exit.set_signal_sent_by_us(true);
   EXPECT_EQ(DescribeExit(exit),
-            "rank 0 on a was killed by signal 15 (SIGTERM), sent with jobctl signal");
+            "rank 0 on a was killed by signal 15 (SIGTERM), sent through Muster");
   exit.set_signal_sent_by_us(false);
   exit.set_stopped_by_us(true);
   EXPECT_EQ(DescribeExit(exit), "rank 0 on a was killed by signal 15 (SIGTERM)");

@@ -6,6 +6,8 @@ accelerator = Accelerator(log_with=MusterTracker())  # step times are reported w
 accelerator.init_trackers("any name")
 accelerator.log({"loss": loss}, step=step)
 muster.save_checkpoint(accelerator.save_state, step, together=True)
+if checkpoint_if_asked(accelerator, step):  # after each step, in every process
+    break
 
 if (found := muster.latest_checkpoint()) is not None:
     accelerator.load_state(str(found))
@@ -19,6 +21,16 @@ from accelerate.tracking import GeneralTracker
 
 import muster
 from muster import _optimizer_steps
+
+
+def checkpoint_if_asked(accelerator: Any, step: int) -> bool:
+    """Saves the accelerator's state if the job is asked to give its devices to another one, or about to be stopped. A
+    collective: every process calls it after the same steps. True: it is about to be stopped, so the loop ends."""
+    asked = muster.should_checkpoint(together=True)
+    stops = muster.should_stop(together=True)
+    if asked or stops:
+        muster.save_checkpoint(accelerator.save_state, step, together=True)
+    return stops
 
 
 class MusterTracker(GeneralTracker):

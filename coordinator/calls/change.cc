@@ -1,3 +1,4 @@
+#include <set>
 #include <utility>
 
 #include "common/problem.h"
@@ -61,12 +62,19 @@ std::vector<std::optional<v1::BulkResult>> TakeEach(
     const std::vector<absl::StatusOr<FoundJob>>& found, const std::vector<std::string>& subjects,
     const Caller& caller, Take take) {
   std::vector<std::optional<v1::BulkResult>> direct(found.size());
+  std::set<uint64_t> seen;
   for (size_t i = 0; i < found.size(); ++i) {
     if (!found[i].ok()) {
       direct[i] = BulkResultOf(subjects[i], found[i].status());
       continue;
     }
     const v1::JobRecord& job = *found[i]->record;
+    // By its name and its number: what is decided for it once would not hold for the second time.
+    if (!seen.insert(job.id()).second) {
+      direct[i] = BulkResultOf(subjects[i], absl::OkStatus(), &job);
+      direct[i]->set_message("is named twice");
+      continue;
+    }
     absl::Status may = CheckMayChange(caller, job);
     if (may.ok()) may = take(*found[i]);
     if (!may.ok()) direct[i] = BulkResultOf(subjects[i], may, &job);

@@ -60,6 +60,7 @@ constexpr Row kRows[] = {
     {"QueryMetricsRequest.attempt", AtLeast(-1)},
     // common/job/rules.h.
     {"SetJobsRequest.priority", kAnyInteger},
+    {"SetQuotaRequest.max_priority", kAnyInteger},
     {"QueryMetricsRequest.rank", AtLeast(-1)},
     // Clamped: log_merge.cc, samples.cc.
     {"StreamLogsRequest.since_ms", kAnyInteger},

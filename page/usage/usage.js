@@ -5,7 +5,7 @@
 // @ts-check
 import { call, int } from "../base/api.js";
 import { h, replace } from "../base/dom.js";
-import { counted, printable } from "../base/format.js";
+import { counted, grouped, printable, took } from "../base/format.js";
 import { setQuery } from "../base/route.js";
 import { commandBox, emptyState, loadingState, showError } from "../base/states.js";
 
@@ -19,7 +19,7 @@ export function open(main, address) {
   const since = h("input", { id: "usage-since", type: "month", onchange: () => { setQuery({ since: since.value }); read(); } });
   const body = h("div", { class: "usage" }, loadingState());
   main.append(h("div", { class: "toolbar" }, h("h1", {}, "Usage"), h("label", { for: "usage-by" }, "by"), by,
-    h("label", { for: "usage-since" }, "since"), since, h("span", { class: "muted" }, "in hours of one device")), body);
+    h("label", { for: "usage-since" }, "since"), since, h("span", { class: "muted" }, "time of one device")), body);
   const abort = new AbortController();
   take(address);
   read();
@@ -55,7 +55,7 @@ export function open(main, address) {
   };
 }
 
-const hours = (ms) => (ms / 3_600_000).toFixed(ms < 36_000_000 ? 2 : 0);
+const hours = (ms) => (ms < 3_600_000 ? took(ms) : `${grouped(Math.round(ms / 3_600_000))} h`);
 
 /** A bar for each group, of the length of the largest. */
 function bars(groups) {
@@ -71,7 +71,7 @@ function bar(group, most) {
   Object.values(parts).forEach((ms, i) => {
     /** @type {HTMLElement} */ (meter.children[i]).style.width = `${(100 * ms) / most}%`;
   });
-  const words = [`${hours(used)} h`, borrowed && `${hours(borrowed)} borrowed`, failed && `${hours(failed)} lost to failures`,
+  const words = [hours(used), borrowed && `${hours(borrowed)} borrowed`, failed && `${hours(failed)} lost to failures`,
     left && `${hours(left)} to giving way`, counted(int(group.attempts ?? 0), "attempt")];
   return [h("span", { class: "name" }, printable(group.keys?.[0] ?? "") || "–"), meter, h("span", { class: "muted" }, words.filter(Boolean).join(", "))];
 }

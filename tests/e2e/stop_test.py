@@ -63,7 +63,7 @@ class Stop(Case):
         record = cluster.wait_for(job, SUCCEEDED, deadline_s=60)
         second, third = record.attempts[1:]
         self.assertEqual((second.resume_step, second.cause), (saved, DRAINED), second.reason)
-        self.assertIn(f"left {node}, which ", second.reason)
+        self.assertIn(f"left {node}, which is drained: new disk", second.reason)
         self.assertNotEqual(third.parts[0].node, node)
         self.assertEqual(record.failures + record.node_losses, 0, "no budget is touched")
         wait_until(lambda: len(self.losses(cluster, job)) >= EPOCHS, "all metrics are there")

@@ -76,7 +76,8 @@ void Ledger::CheckRecovered(coordinator::ClusterState& recovered, common::Now no
     throw Broken("J11: the state from the snapshot differs from the state from the whole journal");
   }
   uint64_t booked_ms = 0;
-  for (const auto& [row, time] : recovered.usage.Get().rows()) booked_ms += time.used_ms;
+  recovered.usage.Get().ForEachRow(
+      [&](const auto&, const coordinator::UsedTime& time) { booked_ms += time.used_ms; });
   if (booked_ms != used_ms_) {
     throw Broken(
         absl::StrCat("attempts have used ", used_ms_, " ms, and ", booked_ms, " are in the book"));
@@ -118,8 +119,8 @@ void Ledger::CheckGivingWay(const v1::Event& event) {
     const int64_t period_ms = event.notice_given().asked().period_ms();
     const auto [asked, is_first] =
         asked_by_person_.try_emplace(key, Asked{queue_.now_ms(), period_ms, false});
-    if (!is_first && period_ms < asked->second.at_ms + asked->second.period_ms - queue_.now_ms())
-      asked->second.period_ms = queue_.now_ms() + period_ms - asked->second.at_ms;
+    // Counted from when it was asked first.
+    if (!is_first) asked->second.period_ms = std::min(asked->second.period_ms, period_ms);
   }
   if (event.job_state_changed().to() == v1::JOB_STATE_RUNNING) ran_.insert(key);
   if (event.has_checkpoint_committed()) {

@@ -158,11 +158,14 @@ void AddSignal(const v1::JobRecord& job, int32_t signal, std::vector<Command>& c
   }
 }
 
-// Its signal is sent once: a program need not expect a second one.
-void AddSave(const ClusterState& state, const v1::JobRecord& job, std::vector<Command>& commands) {
-  if (LiveAttempt(job) == nullptr) return;
+void AddSave(const ClusterState& state, const v1::JobRecord& job, bool is_first,
+             std::vector<Command>& commands) {
+  const v1::Attempt* attempt = LiveAttempt(job);
+  if (attempt == nullptr || attempt->stopping()) return;
   AddPartCommands(state, job, "", commands);
-  if (job.spec().notice_signal() > 0) AddSignal(job, job.spec().notice_signal(), commands);
+  // Once: a program need not expect a second one.
+  if (is_first && job.spec().notice_signal() > 0)
+    AddSignal(job, job.spec().notice_signal(), commands);
 }
 
 }  // namespace
@@ -199,11 +202,16 @@ std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& eve
     case v1::Event::kClaimMade:
       for (const v1::Victim& victim : event.claim_made().victims()) {
         if (const auto asked = state.jobs.find(victim.job()); asked != state.jobs.end())
-          AddSave(state, asked->second, commands);
+          AddSave(state, asked->second, /*is_first=*/true, commands);
       }
       break;
     case v1::Event::kNoticeGiven:
-      if (event.notice_given().asked().period_ms() > 0) AddSave(state, job, commands);
+      if (const v1::Asked& asked = event.notice_given().asked(); asked.period_ms() > 0) {
+        const bool is_first =
+            asked.given_ms() == event.at_ms() &&
+            (job.attempts().empty() || job.attempts().rbegin()->notice().by() == 0);
+        AddSave(state, job, is_first, commands);
+      }
       break;
     case v1::Event::kSignalSent:
       AddSignal(job, event.signal_sent().signal(), commands);

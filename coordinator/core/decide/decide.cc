@@ -9,6 +9,7 @@
 #include "common/job/validate.h"
 #include "common/outputs.h"
 #include "common/problem.h"
+#include "common/text/text.h"
 #include "common/text/units.h"
 #include "coordinator/core/decide/commands.h"
 #include "coordinator/core/decide/notices.h"
@@ -155,6 +156,15 @@ absl::Status CheckSet(const ClusterState& state, const v1::JobRecord& job, const
          .what = absl::StrCat("job ", job.name(), " is ", StateName(job.state()), " in project ",
                               ProjectOf(job)),
          .fix = absl::StrCat("jobctl stop ", job.name(), ", then set it and release it")});
+  }
+  if (project != ProjectOf(job) && job.spec().has_code()) {
+    return common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1214",
+         .what = absl::StrCat("the code of job ", job.name(), " was sent for project ",
+                              ProjectOf(job), " alone"),
+         .fix = absl::StrCat("jobctl cancel ", job.name(), ", and submit it with --project ",
+                             common::Printable(project))});
   }
   if (!input.priority.has_value() && project == ProjectOf(job)) return absl::OkStatus();
   return CheckCeiling(state, project, input.priority.value_or(job.spec().priority()));

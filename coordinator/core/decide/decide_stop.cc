@@ -1,6 +1,7 @@
 // What a person asks of jobs: to save and stop, to leave a node, to wait, to continue.
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -27,9 +28,26 @@ absl::Status CheckNotice(std::optional<uint32_t> notice_ms) {
 
 namespace {
 
-v1::Event NoticeOf(const v1::JobRecord& job, v1::Asked asked, Now now) {
+// Asked once more, of what is asked for in all the earliest end counts, from when it was asked first. It is
+// worked out here: a replay knows no times.
+v1::Event NoticeOf(const ClusterState& state, const v1::JobRecord& job, const v1::Attempt& attempt,
+                   v1::Asked asked, Now now) {
   v1::Event event = LiveJobEvent(job, now);
   event.set_skippable(true);
+  const v1::Asked& before = attempt.notice().asked();
+  asked.set_given_ms(now.wall_ms);
+  if (IsAskedByPerson(attempt)) {
+    const int64_t gone_ms = now.mono_ms - state.timers.at(job.id()).asked_mono_ms;
+    const int64_t end_ms = std::max<int64_t>(0, gone_ms) + asked.period_ms();
+    asked.set_period_ms(static_cast<uint32_t>(std::min<int64_t>(end_ms, before.period_ms())));
+    asked.set_given_ms(before.given_ms());
+    if (before.hold() && !asked.hold()) asked.set_by(before.by());
+    asked.set_hold(asked.hold() || before.hold());
+    if (asked.node().empty()) {
+      asked.set_node(before.node());
+      asked.set_why(before.why());
+    }
+  }
   *event.mutable_notice_given()->mutable_asked() = std::move(asked);
   return event;
 }
@@ -79,7 +97,7 @@ std::string StopLive(const ClusterState& state, const v1::JobRecord& job,
   asked.set_hold(true);
   asked.set_by(by);
   asked.set_period_ms(period_ms);
-  facts.push_back(NoticeOf(job, std::move(asked), now));
+  facts.push_back(NoticeOf(state, job, attempt, std::move(asked), now));
   return absl::StrCat(attempt.stopping() ? "is being stopped" : HowItLeaves(attempt, period_ms),
                       "; then it is held");
 }
@@ -92,6 +110,7 @@ Decision DecideOn(const ClusterState& state, const StopInput& input, Now now) {
   if (!decision.reply.status.ok()) return decision;
   const uint32_t period_ms = input.notice_ms.value_or(state.settings.notice_ms);
   const std::string& by = input.caller.principal;
+  std::set<uint64_t> seen;
   for (const uint64_t id : input.jobs) {
     const v1::JobRecord* job = FindJob(state, id);
     if (job == nullptr) {
@@ -99,7 +118,9 @@ Decision DecideOn(const ClusterState& state, const StopInput& input, Now now) {
       continue;
     }
     v1::BulkResult result = ResultFor(id, job);
-    if (job->cancel_requested()) {
+    if (!seen.insert(id).second) {
+      result.set_message("is named twice");
+    } else if (job->cancel_requested()) {
       result.set_message("is being cancelled");
     } else if (const v1::Attempt* attempt = LiveAttempt(*job)) {
       result.set_message(StopLive(state, *job, *attempt, period_ms, by, now, decision.facts));
@@ -128,7 +149,7 @@ size_t AddEvictions(const ClusterState& state, const DrainInput& input, Now now,
     asked.set_by(input.caller.principal);
     asked.set_why(input.reason);
     asked.set_period_ms(period_ms);
-    decision.facts.push_back(NoticeOf(job, std::move(asked), now));
+    decision.facts.push_back(NoticeOf(state, job, attempt, std::move(asked), now));
   });
   return leaving;
 }

@@ -32,6 +32,8 @@ class Pass {
   size_t looks() const { return ground_.looks(); }
   // After Run: whether anything is held for a job that waits.
   bool HoldsPlaces() const { return !ground_.places().empty(); }
+  // Whether time alone may change what a job gets: what is held for it, or who may be asked for it.
+  bool TimeMatters() const { return HoldsPlaces() || !waiting_.empty(); }
   // After Run: the jobs, as they had their turns.
   const std::vector<uint64_t>& order() const { return order_; }
   // After Run: who is to give way to whom.

@@ -2,6 +2,8 @@
 // way (JobSpec.preemptible: false) starts only within the quota, together with all others of that kind. Such jobs wait for
 // jobs of their own project alone, so they hold no place.
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/scheduling/policies.h"
@@ -17,10 +19,20 @@ class ProjectLimit : public Policy {
     const std::string& project = ProjectOf(job.job);
     return FitsLimit(job, project) && FitsQuota(job, project);
   }
+  std::optional<Blocker> WhyLasting(Candidate& job) override {
+    const std::string& project = ProjectOf(job.job);
+    const uint64_t limit = LimitOf(ground_.state.projects, project, job.kind());
+    const uint64_t needs = LeastDevices(job.job.spec().shape());
+    if (limit == 0 || needs <= limit) return std::nullopt;
+    return MakeBlocker(Reason::kOverLimit,
+                       absl::StrCat("it needs ", needs, " ", job.kind(),
+                                    ", and the limit of project ", project, " is ", limit));
+  }
   // Otherwise a stream of small jobs could keep a large one below the limit forever.
   bool EndsLine(Candidate& job) override { return !FitsLimit(job, ProjectOf(job.job)); }
   // Without numbers: they change whenever a job of the project starts or ends, and why.cc adds them.
   Blocker Why(Candidate& job) override {
+    if (std::optional<Blocker> lasting = WhyLasting(job)) return *std::move(lasting);
     const std::string& project = ProjectOf(job.job);
     return MakeBlocker(FitsLimit(job, project) ? Reason::kProjectQuota : Reason::kProjectLimit,
                        project);

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/scheduling/fit.h"
+#include "coordinator/core/state/owner.h"
 
 namespace muster::coordinator {
 namespace {
@@ -128,6 +129,39 @@ bool MayClaim(const Ground& ground, const v1::JobRecord& job) {
   return waited_ms >= ground.state.settings.reclaim_after_ms && !job.claims();
 }
 
+struct Leaving {
+  const v1::JobRecord* job;
+  uint64_t devices;  // of the kind
+};
+
+// What keeps the job from starting, however many devices are free, once these have left. Empty: nothing does.
+std::string WhyMayNot(const Ground& ground, Candidate& job, const std::vector<Leaving>& leaving) {
+  const ProjectShares& shares = ground.state.projects;
+  const std::string &project = ProjectOf(job.job), owner = OwnerKey(job.job);
+  const uint64_t needs = LeastDevices(job.job.spec().shape());
+  uint64_t used = ground.use.Of(project, job.kind());
+  ProjectUse::OfPerson person = ground.use.Of(project, owner, job.kind());
+  for (const Leaving& each : leaving) {
+    if (ProjectOf(*each.job) != project) continue;
+    used -= std::min(used, each.devices);
+    if (OwnerKey(*each.job) != owner) continue;
+    person.devices -= std::min(person.devices, each.devices);
+    person.jobs -= std::min<uint64_t>(person.jobs, 1);
+  }
+  const uint64_t limit = LimitOf(shares, project, job.kind());
+  if (limit > 0 && used + needs > limit)
+    return absl::StrCat("project ", project, " is at its limit");
+  if (!MayBeAskedToGiveWay(job.job.spec()) &&
+      ground.use.OfStaying(project, job.kind()) + needs > QuotaOf(shares, project, job.kind())) {
+    return absl::StrCat("project ", project, " uses its quota for jobs that may not be asked");
+  }
+  const uint32_t of_person = PersonLimitOf(shares, project, job.kind());
+  const uint32_t jobs = PersonJobsOf(shares, project);
+  if ((of_person > 0 && person.devices + needs > of_person) || (jobs > 0 && person.jobs >= jobs))
+    return "its owner is at the limit of a person";
+  return "";
+}
+
 bool LosesLess(const Runner& a, const Runner& b) {
   const auto key = [](const Runner& each) {
     return std::tuple(each.job->spec().priority(), each.loss, -each.since_mono_ms,
@@ -136,16 +170,24 @@ bool LosesLess(const Runner& a, const Runner& b) {
   return key(a) < key(b);
 }
 
+// What runs on one kind of device, for all searches of a pass.
+struct Field {
+  std::vector<Runner> all, borrowed;
+};
+
 class Search {
  public:
-  Search(Ground& ground, const v1::JobRecord& job)
+  Search(Ground& ground, const Field& field, const v1::JobRecord& job)
       : ground_(ground),
+        field_(field),
         candidate_(ground, job),
         taken_(ground.UsageFor(candidate_)),
         share_(ShareOf(ground, candidate_)) {}
 
   // Empty: those that may be asked do not suffice, or are not needed.
   std::vector<Runner> Victims() {
+    // Looking at what runs costs something, too.
+    ground_.Spend(1 + field_.all.size() / (ground_.state.nodes.size() + 1));
     const std::vector<Runner> all = Eligible();
     if (all.empty() || !Suffice(all)) return {};
     // What is only held for others is not worth a job that runs.
@@ -164,6 +206,7 @@ class Search {
     });
     chosen = Pruned(std::move(chosen));
     if (chosen.size() > kVictimsMax || !Suffice(chosen)) chosen.clear();
+    if (!WhyMayNot(ground_, candidate_, Attempts(chosen)).empty()) chosen.clear();
     return chosen;
   }
 
@@ -179,13 +222,12 @@ class Search {
   // What its own project's jobs have to give up comes first, otherwise last.
   std::vector<Runner> Eligible() {
     const SchedulingState& state = ground_.state;
-    std::vector<Runner> runners = RunnersOf(state, candidate_.kind(), ground_.now);
     std::vector<Runner> own, others;
-    for (const Runner& each : runners) {
+    for (const Runner& each : field_.all) {
       const bool is_lower = each.job->spec().priority() < candidate_.job.spec().priority();
       if (IsOwn(each) && is_lower && IsDueToLeave(state, each)) own.push_back(each);
     }
-    if (share_.in_quota) others = Borrowed(state, std::move(runners), candidate_.kind());
+    if (share_.in_quota) others = field_.borrowed;
     std::erase_if(others,
                   [&](const Runner& each) { return IsOwn(each) || !IsDueToLeave(state, each); });
     std::sort(own.begin(), own.end(), LosesLess);
@@ -222,7 +264,14 @@ class Search {
     return chosen;
   }
 
+  static std::vector<Leaving> Attempts(const std::vector<Runner>& runners) {
+    std::vector<Leaving> leaving;
+    for (const Runner& each : runners) leaving.push_back({each.job, each.devices});
+    return leaving;
+  }
+
   Ground& ground_;
+  const Field& field_;
   Candidate candidate_;
   const Usage taken_;
   const OwnShare share_;
@@ -265,6 +314,9 @@ std::optional<Claim> FindClaim(Ground& ground, const std::vector<uint64_t>& wait
     claiming.insert(ProjectOf(state.jobs.at(place.job)));
   }
   const LowestPriorities lowest = LowestOf(state);
+  std::map<std::string, Field> fields;
+  // What was not found for one job is not found for a like one behind it.
+  std::set<std::tuple<std::string, std::string, int32_t>> in_vain;
   for (const uint64_t id : waiting) {
     const v1::JobRecord& job = state.jobs.at(id);
     Candidate candidate(ground, job);
@@ -275,7 +327,17 @@ std::optional<Claim> FindClaim(Ground& ground, const std::vector<uint64_t>& wait
     const bool in_quota = ShareOf(ground, candidate).in_quota;
     if (!is_higher && !in_quota) continue;
     if (in_quota) claiming.insert(ProjectOf(job));  // the first of the project that is
-    Search search(ground, job);
+    if (!in_vain
+             .emplace(OwnerKey(job) + ProjectOf(job), candidate.demand_key(), job.spec().priority())
+             .second) {
+      continue;
+    }
+    const auto [field, is_fresh] = fields.try_emplace(candidate.kind());
+    if (is_fresh) {
+      field->second.all = RunnersOf(state, candidate.kind(), ground.now);
+      field->second.borrowed = Borrowed(state, field->second.all, candidate.kind());
+    }
+    Search search(ground, field->second, job);
     const std::vector<Runner> victims = search.Victims();
     if (victims.empty()) continue;
     Claim claim{.job = id, .reason = ReasonOf(job, victims, search)};
@@ -316,6 +378,7 @@ std::string WhyClaimEnds(Ground& ground, const v1::JobRecord& job) {
   const bool quota_suffices =
       LeastDevices(job.spec().shape()) <= QuotaOf(state.projects, project, candidate.kind());
   Usage usage = ground.InUse();
+  std::vector<Leaving> leaving;
   std::string overdue;
   for (const uint64_t id : state.active) {
     const v1::JobRecord& other = state.jobs.at(id);
@@ -327,6 +390,7 @@ std::string WhyClaimEnds(Ground& ground, const v1::JobRecord& job) {
       return absl::StrCat("the quota of project ", project, " is too small for it now");
     if (is_own && other.spec().priority() >= job.spec().priority())
       return absl::StrCat("its priority is not above that of job ", other.name(), " any more");
+    leaving.push_back({&other, DevicesOf(*attempt, candidate.kind())});
     // Its node may be silent, and the job told to wait for it. It may have been asked by an earlier claim, too.
     const int64_t due = state.timers.at(id).noticed_mono_ms + attempt->notice().period_ms() +
                         GraceMsOf(state, other.spec()) + kOverdueMs;
@@ -336,6 +400,7 @@ std::string WhyClaimEnds(Ground& ground, const v1::JobRecord& job) {
       RemoveUsage(usage, *attempt);
     }
   }
+  if (std::string why = WhyMayNot(ground, candidate, leaving); !why.empty()) return why;
   ground.Spend(1);
   // A node may be out of reach for a moment, which does not end a claim.
   if (Fit(state, usage, candidate.demand(), candidate.kind(), Which::kFreeLater,

@@ -72,7 +72,7 @@ void AddClaims(const SchedulingState& state, Pass& pass, Now now, std::vector<v1
 }  // namespace
 
 std::vector<v1::Event> Schedule(SchedulingState& state, Now now) {
-  // While places are held: expected ends move, so jobs may pass that could not before.
+  // Expected ends move, so jobs may pass that could not before; and others may be asked once they have run for long enough.
   const int64_t look_again_ms = std::min<int64_t>(30'000, state.settings.reclaim_after_ms);
   std::vector<v1::Event> events;
   Pass pass(state, state.asides, now);
@@ -88,7 +88,7 @@ std::vector<v1::Event> Schedule(SchedulingState& state, Now now) {
   // With what has passed it, the first job may have a better place, which leaves more to others.
   if (pass.starts() > 0 && pass.HoldsPlaces()) state.schedule_needed = true;
   AddClaims(state, pass, now, events);
-  state.look_again_mono_ms = pass.HoldsPlaces() ? now.mono_ms + look_again_ms : 0;
+  state.look_again_mono_ms = pass.TimeMatters() ? now.mono_ms + look_again_ms : 0;
   return events;
 }
 

@@ -318,7 +318,11 @@ void ApplyJobSet(ClusterState& state, const v1::Event& event) {
   if (set.has_priority()) job.mutable_spec()->set_priority(set.priority());
   if (set.has_estimate_ms()) job.mutable_spec()->set_estimate_ms(set.estimate_ms());
   if (set.has_urgent()) job.set_urgent(set.urgent());
-  if (set.has_project()) job.mutable_spec()->set_project(set.project());
+  if (set.has_project()) {
+    if (job.claims()) TakeBackNotices(state, job.id());  // for the other project's quota
+    job.set_claims(false);
+    job.mutable_spec()->set_project(set.project());
+  }
   Index(state, job);
   state.schedule_needed = true;
 }
@@ -350,26 +354,18 @@ void ApplyClaimMade(ClusterState& state, const v1::Event& event, Now now) {
   SetClaims(state, JobOf(state, event), true);
 }
 
+// The event has all that persons ask of the attempt now.
 void ApplyNoticeGiven(ClusterState& state, const v1::Event& event, Now now) {
   v1::JobRecord& job = JobOf(state, event);
-  const v1::Asked& given = event.notice_given().asked();
   v1::Attempt& attempt = NewestAttempt(job);
   JobTimers& timers = state.timers[job.id()];
   if (!NoticeStands(state, attempt))
     timers.saved_before_notice = SavedStepOf(job, attempt.number());
-  const std::optional<int64_t> ends = AskedEndsAtMonoMs(state, job, attempt);
-  v1::Asked& asked = *attempt.mutable_notice()->mutable_asked();
-  if (given.hold()) asked.set_hold(true);
-  if (given.hold()) job.set_attached(false);
-  if (!given.node().empty()) asked.set_node(given.node());
-  asked.set_by(given.by());
-  if (given.period_ms() > 0) KeepSignal(job, job.spec().notice_signal());
-  if (!given.node().empty()) asked.set_why(given.why());
-  if (!ends.has_value() || now.mono_ms + given.period_ms() < *ends) {
-    asked.set_period_ms(given.period_ms());
-    asked.set_given_ms(event.at_ms());
-    timers.asked_mono_ms = now.mono_ms;
-  }
+  if (!IsAskedByPerson(attempt)) timers.asked_mono_ms = now.mono_ms;
+  const v1::Asked& asked = event.notice_given().asked();
+  *attempt.mutable_notice()->mutable_asked() = asked;
+  if (asked.hold()) job.set_attached(false);
+  if (asked.period_ms() > 0 && !attempt.stopping()) KeepSignal(job, job.spec().notice_signal());
   Weigh(state, job);
 }
 
@@ -401,6 +397,7 @@ void ApplyJobHeld(ClusterState& state, const v1::Event& event) {
 void ApplyProjectsSet(ClusterState& state, const v1::Event& event) {
   state.usage.Edit().SharesChange(state.projects, event.at_ms());
   state.projects = SharesOf(event.projects_set());
+  state.asides = {};  // some are about limits
   state.schedule_needed = true;
 }
 

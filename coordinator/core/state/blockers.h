@@ -26,6 +26,7 @@ enum class Reason {
   kProjectLimit,
   kHeld,
   kProjectQuota,
+  kOverLimit,
   kPersonLimit,
 };
 
@@ -106,6 +107,13 @@ inline constexpr auto kBlockers = std::to_array<BlockerRow>({
      .text = "may not be asked to give way, so it waits for the quota of project ",
      .of_demand = false,
      .others_pass = true},
+    {.reason = Reason::kOverLimit,
+     .text = "can never start: ",
+     .of_demand = false,
+     .lasts = Lasts::kForGood,
+     .others_pass = true,
+     .code = "JC1417",
+     .fix = "ask for fewer devices, or have an operator raise the limit"},
     {.reason = Reason::kPersonLimit,
      .text = "waits for other jobs of its owner: ",
      .of_demand = false,

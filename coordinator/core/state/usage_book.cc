@@ -9,6 +9,8 @@ namespace {
 
 // Clocks of disks and peers may be anywhere: years 1 to 9999.
 constexpr int64_t kWallMsMax = 253'402'300'799'000;
+// No attempt runs for longer (job::kMaxDurationMs), but a clock may be corrected by decades while one does.
+constexpr int64_t kOnceMsMax = 366LL * 86'400'000;
 
 int64_t FirstOf(absl::CivilMonth month) {
   return absl::ToUnixMillis(absl::FromCivil(month, absl::UTCTimeZone()));
@@ -64,6 +66,7 @@ void ForEachUse(const v1::Attempt& attempt, int64_t saved_ms, int64_t now_ms,
     const auto devices = static_cast<uint64_t>(part.device_indexes_size());
     int64_t end_ms = lives ? now_ms : attempt.ended_ms();
     if (part.ended() && part.ended_ms() > 0) end_ms = part.ended_ms();
+    end_ms = std::min(end_ms, attempt.started_ms() + kOnceMsMax);
     ForEachMonth(attempt.started_ms(), end_ms, [&](uint32_t month, uint64_t ms) {
       take(month, part.device_kind(), {.used_ms = ms * devices});
     });
@@ -82,9 +85,10 @@ void UsageBook::Move(const ProjectShares& shares, const ProjectAndKind& of, int6
   Meter& meter = meters_[of];
   const uint64_t borrowed = BorrowedOf(shares, of.first, of.second, meter.devices);
   if (borrowed > 0) {
-    ForEachMonth(meter.since_ms, at_ms, [&](uint32_t month, uint64_t ms) {
-      borrowed_[{month, of.first, of.second}] += ms * borrowed;
-    });
+    ForEachMonth(std::max(meter.since_ms, at_ms - kOnceMsMax), at_ms,
+                 [&](uint32_t month, uint64_t ms) {
+                   borrowed_[{month, of.first, of.second}] += ms * borrowed;
+                 });
   }
   // Never backward: a clock that was set back must not book the same time twice.
   meter.since_ms = std::max(meter.since_ms, at_ms);
@@ -126,15 +130,47 @@ std::map<UsageBook::Borrowed, uint64_t> UsageBook::BorrowedUntil(const ProjectSh
 // ---------------------------------------------------------------- what attempts used
 
 UsedTime& UsageBook::At(Row row) {
-  if (const auto found = rows_.find(row); found != rows_.end()) return found->second;
+  const bool is_new_month = !months_.contains(row.month);
+  Month& month = months_[row.month].Edit();
+  if (is_new_month) ForgetOldLabels();
+  if (const auto found = month.rows.find(row); found != month.rows.end()) return found->second;
   size_t bytes = 0;
   for (const auto& [key, value] : row.labels) bytes += key.size() + value.size();
-  if (bytes > kLabelBytesMax || labeled_ >= kLabeledRowsMax ||
-      labeled_of_[row.owner] >= kLabeledRowsOfOwnerMax) {
+  if (bytes > kLabelBytesMax || month.labeled >= kLabeledRowsMax ||
+      month.labeled_of[row.owner] >= kLabeledRowsOfOwnerMax) {
     row.labels.clear();
   }
-  if (!row.labels.empty()) ++labeled_, ++labeled_of_[row.owner];
-  return rows_[std::move(row)];
+  if (!row.labels.empty()) ++month.labeled, ++month.labeled_of[row.owner];
+  return month.rows[std::move(row)];
+}
+
+void UsageBook::ForgetOldLabels() {
+  size_t left = months_.size();
+  for (auto& [number, shared] : months_) {
+    if (left-- <= kLabeledMonthsMax) return;
+    if (shared.Get().labeled == 0) continue;
+    Month& month = shared.Edit();
+    std::map<Row, UsedTime> labeled;
+    std::swap(labeled, month.rows);
+    month.labeled = 0;
+    month.labeled_of.clear();
+    for (const auto& [row, time] : labeled) {
+      Row key = row;
+      key.labels.clear();
+      UsedTime& sum = month.rows[std::move(key)];
+      sum.used_ms += time.used_ms;
+      sum.failed_ms += time.failed_ms;
+      sum.left_ms += time.left_ms;
+      sum.attempts += time.attempts;
+    }
+  }
+}
+
+void UsageBook::ForEachRow(
+    const std::function<void(const Row& row, const UsedTime& time)>& take) const {
+  for (const auto& [number, month] : months_) {
+    for (const auto& [row, time] : month.Get().rows) take(row, time);
+  }
 }
 
 void UsageBook::AttemptEnded(const v1::JobRecord& job, const v1::Attempt& attempt,
@@ -162,11 +198,12 @@ void UsageBook::Restore(const v1::UsageBook& book) {
     Row key{
         .month = row.month(), .project = row.project(), .owner = row.owner(), .kind = row.kind()};
     key.labels = {row.labels().begin(), row.labels().end()};
-    if (!key.labels.empty()) ++labeled_, ++labeled_of_[key.owner];
-    rows_[std::move(key)] = {.used_ms = row.used_ms(),
-                             .failed_ms = row.failed_ms(),
-                             .left_ms = row.left_ms(),
-                             .attempts = row.attempts()};
+    Month& month = months_[key.month].Edit();
+    if (!key.labels.empty()) ++month.labeled, ++month.labeled_of[key.owner];
+    month.rows[std::move(key)] = {.used_ms = row.used_ms(),
+                                  .failed_ms = row.failed_ms(),
+                                  .left_ms = row.left_ms(),
+                                  .attempts = row.attempts()};
   }
   for (const v1::BorrowedRow& row : book.borrowed()) {
     if (row.month() == 0) {
@@ -189,7 +226,7 @@ void UsageBook::Resume(const v1::JobRecord& job, const v1::Attempt& attempt) {
 
 v1::UsageBook UsageBook::Snapshot() const {
   v1::UsageBook book;
-  for (const auto& [key, time] : rows_) {
+  ForEachRow([&](const Row& key, const UsedTime& time) {
     v1::UsageRow& row = *book.add_rows();
     row.set_month(key.month);
     row.set_project(key.project);
@@ -200,7 +237,7 @@ v1::UsageBook UsageBook::Snapshot() const {
     row.set_failed_ms(time.failed_ms);
     row.set_left_ms(time.left_ms);
     row.set_attempts(time.attempts);
-  }
+  });
   for (const auto& [key, borrowed_ms] : borrowed_) {
     v1::BorrowedRow& row = *book.add_borrowed();
     row.set_month(key.month);

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/copy_on_write.h"
 #include "coordinator/core/state/project_shares.h"
 #include "muster/v1/event.pb.h"
 #include "muster/v1/job.pb.h"
@@ -26,10 +27,12 @@ struct UsedTime {
 
 class UsageBook {
  public:
-  // limit: usage: rows with labels; further ones are booked without labels
-  static constexpr size_t kLabeledRowsMax = 10'000;
-  // limit: usage: rows with labels of one owner; further ones are booked without labels
-  static constexpr size_t kLabeledRowsOfOwnerMax = 1'000;
+  // limit: usage: rows with labels of one month; further ones are booked without labels
+  static constexpr size_t kLabeledRowsMax = 2'000;
+  // limit: usage: rows with labels of one owner and month; further ones are booked without labels
+  static constexpr size_t kLabeledRowsOfOwnerMax = 200;
+  // limit: usage: months for which labels are kept; before them rows have none
+  static constexpr size_t kLabeledMonthsMax = 12;
   // limit: usage: bytes of a job's labels; one with more is booked without labels
   static constexpr size_t kLabelBytesMax = 256;
 
@@ -60,7 +63,7 @@ class UsageBook {
   // Before `shares` change.
   void SharesChange(const ProjectShares& shares, int64_t at_ms);
 
-  const std::map<Row, UsedTime>& rows() const { return rows_; }
+  void ForEachRow(const std::function<void(const Row& row, const UsedTime& time)>& take) const;
   // Up to at_ms.
   std::map<Borrowed, uint64_t> BorrowedUntil(const ProjectShares& shares, int64_t at_ms) const;
 
@@ -72,10 +75,15 @@ class UsageBook {
   };
   void Move(const ProjectShares& shares, const ProjectAndKind& of, int64_t at_ms);
   UsedTime& At(Row row);
+  void ForgetOldLabels();
 
-  std::map<Row, UsedTime> rows_;
-  size_t labeled_ = 0;
-  std::map<std::string, size_t> labeled_of_;  // by owner
+  struct Month {
+    std::map<Row, UsedTime> rows;
+    size_t labeled = 0;
+    std::map<std::string, size_t> labeled_of;  // by owner
+  };
+  // Copies of the book share the months, of which one changes.
+  std::map<uint32_t, common::CopyOnWrite<Month>> months_;
   std::map<Borrowed, uint64_t> borrowed_;
   std::map<ProjectAndKind, Meter> meters_;  // of what is in use now
 };

@@ -6,8 +6,8 @@ namespace muster::coordinator {
 namespace {
 
 std::string DescribeNode(const v1::Asked& asked) {
-  return absl::StrCat(asked.node(), ", which ", asked.by(), " drains",
-                      asked.why().empty() ? "" : ": ", asked.why());
+  return absl::StrCat(asked.node(), ", which is drained", asked.why().empty() ? "" : ": ",
+                      asked.why());
 }
 
 }  // namespace

@@ -131,7 +131,8 @@ absl::StatusOr<v1::ListUsageResponse> ViewUsage(const SchedulingState& state,
   ASSIGN_OR_RETURN(const uint32_t since, MonthOf(request.since(), 0));
   ASSIGN_OR_RETURN(const uint32_t until, MonthOf(request.until(), UINT32_MAX));
   Groups groups(std::move(keys), since, until);
-  for (const auto& [row, time] : state.usage.Get().rows()) groups.Add(row, time);
+  state.usage.Get().ForEachRow(
+      [&](const UsageBook::Row& row, const UsedTime& time) { groups.Add(row, time); });
   AddLive(state, now, groups);
   if (!knows_borrowed) return groups.Take();
   for (const auto& [of, ms] : state.usage.Get().BorrowedUntil(state.projects, now.wall_ms)) {

@@ -41,8 +41,14 @@ v1::Attempt AttemptOf(int64_t started_ms, int64_t ended_ms, v1::StopCause cause)
 
 uint64_t AllUsed(const UsageBook& book) {
   uint64_t used_ms = 0;
-  for (const auto& [row, time] : book.rows()) used_ms += time.used_ms;
+  book.ForEachRow([&](const auto&, const UsedTime& time) { used_ms += time.used_ms; });
   return used_ms;
+}
+
+std::vector<UsedTime> RowsOf(const UsageBook& book) {
+  std::vector<UsedTime> rows;
+  book.ForEachRow([&](const auto&, const UsedTime& time) { rows.push_back(time); });
+  return rows;
 }
 
 TEST(UsageTest, TimeIsSplitWhereMonthsEnd) {
@@ -71,8 +77,8 @@ TEST(UsageTest, WhatWasNotSavedIsLostToItsCause) {
     v1::JobRecord job;
     book.AttemptEnded(job, AttemptOf(kNovemberMs, kNovemberMs + 3 * kHourMs, cause),
                       kNovemberMs + 2 * kHourMs);
-    ASSERT_EQ(book.rows().size(), 1u);
-    const UsedTime& time = book.rows().begin()->second;
+    ASSERT_EQ(RowsOf(book).size(), 1u);
+    const UsedTime time = RowsOf(book).front();
     EXPECT_EQ(time.used_ms, static_cast<uint64_t>(6 * kHourMs));
     EXPECT_EQ(time.failed_ms, static_cast<uint64_t>(failed_ms)) << cause;
     EXPECT_EQ(time.left_ms, static_cast<uint64_t>(left_ms)) << cause;
@@ -91,16 +97,39 @@ TEST(UsageTest, OneOwnersLabelsDoNotFillTheBook) {
     (*job.mutable_spec()->mutable_labels())["run"] = absl::StrCat(i);
     book.AttemptEnded(job, attempt, 0);
   }
-  EXPECT_EQ(book.rows().size(), UsageBook::kLabeledRowsOfOwnerMax + 1);
+  EXPECT_EQ(RowsOf(book).size(), UsageBook::kLabeledRowsOfOwnerMax + 1);
   EXPECT_EQ(AllUsed(book), kJobs * 2 * kHourMs) << "no time is lost";
   job.set_owner("user:anna");
   (*job.mutable_spec()->mutable_labels())["run"] = std::string(300, 'x');
   book.AttemptEnded(job, attempt, 0);
-  EXPECT_EQ(book.rows().size(), UsageBook::kLabeledRowsOfOwnerMax + 2);
+  EXPECT_EQ(RowsOf(book).size(), UsageBook::kLabeledRowsOfOwnerMax + 2);
   UsageBook again;
   again.Restore(book.Snapshot());
-  EXPECT_EQ(again.rows().size(), book.rows().size());
+  EXPECT_EQ(RowsOf(again).size(), RowsOf(book).size());
   EXPECT_EQ(AllUsed(again), AllUsed(book));
+}
+
+TEST(UsageTest, LabelsAreKeptForAYearAndTimeForever) {
+  UsageBook book;
+  v1::JobRecord job;
+  constexpr uint64_t kMonths = 40;
+  for (uint64_t month = 0; month < kMonths; ++month) {
+    const int64_t begin_ms = kNovemberMs + static_cast<int64_t>(month) * 31 * 24 * kHourMs;
+    for (const char* label : {"x", "y"}) {
+      (*job.mutable_spec()->mutable_labels())["team"] = label;
+      book.AttemptEnded(job, AttemptOf(begin_ms, begin_ms + kHourMs, v1::STOP_CAUSE_COMPLETED), 0);
+    }
+  }
+  EXPECT_EQ(AllUsed(book), kMonths * 4 * kHourMs);
+  size_t labeled = 0;
+  book.ForEachRow([&](const UsageBook::Row& row, const auto&) { labeled += !row.labels.empty(); });
+  EXPECT_EQ(labeled, 2 * UsageBook::kLabeledMonthsMax);
+}
+
+TEST(UsageTest, AClockThatWasDecadesBehindBooksAYear) {
+  UsageBook book;
+  book.AttemptEnded({}, AttemptOf(1'000, kNovemberMs, v1::STOP_CAUSE_COMPLETED), 0);
+  EXPECT_EQ(AllUsed(book), 2 * 366ull * 24 * kHourMs);
 }
 
 TEST(UsageTest, WhatIsNoGroupOrMonthIsRefused) {

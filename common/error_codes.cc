@@ -110,12 +110,12 @@ constexpr ErrorCode kCodes[] = {
     {"JC1211", "not part of the job",
      "The job has no such rank or attempt, or never ran on that node.",
      "`jobctl show JOB` lists its attempts, ranks and nodes."},
+    {"JC1213", "the bundle's file exists",
+     "`jobctl diagnose --bundle` never replaces a file unasked.", "Another name, or `--force`."},
     {"JC1214", "of its project",
      "A job changes its project only while it waits, and only if no code was sent with it, which "
      "belongs to the project.",
      "Stop it first (jobctl stop), set it, and release it; or submit it again with --project."},
-    {"JC1213", "the bundle's file exists",
-     "`jobctl diagnose --bundle` never replaces a file unasked.", "Another name, or `--force`."},
     {"JC1301", "coordinator unreachable", "The configured coordinator does not answer.",
      "Check the address with `jobctl context show`, and that muster-coordinator runs there. "
      "`jobctl context use "
@@ -231,11 +231,11 @@ constexpr ErrorCode kCodes[] = {
      "(`muster-worker audit-heads`)."},
     {"JC1338", "not a member", "Only members of a project may submit jobs to it.",
      "Choose another --project, or ask an administrator for `jobctl project add`."},
+    {"JC1339", "no such secret", "The job asks for a secret that its owner does not have.",
+     "Set it with `jobctl secret set NAME`, or remove it from the job."},
     {"JC1340", "priority too high",
      "The project has a highest priority, which this job would exceed.",
      "Ask for less, or have an operator raise it: jobctl project quota NAME --max-priority P."},
-    {"JC1339", "no such secret", "The job asks for a secret that its owner does not have.",
-     "Set it with `jobctl secret set NAME`, or remove it from the job."},
     {"JC1341", "not within the worker's reach",
      "A worker asked for checkpoint files of an attempt that has no part on its node, or for a "
      "file "
@@ -379,17 +379,17 @@ constexpr ErrorCode kCodes[] = {
      "in /etc/login.defs, like the accounts of services.",
      "Give the job's owner another account: `jobctl user set USER --account NAME`; or, for root, "
      "start that worker with --allow-root."},
-    {"JC1417", "more than its project or owner may have",
-     "The job needs more devices at once than the project's limit, or than one person may have in "
-     "it.",
-     "Ask for fewer, or have an operator raise it: jobctl project quota NAME --limit, "
-     "--person-limit."},
     {"JC1416", "devices do not compute in this type",
      "The job declares a type to compute in (--mixed_precision, ACCELERATE_MIXED_PRECISION), and "
      "no "
      "node with room for it has devices that do.",
      "Declare one of the types that the message names, or use --queue-anyway to wait for other "
      "nodes (docs/npu.md)."},
+    {"JC1417", "more than its project or owner may have",
+     "The job needs more devices at once than the project's limit, or than one person may have in "
+     "it.",
+     "Ask for fewer, or have an operator raise it: jobctl project quota NAME --limit, "
+     "--person-limit."},
     {"JC1501", "no such checkpoint", "The job has no committed checkpoint of this step.",
      "`jobctl ckpt ls JOB`."},
     {"JC1502", "checkpoint is damaged",

@@ -156,12 +156,12 @@ const Command kStopCommand = {
     .completes = "job",
     .examples =
         "jobctl stop calm-otter-3\tits devices are free once it has saved\n"
-        "jobctl release calm-otter-3\tit continues from there",
+        "jobctl stop calm-otter-3 --notice 10m\tit may save for longer",
     .notes =
-        "The trainer is asked for a checkpoint (checkpoint_request: should_checkpoint() of the\n"
-        "SDK and of the muster package). The job is stopped as soon as that is committed, or\n"
-        "when its time to save is over. It keeps its number, logs and checkpoints, and uses up\n"
-        "no restart. A job that waits is held at once.",
+        "The trainer is asked for a checkpoint (should_checkpoint() of the SDK and of the\n"
+        "muster package). The job is stopped as soon as that is committed, or when its\n"
+        "time to save is over. It keeps its number, logs and checkpoints, and uses up no\n"
+        "restart. A job that waits is held at once. jobctl release continues it.",
     .run = Stop};
 
 const Command kSignalCommand = {

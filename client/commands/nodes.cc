@@ -297,10 +297,10 @@ const Command kNodesDrainCommand = {
         "jobctl nodes drain node2 --reason 'new disk'\tbefore maintenance\n"
         "jobctl nodes drain node2 --evict\tits jobs save, and continue on other nodes",
     .notes =
-        "A job that leaves is asked for a checkpoint, and stopped as soon as that is committed or\n"
-        "its time to save is over. It is queued again before others of its priority in its\n"
-        "project, and uses up no restart. jobctl nodes undrain takes it back for jobs that have\n"
-        "not left yet.",
+        "A job that leaves is asked for a checkpoint, and stopped as soon as that is\n"
+        "committed, or its time to save is over. It is queued again before others of its\n"
+        "priority in its project, and uses up no restart. jobctl nodes undrain takes it\n"
+        "back for jobs that have not left yet.",
     .run = Drain};
 const Command kNodesUndrainCommand = {.name = "nodes undrain",
                                       .place = 360,

@@ -254,11 +254,12 @@ const Command kSimulateCommand = {
         "jobctl simulate --quota vision=48 --quota speech=16\twith other quotas\n"
         "jobctl simulate --trace jobs.csv --nodes 80x8\tof another cluster; needs no coordinator",
     .notes =
-        "Runs the scheduler of this release over the jobs, on this machine; about a millisecond\n"
-        "per job and row. Each job can save at any time, giving way costs 2 min, a borrowed job\n"
-        "runs for 30 min at least, and jobs larger than a node take whole nodes. A trace has the\n"
-        "columns submit_s, duration_s and devices, and perhaps project, priority, estimate_s.\n"
-        "The cluster's own jobs have no estimates here, and one rank counts as one device.",
+        "Runs the scheduler of this release over the jobs, on this machine; about a\n"
+        "millisecond per job and row. Each job can save at any time, giving way costs\n"
+        "2 min, a borrowed job runs for 30 min at least, and jobs larger than a node take\n"
+        "whole nodes. A trace has the columns submit_s, duration_s and devices, and\n"
+        "perhaps project, priority, estimate_s. The cluster's own jobs have no estimates\n"
+        "here, and one rank counts as one device.",
     .run = Simulate};
 
 }  // namespace muster::client

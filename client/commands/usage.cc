@@ -76,11 +76,11 @@ const Command kUsageCommand = {
         "jobctl usage --by month,user --since 2026-10\twho used how much\n"
         "jobctl usage --by label:team -o csv\tfor a spreadsheet",
     .notes =
-        "Hours of one device, from the moment that an attempt gets its devices until they are\n"
-        "free again. borrowed: beyond the project's quota, known by project, kind and month.\n"
-        "failed: of attempts that failed or lost a node, what they had not saved; left: the same\n"
-        "of attempts that gave way, were stopped or evicted. Jobs that were removed count; jobs\n"
-        "that ended before this release do not.",
+        "Hours of one device, from the moment that an attempt gets its devices until they\n"
+        "are free again. borrowed: beyond the project's quota, known by project, kind and\n"
+        "month. failed: of attempts that failed or lost a node, what they had not saved;\n"
+        "left: the same of attempts that gave way, were stopped or evicted. Jobs that\n"
+        "were removed count; jobs that ended before this release do not.",
     .run = ShowUsage};
 
 }  // namespace muster::client

@@ -23,9 +23,11 @@ using google::protobuf::Message;
 constexpr std::array kNamingFields = {"name",   "job",     "jobs",    "node",   "id",
                                       "serial", "subject", "command", "project"};
 // The fields that decide what happens to it: drained or not, which role, which signal.
-constexpr std::array kDecidingFields = {
-    "drain",  "disabled", "role",      "signal",      "priority",     "estimate_ms", "urgent",
-    "weight", "evict",    "notice_ms", "person_jobs", "max_priority", "any_priority"};
+constexpr std::array kDecidingFields = {"drain",     "disabled",    "role",        "signal",
+                                        "priority",  "estimate_ms", "urgent",      "weight",
+                                        "notice_ms", "person_jobs", "max_priority"};
+// The same, but they decide only if they are there.
+constexpr std::array kFlags = {"evict", "any_priority"};
 // Numbers by name: of devices, by kind.
 constexpr std::array kCountingFields = {"quota", "limit", "person_limit"};
 constexpr int kNamedMost = 10;
@@ -93,6 +95,11 @@ std::string DecisionsIn(const Message& request) {
     } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_UINT64) {
       AppendName(decisions, StrCat(name, "=", reflection->GetUInt64(request, field)));
     }
+  }
+  for (const char* name : kFlags) {
+    const FieldDescriptor* field = request.GetDescriptor()->FindFieldByName(name);
+    if (field != nullptr && reflection->HasField(request, field))
+      AppendName(decisions, StrCat(name, "=true"));
   }
   for (const char* name : kCountingFields) AppendCounts(decisions, request, name);
   return decisions;

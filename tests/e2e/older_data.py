@@ -2,7 +2,7 @@
 import json
 
 
-SINCE_THEN = ("devices", "quota", "limit", "used", "borrowed", "waiting", "weight")  # columns of project ls
+SINCE_THEN = ("devices", "quota", "limit", "used", "borrowed", "waiting", "weight", "people")  # columns of project ls
 
 
 def job_of(cluster, summary):

@@ -178,8 +178,8 @@ class WhyItEnded(Case):
         cluster = self.cluster()
         job = self.speaker(cluster)
         cluster.jobctl("signal", job, "TERM")
-        self.assertEqual(self.reason(cluster, job), "rank 0 on node1 was killed by signal 15 (SIGTERM), sent with "
-                         "jobctl signal; its last lines: jobctl logs JOB --rank 0")
+        self.assertEqual(self.reason(cluster, job), "rank 0 on node1 was killed by signal 15 (SIGTERM), sent "
+                         "through Muster; its last lines: jobctl logs JOB --rank 0")
 
 
 class RunOnAConfiguredCoordinator(Case):

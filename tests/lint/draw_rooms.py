@@ -17,7 +17,9 @@ WIDTH = 110
 # Areas side by side and their widths, from the top: an area sees only what is below it. What has no C++ rooms of ours
 # (proto, page, LibTorch) is drawn too.
 ROWS = [
-    [("client", 29), ("coordinator", 42), ("worker", 22), ("bench", 14)],
+    [("client", 82)],
+    [("replay", 82)],
+    [("coordinator", 57), ("worker", 36), ("bench", 14)],
     [("compare", 13), ("identity", 13), ("tree", 12), ("shim", 13), ("unwind", 13), ("rendezvous", 14),
      ("examples", 26)],
     [("common", 83), ("trainer", 26)],

@@ -109,8 +109,12 @@ class HttpOfSeveral(Case):
             time.sleep(heads.LEASE_S)  # its own watch of the term is due when it continues, as is all else
         finally:
             os.kill(self.cluster.heads[first].pid, signal.SIGCONT)
-        with self.assertRaises((ConnectionError, http.client.BadStatusLine)):
-            late.getresponse()
+        try:
+            answered = late.getresponse()
+        except (ConnectionError, http.client.BadStatusLine):
+            pass
+        else:  # a busy machine may have it stand by before it comes to the request: what it knew of jobs is not told
+            self.assertIn(answered.status, (307, 503), answered.read())
         try:
             rest = events.read()
         except (ConnectionError, http.client.IncompleteRead):

@@ -1,5 +1,4 @@
 #include "coordinator/core/decide/commands.h"
-#include "coordinator/core/views/notice_text.h"
 
 #include <optional>
 
@@ -11,6 +10,7 @@
 #include "coordinator/core/decide/rank_table.h"
 #include "coordinator/core/state/checkpoint_files.h"
 #include "coordinator/core/state/rendezvous.h"
+#include "coordinator/core/views/notice_text.h"
 
 namespace muster::coordinator {
 namespace {
@@ -208,8 +208,7 @@ std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& eve
     case v1::Event::kNoticeGiven:
       if (const v1::Asked& asked = event.notice_given().asked(); asked.period_ms() > 0) {
         const bool is_first =
-            asked.given_ms() == event.at_ms() &&
-            (job.attempts().empty() || job.attempts().rbegin()->notice().by() == 0);
+            asked.given_ms() == event.at_ms() && job.attempts().rbegin()->notice().by() == 0;
         AddSave(state, job, is_first, commands);
       }
       break;

@@ -96,8 +96,7 @@ Decision DecideOn(const ClusterState& state, const SubmitInput& input, Now now) 
   const v1::JobSpec& spec = input.request.spec();
   reply.status = job::Validate(spec);
   if (!reply.status.ok()) return decision;
-  reply.status =
-      CheckCeiling(state, spec.project().empty() ? "default" : spec.project(), spec.priority());
+  reply.status = CheckCeiling(state, ProjectOf(spec), spec.priority());
   if (!reply.status.ok()) return decision;
   const uint64_t hash = SpecHash(input);
   if (std::optional<Reply> known = AnswerKnownKey(state, input, hash)) {

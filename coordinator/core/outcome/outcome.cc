@@ -8,6 +8,7 @@
 #include "common/node_shortage.h"
 #include "coordinator/core/outcome/first_cause.h"
 #include "coordinator/core/outcome/lasting_failure.h"
+#include "coordinator/core/state/lifecycle.h"
 #include "coordinator/core/views/last_words.h"
 #include "coordinator/core/views/views.h"
 
@@ -315,11 +316,6 @@ v1::AttemptEnded JudgeAttempt(const v1::Attempt& attempt) {
 }
 
 namespace {
-
-bool WasAskedToLeave(v1::StopCause cause) {
-  return cause == v1::STOP_CAUSE_PREEMPTED || cause == v1::STOP_CAUSE_DRAINED ||
-         cause == v1::STOP_CAUSE_HELD;
-}
 
 v1::JobStateChanged JudgeUnheld(const ClusterState& state, const v1::JobRecord& job) {
   const v1::Attempt& attempt = *job.attempts().rbegin();

@@ -55,14 +55,7 @@ class PersonLimit : public Policy {
     if (limits.devices == 0 && limits.jobs == 0) return std::nullopt;
     return limits;
   }
-  bool Fits(Candidate& job) const {
-    const Limits limits = *LimitsOf(job);
-    const ProjectUse::OfPerson use =
-        ground_.use.Of(ProjectOf(job.job), OwnerKey(job.job), job.kind());
-    return (limits.devices == 0 ||
-            use.devices + LeastDevices(job.demand().shape) <= limits.devices) &&
-           (limits.jobs == 0 || use.jobs < limits.jobs);
-  }
+  bool Fits(Candidate& job) const { return ground_.use.FitsPerson(job.job, job.kind()); }
   std::string Describe(Candidate& job) const {
     const Limits limits = LimitsOf(job).value_or(Limits{});
     return absl::StrCat("one person has at most ",

@@ -16,8 +16,8 @@ class ProjectLimit : public Policy {
   explicit ProjectLimit(const Ground& ground) : ground_(ground) {}
 
   bool Allows(Candidate& job) override {
-    const std::string& project = ProjectOf(job.job);
-    return FitsLimit(job, project) && FitsQuota(job, project);
+    return ground_.use.FitsLimit(job.job, job.kind()) &&
+           ground_.use.FitsQuotaIfItStays(job.job, job.kind());
   }
   std::optional<Blocker> WhyLasting(Candidate& job) override {
     const std::string& project = ProjectOf(job.job);
@@ -29,27 +29,16 @@ class ProjectLimit : public Policy {
                                     ", and the limit of project ", project, " is ", limit));
   }
   // Otherwise a stream of small jobs could keep a large one below the limit forever.
-  bool EndsLine(Candidate& job) override { return !FitsLimit(job, ProjectOf(job.job)); }
+  bool EndsLine(Candidate& job) override { return !ground_.use.FitsLimit(job.job, job.kind()); }
   // Without numbers: they change whenever a job of the project starts or ends, and why.cc adds them.
   Blocker Why(Candidate& job) override {
     if (std::optional<Blocker> lasting = WhyLasting(job)) return *std::move(lasting);
-    const std::string& project = ProjectOf(job.job);
-    return MakeBlocker(FitsLimit(job, project) ? Reason::kProjectQuota : Reason::kProjectLimit,
-                       project);
+    return MakeBlocker(
+        ground_.use.FitsLimit(job.job, job.kind()) ? Reason::kProjectQuota : Reason::kProjectLimit,
+        ProjectOf(job.job));
   }
 
  private:
-  bool FitsLimit(Candidate& job, const std::string& project) const {
-    const uint64_t limit = LimitOf(ground_.state.projects, project, job.kind());
-    return limit == 0 ||
-           ground_.use.Of(project, job.kind()) + LeastDevices(job.demand().shape) <= limit;
-  }
-  bool FitsQuota(Candidate& job, const std::string& project) const {
-    if (!HasQuotas(ground_.state.projects) || MayBeAskedToGiveWay(job.job.spec())) return true;
-    return ground_.use.OfStaying(project, job.kind()) + LeastDevices(job.demand().shape) <=
-           QuotaOf(ground_.state.projects, project, job.kind());
-  }
-
   const Ground& ground_;
 };
 

@@ -20,13 +20,34 @@ uint64_t ProjectUse::Of(const std::string& project, const std::string& kind) con
   return found == devices_.end() ? 0 : found->second;
 }
 
-ProjectUse::OfPerson ProjectUse::Of(const std::string& project, const std::string& owner,
-                                    const std::string& kind) const {
-  const auto count = [&](const std::string& of) -> uint64_t {
-    const auto found = of_people_.find({project, owner, of});
-    return found == of_people_.end() ? 0 : found->second;
-  };
-  return {.devices = count(kind), .jobs = count("")};
+uint64_t ProjectUse::OfPerson(const std::string& project, const std::string& owner,
+                              const std::string& kind) const {
+  const auto found = of_people_.find({project, owner, kind});
+  return found == of_people_.end() ? 0 : found->second;
+}
+
+bool ProjectUse::FitsLimit(const v1::JobRecord& job, const std::string& kind) const {
+  const std::string& project = ProjectOf(job);
+  const uint64_t limit = LimitOf(shares_, project, kind);
+  return limit == 0 || Of(project, kind) + LeastDevices(job.spec().shape()) <= limit;
+}
+
+bool ProjectUse::FitsQuotaIfItStays(const v1::JobRecord& job, const std::string& kind) const {
+  if (!HasQuotas(shares_) || MayBeAskedToGiveWay(job.spec())) return true;
+  const std::string& project = ProjectOf(job);
+  return OfStaying(project, kind) + LeastDevices(job.spec().shape()) <=
+         QuotaOf(shares_, project, kind);
+}
+
+bool ProjectUse::FitsPerson(const v1::JobRecord& job, const std::string& kind) const {
+  const std::string& project = ProjectOf(job);
+  const uint32_t devices = PersonLimitOf(shares_, project, kind);
+  const uint32_t jobs = PersonJobsOf(shares_, project);
+  if (devices == 0 && jobs == 0) return true;
+  const std::string owner = OwnerKey(job);
+  return (devices == 0 ||
+          OfPerson(project, owner, kind) + LeastDevices(job.spec().shape()) <= devices) &&
+         (jobs == 0 || OfPerson(project, owner, "") < jobs);
 }
 
 uint64_t ProjectUse::OfStaying(const std::string& project, const std::string& kind) const {
@@ -50,7 +71,7 @@ void ProjectUse::CutToShare(const v1::JobRecord& job, const std::string& kind,
   if (used + least <= quota) most = quota;
   uint64_t left = most == 0 ? UINT64_MAX : most - std::min(most, used);
   if (const uint64_t person = PersonLimitOf(shares_, project, kind); person > 0) {
-    const uint64_t own = Of(project, OwnerKey(job), kind).devices;
+    const uint64_t own = OfPerson(project, OwnerKey(job), kind);
     left = std::min(left, person - std::min(person, own));
   }
   if (left == UINT64_MAX || left < least) return;
@@ -59,17 +80,24 @@ void ProjectUse::CutToShare(const v1::JobRecord& job, const std::string& kind,
 }
 
 void ProjectUse::Add(const v1::JobRecord& job, const v1::Attempt& attempt) {
+  Count(job, attempt, 1);
+}
+void ProjectUse::Remove(const v1::JobRecord& job, const v1::Attempt& attempt) {
+  Count(job, attempt, -1);
+}
+
+void ProjectUse::Count(const v1::JobRecord& job, const v1::Attempt& attempt, int64_t sign) {
   const bool stays = !MayBeAskedToGiveWay(job.spec());
   const std::string& project = ProjectOf(job);
   const auto share = shares_.find(project);
   const bool limits_people = share != shares_.end() &&
                              (share->second.person_jobs > 0 || !share->second.person_limit.empty());
   const std::string owner = limits_people ? OwnerKey(job) : "";
-  if (limits_people) ++of_people_[{project, owner, ""}];
+  if (limits_people) of_people_[{project, owner, ""}] += static_cast<uint64_t>(sign);
   for (const v1::NodePart& part : attempt.parts()) {
     if (part.ended()) continue;
     const std::pair key(project, part.device_kind());
-    const auto devices = static_cast<uint64_t>(part.device_indexes_size());
+    const auto devices = static_cast<uint64_t>(sign * part.device_indexes_size());
     devices_[key] += devices;
     if (stays) staying_[key] += devices;
     if (limits_people) of_people_[{project, owner, part.device_kind()}] += devices;

@@ -17,12 +17,11 @@ class ProjectUse {
   explicit ProjectUse(const SchedulingState& state);
 
   uint64_t Of(const std::string& project, const std::string& kind) const;
-  struct OfPerson {
-    uint64_t devices = 0;  // of the kind
-    uint64_t jobs = 0;     // of any kind
-  };
-  // `owner`: an OwnerKey.
-  OfPerson Of(const std::string& project, const std::string& owner, const std::string& kind) const;
+  // Whether the project, its quota for jobs that may not be asked to give way, and its limits of a person have room for
+  // the job, which has no devices yet.
+  bool FitsLimit(const v1::JobRecord& job, const std::string& kind) const;
+  bool FitsQuotaIfItStays(const v1::JobRecord& job, const std::string& kind) const;
+  bool FitsPerson(const v1::JobRecord& job, const std::string& kind) const;
   // Of jobs that may not be asked to give way.
   uint64_t OfStaying(const std::string& project, const std::string& kind) const;
   // Of what is in use, the part beyond the project's quota.
@@ -31,8 +30,14 @@ class ProjectUse {
   // the project more than its quota, if the job starts within it.
   void CutToShare(const v1::JobRecord& job, const std::string& kind, v1::Shape& shape) const;
   void Add(const v1::JobRecord& job, const v1::Attempt& attempt);
+  // As it was before Add.
+  void Remove(const v1::JobRecord& job, const v1::Attempt& attempt);
 
  private:
+  void Count(const v1::JobRecord& job, const v1::Attempt& attempt, int64_t sign);
+  // Of the kind; "": jobs of any kind. `owner`: an OwnerKey.
+  uint64_t OfPerson(const std::string& project, const std::string& owner,
+                    const std::string& kind) const;
   using ByProjectAndKind = std::map<std::pair<std::string, std::string>, uint64_t>;
   const ProjectShares& shares_;
   ByProjectAndKind devices_, staying_;

@@ -129,37 +129,14 @@ bool MayClaim(const Ground& ground, const v1::JobRecord& job) {
   return waited_ms >= ground.state.settings.reclaim_after_ms && !job.claims();
 }
 
-struct Leaving {
-  const v1::JobRecord* job;
-  uint64_t devices;  // of the kind
-};
-
-// What keeps the job from starting, however many devices are free, once these have left. Empty: nothing does.
-std::string WhyMayNot(const Ground& ground, Candidate& job, const std::vector<Leaving>& leaving) {
-  const ProjectShares& shares = ground.state.projects;
-  const std::string &project = ProjectOf(job.job), owner = OwnerKey(job.job);
-  const uint64_t needs = LeastDevices(job.job.spec().shape());
-  uint64_t used = ground.use.Of(project, job.kind());
-  ProjectUse::OfPerson person = ground.use.Of(project, owner, job.kind());
-  for (const Leaving& each : leaving) {
-    if (ProjectOf(*each.job) != project) continue;
-    used -= std::min(used, each.devices);
-    if (OwnerKey(*each.job) != owner) continue;
-    person.devices -= std::min(person.devices, each.devices);
-    person.jobs -= std::min<uint64_t>(person.jobs, 1);
-  }
-  const uint64_t limit = LimitOf(shares, project, job.kind());
-  if (limit > 0 && used + needs > limit)
+// What keeps the job from starting, however many devices are free. `use`: once others have left. Empty: nothing does.
+std::string WhyMayNot(const ProjectUse& use, Candidate& job) {
+  const std::string& project = ProjectOf(job.job);
+  if (!use.FitsLimit(job.job, job.kind()))
     return absl::StrCat("project ", project, " is at its limit");
-  if (!MayBeAskedToGiveWay(job.job.spec()) &&
-      ground.use.OfStaying(project, job.kind()) + needs > QuotaOf(shares, project, job.kind())) {
+  if (!use.FitsQuotaIfItStays(job.job, job.kind()))
     return absl::StrCat("project ", project, " uses its quota for jobs that may not be asked");
-  }
-  const uint32_t of_person = PersonLimitOf(shares, project, job.kind());
-  const uint32_t jobs = PersonJobsOf(shares, project);
-  if ((of_person > 0 && person.devices + needs > of_person) || (jobs > 0 && person.jobs >= jobs))
-    return "its owner is at the limit of a person";
-  return "";
+  return use.FitsPerson(job.job, job.kind()) ? "" : "its owner is at the limit of a person";
 }
 
 bool LosesLess(const Runner& a, const Runner& b) {
@@ -173,6 +150,20 @@ bool LosesLess(const Runner& a, const Runner& b) {
 // What runs on one kind of device, for all searches of a pass.
 struct Field {
   std::vector<Runner> all, borrowed;
+  std::map<std::string, int32_t> lowest;  // priority, by project
+
+  Field(const SchedulingState& state, const std::string& kind, Now now)
+      : all(RunnersOf(state, kind, now)), borrowed(Borrowed(state, all, kind)) {
+    for (const Runner& runner : all) {
+      const int32_t priority = runner.job->spec().priority();
+      const auto [at, fresh] = lowest.try_emplace(ProjectOf(*runner.job), priority);
+      if (!fresh) at->second = std::min(at->second, priority);
+    }
+  }
+  bool HasLower(const v1::JobRecord& than) const {
+    const auto of_project = lowest.find(ProjectOf(than));
+    return of_project != lowest.end() && of_project->second < than.spec().priority();
+  }
 };
 
 class Search {
@@ -206,7 +197,9 @@ class Search {
     });
     chosen = Pruned(std::move(chosen));
     if (chosen.size() > kVictimsMax || !Suffice(chosen)) chosen.clear();
-    if (!WhyMayNot(ground_, candidate_, Attempts(chosen)).empty()) chosen.clear();
+    ProjectUse use = ground_.use;
+    for (const Runner& each : chosen) use.Remove(*each.job, *each.attempt);
+    if (!WhyMayNot(use, candidate_).empty()) chosen.clear();
     return chosen;
   }
 
@@ -264,33 +257,12 @@ class Search {
     return chosen;
   }
 
-  static std::vector<Leaving> Attempts(const std::vector<Runner>& runners) {
-    std::vector<Leaving> leaving;
-    for (const Runner& each : runners) leaving.push_back({each.job, each.devices});
-    return leaving;
-  }
-
   Ground& ground_;
   const Field& field_;
   Candidate candidate_;
   const Usage taken_;
   const OwnShare share_;
 };
-
-// Of each project and kind, the lowest priority of what runs.
-using LowestPriorities = std::map<std::pair<std::string, std::string>, int32_t>;
-
-LowestPriorities LowestOf(const SchedulingState& state) {
-  LowestPriorities lowest;
-  for (const uint64_t id : state.active) {
-    const v1::JobRecord& job = state.jobs.at(id);
-    const int32_t priority = job.spec().priority();
-    const auto [at, fresh] =
-        lowest.try_emplace({ProjectOf(job), job.resolved_device_kind()}, priority);
-    if (!fresh) at->second = std::min(at->second, priority);
-  }
-  return lowest;
-}
 
 std::string ReasonOf(const v1::JobRecord& job, const std::vector<Runner>& victims,
                      const Search& search) {
@@ -313,7 +285,6 @@ std::optional<Claim> FindClaim(Ground& ground, const std::vector<uint64_t>& wait
     if (!place.claims) break;  // they are first
     claiming.insert(ProjectOf(state.jobs.at(place.job)));
   }
-  const LowestPriorities lowest = LowestOf(state);
   std::map<std::string, Field> fields;
   // What was not found for one job is not found for a like one behind it.
   std::set<std::tuple<std::string, std::string, int32_t>> in_vain;
@@ -322,20 +293,16 @@ std::optional<Claim> FindClaim(Ground& ground, const std::vector<uint64_t>& wait
     Candidate candidate(ground, job);
     if (ground.is_spent()) break;
     if (claiming.contains(ProjectOf(job)) || !MayClaim(ground, job)) continue;
-    const auto lower = lowest.find({ProjectOf(job), candidate.kind()});
-    const bool is_higher = lower != lowest.end() && lower->second < job.spec().priority();
+    auto field = fields.find(candidate.kind());
+    if (field == fields.end())
+      field = fields.emplace(candidate.kind(), Field(state, candidate.kind(), ground.now)).first;
     const bool in_quota = ShareOf(ground, candidate).in_quota;
-    if (!is_higher && !in_quota) continue;
+    if (!in_quota && !field->second.HasLower(job)) continue;
     if (in_quota) claiming.insert(ProjectOf(job));  // the first of the project that is
     if (!in_vain
              .emplace(OwnerKey(job) + ProjectOf(job), candidate.demand_key(), job.spec().priority())
              .second) {
       continue;
-    }
-    const auto [field, is_fresh] = fields.try_emplace(candidate.kind());
-    if (is_fresh) {
-      field->second.all = RunnersOf(state, candidate.kind(), ground.now);
-      field->second.borrowed = Borrowed(state, field->second.all, candidate.kind());
     }
     Search search(ground, field->second, job);
     const std::vector<Runner> victims = search.Victims();
@@ -378,7 +345,7 @@ std::string WhyClaimEnds(Ground& ground, const v1::JobRecord& job) {
   const bool quota_suffices =
       LeastDevices(job.spec().shape()) <= QuotaOf(state.projects, project, candidate.kind());
   Usage usage = ground.InUse();
-  std::vector<Leaving> leaving;
+  ProjectUse use = ground.use;
   std::string overdue;
   for (const uint64_t id : state.active) {
     const v1::JobRecord& other = state.jobs.at(id);
@@ -390,7 +357,7 @@ std::string WhyClaimEnds(Ground& ground, const v1::JobRecord& job) {
       return absl::StrCat("the quota of project ", project, " is too small for it now");
     if (is_own && other.spec().priority() >= job.spec().priority())
       return absl::StrCat("its priority is not above that of job ", other.name(), " any more");
-    leaving.push_back({&other, DevicesOf(*attempt, candidate.kind())});
+    use.Remove(other, *attempt);
     // Its node may be silent, and the job told to wait for it. It may have been asked by an earlier claim, too.
     const int64_t due = state.timers.at(id).noticed_mono_ms + attempt->notice().period_ms() +
                         GraceMsOf(state, other.spec()) + kOverdueMs;
@@ -400,7 +367,7 @@ std::string WhyClaimEnds(Ground& ground, const v1::JobRecord& job) {
       RemoveUsage(usage, *attempt);
     }
   }
-  if (std::string why = WhyMayNot(ground, candidate, leaving); !why.empty()) return why;
+  if (std::string why = WhyMayNot(use, candidate); !why.empty()) return why;
   ground.Spend(1);
   // A node may be out of reach for a moment, which does not end a claim.
   if (Fit(state, usage, candidate.demand(), candidate.kind(), Which::kFreeLater,

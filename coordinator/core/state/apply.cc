@@ -97,6 +97,13 @@ void SetClaims(ClusterState& state, v1::JobRecord& job, bool claims) {
   state.schedule_needed = true;
 }
 
+// It has its devices, or does not wait for them any more.
+void EndClaim(ClusterState& state, v1::JobRecord& job) {
+  if (!job.claims()) return;
+  TakeBackNotices(state, job.id());
+  SetClaims(state, job, false);
+}
+
 void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
   v1::JobRecord& job = JobOf(state, event);
   // Otherwise two gangs would run as one job. A pass starts only queued jobs; ReplayEvent refuses such an event
@@ -105,9 +112,8 @@ void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
   *job.add_attempts() = event.attempt_started().attempt();
   NewestAttempt(job).set_started_lived_ms(event.lived_ms());
   state.usage.Edit().AttemptStarted(state.projects, job, NewestAttempt(job), event.at_ms());
-  if (job.claims()) TakeBackNotices(state, job.id());
-  Dequeue(state, job);  // its place is that of one that claims, or gave way
-  job.set_claims(false);
+  EndClaim(state, job);
+  Dequeue(state, job);  // its place is that of one that gave way
   job.set_gave_way(false);
   Enqueue(state, job);
   job.set_next_attempt(event.attempt_started().attempt().number() + 1);
@@ -169,7 +175,6 @@ void ApplyCheckpointFailed(v1::NodePart& part, const v1::CheckpointFailed& faile
 }
 
 // A later exit may be caused by this signal.
-// A rank that dies of it dies of what was sent.
 void KeepSignal(v1::JobRecord& job, int32_t signal) {
   // Older journals may name any number: keep only signals that a rank can die of.
   if (LiveAttempt(job) == nullptr || !IsSignal(signal)) return;
@@ -245,10 +250,7 @@ void ApplyJobStateChanged(ClusterState& state, const v1::Event& event, Now now) 
   const v1::JobStateChanged& change = event.job_state_changed();
   // Rules take `from` from the job and each edge from the table; ReplayEvent refuses others from a disk.
   CHECK(change.from() == job.state() && IsLegalEdge(change.from(), change.to()));
-  if (job.claims() && change.to() != v1::JOB_STATE_QUEUED) {  // cancelled
-    TakeBackNotices(state, job.id());
-    SetClaims(state, job, false);
-  }
+  if (change.to() != v1::JOB_STATE_QUEUED) EndClaim(state, job);
   job.set_state(change.to());
   job.set_state_ms(event.at_ms());
   job.set_reason(change.reason());
@@ -319,8 +321,7 @@ void ApplyJobSet(ClusterState& state, const v1::Event& event) {
   if (set.has_estimate_ms()) job.mutable_spec()->set_estimate_ms(set.estimate_ms());
   if (set.has_urgent()) job.set_urgent(set.urgent());
   if (set.has_project()) {
-    if (job.claims()) TakeBackNotices(state, job.id());  // for the other project's quota
-    job.set_claims(false);
+    EndClaim(state, job);  // it was for the other project's quota
     job.mutable_spec()->set_project(set.project());
   }
   Index(state, job);
@@ -383,10 +384,7 @@ void ApplyNoticeTakenBack(ClusterState& state, const v1::Event& event) {
 
 void ApplyJobHeld(ClusterState& state, const v1::Event& event) {
   v1::JobRecord& job = JobOf(state, event);
-  if (job.claims()) {
-    TakeBackNotices(state, job.id());
-    SetClaims(state, job, false);
-  }
+  EndClaim(state, job);
   job.set_held(true);
   job.set_attached(false);
   job.set_reason(event.job_held().reason());
@@ -676,8 +674,7 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
       ApplyClaimMade(state, event, now);
       break;
     case v1::Event::kClaimEnded:
-      TakeBackNotices(state, event.job());
-      SetClaims(state, JobOf(state, event), false);
+      EndClaim(state, JobOf(state, event));
       break;
     case v1::Event::kNodeRemoved:
       ForgetNode(state, event.node());

@@ -33,4 +33,9 @@ bool IsLegalEdge(v1::JobState from, v1::JobState to) {
   return false;
 }
 
+bool WasAskedToLeave(v1::StopCause cause) {
+  return cause == v1::STOP_CAUSE_PREEMPTED || cause == v1::STOP_CAUSE_DRAINED ||
+         cause == v1::STOP_CAUSE_HELD;
+}
+
 }  // namespace muster::coordinator

@@ -17,4 +17,7 @@ struct JobEdge {
 std::span<const JobEdge> JobEdges();
 bool IsLegalEdge(v1::JobState from, v1::JobState to);
 
+// The attempt was stopped so that the job continues later: for another job, a drained node, or a person.
+bool WasAskedToLeave(v1::StopCause cause);
+
 }  // namespace muster::coordinator

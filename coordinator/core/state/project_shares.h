@@ -24,10 +24,11 @@ using ProjectShares =
     std::map<std::string, ProjectShare>;  // by project; absent: as the default above
 
 // "default" if it names none.
-inline const std::string& ProjectOf(const v1::JobRecord& job) {
+inline const std::string& ProjectOf(const v1::JobSpec& spec) {
   static const std::string kDefault = "default";
-  return job.spec().project().empty() ? kDefault : job.spec().project();
+  return spec.project().empty() ? kDefault : spec.project();
 }
+inline const std::string& ProjectOf(const v1::JobRecord& job) { return ProjectOf(job.spec()); }
 // Until some project has a quota, there is one queue.
 bool HasQuotas(const ProjectShares& shares);
 uint32_t QuotaOf(const ProjectShares& shares, const std::string& project, const std::string& kind);

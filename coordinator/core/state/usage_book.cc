@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/time/time.h"
+#include "coordinator/core/state/lifecycle.h"
 
 namespace muster::coordinator {
 namespace {
@@ -28,11 +29,6 @@ bool IsLost(v1::StopCause cause) {
     default:
       return false;
   }
-}
-
-bool HasLeft(v1::StopCause cause) {
-  return cause == v1::STOP_CAUSE_PREEMPTED || cause == v1::STOP_CAUSE_DRAINED ||
-         cause == v1::STOP_CAUSE_HELD;
 }
 
 uint64_t BorrowedOf(const ProjectShares& shares, const std::string& project,
@@ -70,7 +66,7 @@ void ForEachUse(const v1::Attempt& attempt, int64_t saved_ms, int64_t now_ms,
     ForEachMonth(attempt.started_ms(), end_ms, [&](uint32_t month, uint64_t ms) {
       take(month, part.device_kind(), {.used_ms = ms * devices});
     });
-    if (lives || !(IsLost(attempt.cause()) || HasLeft(attempt.cause()))) continue;
+    if (lives || !(IsLost(attempt.cause()) || WasAskedToLeave(attempt.cause()))) continue;
     ForEachMonth(lost_from_ms, end_ms, [&](uint32_t month, uint64_t ms) {
       UsedTime lost;
       (IsLost(attempt.cause()) ? lost.failed_ms : lost.left_ms) = ms * devices;
@@ -129,6 +125,12 @@ std::map<UsageBook::Borrowed, uint64_t> UsageBook::BorrowedUntil(const ProjectSh
 
 // ---------------------------------------------------------------- what attempts used
 
+UsageBook::Row UsageBook::RowOf(const v1::JobRecord& job) {
+  Row row{.project = ProjectOf(job), .owner = job.owner()};
+  row.labels = {job.spec().labels().begin(), job.spec().labels().end()};
+  return row;
+}
+
 UsedTime& UsageBook::At(Row row) {
   const bool is_new_month = !months_.contains(row.month);
   Month& month = months_[row.month].Edit();
@@ -157,11 +159,7 @@ void UsageBook::ForgetOldLabels() {
     for (const auto& [row, time] : labeled) {
       Row key = row;
       key.labels.clear();
-      UsedTime& sum = month.rows[std::move(key)];
-      sum.used_ms += time.used_ms;
-      sum.failed_ms += time.failed_ms;
-      sum.left_ms += time.left_ms;
-      sum.attempts += time.attempts;
+      month.rows[std::move(key)] += time;
     }
   }
 }
@@ -175,17 +173,14 @@ void UsageBook::ForEachRow(
 
 void UsageBook::AttemptEnded(const v1::JobRecord& job, const v1::Attempt& attempt,
                              int64_t saved_ms) {
-  Row row{.project = ProjectOf(job), .owner = job.owner()};
-  row.labels = {job.spec().labels().begin(), job.spec().labels().end()};
+  Row row = RowOf(job);
   bool is_first = true;
   ForEachUse(attempt, saved_ms, attempt.ended_ms(),
              [&](uint32_t month, const std::string& kind, const UsedTime& time) {
                row.month = month;
                row.kind = kind;
                UsedTime& booked = At(row);
-               booked.used_ms += time.used_ms;
-               booked.failed_ms += time.failed_ms;
-               booked.left_ms += time.left_ms;
+               booked += time;
                booked.attempts += std::exchange(is_first, false) ? 1 : 0;
              });
 }

@@ -23,6 +23,14 @@ struct UsedTime {
   uint64_t failed_ms = 0;  // not saved when it failed or lost a node
   uint64_t left_ms = 0;    // not saved when it gave way, was stopped or evicted
   uint64_t attempts = 0;
+
+  UsedTime& operator+=(const UsedTime& more) {
+    used_ms += more.used_ms;
+    failed_ms += more.failed_ms;
+    left_ms += more.left_ms;
+    attempts += more.attempts;
+    return *this;
+  }
 };
 
 class UsageBook {
@@ -47,6 +55,9 @@ class UsageBook {
     std::string project, kind;
     auto operator<=>(const Borrowed&) const = default;
   };
+
+  // Where the job's time is booked, without month and kind.
+  static Row RowOf(const v1::JobRecord& job);
 
   void Restore(const v1::UsageBook& book);
   v1::UsageBook Snapshot() const;

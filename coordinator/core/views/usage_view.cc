@@ -105,8 +105,7 @@ void AddLive(const SchedulingState& state, Now now, Groups& groups) {
     const v1::JobRecord& job = state.jobs.at(id);
     const v1::Attempt* attempt = LiveAttempt(job);
     if (attempt == nullptr) continue;
-    UsageBook::Row row{.project = ProjectOf(job), .owner = job.owner()};
-    row.labels = {job.spec().labels().begin(), job.spec().labels().end()};
+    UsageBook::Row row = UsageBook::RowOf(job);
     ForEachUse(*attempt, 0, now.wall_ms,
                [&](uint32_t month, const std::string& kind, const UsedTime& time) {
                  row.month = month;

@@ -38,12 +38,8 @@ class OrderStream final : public grpc::ClientReadReactor<v1::ExecOrder> {
     if (!is_closed_) StartRead(&incoming_);
   }
   void Cancel() {
-    {
-      std::lock_guard lock(mutex_);
-      if (std::exchange(is_closed_, true)) return;
-    }
     context_.TryCancel();
-    RemoveHold();
+    Close();
   }
   void WaitUntilDone() {
     std::unique_lock lock(mutex_);
@@ -52,8 +48,15 @@ class OrderStream final : public grpc::ClientReadReactor<v1::ExecOrder> {
 
  private:
   explicit OrderStream(Callbacks callbacks) : callbacks_(std::move(callbacks)) {}
+  void Close() {
+    {
+      std::lock_guard lock(mutex_);
+      if (std::exchange(is_closed_, true)) return;
+    }
+    RemoveHold();
+  }
   void OnReadDone(bool ok) override {
-    if (!ok) return Cancel();
+    if (!ok) return Close();  // a cancellation could overtake the coordinator's status
     callbacks_.order(std::move(incoming_));
   }
   void OnDone(const grpc::Status& status) override {

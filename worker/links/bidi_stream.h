@@ -58,7 +58,10 @@ class BidiStream final : public grpc::ClientBidiReactor<Request, Response> {
     if (!closed_) this->StartRead(&incoming_);
   }
   // Ends the stream; on_done follows, whether or not a read is in progress.
-  void Cancel() { Close(); }
+  void Cancel() {
+    context_.TryCancel();
+    Close();
+  }
 
   void OnReadDone(bool ok) override {
     if (!ok) return Close();
@@ -82,14 +85,13 @@ class BidiStream final : public grpc::ClientBidiReactor<Request, Response> {
   explicit BidiStream(Callbacks callbacks) : callbacks_(std::move(callbacks)) {}
 
   // Operations may start outside of reactions, so a hold keeps the call open until one of them
-  // fails.
+  // fails. Then the peer has ended the call or is gone; a cancellation could overtake the status that tells which.
   void Close() {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (closed_) return;
       closed_ = true;
     }
-    context_.TryCancel();
     this->RemoveHold();
   }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/version.h"
 #include "coordinator/core/state/timers.h"
 
 namespace muster::replay {
@@ -43,16 +44,18 @@ void Cluster::Register(size_t node, uint32_t devices) {
   facts.set_name(NameOf(node));
   facts.set_incarnation(1);
   facts.set_boot_id("boot");
-  facts.set_protocol(1);  // its host is clear when it registers
+  facts.set_protocol(common::kProtocol);
   facts.set_advertise("10.0.0.1");
   for (uint32_t index = 0; index < devices; ++index) {
     v1::Device& device = *facts.add_devices();
     device.set_kind("gpu");
     device.set_index(index);
   }
-  input.message.set_cleared(true);
+  WorkerSaidInput said{.session = input.session, .node = facts.name()};
+  said.message.mutable_cleared();
   sessions_[facts.name()] = input.session;
   inputs_.push_back(std::move(input));
+  inputs_.push_back(std::move(said));
   Settle();
 }
 

@@ -138,7 +138,7 @@ std::string DescribeBorrowing(const SchedulingState& state, const v1::JobRecord&
   if (!MayBeAskedToGiveWay(job.spec()))
     return absl::StrCat(text, "it is never asked to give way (preemptible: false)");
   absl::StrAppend(&text, "it may be asked to give way ", when(of->in_ms));
-  if (!of->has_saved && of->in_ms > 0)
+  if (of->once_saved_ms < of->in_ms)
     absl::StrAppend(&text, ", or ", when(of->once_saved_ms), " once it has saved");
   return text;
 }

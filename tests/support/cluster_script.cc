@@ -208,11 +208,8 @@ void ClusterScript::Node(const Words& words, Options& options) {
       Option(options, "incarnation", absl::StrCat(std::max<uint64_t>(facts.incarnation(), 1)))));
   facts.set_boot_id(Option(options, "boot", facts.boot_id().empty() ? "b1" : facts.boot_id()));
   facts.set_process(Number(Option(options, "process", absl::StrCat(facts.process()))));
-  // Like workers of protocol 1, their host is clear when they register, unless a scenario is about
-  // clearing.
   const bool provisional = Option(options, "provisional", "0") == "1";
-  facts.set_protocol(
-      Number(Option(options, "protocol", absl::StrCat(provisional ? common::kProtocol : 1))));
+  facts.set_protocol(Number(Option(options, "protocol", absl::StrCat(common::kProtocol))));
   facts.set_advertise(Option(options, "advertise", "10.0.0." + name));
   facts.set_machine_id(Option(options, "machine", facts.machine_id()));
   facts.set_oversubscribe_cpu(Option(options, "oversubscribe", "0") == "1");
@@ -228,6 +225,10 @@ void ClusterScript::Node(const Words& words, Options& options) {
   if (forgetful) statuses_[name].clear();
   for (const auto& [key, status] : statuses_[name]) *input.message.add_attempts() = status;
   Take(std::move(input));
+  const auto node = state_.nodes.find(name);
+  if (node == state_.nodes.end() || node->second.session != session_) return;  // refused
+  // Its host is clear at once, unless a scenario is about clearing.
+  if (!provisional && !node->second.cleared) Cleared(words);
 }
 
 // cleared NODE: nothing is alive there except what it has reported to hold.

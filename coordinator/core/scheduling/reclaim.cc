@@ -18,6 +18,8 @@ namespace {
 constexpr size_t kVictimsMax = 64;
 constexpr int64_t kWithoutCheckpoint = 4;  // × min_run
 constexpr int64_t kOverdueMs = 120'000;
+// Older workers do not tell ranks that they are to leave.
+constexpr uint32_t kProtocolTellsOfNotices = 4;
 
 struct Runner {
   const v1::JobRecord* job = nullptr;
@@ -26,7 +28,8 @@ struct Runner {
   int64_t since_mono_ms = 0;  // it has had its devices since then
   int64_t ran_ms = -1;        // all its ranks have run for so long; -1: not yet
   bool leaves = false;        // it is being stopped, or has been asked to leave
-  bool has_saved = false;     // in this attempt
+  bool is_told = false;       // all its workers would tell its ranks to save
+  bool has_saved = false;     // in this attempt, and would again
   int64_t loss = 0;           // device time, if it cannot save in time
 };
 
@@ -57,6 +60,13 @@ bool HasSaved(const v1::JobRecord& job, const v1::Attempt& attempt) {
       });
 }
 
+bool IsTold(const SchedulingState& state, const v1::Attempt& attempt) {
+  return std::all_of(attempt.parts().begin(), attempt.parts().end(), [&](const v1::NodePart& part) {
+    const Node* node = FindNode(state, part.node());
+    return node != nullptr && node->record.facts().protocol() >= kProtocolTellsOfNotices;
+  });
+}
+
 std::vector<Runner> RunnersOf(const SchedulingState& state, const std::string& kind, Now now) {
   std::vector<Runner> runners;
   for (const uint64_t id : state.active) {
@@ -68,8 +78,9 @@ std::vector<Runner> RunnersOf(const SchedulingState& state, const std::string& k
     if (runner.devices == 0) continue;
     if (attempt->running_ms() > 0) runner.ran_ms = now.mono_ms - timers.running_since_mono_ms;
     runner.leaves = attempt->stopping() || NoticeStands(state, *attempt);
-    runner.has_saved = HasSaved(job, *attempt);
-    // One that has saved before is expected to save again.
+    // One that has saved before is expected to save again, if it is told.
+    runner.is_told = IsTold(state, *attempt);
+    runner.has_saved = runner.is_told && HasSaved(job, *attempt);
     if (!runner.has_saved)
       runner.loss = std::max<int64_t>(0, runner.ran_ms) * static_cast<int64_t>(runner.devices);
     runners.push_back(runner);
@@ -331,9 +342,10 @@ std::optional<Borrowing> BorrowingOf(const SchedulingState& state, const v1::Job
     };
     borrowing.devices = runner.devices;
     borrowing.has_saved = runner.has_saved || job.spec().preemptible();
-    borrowing.once_saved_ms = in_ms(state.settings.min_run_ms);
-    borrowing.in_ms = borrowing.has_saved ? borrowing.once_saved_ms
-                                          : in_ms(state.settings.min_run_ms * kWithoutCheckpoint);
+    const int64_t at_once_ms = in_ms(state.settings.min_run_ms);
+    const int64_t else_ms = in_ms(state.settings.min_run_ms * kWithoutCheckpoint);
+    borrowing.in_ms = borrowing.has_saved ? at_once_ms : else_ms;
+    borrowing.once_saved_ms = borrowing.has_saved || runner.is_told ? at_once_ms : else_ms;
   }
   return borrowing;
 }

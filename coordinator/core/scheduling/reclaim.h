@@ -24,8 +24,8 @@ struct Claim {
 // - a victim of another project is borrowed: that project has more than its quota, and the victim is not among the jobs that
 //   make it up. Only a job with which its project is within its quota takes from others
 // - a victim of the same project has a lower priority. The project then has no more than its quota, or than it had before
-// - all its ranks have run for Settings.min_run_ms, and it has committed a checkpoint in this attempt; one that has not, and does not declare
-//   that it needs none (JobSpec.preemptible), has run four times as long
+// - all its ranks have run for Settings.min_run_ms, and it has committed a checkpoint in this attempt; one that has not, or that an older
+//   worker would not tell to save, and that does not declare that it needs none (JobSpec.preemptible), has run four times as long
 // - first those of other projects, then those of lower priority, then those that lose least device time, then the youngest
 // - none is asked in vain: what the job needs is free once all victims have ended, and not without any one of them
 std::optional<Claim> FindClaim(Ground& ground, const std::vector<uint64_t>& waiting);
@@ -33,9 +33,10 @@ std::optional<Claim> FindClaim(Ground& ground, const std::vector<uint64_t>& wait
 struct Borrowing {
   uint64_t devices = 0;  // it is borrowed as a whole; 0: it is within its project's quota
   std::string kind;
-  bool has_saved = false;  // in this attempt, or it declares that it needs no checkpoint
-  int64_t in_ms = 0;       // until it may be asked, as things are; 0: now
-  int64_t once_saved_ms = 0;
+  bool has_saved =
+      false;  // in this attempt, and would again; or it declares that it needs no checkpoint
+  int64_t in_ms = 0;          // until it may be asked, as things are; 0: now
+  int64_t once_saved_ms = 0;  // as long, if an older worker would not tell it to save
 };
 // nullopt: the job has no devices, or no project has a quota.
 std::optional<Borrowing> BorrowingOf(const SchedulingState& state, const v1::JobRecord& job,

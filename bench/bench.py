@@ -29,6 +29,7 @@ from sampling_bench import bench_sampling as measure_sampling  # noqa: E402
 from store_bench import bench_store as measure_store  # noqa: E402
 from tls_bench import bench_tls as measure_tls  # noqa: E402
 from trainer_bench import bench_trainer  # noqa: E402
+from scale_bench import bench_scale as measure_scale  # noqa: E402
 from schedule_bench import bench_schedule as measure_schedule  # noqa: E402
 from tree_bench import bench_tree as measure_tree  # noqa: E402
 
@@ -374,6 +375,12 @@ def bench_store(table):
                                 os.path.join(harness.BIN, "bench", "bench_store"))
 
 
+def bench_scale(_):
+    """A coordinator with simulated workers, up to 4,000: what costs what."""
+    with Stage() as stage:
+        measure_scale(stage)
+
+
 def bench_heads(table):
     """Coordinators that replace each other: failover, and submits on etcd beside SQLite alone."""
     with Stage() as stage:
@@ -391,7 +398,7 @@ BENCHES = {"launch": bench_launch, "submit": bench_submit, "jobs": bench_jobs, "
            "logs": bench_logs, "grep": bench_grep, "restart": bench_restart, "idle": bench_idle,
            "sampling": bench_sampling, "page": bench_page, "tls": bench_tls, "tree": bench_tree,
            "schedule": bench_schedule,
-           "code": bench_code, "store": bench_store, "heads": bench_heads, "objects": bench_objects,
+           "code": bench_code, "store": bench_store, "scale": bench_scale, "heads": bench_heads, "objects": bench_objects,
            "trainer": bench_trainer}
 
 

@@ -20,6 +20,7 @@ namespace {
 // one for each checkpoint that its attempt did not complete): the next turn, which is due at once
 // (NextDeadlineMonoMs), continues with them.
 constexpr int kConsequencesPerTurn = 256;
+constexpr size_t kFencedPerTurn = 256;  // parts on silent nodes; likewise
 
 // Collects a turn's effects while it changes the state event by event.
 class TurnBuilder {
@@ -42,7 +43,13 @@ class TurnBuilder {
 
   void PassTime() {
     if (IsDue(LookAgainAtMonoMs(state_), now_)) state_.schedule_needed = true;
-    TouchEverything();
+    for (const uint64_t job : state_.due_jobs.Until(now_.mono_ms)) touched_jobs_.insert(job);
+    TouchDueNodes();
+  }
+
+  void TouchDueNodes() {
+    for (std::string& node : state_.due_nodes.Until(now_.mono_ms))
+      touched_nodes_.insert(std::move(node));
   }
 
   void TouchEverything() {
@@ -51,15 +58,35 @@ class TurnBuilder {
   }
 
   void SettleTouched() {
-    for (const std::string& name : std::exchange(touched_nodes_, {})) {
-      for (v1::Event& event : NodeConsequence(state_, state_.nodes.at(name), now_)) {
-        Commit(std::move(event));
-      }
-    }
+    do {
+      SettleNodes(std::exchange(touched_nodes_, {}));
+      SettleJobs();
+    } while (!touched_nodes_.empty());
+  }
+
+  void SettleJobs() {
     while (!touched_jobs_.empty()) {
       const uint64_t id = touched_jobs_.extract(touched_jobs_.begin()).value();
       if (!state_.unsettled.contains(id)) Settle(id);
       touched_jobs_.erase(id);
+      SetJobDue(state_, id);
+    }
+  }
+
+  void SettleNodes(const std::set<std::string>& names) {
+    for (const std::string& name : names) {
+      for (v1::Event& event : NodeConsequence(state_, state_.nodes.at(name), now_))
+        Commit(std::move(event));
+    }
+    size_t fenced = 0;
+    for (const std::string& name : names) {
+      if (fenced < kFencedPerTurn) {
+        for (v1::Event& event : FencedParts(state_, state_.nodes.at(name), now_)) {
+          Commit(std::move(event));
+          ++fenced;
+        }
+      }
+      SetNodeDue(state_, name);
     }
   }
 
@@ -111,7 +138,9 @@ class TurnBuilder {
       event.set_seq(state_.next_seq);
       event.set_lived_ms(now_.lived_ms);
     }
+    const bool was_alarmed = MostNodesSilent(state_);
     Apply(state_, event, now_);
+    if (was_alarmed != MostNodesSilent(state_)) TouchDueNodes();
     if (after_event_ != nullptr) after_event_(state_);
     for (Command& command : CommandsFor(state_, event))
       turn_.commands.push_back(std::move(command));
@@ -124,9 +153,6 @@ class TurnBuilder {
     }
     for (const v1::Victim& victim : event.claim_made().victims())
       changed_jobs_.insert(victim.job());
-    if (event.has_node_state_changed() || event.has_node_registered()) {
-      touched_jobs_.insert(state_.active.begin(), state_.active.end());
-    }
     if (journaled) turn_.events.push_back(std::move(event));
   }
 

@@ -22,7 +22,7 @@ AREAS = {
     "client": ("common", "common/job", "compare", "identity", "proto", "replay", "tree"),
     "trainer": (),
     "examples": ("trainer",),
-    "bench": ("common", "identity", "proto", "rendezvous", "tree", "trainer"),
+    "bench": ("common", "identity", "proto", "rendezvous", "tree", "trainer", "worker"),
 }
 
 # The areas of the programs that are installed, and the same as a pattern. Who must know of each takes them from here, so

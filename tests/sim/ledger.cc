@@ -7,6 +7,7 @@
 #include "coordinator/core/state/invariants.h"
 #include "coordinator/core/state/replayed.h"
 #include "coordinator/core/views/views.h"
+#include "tests/support/settled.h"
 
 namespace muster::sim {
 
@@ -17,6 +18,11 @@ void Fits(const absl::Status& status) {
 void Holds(const coordinator::ClusterState& state) {
   const std::string broken = coordinator::BrokenInvariant(state);
   if (!broken.empty()) throw Broken("J13: " + broken);
+}
+
+void Settled(const coordinator::ClusterState& state, common::Now now) {
+  const std::string left = testing::LeftUndone(state, now);
+  if (!left.empty()) throw Broken("a turn left a consequence undone: " + left);
 }
 
 void Ledger::Committed(const v1::Event& event) {

@@ -70,5 +70,6 @@ inline void ShortenSharing(coordinator::Settings& settings) {
 void Fits(const absl::Status& status);
 // J13: the indexes and sums of the state agree with it after every event.
 void Holds(const coordinator::ClusterState& state);
+void Settled(const coordinator::ClusterState& state, common::Now now);  // after a turn
 
 }  // namespace muster::sim

@@ -59,6 +59,7 @@ void SimCoordinator::Kill() {
 void SimCoordinator::Take(coordinator::Input input, ReplySink reply) {
   if (state_ == nullptr) return;
   Turn turn = coordinator::TakeTurn(*state_, {&input, 1}, Now(), Holds);
+  Settled(*state_, Now());
   std::vector<ReplySink> replies;
   replies.push_back(std::move(reply));
   Release(std::move(turn), std::move(replies));

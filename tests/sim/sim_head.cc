@@ -409,7 +409,9 @@ void SimHead::Take(coordinator::Input input, ReplySink reply) {
   std::vector<ReplySink> replies;
   replies.push_back(std::move(reply));
   const uint64_t life = life_;
-  Finish(coordinator::TakeTurn(*state_, {&input, 1}, Now(), Holds), std::move(replies));
+  Turn turn = coordinator::TakeTurn(*state_, {&input, 1}, Now(), Holds);
+  Settled(*state_, Now());
+  Finish(std::move(turn), std::move(replies));
   if (life == life_) ArmTimer();
 }
 

@@ -19,6 +19,7 @@
 #include "coordinator/core/state/timers.h"
 #include "coordinator/core/views/usage_view.h"
 #include "coordinator/core/views/views.h"
+#include "tests/support/settled.h"
 
 namespace muster::testing {
 namespace {
@@ -690,6 +691,8 @@ void ClusterScript::SayStatus(const std::string& node, const AttemptKey& key) {
 
 void ClusterScript::Take(Input input) {
   Show(coordinator::TakeTurn(state_, {&input, 1}, now_, Holds));
+  const std::string left = LeftUndone(state_, now_);
+  if (!left.empty()) throw std::runtime_error("a turn left a consequence undone: " + left);
 }
 
 void ClusterScript::Show(const coordinator::Turn& turn) {

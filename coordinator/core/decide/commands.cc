@@ -108,7 +108,7 @@ std::optional<Command> CommandForPart(const ClusterState& state, const v1::JobRe
     FillStop(job, attempt, command.message.mutable_stop());
   } else if (!part.ready()) {
     FillPrepare(job, attempt, part, command.message.mutable_prepare());
-  } else if (!part.launched() && AllPartsReady(attempt)) {
+  } else if (!part.launched() && AreReady(CountsOf(state, job))) {
     FillLaunch(state, job, attempt, part, command.message.mutable_launch());
   } else if (part.launched() && NoticeStands(state, attempt)) {
     FillSave(job, attempt, command.message.mutable_save());
@@ -118,17 +118,26 @@ std::optional<Command> CommandForPart(const ClusterState& state, const v1::JobRe
   return command;
 }
 
-void AddPartCommands(const ClusterState& state, const v1::JobRecord& job, const std::string& node,
+// To all parts that have not ended.
+void AddPartCommands(const ClusterState& state, const v1::JobRecord& job,
                      std::vector<Command>& commands) {
-  if (job.attempts().empty()) return;
+  if (LiveAttempt(job) == nullptr) return;
   const v1::Attempt& attempt = *job.attempts().rbegin();
   for (const v1::NodePart& part : attempt.parts()) {
-    // For one node: everything that remains to be done there, including forgetting. For all nodes:
-    // only the parts that their event is about.
-    if (node.empty() ? part.ended() : part.node() != node) continue;
-    if (auto command = CommandForPart(state, job, attempt, part)) {
+    if (part.ended()) continue;
+    if (auto command = CommandForPart(state, job, attempt, part))
       commands.push_back(*std::move(command));
-    }
+  }
+}
+
+// Everything that remains to be done there, including forgetting.
+void AddNodeCommands(const ClusterState& state, const std::string& node,
+                     std::vector<Command>& commands) {
+  for (const auto& [id, place] : state.live_parts.On(node)) {
+    const v1::JobRecord& job = state.jobs.at(id);
+    const v1::Attempt& attempt = *job.attempts().rbegin();
+    if (auto command = CommandForPart(state, job, attempt, attempt.parts(place)))
+      commands.push_back(*std::move(command));
   }
 }
 
@@ -162,7 +171,7 @@ void AddSave(const ClusterState& state, const v1::JobRecord& job, bool is_first,
              std::vector<Command>& commands) {
   const v1::Attempt* attempt = LiveAttempt(job);
   if (attempt == nullptr || attempt->stopping()) return;
-  AddPartCommands(state, job, "", commands);
+  AddPartCommands(state, job, commands);
   // Once: a program need not expect a second one.
   if (is_first && job.spec().notice_signal() > 0)
     AddSignal(job, job.spec().notice_signal(), commands);
@@ -174,9 +183,7 @@ std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& eve
   std::vector<Command> commands;
   if (event.has_node_contact()) {
     if (!event.node_contact().cleared()) return commands;
-    for (const uint64_t id : state.active) {
-      AddPartCommands(state, state.jobs.at(id), event.node(), commands);
-    }
+    AddNodeCommands(state, event.node(), commands);
     return commands;
   }
   const auto found = state.jobs.find(event.job());
@@ -184,17 +191,20 @@ std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& eve
   const v1::JobRecord& job = found->second;
   switch (event.what_case()) {
     case v1::Event::kAttemptStarted:
-      AddPartCommands(state, job, "", commands);
+      AddPartCommands(state, job, commands);
       break;
     case v1::Event::kMasterPortHeld:
     case v1::Event::kPartReady:
-      if (AllPartsReady(*job.attempts().rbegin())) AddPartCommands(state, job, "", commands);
+      if (AreReady(CountsOf(state, job))) AddPartCommands(state, job, commands);
       break;
     case v1::Event::kStopRequested:
-      if (LiveAttempt(job) != nullptr) AddPartCommands(state, job, "", commands);
+      AddPartCommands(state, job, commands);
       break;
     case v1::Event::kPartEnded:
-      AddPartCommands(state, job, event.node(), commands);
+      if (const v1::NodePart* part = FindLivePart(state, job, event.node())) {
+        commands.push_back(
+            *CommandForPart(state, job, *job.attempts().rbegin(), *part));  // to forget it
+      }
       break;
     case v1::Event::kCheckpointCommitted:
       AddCommittedAcks(job, event, commands);
@@ -235,7 +245,7 @@ std::vector<Command> StopCommands(const ClusterState& state, const std::string& 
 std::vector<Command> StopCommandsOf(const ClusterState& state, const v1::JobRecord& job) {
   std::vector<Command> commands;
   const v1::Attempt* attempt = LiveAttempt(job);
-  if (attempt != nullptr && attempt->stopping()) AddPartCommands(state, job, "", commands);
+  if (attempt != nullptr && attempt->stopping()) AddPartCommands(state, job, commands);
   return commands;
 }
 

@@ -287,7 +287,7 @@ Decision DecideOn(const ClusterState& state, const RemoveCheckpointInput& input,
     if (is_outputs && checkpoint.attempt() != input.attempt) continue;
     found = true;
     const v1::Attempt* attempt = LiveAttempt(*job);
-    if (attempt != nullptr && !AllPartsLaunched(*attempt) &&
+    if (attempt != nullptr && !AreLaunched(CountsOf(state, *job)) &&
         ResumedCheckpoint(*job, *attempt) == &checkpoint) {
       SetStatus(common::MakeProblem(absl::StatusCode::kFailedPrecondition,
                                     {.code = "JC1506",

@@ -193,7 +193,7 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
   const v1::Attempt* attempt = found == state.jobs.end() ? nullptr : LiveAttempt(found->second);
   const v1::NodePart* part = attempt == nullptr || attempt->number() != status.attempt()
                                  ? nullptr
-                                 : FindPart(*attempt, node);
+                                 : FindLivePart(state, found->second, node);
   if (part == nullptr || part->ended() || part->incarnation() != incarnation) {
     if (found != state.jobs.end()) AddForeignStatus(found->second, node, status, decision);
     decision.commands.push_back(DismissCommand(node, status));
@@ -241,8 +241,9 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
 }
 
 // A part that the worker of a cleared node does not hold.
-void AddMissingPart(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
-                    const v1::NodeFacts& facts, Now now, Decision& decision) {
+void AddMissingPart(const ClusterState& state, const v1::JobRecord& job, const v1::Attempt& attempt,
+                    const v1::NodePart& part, const v1::NodeFacts& facts, Now now,
+                    Decision& decision) {
   if (part.boot_id() != facts.boot_id()) {
     decision.facts.push_back(PartEnded(job, attempt, part.node(), "new boot",
                                        absl::StrCat(part.node(), " was rebooted"),
@@ -259,7 +260,7 @@ void AddMissingPart(const v1::JobRecord& job, const v1::Attempt& attempt, const 
                   v1::STOP_CAUSE_SUPERVISOR_LOST, now));
   } else if (!HostsRendezvous(part) || attempt.master_port() == 0) {
     return;  // not started: its command is resent once the node is cleared
-  } else if (attempt.parts_size() > 1 && AllPartsReady(attempt)) {
+  } else if (attempt.parts_size() > 1 && AreReady(CountsOf(state, job))) {
     // Other nodes may be launching with the lost port, and all ranks of an attempt must see the
     // same world.
     decision.facts.push_back(
@@ -283,7 +284,7 @@ void AddMissingParts(const ClusterState& state, const v1::NodeFacts& facts,
   ForEachLivePart(state, facts.name(), [&](const auto& job, const auto& attempt, const auto& part) {
     const bool is_held =
         part.incarnation() == facts.incarnation() && held.contains({job.id(), attempt.number()});
-    if (!is_held) AddMissingPart(job, attempt, part, facts, now, decision);
+    if (!is_held) AddMissingPart(state, job, attempt, part, facts, now, decision);
   });
 }
 

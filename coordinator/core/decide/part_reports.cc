@@ -54,7 +54,7 @@ void AddPartProblem(const ClusterState& state, const std::string& node,
                                          : absl::StrCat("checkpoint step-", part.step()),
                                      ": ", problem)
                             .substr(0, kPartProblemBytesMax));
-  if (!IsNewCheckpointError(*FindPart(attempt, node), why)) return;
+  if (!IsNewCheckpointError(*FindLivePart(state, job, node), why)) return;
   v1::Event event = PartEvent(job, attempt, node, now);
   event.set_skippable(true);
   event.mutable_checkpoint_failed()->set_why(why);
@@ -66,7 +66,7 @@ bool IsOfLiveAttempt(const ClusterState& state, const PartSender& sender,
   const auto job = state.jobs.find(part.job());
   const v1::Attempt* attempt = job == state.jobs.end() ? nullptr : LiveAttempt(job->second);
   if (attempt == nullptr || attempt->number() != part.attempt()) return false;
-  const v1::NodePart* own = FindPart(*attempt, sender.node);
+  const v1::NodePart* own = FindLivePart(state, job->second, sender.node);
   return own != nullptr && own->incarnation() == sender.incarnation;
 }
 

@@ -64,7 +64,7 @@ std::optional<v1::Event> RemoveBeyondKeep(const ClusterState& state, const v1::J
         return std::tuple(a->attempt(), a->step()) < std::tuple(b->attempt(), b->step());
       });
   // A part that is launched late still has to fetch it.
-  if (oldest == resumed && !AllPartsLaunched(*attempt)) return std::nullopt;
+  if (oldest == resumed && !AreLaunched(CountsOf(state, job))) return std::nullopt;
   return Removal(job, *oldest, absl::StrCat("only the newest ", keep, " are kept"), now);
 }
 
@@ -168,11 +168,11 @@ absl::Status JudgeFiles(const CheckpointFileList& present, const v1::CheckpointP
 }
 
 // Outputs: one part per node, and only what the job named.
-absl::Status JudgeOutputs(const Settings& settings, const v1::JobRecord& job,
+absl::Status JudgeOutputs(const ClusterState& state, const v1::JobRecord& job,
                           const v1::Attempt& attempt, const PartSender& sender,
                           const v1::Checkpoint* known, const v1::CheckpointPartReady& part) {
   if (job.spec().outputs().empty()) return absl::InvalidArgumentError("the job has no outputs");
-  const v1::NodePart* own = FindPart(attempt, sender.node);
+  const v1::NodePart* own = FindLivePart(state, job, sender.node);
   if (own == nullptr || part.part() != own->group_rank() ||
       part.parts() != static_cast<uint32_t>(attempt.parts_size())) {
     return absl::InvalidArgumentError(
@@ -182,7 +182,7 @@ absl::Status JudgeOutputs(const Settings& settings, const v1::JobRecord& job,
   for (const std::string& output : job.spec().outputs()) {
     if (auto clean = common::CleanOutput(output)) named.push_back(*std::move(clean));
   }
-  const uint64_t quota = settings.job_outputs_bytes_max;
+  const uint64_t quota = state.settings.job_outputs_bytes_max;
   const uint64_t bytes_max = common::OutputsBytesMax(quota);
   uint64_t bytes = known == nullptr ? 0 : known->bytes();
   for (const v1::CheckpointFile& file : part.files()) {
@@ -203,10 +203,12 @@ absl::Status JudgeOutputs(const Settings& settings, const v1::JobRecord& job,
 }
 
 // Attempts that the record no longer has are judged by their number.
-absl::Status JudgeSender(const v1::JobRecord& job, const PartSender& sender, uint32_t number) {
+absl::Status JudgeSender(const ClusterState& state, const v1::JobRecord& job,
+                         const PartSender& sender, uint32_t number) {
   for (const v1::Attempt& attempt : job.attempts()) {
     if (attempt.number() != number) continue;
-    const v1::NodePart* part = FindPart(attempt, sender.node);
+    const v1::NodePart* part = &attempt == LiveAttempt(job) ? FindLivePart(state, job, sender.node)
+                                                            : FindPart(attempt, sender.node);
     if (part != nullptr && part->incarnation() == sender.incarnation) return absl::OkStatus();
     return absl::PermissionDeniedError(absl::StrCat("attempt ", number, " of ", job.name(),
                                                     " was not assigned to the worker of ",
@@ -229,7 +231,7 @@ absl::Status JudgePart(const ClusterState& state, const PartSender& sender,
   const auto found = state.jobs.find(part.job());
   if (found == state.jobs.end()) return absl::FailedPreconditionError("the job is over");
   const v1::JobRecord& job = found->second;
-  if (absl::Status own = JudgeSender(job, sender, part.attempt()); !own.ok()) return own;
+  if (absl::Status own = JudgeSender(state, job, sender, part.attempt()); !own.ok()) return own;
   const v1::Checkpoint* known = FindCheckpoint(job, part.step(), part.attempt());
   if (known != nullptr) {
     const auto& present = known->parts_present();
@@ -257,7 +259,7 @@ absl::Status JudgePart(const ClusterState& state, const PartSender& sender,
   absl::Status files = JudgeFiles(FilesOf(state, part.job(), part.attempt(), part.step()), part);
   if (files.ok()) files = MayHold(state, part);
   if (!files.ok() || part.step() != common::kOutputsStep) return files;
-  return JudgeOutputs(state.settings, job, *attempt, sender, known, part);
+  return JudgeOutputs(state, job, *attempt, sender, known, part);
 }
 
 std::optional<v1::Event> CheckpointConsequence(const ClusterState& state, const v1::JobRecord& job,

@@ -41,20 +41,6 @@ v1::Event MoveTo(const v1::JobRecord& job, v1::JobState to, const std::string& r
   return event;
 }
 
-// Ends the part of a silent node whose ranks must have stopped themselves by now.
-std::optional<v1::Event> FenceByTime(const ClusterState& state, const v1::JobRecord& job,
-                                     const v1::Attempt& attempt, Now now) {
-  for (const v1::NodePart& part : attempt.parts()) {
-    if (!IsDue(FencedAtMonoMs(state, job, part), now)) continue;
-    const int64_t silent = now.mono_ms - state.nodes.at(part.node()).last_contact_mono_ms;
-    return PartEnded(
-        job, attempt, part.node(), "fenced by time",
-        absl::StrCat(part.node(), " was not heard from for ", common::HumanDuration(silent)),
-        v1::STOP_CAUSE_NODE_LOST, now);
-  }
-  return std::nullopt;
-}
-
 bool IsUploadingNewer(const v1::JobRecord& job, const v1::Checkpoint& than) {
   return std::any_of(job.checkpoints().begin(), job.checkpoints().end(),
                      [&](const v1::Checkpoint& each) {
@@ -99,7 +85,9 @@ std::optional<v1::Event> ReasonToStop(const ClusterState& state, const v1::JobRe
   if (attempt.has_culprit()) {
     return Stop(state, job, v1::STOP_CAUSE_RANK_FAILED, DescribeExit(attempt.culprit()), now);
   }
-  for (const v1::NodePart& part : attempt.parts()) {
+  const bool has_failed = CountsOf(state, job).failed > 0;
+  for (int place = 0; has_failed && place < attempt.parts_size(); ++place) {
+    const v1::NodePart& part = attempt.parts(place);
     if (part.ended() && !part.failure().empty()) {
       return Stop(state, job, part.failure_cause(), part.failure(), now);
     }
@@ -130,9 +118,8 @@ std::optional<v1::Event> ReasonToStop(const ClusterState& state, const v1::JobRe
 
 std::optional<v1::Event> AttemptConsequence(const ClusterState& state, const v1::JobRecord& job,
                                             const v1::Attempt& attempt, Now now) {
-  if (auto fenced = FenceByTime(state, job, attempt, now)) return fenced;
   if (!attempt.stopping()) {
-    if (job.state() == v1::JOB_STATE_STARTING && AllPartsLaunched(attempt)) {
+    if (job.state() == v1::JOB_STATE_STARTING && AreLaunched(CountsOf(state, job))) {
       return MoveTo(job, v1::JOB_STATE_RUNNING, job.reason(), now);
     }
     if (auto stop = ReasonToStop(state, job, attempt, now)) return stop;
@@ -140,7 +127,7 @@ std::optional<v1::Event> AttemptConsequence(const ClusterState& state, const v1:
   if (attempt.stopping() && job.state() != v1::JOB_STATE_STOPPING) {
     return MoveTo(job, v1::JOB_STATE_STOPPING, attempt.reason(), now);
   }
-  if (AllPartsEnded(attempt)) {
+  if (AreOver(CountsOf(state, job))) {
     v1::Event event = JobEvent(job, now);
     *event.mutable_attempt_ended() = JudgeAttempt(attempt);
     event.mutable_attempt_ended()->set_ran_ms(RunningMs(state, job, now));
@@ -223,6 +210,20 @@ std::vector<v1::Event> NodeConsequence(const ClusterState& state, const Node& no
       "not heard from for ", common::HumanDuration(now.mono_ms - node.last_contact_mono_ms));
   std::vector<v1::Event> facts = {NodeChange(name, to, reason, now)};
   AddSilence(state, name, to, reason, now, facts);
+  return facts;
+}
+
+std::vector<v1::Event> FencedParts(const ClusterState& state, const Node& node, Now now) {
+  std::vector<v1::Event> facts;
+  const std::string& name = node.record.facts().name();
+  ForEachLivePart(state, name, [&](const auto& job, const auto& attempt, const auto& part) {
+    if (!IsDue(FencedAtMonoMs(state, job, part), now)) return;
+    const int64_t silent_ms = now.mono_ms - node.last_contact_mono_ms;
+    facts.push_back(
+        PartEnded(job, attempt, name, "fenced by time",
+                  absl::StrCat(name, " was not heard from for ", common::HumanDuration(silent_ms)),
+                  v1::STOP_CAUSE_NODE_LOST, now));
+  });
   return facts;
 }
 

@@ -25,18 +25,42 @@ v1::Attempt& NewestAttempt(v1::JobRecord& job) {
   return *job.mutable_attempts()->rbegin();
 }
 
-v1::NodePart& PartOf(v1::JobRecord& job, const v1::Event& event) {
-  for (v1::NodePart& part : *NewestAttempt(job).mutable_parts()) {
+v1::NodePart& PartOf(ClusterState& state, v1::JobRecord& job, const v1::Event& event) {
+  v1::Attempt& attempt = NewestAttempt(job);
+  const int place = state.live_parts.Find(job.id(), event.node());
+  if (place >= 0) return *attempt.mutable_parts(place);
+  for (v1::NodePart& part : *attempt.mutable_parts()) {
     if (part.node() == event.node()) return part;
   }
   // Decisions name parts that they looked up; ReplayEvent refuses such an event from a disk.
   CHECK(false && "an event names a node that has no part in the attempt");
 }
 
+// Keeps what is counted of the attempt's parts.
+template <typename Change>
+void ChangePart(ClusterState& state, v1::JobRecord& job, v1::NodePart& part, Change change) {
+  PartCounts* counts = state.live_parts.Counts(job.id());
+  if (counts != nullptr) counts->Add(part, -1);
+  change(part);
+  if (counts != nullptr) counts->Add(part);
+}
+template <typename Change>
+void ChangePart(ClusterState& state, const v1::Event& event, Change change) {
+  v1::JobRecord& job = JobOf(state, event);
+  ChangePart(state, job, PartOf(state, job, event), change);
+}
+
 // When something happened, on this run's clock: after a restart a pause resumes where it was. Facts
 // recorded before lived time existed count as new.
 int64_t MonoOf(int64_t lived_ms, Now now) {
   return lived_ms > 0 ? now.mono_ms - std::max<int64_t>(now.lived_ms - lived_ms, 0) : now.mono_ms;
+}
+
+// Its newest attempt begins or ends. An event from a disk may have any of both where none belongs.
+void IndexParts(ClusterState& state, const v1::JobRecord& job) {
+  if (job.attempts().empty()) return;
+  state.live_parts.Remove(job.id(), *job.attempts().rbegin());
+  if (const v1::Attempt* attempt = LiveAttempt(job)) state.live_parts.Add(job.id(), *attempt);
 }
 
 // Moves the job into the index for its state; a held one is in none.
@@ -65,6 +89,7 @@ void ApplySubmitted(ClusterState& state, const v1::Event& event, Now now) {
   job.set_state_lived_ms(event.lived_ms());
   DetachFiles(state, job);
   Weigh(state, job);
+  IndexParts(state, job);
   state.timers[record.id()].state_since_mono_ms = MonoOf(event.lived_ms(), now);
   state.next_job_id = std::max(state.next_job_id, record.id() + 1);
   if (!record.idempotency_key().empty()) {
@@ -110,6 +135,7 @@ void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
   // from a disk.
   CHECK(LiveAttempt(job) == nullptr && !event.attempt_started().attempt().parts().empty());
   *job.add_attempts() = event.attempt_started().attempt();
+  IndexParts(state, job);
   NewestAttempt(job).set_started_lived_ms(event.lived_ms());
   state.usage.Edit().AttemptStarted(state.projects, job, NewestAttempt(job), event.at_ms());
   EndClaim(state, job);
@@ -130,26 +156,29 @@ void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
 
 void ApplyMasterPortHeld(ClusterState& state, const v1::Event& event) {
   const v1::MasterPortHeld& held = event.master_port_held();
-  v1::Attempt& attempt = NewestAttempt(JobOf(state, event));
+  v1::JobRecord& job = JobOf(state, event);
+  v1::Attempt& attempt = NewestAttempt(job);
   attempt.set_master_port(held.port());
   attempt.set_rendezvous_secret(held.rendezvous_secret());
   CHECK(!attempt.parts().empty());  // our own decision; from a disk: ReplayEvent refuses it
-  v1::NodePart& part = *attempt.mutable_parts(0);
-  part.set_ready(held.port() != 0);
-  part.clear_preparation();
-  if (held.has_preparation()) *part.mutable_preparation() = held.preparation();
+  ChangePart(state, job, *attempt.mutable_parts(0), [&](v1::NodePart& part) {
+    part.set_ready(held.port() != 0);
+    part.clear_preparation();
+    if (held.has_preparation()) *part.mutable_preparation() = held.preparation();
+  });
 }
 
 void ApplyPartReady(ClusterState& state, const v1::Event& event) {
-  v1::NodePart& part = PartOf(JobOf(state, event), event);
-  part.set_ready(true);
-  part.clear_preparation();
-  if (event.part_ready().has_preparation())
-    *part.mutable_preparation() = event.part_ready().preparation();
+  ChangePart(state, event, [&](v1::NodePart& part) {
+    part.set_ready(true);
+    part.clear_preparation();
+    if (event.part_ready().has_preparation())
+      *part.mutable_preparation() = event.part_ready().preparation();
+  });
 }
 
 void ApplyPartPreparing(ClusterState& state, const v1::Event& event, Now now) {
-  v1::NodePart& part = PartOf(JobOf(state, event), event);
+  v1::NodePart& part = PartOf(state, JobOf(state, event), event);
   part.mutable_preparation()->set_doing(event.part_preparing().doing());
   state.timers[event.job()].prepared_mono_ms = now.mono_ms;
 }
@@ -162,7 +191,7 @@ void ForgetDoing(v1::NodePart& part) {
 void ApplyRankExited(ClusterState& state, const v1::Event& event) {
   v1::JobRecord& job = JobOf(state, event);
   const v1::RankExited& exited = event.rank_exited();
-  *PartOf(job, event).add_exits() = exited.exit();
+  ChangePart(state, event, [&](v1::NodePart& part) { *part.add_exits() = exited.exit(); });
   if (IsFailure(exited.exit())) {
     NewestAttempt(job).set_failed_ranks(NewestAttempt(job).failed_ranks() + 1);
   }
@@ -205,16 +234,18 @@ void ApplyStopRequested(ClusterState& state, const v1::Event& event) {
 
 void ApplyPartEnded(ClusterState& state, const v1::Event& event) {
   v1::JobRecord& job = JobOf(state, event);
-  v1::NodePart& part = PartOf(job, event);
-  state.usage.Edit().PartEnded(state.projects, job, part, event.at_ms());
-  part.set_ended(true);
-  part.set_ended_ms(event.at_ms());
-  part.set_how_ended(event.part_ended().how());
-  part.set_failure(event.part_ended().failure());
-  part.set_failure_cause(event.part_ended().cause());
-  ForgetDoing(part);
-  if (event.part_ended().has_preparation())
-    *part.mutable_preparation() = event.part_ended().preparation();
+  v1::NodePart& ended = PartOf(state, job, event);
+  state.usage.Edit().PartEnded(state.projects, job, ended, event.at_ms());
+  ChangePart(state, job, ended, [&](v1::NodePart& part) {
+    part.set_ended(true);
+    part.set_ended_ms(event.at_ms());
+    part.set_how_ended(event.part_ended().how());
+    part.set_failure(event.part_ended().failure());
+    part.set_failure_cause(event.part_ended().cause());
+    ForgetDoing(part);
+    if (event.part_ended().has_preparation())
+      *part.mutable_preparation() = event.part_ended().preparation();
+  });
   state.schedule_needed = true;
 }
 
@@ -232,6 +263,7 @@ void ApplyAttemptEnded(ClusterState& state, const v1::Event& event) {
   v1::JobRecord& job = JobOf(state, event);
   v1::Attempt& attempt = NewestAttempt(job);
   attempt.set_ended_ms(event.at_ms());
+  IndexParts(state, job);
   attempt.clear_rendezvous_secret();
   attempt.set_cause(event.attempt_ended().cause());
   attempt.set_reason(event.attempt_ended().reason());
@@ -574,7 +606,33 @@ bool IsJournaled(const v1::Event& event) {
          !event.has_job_progress();
 }
 
+namespace {
+
+void ApplyFact(ClusterState& state, const v1::Event& event, Now now);
+
+// What the event may have made due earlier.
+void KeepDue(ClusterState& state, const v1::Event& event, bool was_alarmed) {
+  if (event.job() != 0) SetJobDue(state, event.job());
+  for (const v1::Victim& victim : event.claim_made().victims()) SetJobDue(state, victim.job());
+  for (const v1::NodePart& part : event.attempt_started().attempt().parts())
+    SetNodeDue(state, part.node());
+  if (event.has_node_registered() || event.has_node_state_changed() || event.has_node_removed())
+    SetNodeDue(state, event.node());
+  if (was_alarmed == MostNodesSilent(state)) return;
+  for (const auto& [name, node] : state.nodes) SetNodeDue(state, name);
+}
+
+}  // namespace
+
 void Apply(ClusterState& state, const v1::Event& event, Now now) {
+  const bool was_alarmed = MostNodesSilent(state);
+  ApplyFact(state, event, now);
+  KeepDue(state, event, was_alarmed);
+}
+
+namespace {
+
+void ApplyFact(ClusterState& state, const v1::Event& event, Now now) {
   if (event.seq() != 0) state.next_seq = event.seq() + 1;
   switch (event.what_case()) {
     case v1::Event::kJobSubmitted:
@@ -593,7 +651,7 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
       ApplyPartPreparing(state, event, now);
       break;
     case v1::Event::kPartLaunched:
-      PartOf(JobOf(state, event), event).set_launched(true);
+      ChangePart(state, event, [](v1::NodePart& part) { part.set_launched(true); });
       break;
     case v1::Event::kRankExited:
       ApplyRankExited(state, event);
@@ -641,7 +699,7 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
           [&](v1::Checkpoint& known) { known.set_absent_at(event.checkpoint_absent().at()); });
       break;
     case v1::Event::kCheckpointFailed:
-      ApplyCheckpointFailed(PartOf(JobOf(state, event), event), event.checkpoint_failed());
+      ApplyCheckpointFailed(PartOf(state, JobOf(state, event), event), event.checkpoint_failed());
       break;
     case v1::Event::kNodeRegistered:
       ApplyNodeRegistered(state, event, now);
@@ -695,7 +753,8 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
       *JobOf(state, event).add_noticed() = event.finding_noticed().finding();
       break;
     case v1::Event::kPartVersions:
-      *PartOf(JobOf(state, event), event).mutable_versions() = event.part_versions().versions();
+      *PartOf(state, JobOf(state, event), event).mutable_versions() =
+          event.part_versions().versions();
       break;
     case v1::Event::kDiskSpace:
       state.disk = event.disk_space();
@@ -712,6 +771,8 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
     job.set_event_count(job.event_count() + 1);
   }
 }
+
+}  // namespace
 
 v1::Snapshot MakeSnapshot(const ClusterState& state) {
   v1::Snapshot snapshot;
@@ -745,6 +806,7 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
     live = job;
     DetachFiles(state, live);
     Weigh(state, live);
+    IndexParts(state, live);
     JobTimers& timers = state.timers[job.id()];
     timers.state_since_mono_ms = MonoOf(job.state_lived_ms(), now);
     if (const v1::Attempt* attempt = LiveAttempt(live)) {
@@ -768,6 +830,8 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
     node.record.set_connected(false);
     node.last_contact_mono_ms = now.mono_ms;
   }
+  for (const auto& [id, job] : state.jobs) SetJobDue(state, id);
+  for (const auto& [name, node] : state.nodes) SetNodeDue(state, name);
 }
 
 void RestoreKey(ClusterState& state, const std::string& owner, const std::string& key, uint64_t job,

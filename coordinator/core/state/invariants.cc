@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -10,6 +11,7 @@
 #include "common/device_kinds.h"
 #include "coordinator/core/state/checkpoint_files.h"
 #include "coordinator/core/state/owner.h"
+#include "coordinator/core/state/timers.h"
 
 namespace muster::coordinator {
 namespace {
@@ -156,7 +158,33 @@ std::string BrokenNodes(const ClusterState& state) {
   return bytes == state.node_facts_bytes ? "" : "the nodes' facts do not add up";
 }
 
+// What is set may be early, because contact with a node moves what is due away.
+bool IsLate(const std::optional<int64_t>& set, const std::optional<int64_t>& due) {
+  return due.has_value() && (!set.has_value() || *set > *due);
+}
+
+std::string BrokenDue(const ClusterState& state) {
+  for (const auto& [id, job] : state.jobs) {
+    if (IsLate(state.due_jobs.At(id), JobDueMonoMs(state, job))) return OfJob(job, "it is due");
+  }
+  for (const auto& [name, node] : state.nodes) {
+    if (IsLate(state.due_nodes.At(name), NodeDueMonoMs(state, node)))
+      return absl::StrCat("node ", name, " is due");
+  }
+  const bool has_others =
+      state.due_jobs.size() > state.jobs.size() || state.due_nodes.size() > state.nodes.size();
+  return has_others ? "what is not there is due" : "";
+}
+
 // ---------------------------------------------------------------- gangs
+
+std::string BrokenLiveParts(const ClusterState& state) {
+  LiveParts found;
+  for (const auto& [id, job] : state.jobs) {
+    if (const v1::Attempt* attempt = LiveAttempt(job)) found.Add(id, *attempt);
+  }
+  return found == state.live_parts ? "" : "the parts of live attempts are miscounted";
+}
 
 // A host's processors may be shared, if its worker reports it.
 std::string SharedDevice(const ClusterState& state) {
@@ -183,7 +211,8 @@ std::string SharedDevice(const ClusterState& state) {
 }  // namespace
 
 std::string BrokenInvariant(const ClusterState& state) {
-  for (const auto check : {BrokenIndexes, BrokenHoldings, BrokenNodes, SharedDevice}) {
+  for (const auto check :
+       {BrokenIndexes, BrokenHoldings, BrokenNodes, BrokenLiveParts, BrokenDue, SharedDevice}) {
     if (std::string broken = check(state); !broken.empty()) return broken;
   }
   return "";

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
 #include "common/outputs.h"
 
 namespace muster::coordinator {
@@ -51,19 +52,21 @@ const v1::NodePart* FindPart(const v1::Attempt& attempt, const std::string& node
   return nullptr;
 }
 
-bool AllPartsEnded(const v1::Attempt& attempt) {
-  return std::all_of(attempt.parts().begin(), attempt.parts().end(),
-                     [](const v1::NodePart& part) { return part.ended(); });
-}
-
-bool AllPartsReady(const v1::Attempt& attempt) {
-  return std::all_of(attempt.parts().begin(), attempt.parts().end(),
-                     [](const v1::NodePart& part) { return part.ready(); });
-}
-
 bool AllPartsLaunched(const v1::Attempt& attempt) {
   return std::all_of(attempt.parts().begin(), attempt.parts().end(),
                      [](const v1::NodePart& part) { return part.launched(); });
+}
+
+const PartCounts& CountsOf(const ClusterState& state, const v1::JobRecord& job) {
+  const PartCounts* counts = state.live_parts.Counts(job.id());
+  CHECK(counts != nullptr);  // Apply counts the parts of each attempt that starts
+  return *counts;
+}
+
+const v1::NodePart* FindLivePart(const ClusterState& state, const v1::JobRecord& job,
+                                 const std::string& node) {
+  const int place = state.live_parts.Find(job.id(), node);
+  return place < 0 ? nullptr : &job.attempts().rbegin()->parts(place);
 }
 
 const CheckpointList& ListFor(const v1::JobRecord& job, int64_t step) {

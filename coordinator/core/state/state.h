@@ -20,8 +20,10 @@
 #include "common/base/limits.h"
 #include "common/job/rules.h"
 #include "coordinator/core/state/asides.h"
+#include "coordinator/core/state/due.h"
 #include "coordinator/core/state/earlier_runs.h"
 #include "coordinator/core/state/job_records.h"
+#include "coordinator/core/state/live_parts.h"
 #include "coordinator/core/state/order.h"
 #include "coordinator/core/state/project_shares.h"
 #include "coordinator/core/state/usage_book.h"
@@ -180,6 +182,10 @@ struct ClusterState : SchedulingState {
   std::unordered_map<std::string, KeyEntry> keys;  // by KeyOf(owner, key)
   std::vector<uint64_t> finished;                  // final since TakeFinished
   std::set<uint64_t> unsettled;  // jobs with more consequences than one turn takes: turn.cc
+  LiveParts live_parts;
+  // When time alone may have consequences for them (timers.h).
+  Due<uint64_t> due_jobs;
+  Due<std::string> due_nodes;
   v1::DiskSpace disk;  // of the data directory, when it last became almost full or had space again
 };
 
@@ -204,10 +210,16 @@ bool MostNodesSilent(const SchedulingState& state);
 // The newest attempt if it has not ended, otherwise null.
 const v1::Attempt* LiveAttempt(const v1::JobRecord& job);
 const v1::NodePart* FindPart(const v1::Attempt& attempt, const std::string& node);
-bool AllPartsEnded(const v1::Attempt& attempt);
-// True if every worker has checked what the launch needs, and the port is held.
-bool AllPartsReady(const v1::Attempt& attempt);
 bool AllPartsLaunched(const v1::Attempt& attempt);
+// Of the job's live attempt, which it must have.
+const PartCounts& CountsOf(const ClusterState& state, const v1::JobRecord& job);
+// Every worker has checked what the launch needs, and the port is held.
+inline bool AreReady(const PartCounts& counts) { return counts.ready == counts.parts; }
+inline bool AreLaunched(const PartCounts& counts) { return counts.launched == counts.parts; }
+inline bool AreOver(const PartCounts& counts) { return counts.ended == counts.parts; }
+// Of the job's live attempt. Null: it has none there.
+const v1::NodePart* FindLivePart(const ClusterState& state, const v1::JobRecord& job,
+                                 const std::string& node);
 // The job's outputs if `step` is common::kOutputsStep, otherwise its checkpoints. They are separate lists, so
 // that no job resumes from outputs and no policy for checkpoints removes them.
 const CheckpointList& ListFor(const v1::JobRecord& job, int64_t step);
@@ -226,12 +238,11 @@ const Node* FindNode(const SchedulingState& state, const std::string& name);
 // Calls use(job, attempt, part) for every part of a live attempt that may still have ranks on the
 // node.
 template <typename Use>
-void ForEachLivePart(const SchedulingState& state, const std::string& node, Use use) {
-  for (const uint64_t id : state.active) {
+void ForEachLivePart(const ClusterState& state, const std::string& node, Use use) {
+  for (const auto& [id, place] : state.live_parts.On(node)) {
     const v1::JobRecord& job = state.jobs.at(id);
-    const v1::Attempt* attempt = LiveAttempt(job);
-    const v1::NodePart* part = attempt == nullptr ? nullptr : FindPart(*attempt, node);
-    if (part != nullptr && !part->ended()) use(job, *attempt, *part);
+    const v1::Attempt& attempt = *job.attempts().rbegin();
+    if (!attempt.parts(place).ended()) use(job, attempt, attempt.parts(place));
   }
 }
 // The job's own values, otherwise the defaults. Kept in one place, because the fence is only safe

@@ -10,18 +10,6 @@ void Sooner(std::optional<int64_t>& deadline, const std::optional<int64_t>& cand
   if (!deadline.has_value() || *candidate < *deadline) deadline = candidate;
 }
 
-void AddJob(const ClusterState& state, const v1::JobRecord& job, std::optional<int64_t>& deadline) {
-  Sooner(deadline, RestartAtMonoMs(state, job));
-  const v1::Attempt* attempt = LiveAttempt(job);
-  if (attempt == nullptr) return;
-  Sooner(deadline, TimeLimitAtMonoMs(state, job, *attempt));
-  Sooner(deadline, NoticeEndsAtMonoMs(state, job, *attempt));
-  Sooner(deadline, LaunchLateAtMonoMs(state, job, *attempt));
-  for (const v1::NodePart& part : attempt->parts()) {
-    Sooner(deadline, FencedAtMonoMs(state, job, part));
-  }
-}
-
 }  // namespace
 
 std::optional<int64_t> SilentAtMonoMs(const ClusterState& state, const Node& node) {
@@ -53,7 +41,7 @@ std::optional<int64_t> TimeLimitAtMonoMs(const ClusterState& state, const v1::Jo
 
 std::optional<int64_t> LaunchLateAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
                                           const v1::Attempt& attempt) {
-  if (attempt.stopping() || UnlaunchedPart(attempt) == nullptr) return std::nullopt;
+  if (attempt.stopping() || CountsOf(state, job).awaited == 0) return std::nullopt;
   const JobTimers& timers = state.timers.at(job.id());
   return std::max(timers.attempt_since_mono_ms, timers.prepared_mono_ms) +
          state.settings.start_timeout_ms;
@@ -101,12 +89,42 @@ std::optional<int64_t> LookAgainAtMonoMs(const ClusterState& state) {
   return state.look_again_mono_ms;
 }
 
+std::optional<int64_t> JobDueMonoMs(const ClusterState& state, const v1::JobRecord& job) {
+  std::optional<int64_t> due = RestartAtMonoMs(state, job);
+  const v1::Attempt* attempt = LiveAttempt(job);
+  if (attempt == nullptr) return due;
+  Sooner(due, TimeLimitAtMonoMs(state, job, *attempt));
+  Sooner(due, NoticeEndsAtMonoMs(state, job, *attempt));
+  Sooner(due, LaunchLateAtMonoMs(state, job, *attempt));
+  return due;
+}
+
+std::optional<int64_t> NodeDueMonoMs(const ClusterState& state, const Node& node) {
+  std::optional<int64_t> due = SilentAtMonoMs(state, node);
+  ForEachLivePart(state, node.record.facts().name(),
+                  [&](const auto& job, const auto&, const auto& part) {
+                    Sooner(due, FencedAtMonoMs(state, job, part));
+                  });
+  return due;
+}
+
+void SetJobDue(ClusterState& state, uint64_t job) {
+  const auto found = state.jobs.find(job);
+  state.due_jobs.Set(job,
+                     found == state.jobs.end() ? std::nullopt : JobDueMonoMs(state, found->second));
+}
+
+void SetNodeDue(ClusterState& state, const std::string& node) {
+  const Node* found = FindNode(state, node);
+  state.due_nodes.Set(node, found == nullptr ? std::nullopt : NodeDueMonoMs(state, *found));
+}
+
 std::optional<int64_t> NextDeadlineMonoMs(const ClusterState& state) {
   if (!state.unsettled.empty()) return 0;  // long past
   std::optional<int64_t> deadline;
   Sooner(deadline, LookAgainAtMonoMs(state));
-  for (const auto& [name, node] : state.nodes) Sooner(deadline, SilentAtMonoMs(state, node));
-  for (const uint64_t id : state.active) AddJob(state, state.jobs.at(id), deadline);
+  Sooner(deadline, state.due_jobs.Earliest());
+  Sooner(deadline, state.due_nodes.Earliest());
   return deadline;
 }
 

@@ -42,6 +42,13 @@ std::optional<int64_t> NoticeEndsAtMonoMs(const ClusterState& state, const v1::J
 // When waiting jobs are looked at again although nothing has changed.
 std::optional<int64_t> LookAgainAtMonoMs(const ClusterState& state);
 
+// The earliest of the timers of the job itself; of the node's silence, and of what is proven by it for the parts on it.
+std::optional<int64_t> JobDueMonoMs(const ClusterState& state, const v1::JobRecord& job);
+std::optional<int64_t> NodeDueMonoMs(const ClusterState& state, const Node& node);
+// Keep ClusterState.due_jobs and due_nodes. A node's contact is not worth it: it only moves what is due away.
+void SetJobDue(ClusterState& state, uint64_t job);
+void SetNodeDue(ClusterState& state, const std::string& node);
+
 // The earliest of all timers: when the next TickInput is due.
 std::optional<int64_t> NextDeadlineMonoMs(const ClusterState& state);
 

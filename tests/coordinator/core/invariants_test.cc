@@ -97,6 +97,7 @@ TEST(Invariants, EachIsCheckedOfEachIndexAndSum) {
       {"a node is gone under its ranks",
        [](auto& s) {
          s.node_facts_bytes -= s.nodes.at("b").record.facts().ByteSizeLong();
+         s.due_nodes.Set("b", std::nullopt);
          s.nodes.erase("b");
        },
        "runs on no node"},
@@ -109,8 +110,33 @@ TEST(Invariants, EachIsCheckedOfEachIndexAndSum) {
          s.queue.erase({.priority = 0, .job = 3});
          s.lines.begin()->second.erase({.priority = 0, .job = 3});
          s.active.insert(3);
+         s.live_parts.Add(3, other.attempts(0));
+         s.due_jobs.Set(3, 0);
        },
        "is in job 1 and job 3"},
+      {"a part is not counted",
+       [](auto& s) { s.jobs.Edit(1).mutable_attempts(0)->mutable_parts(0)->set_ended(true); },
+       "miscounted"},
+      {"an attempt's parts are not known",
+       [](auto& s) { s.live_parts.Remove(1, s.jobs.at(1).attempts(0)); }, "miscounted"},
+      {"parts of an attempt are left",
+       [](auto& s) { s.live_parts.Add(2, s.jobs.at(1).attempts(0)); }, "miscounted"},
+      {"a job is looked at too late",
+       [](auto& s) {
+         s.jobs.Edit(1).mutable_spec()->set_max_duration_ms(1);
+         s.due_jobs.Set(1, std::nullopt);
+       },
+       "job 1, RUNNING: it is due"},
+      {"a node is looked at too late", [](auto& s) { s.due_nodes.Set("a", std::nullopt); },
+       "node a is due"},
+      {"a job that is not there is due",
+       [](auto& s) {
+         s.due_jobs.Set(8, 1);
+         s.due_jobs.Set(9, 1);
+         s.due_jobs.Set(10, 1);
+         s.due_jobs.Set(11, 1);
+       },
+       "what is not there is due"},
   };
   for (const auto& each : cases) {
     ClusterState state = SoundState();

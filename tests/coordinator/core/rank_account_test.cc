@@ -28,6 +28,7 @@ v1::JobRecord AlicesJob() {
 std::vector<Command> CommandsOf(const v1::JobRecord& job) {
   ClusterState state;
   state.jobs.Add(7) = job;
+  state.live_parts.Add(7, job.attempts(0));
   state.nodes["n1"].record.mutable_facts()->set_name("n1");
   v1::Event event;
   event.set_job(7);

@@ -42,11 +42,10 @@ void ListNodes(Jobs& jobs, JobStores& stores, Access& access, Process& process, 
         v1::ListNodesResponse response = begun;
         response.set_alarm(ClusterAlarm(view.state));
         response.set_disk_warning(DiskWarning(view.state));
-        const Usage usage = UsageOf(view.state);
         const auto& nodes = view.state.nodes;
         size_t bytes = 0;
         for (auto node = nodes.upper_bound(after); node != nodes.end(); ++node) {
-          v1::NodeView& shown = *response.add_nodes() = ViewNode(view.state, node->second, usage);
+          v1::NodeView& shown = *response.add_nodes() = ViewNode(view.state, node->second);
           bytes += shown.ByteSizeLong();
           if (bytes <= common::kAnswerBytesMax || std::next(node) == nodes.end()) continue;
           response.set_more(true);

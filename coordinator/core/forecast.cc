@@ -65,6 +65,7 @@ class Forecast {
       state_.asides.others.erase(id);
       job.set_state(v1::JOB_STATE_RUNNING);
       *job.add_attempts() = *std::move(verdict.start);
+      Occupy(state_, *job.attempts().rbegin(), true);
       state_.active.insert(id);
       state_.timers[id] = {.attempt_since_mono_ms = now_.mono_ms};
       if (run_ms.has_value()) AddEnd(id, now_.mono_ms + *run_ms, AllowanceOf(*run_ms));
@@ -76,8 +77,11 @@ class Forecast {
     if (end_times_.empty()) return false;
     const int64_t at = end_times_.begin()->first;
     for (; !end_times_.empty() && end_times_.begin()->first == at;
-         end_times_.erase(end_times_.begin()))
-      state_.active.erase(end_times_.begin()->second);
+         end_times_.erase(end_times_.begin())) {
+      const uint64_t id = end_times_.begin()->second;
+      state_.active.erase(id);
+      Occupy(state_, *LiveAttempt(state_.jobs.at(id)), false);
+    }
     const int64_t passed = std::max<int64_t>(0, at - now_.mono_ms);
     now_.mono_ms += passed;
     now_.wall_ms += passed;

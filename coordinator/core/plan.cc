@@ -124,14 +124,15 @@ v1::Attempt ForPeople(v1::Attempt attempt) {
 
 SchedulingState ShareForPlans(const SchedulingState& state) {
   // A new member breaks this line, as a reminder to copy it below.
-  const auto& [settings, next_job_id, jobs, timers, nodes, silent_nodes, lost_nodes, queue, lines,
-               left_out, told, asides, active, projects, usage, earlier_runs, schedule_needed,
-               look_again_mono_ms] = state;
+  const auto& [settings, next_job_id, jobs, timers, nodes, silent_nodes, lost_nodes, kinds, queue,
+               lines, left_out, told, asides, active, projects, usage, earlier_runs,
+               schedule_needed, look_again_mono_ms] = state;
   SchedulingState shared{.settings = settings,
                          .next_job_id = next_job_id,
                          .nodes = nodes,
                          .silent_nodes = silent_nodes,
                          .lost_nodes = lost_nodes,
+                         .kinds = kinds,
                          .asides = asides,
                          .active = active,
                          .projects = projects,

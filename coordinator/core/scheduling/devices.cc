@@ -64,11 +64,12 @@ std::string DescribeAbsent(const SchedulingState& state, const Demand& demand,
   std::vector<std::string> nodes;
   size_t absent = 0;
   for (const Capacity& capacity : Capacities(state, {}, demand, kind, Which::kEver)) {
-    const Node& node = state.nodes.at(capacity.node);
+    const Node& node = *capacity.at;
     if (IsInService(node) || ++absent > kNodesNamed) continue;
     const bool lost = node.record.state() == v1::NODE_STATE_LOST;
-    nodes.push_back(absl::StrCat(
-        capacity.node, " (", lost ? DescribeLoss(node.record) : DescribeDrain(node.record), ")"));
+    nodes.push_back(absl::StrCat(std::string(capacity.node), " (",
+                                 lost ? DescribeLoss(node.record) : DescribeDrain(node.record),
+                                 ")"));
   }
   if (absent > kNodesNamed) nodes.push_back(absl::StrCat(absent - kNodesNamed, " more"));
   return absl::StrCat(absent > 1 ? "nodes that are out of service: " : "",

@@ -10,37 +10,34 @@ namespace {
 
 // Whether all nodes are on one host and therefore share the loopback device. A container there has
 // its own host name.
-bool OnOneHost(const SchedulingState& state, const std::vector<Capacity>& capacities) {
-  const v1::NodeFacts& first = state.nodes.at(capacities[0].node).record.facts();
+bool OnOneHost(const std::vector<Capacity>& capacities) {
+  const v1::NodeFacts& first = capacities[0].at->record.facts();
   return !first.hostname().empty() &&
          std::all_of(capacities.begin(), capacities.end(), [&](const Capacity& capacity) {
-           const v1::NodeFacts& facts = state.nodes.at(capacity.node).record.facts();
+           const v1::NodeFacts& facts = capacity.at->record.facts();
            return facts.hostname() == first.hostname() && facts.boot_id() == first.boot_id();
          });
 }
 
-bool IsAtLoopback(const SchedulingState& state, const Capacity& capacity) {
-  return common::IsLoopbackHost(state.nodes.at(capacity.node).record.facts().advertise());
+bool IsAtLoopback(const Capacity& capacity) {
+  return common::IsLoopbackHost(capacity.at->record.facts().advertise());
 }
 
 }  // namespace
 
-bool AllCanMeet(const SchedulingState& state, const std::vector<Capacity>& capacities) {
+bool AllCanMeet(const std::vector<Capacity>& capacities) {
   return capacities.size() < 2 ||
-         std::none_of(capacities.begin(), capacities.end(),
-                      [&](const Capacity& each) { return IsAtLoopback(state, each); }) ||
-         OnOneHost(state, capacities);
+         std::none_of(capacities.begin(), capacities.end(), IsAtLoopback) || OnOneHost(capacities);
 }
 
 std::optional<std::vector<Share>> Fit(const SchedulingState& state, const Usage& usage,
                                       const Demand& demand, const std::string& kind, Which which,
                                       const std::vector<std::string>& previous) {
   std::vector<Capacity> capacities = Capacities(state, usage, demand, kind, which);
-  if (AllCanMeet(state, capacities)) return Place(demand.shape, std::move(capacities), previous);
   std::optional<std::vector<Share>> shares = Place(demand.shape, capacities, previous);
-  if (!shares.has_value() || shares->size() < 2) return shares;
-  std::erase_if(capacities, [&](const Capacity& each) { return IsAtLoopback(state, each); });
-  return Place(demand.shape, std::move(capacities), previous);
+  if (!shares.has_value() || shares->size() < 2 || AllCanMeet(capacities)) return shares;
+  std::erase_if(capacities, IsAtLoopback);
+  return Place(demand.shape, capacities, previous);
 }
 
 std::vector<std::string> NodesOfLastAttempt(const v1::JobRecord& job) {

@@ -17,7 +17,7 @@ std::optional<std::vector<Share>> Fit(const SchedulingState& state, const Usage&
                                       const std::vector<std::string>& previous);
 
 // A gang that spans hosts cannot rendezvous at a loopback address. False: some nodes are only for gangs on one node.
-bool AllCanMeet(const SchedulingState& state, const std::vector<Capacity>& capacities);
+bool AllCanMeet(const std::vector<Capacity>& capacities);
 
 // They keep their positions in the job's next attempt.
 std::vector<std::string> NodesOfLastAttempt(const v1::JobRecord& job);

@@ -39,23 +39,16 @@ uint64_t Ground::FreeOf(uint32_t places, const std::string& kind) {
     if (each.places == places && each.kind == kind) return each.devices;
   }
   Free& at = free_.emplace_back(Free{places, kind, 0});
-  const Usage& usage = UsageWithout(places);
-  auto used = usage.begin();  // both are in the order of the nodes' names
+  Usage::Walk used(UsageWithout(places));
   for (const auto& [name, node] : state.nodes) {
     if (!IsUsableNow(node)) continue;
-    while (used != usage.end() && used->first < name) ++used;
     const v1::NodeFacts& facts = node.record.facts();
     if (facts.oversubscribe_cpu() && common::IsHostKind(kind)) return at.devices = UINT64_MAX;
-    const std::vector<uint32_t>* taken = nullptr;  // what is held may also be in use
-    if (used != usage.end() && used->first == name) {
-      const auto of_kind = used->second.find(kind);
-      if (of_kind != used->second.end()) taken = &of_kind->second;
-    }
+    const std::vector<uint32_t>& taken = UsedOf(used.At(name, node), kind);  // or held
     at.devices += static_cast<uint64_t>(std::count_if(
         facts.devices().begin(), facts.devices().end(), [&](const v1::Device& device) {
           return device.kind() == kind &&
-                 (taken == nullptr ||
-                  std::find(taken->begin(), taken->end(), device.index()) == taken->end());
+                 std::find(taken.begin(), taken.end(), device.index()) == taken.end();
         }));
   }
   return at.devices;
@@ -68,10 +61,10 @@ bool Ground::HasEnoughFor(Candidate& job) {
 const Usage& Ground::UsageWithout(uint32_t places) {
   const auto [at, fresh] = usages_.try_emplace(places);
   if (!fresh) return at->second;
-  if (places == 0) return at->second = UsageOf(state);
+  if (places == 0) return at->second = Usage::Of(state);
   at->second = UsageWithout(0);
   for (size_t i = 0; i < places_.size(); ++i) {
-    if ((places >> i & 1) != 0) AddUsage(at->second, places_[i].kind, places_[i].shares);
+    if ((places >> i & 1) != 0) at->second.Add(places_[i].kind, places_[i].shares);
   }
   return at->second;
 }
@@ -152,7 +145,7 @@ const std::vector<Occupant>& Ground::occupants() {
 
 void Ground::Start(const v1::JobRecord& job, const v1::Attempt& attempt) {
   UsageWithout(0);
-  for (auto& [places, usage] : usages_) AddUsage(usage, attempt);
+  for (auto& [places, usage] : usages_) usage.Add(attempt);
   if (!state.projects.empty()) use.Add(job, attempt);
   // What it takes may be held for others: without these devices they were not counted as free.
   std::erase_if(free_, [](const Free& free) { return free.places != 0; });

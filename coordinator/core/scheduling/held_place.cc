@@ -24,7 +24,7 @@ bool EndsBefore(const Occupant& a, const Occupant& b) {
 
 Usage UsageOf(const std::vector<HeldPlace>& places) {
   Usage usage;
-  for (const HeldPlace& place : places) AddUsage(usage, place.kind, place.shares);
+  for (const HeldPlace& place : places) usage.Add(place.kind, place.shares);
   return usage;
 }
 
@@ -46,7 +46,7 @@ class Future {
             std::count_if(occupants.begin(), occupants.end(),
                           [](const Occupant& each) { return each.end.at_mono_ms.has_value(); }))),
         nodes_(Capacities(state, UsageOf(others), demand, kind, Which::kFreeLater)),
-        all_can_meet_(AllCanMeet(state, nodes_)) {
+        all_can_meet_(AllCanMeet(nodes_)) {
     CountWhatIsUsed();
   }
 
@@ -74,9 +74,8 @@ class Future {
 
   std::optional<std::vector<Share>> SharesAfter(size_t step) const {
     Usage usage;
-    for (size_t i = EndedBy(step); i < occupants_.size(); ++i)
-      AddUsage(usage, *occupants_[i].attempt);
-    for (const HeldPlace& other : others_) AddUsage(usage, other.kind, other.shares);
+    for (size_t i = EndedBy(step); i < occupants_.size(); ++i) usage.Add(*occupants_[i].attempt);
+    for (const HeldPlace& other : others_) usage.Add(other.kind, other.shares);
     return Fit(state_, usage, demand_, kind_,
                NodesReturn(step) ? Which::kFreeLater : Which::kFreeNow, previous_);
   }
@@ -90,14 +89,14 @@ class Future {
     for (const Capacity& node : nodes_) {
       places.emplace(node.node, free_now_.size());
       free_now_.push_back(static_cast<int64_t>(node.free.size()));
-      is_usable_.push_back(IsUsableNow(state_.nodes.at(node.node)));
+      is_usable_.push_back(IsUsableNow(*node.at));
     }
     for (const Occupant& occupant : occupants_) {
       std::vector<std::pair<size_t, int64_t>>& used = used_.emplace_back();
       for (const v1::NodePart& part : occupant.attempt->parts()) {
         const auto place = places.find(part.node());
         if (part.ended() || part.device_kind() != kind_ || place == places.end()) continue;
-        const std::vector<uint32_t>& devices = nodes_[place->second].free;
+        const auto& devices = nodes_[place->second].free;
         const int64_t taken = std::count_if(
             part.device_indexes().begin(), part.device_indexes().end(), [&](uint32_t index) {
               return std::binary_search(devices.begin(), devices.end(), index);

@@ -1,7 +1,8 @@
 #include "coordinator/core/scheduling/placement.h"
 
 #include <algorithm>
-#include <set>
+#include <unordered_map>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -23,7 +24,8 @@ bool Matches(const v1::Device& device, const std::string& kind, const v1::Device
 Capacity CapacityOf(const Node& node, const std::vector<uint32_t>& used,
                     const v1::DeviceConstraint& want, const std::string& kind) {
   const v1::NodeFacts& facts = node.record.facts();
-  Capacity capacity{{}, 0, {}, common::IsHostKind(kind) && facts.oversubscribe_cpu()};
+  Capacity capacity{.oversubscribed = common::IsHostKind(kind) && facts.oversubscribe_cpu(),
+                    .at = &node};
   for (const v1::Device& device : facts.devices()) {
     if (!Matches(device, kind, want)) continue;
     if (!capacity.oversubscribed &&
@@ -48,23 +50,23 @@ std::vector<uint32_t> TakeDevices(const Capacity& capacity, uint32_t count) {
 
 // Largest first. Those of one size stay in the order of their names, in which they are found.
 void SortByRoom(std::vector<Capacity>& capacities) {
-  std::stable_sort(capacities.begin(), capacities.end(),
-                   [](const Capacity& a, const Capacity& b) { return a.ranks > b.ranks; });
+  const auto has_more = [](const Capacity& a, const Capacity& b) { return a.ranks > b.ranks; };
+  if (std::is_sorted(capacities.begin(), capacities.end(), has_more)) return;
+  std::stable_sort(capacities.begin(), capacities.end(), has_more);
 }
 
-// Smallest first, so that large nodes stay free for large gangs; ties as above.
-std::vector<const Capacity*> TightestFirst(const std::vector<Capacity>& capacities) {
-  std::vector<const Capacity*> nodes;
-  for (const Capacity& capacity : capacities) nodes.push_back(&capacity);
-  std::stable_sort(nodes.begin(), nodes.end(),
-                   [](const Capacity* a, const Capacity* b) { return a->ranks < b->ranks; });
-  return nodes;
-}
-
-const std::vector<uint32_t>& UsedOf(const Usage::mapped_type& on_node, const std::string& kind) {
-  static const std::vector<uint32_t> kNone;
-  const auto of_kind = on_node.find(kind);
-  return of_kind == on_node.end() ? kNone : of_kind->second;
+// Calls use(node) for each, smallest first, so that large nodes stay free for large gangs; those of one size in the order
+// in which they are. Until it returns false.
+template <typename Use>
+void TightestFirst(const std::vector<Capacity>& capacities, Use use) {
+  for (size_t end = capacities.size(); end > 0;) {
+    size_t begin = end - 1;
+    while (begin > 0 && capacities[begin - 1].ranks == capacities[end - 1].ranks) --begin;
+    for (size_t i = begin; i < end; ++i) {
+      if (!use(capacities[i])) return;
+    }
+    end = begin;
+  }
 }
 
 struct Split {
@@ -77,11 +79,10 @@ std::vector<Split> SplitPerNode(const v1::Shape& shape, const std::vector<Capaci
   const uint32_t least = std::max<uint32_t>(shape.min_nodes(), 1);
   const uint32_t most = std::max(shape.max_nodes(), least);
   std::vector<Split> split;
-  for (const Capacity* node : TightestFirst(capacities)) {
-    if (split.size() < most && node->ranks >= shape.per_node()) {
-      split.push_back({node, shape.per_node()});
-    }
-  }
+  TightestFirst(capacities, [&](const Capacity& node) {
+    if (node.ranks >= shape.per_node()) split.push_back({&node, shape.per_node()});
+    return split.size() < most;
+  });
   if (split.size() < least) split.clear();
   return split;
 }
@@ -91,10 +92,10 @@ std::vector<Split> SplitAlike(uint32_t total, uint32_t count,
                               const std::vector<Capacity>& capacities) {
   const uint32_t most = (total + count - 1) / count;
   std::vector<Split> split;
-  for (const Capacity* node : TightestFirst(capacities)) {
-    if (split.size() == count) break;
-    if (node->ranks >= most) split.push_back({node, 0});
-  }
+  TightestFirst(capacities, [&](const Capacity& node) {
+    if (node.ranks >= most) split.push_back({&node, 0});
+    return split.size() < count;
+  });
   if (split.size() < count) return {};
   for (uint32_t rank = 0; rank < total; ++rank) ++split[rank % count].ranks;
   return split;
@@ -126,10 +127,12 @@ std::vector<Split> SplitEvenly(uint32_t total, uint32_t count,
 // A total over as few nodes as possible: the tightest fit on one, otherwise the roomiest ones
 // filled in order.
 std::vector<Split> SplitPacked(uint32_t total, const std::vector<Capacity>& capacities) {
-  for (const Capacity* node : TightestFirst(capacities)) {
-    if (node->ranks >= total) return {{node, total}};
-  }
   std::vector<Split> split;
+  TightestFirst(capacities, [&](const Capacity& node) {
+    if (node.ranks >= total) split.push_back({&node, total});
+    return split.empty();
+  });
+  if (!split.empty()) return split;
   for (const Capacity& node : capacities) {
     const uint32_t ranks = std::min(node.ranks, total);
     if (ranks == 0) break;
@@ -158,13 +161,14 @@ std::vector<Split> SplitShape(const v1::Shape& shape, const std::vector<Capacity
 std::vector<Split> Order(std::vector<Split> split, const std::vector<std::string>& previous) {
   std::sort(split.begin(), split.end(),
             [](const Split& a, const Split& b) { return a.node->node < b.node->node; });
+  std::unordered_map<std::string_view, size_t> places;
+  for (const std::string& node : previous) places.emplace(node, places.size());
   std::vector<Split> ordered(split.size(), Split{nullptr, 0});
   std::vector<Split> newcomers;
   for (const Split& part : split) {
-    const auto place = std::find(previous.begin(), previous.end(), part.node->node);
-    const size_t index = static_cast<size_t>(place - previous.begin());
-    if (place != previous.end() && index < ordered.size() && ordered[index].node == nullptr) {
-      ordered[index] = part;
+    const auto place = places.find(part.node->node);
+    if (place != places.end() && place->second < ordered.size()) {
+      ordered[place->second] = part;
     } else {
       newcomers.push_back(part);
     }
@@ -177,54 +181,6 @@ std::vector<Split> Order(std::vector<Split> split, const std::vector<std::string
 }
 
 }  // namespace
-
-void AddUsage(Usage& usage, const v1::Attempt& attempt) {
-  for (const v1::NodePart& part : attempt.parts()) {
-    if (part.ended()) continue;
-    std::vector<uint32_t>& used = usage[part.node()][part.device_kind()];
-    used.insert(used.end(), part.device_indexes().begin(), part.device_indexes().end());
-  }
-}
-
-void RemoveUsage(Usage& usage, const v1::Attempt& attempt) {
-  for (const v1::NodePart& part : attempt.parts()) {
-    if (part.ended()) continue;
-    std::vector<uint32_t>& used = usage[part.node()][part.device_kind()];
-    for (const uint32_t device : part.device_indexes()) {
-      if (const auto at = std::find(used.begin(), used.end(), device); at != used.end())
-        used.erase(at);
-    }
-  }
-}
-
-bool HasDeviceOf(const v1::Attempt& attempt, const std::string& kind,
-                 const std::vector<Share>& shares) {
-  return std::any_of(attempt.parts().begin(), attempt.parts().end(), [&](const v1::NodePart& part) {
-    if (part.ended() || part.device_kind() != kind) return false;
-    return std::any_of(shares.begin(), shares.end(), [&](const Share& share) {
-      return share.node == part.node() &&
-             std::find_first_of(share.devices.begin(), share.devices.end(),
-                                part.device_indexes().begin(),
-                                part.device_indexes().end()) != share.devices.end();
-    });
-  });
-}
-
-void AddUsage(Usage& usage, const std::string& kind, const std::vector<Share>& shares) {
-  for (const Share& share : shares) {
-    std::vector<uint32_t>& used = usage[share.node][kind];
-    used.insert(used.end(), share.devices.begin(), share.devices.end());
-  }
-}
-
-Usage UsageOf(const SchedulingState& state) {
-  Usage usage;
-  for (const uint64_t id : state.active) {
-    const v1::Attempt* attempt = LiveAttempt(state.jobs.at(id));
-    if (attempt != nullptr) AddUsage(usage, *attempt);
-  }
-  return usage;
-}
 
 uint32_t DevicesPerRank(const v1::DeviceConstraint& device) {
   return std::max<uint32_t>(device.count_per_rank(), 1);
@@ -241,17 +197,15 @@ bool IsInService(const Node& node) {
 
 std::vector<Capacity> Capacities(const SchedulingState& state, const Usage& usage,
                                  const Demand& demand, const std::string& kind, Which which) {
-  const Usage::mapped_type nothing;
+  static const Usage kNothing;
   const bool counts_usage = which == Which::kFreeNow || which == Which::kFreeLater;
   std::vector<Capacity> capacities;
-  auto used = usage.begin();  // both are in the order of the nodes' names
+  Usage::Walk used(counts_usage ? usage : kNothing);
   for (const auto& [name, node] : state.nodes) {
     if (which == Which::kFreeNow && !IsUsableNow(node)) continue;
     if (which != Which::kEver && !IsInService(node)) continue;
-    while (counts_usage && used != usage.end() && used->first < name) ++used;
-    const bool is_used = counts_usage && used != usage.end() && used->first == name;
-    Capacity capacity = CapacityOf(node, UsedOf(is_used ? used->second : nothing, kind),
-                                   demand.shape.device(), kind);
+    Capacity capacity =
+        CapacityOf(node, UsedOf(used.At(name, node), kind), demand.shape.device(), kind);
     if (capacity.ranks == 0 || !LackOf(node.record.facts(), demand).empty()) continue;
     capacity.node = name;
     capacities.push_back(std::move(capacity));
@@ -262,25 +216,21 @@ std::vector<Capacity> Capacities(const SchedulingState& state, const Usage& usag
 
 std::string ResolveKind(const SchedulingState& state, const v1::DeviceConstraint& device) {
   if (!device.kind().empty()) return device.kind();
-  std::set<std::string> kinds;
-  for (const auto& [name, node] : state.nodes) {
-    for (const v1::Device& known : node.record.facts().devices()) kinds.insert(known.kind());
-  }
   for (const common::DeviceKind& kind : common::DeviceKinds()) {
     const std::string name(kind.name);
-    if (!kind.is_host && kinds.contains(name)) return name;
+    if (!kind.is_host && state.kinds.contains(name)) return name;
   }
   return std::string(common::HostKind().name);
 }
 
-std::optional<std::vector<Share>> Place(const v1::Shape& shape, std::vector<Capacity> capacities,
+std::optional<std::vector<Share>> Place(const v1::Shape& shape,
+                                        const std::vector<Capacity>& capacities,
                                         const std::vector<std::string>& previous) {
-  SortByRoom(capacities);
   std::vector<Split> split = SplitShape(shape, capacities);
   if (split.empty()) return std::nullopt;
   std::vector<Share> shares;
   for (const Split& part : Order(std::move(split), previous)) {
-    shares.push_back({part.node->node, part.ranks,
+    shares.push_back({std::string(part.node->node), part.ranks,
                       TakeDevices(*part.node, part.ranks * DevicesPerRank(shape.device()))});
   }
   return shares;
@@ -299,7 +249,8 @@ std::string DescribeCapacities(const std::vector<Capacity>& capacities) {
   for (const Capacity& capacity : capacities) {
     if (capacity.ranks == 0) continue;
     total += capacity.ranks;
-    if (++holding <= kNodesNamed) nodes.push_back(absl::StrCat(capacity.node, " ", capacity.ranks));
+    if (++holding <= kNodesNamed)
+      nodes.push_back(absl::StrCat(std::string(capacity.node), " ", capacity.ranks));
   }
   if (total == 0) return "none";
   if (holding > kNodesNamed) nodes.push_back(absl::StrCat(holding - kNodesNamed, " more"));

@@ -6,37 +6,23 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "coordinator/core/scheduling/demand.h"
+#include "coordinator/core/scheduling/usage.h"
 #include "coordinator/core/state/state.h"
 
 namespace muster::coordinator {
 
-// Device indexes that live attempts hold, by node and kind.
-using Usage = std::map<std::string, std::map<std::string, std::vector<uint32_t>>>;
-Usage UsageOf(const SchedulingState& state);
-void AddUsage(Usage& usage, const v1::Attempt& attempt);
-
-// One node's share of a gang.
-struct Share {
-  std::string node;
-  uint32_t ranks = 0;
-  std::vector<uint32_t> devices;  // ranks × count_per_rank indexes, ascending, chosen lowest first
-};
-
-void RemoveUsage(Usage& usage, const v1::Attempt& attempt);
-void AddUsage(Usage& usage, const std::string& kind, const std::vector<Share>& shares);
-// Whether the attempt has a device of the shares, which are of this kind.
-bool HasDeviceOf(const v1::Attempt& attempt, const std::string& kind,
-                 const std::vector<Share>& shares);
-
 // How many ranks a node could take.
 struct Capacity {
-  std::string node;
+  std::string_view node;  // of the state
   uint32_t ranks = 0;
-  std::vector<uint32_t> free;  // indexes
+  absl::InlinedVector<uint32_t, 8> free;  // indexes
   bool oversubscribed = false;
+  const Node* at = nullptr;  // null in arithmetic without nodes
 };
 
 enum class Which {
@@ -60,13 +46,14 @@ uint32_t DevicesPerRank(const v1::DeviceConstraint& device);
 // registered node has, otherwise cpu.
 std::string ResolveKind(const SchedulingState& state, const v1::DeviceConstraint& device);
 
-// Shares in rank order, or nullopt if the shape does not fit into `capacities`. Prefers few nodes,
+// Shares in rank order, or nullopt if the shape does not fit into `capacities`, which are as Capacities gives them. Prefers few nodes,
 // then the tightest fit, then names. `previous` is the last attempt's node order: nodes that stay
 // keep their position, so that ranks are stable and a replacement takes over the lost node's ranks.
-std::optional<std::vector<Share>> Place(const v1::Shape& shape, std::vector<Capacity> capacities,
+std::optional<std::vector<Share>> Place(const v1::Shape& shape,
+                                        const std::vector<Capacity>& capacities,
                                         const std::vector<std::string>& previous);
 
-// Whether Place finds shares. Needs only the ranks of `capacities`.
+// Whether Place finds shares. Needs only the ranks of `capacities`, in any order.
 bool HasPlace(const v1::Shape& shape, std::vector<Capacity> capacities);
 
 // "4 ranks on 2 nodes (node-a 2, node-b 2)": the most ranks that fit into `capacities`.

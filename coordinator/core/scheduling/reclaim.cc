@@ -249,7 +249,7 @@ class Search {
   }
   std::optional<std::vector<Share>> FitWithout(const std::vector<Runner>& gone) {
     Usage usage = taken_;
-    for (const Runner& runner : gone) RemoveUsage(usage, *runner.attempt);
+    for (const Runner& runner : gone) usage.Remove(*runner.attempt);
     return FitIn(usage);
   }
   bool Suffice(const std::vector<Runner>& gone) {
@@ -376,7 +376,7 @@ std::string WhyClaimEnds(Ground& ground, const v1::JobRecord& job) {
     if (ground.now.mono_ms > due) {
       overdue = other.name();
     } else {
-      RemoveUsage(usage, *attempt);
+      usage.Remove(*attempt);
     }
   }
   if (std::string why = WhyMayNot(use, candidate); !why.empty()) return why;

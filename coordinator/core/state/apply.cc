@@ -40,9 +40,11 @@ v1::NodePart& PartOf(ClusterState& state, v1::JobRecord& job, const v1::Event& e
 template <typename Change>
 void ChangePart(ClusterState& state, v1::JobRecord& job, v1::NodePart& part, Change change) {
   PartCounts* counts = state.live_parts.Counts(job.id());
+  const bool had_ended = part.ended();
   if (counts != nullptr) counts->Add(part, -1);
   change(part);
   if (counts != nullptr) counts->Add(part);
+  if (counts != nullptr && part.ended() && !had_ended) Occupy(state, part, false);
 }
 template <typename Change>
 void ChangePart(ClusterState& state, const v1::Event& event, Change change) {
@@ -59,8 +61,14 @@ int64_t MonoOf(int64_t lived_ms, Now now) {
 // Its newest attempt begins or ends. An event from a disk may have any of both where none belongs.
 void IndexParts(ClusterState& state, const v1::JobRecord& job) {
   if (job.attempts().empty()) return;
-  state.live_parts.Remove(job.id(), *job.attempts().rbegin());
-  if (const v1::Attempt* attempt = LiveAttempt(job)) state.live_parts.Add(job.id(), *attempt);
+  const v1::Attempt& newest = *job.attempts().rbegin();
+  if (state.live_parts.Counts(job.id()) != nullptr) {
+    Occupy(state, newest, false);
+    state.live_parts.Remove(job.id(), newest);
+  }
+  if (LiveAttempt(job) == nullptr) return;
+  state.live_parts.Add(job.id(), newest);
+  Occupy(state, newest, true);
 }
 
 // Moves the job into the index for its state; a held one is in none.
@@ -512,8 +520,24 @@ void SetNodeState(ClusterState& state, Node& node, v1::NodeState to, int64_t at_
 // Keeps the sum of all nodes' facts, which each registration checks (decide_worker.cc).
 void SetFacts(ClusterState& state, Node& node, const v1::NodeFacts& facts) {
   state.node_facts_bytes -= node.record.facts().ByteSizeLong();
+  const auto count = [&](int64_t change) {
+    std::set<std::string> kinds;
+    for (const v1::Device& device : node.record.facts().devices()) kinds.insert(device.kind());
+    for (const std::string& kind : kinds) {
+      if ((state.kinds[kind] += change) == 0) state.kinds.erase(kind);
+    }
+  };
+  count(-1);
   *node.record.mutable_facts() = facts;
+  count(1);
   state.node_facts_bytes += facts.ByteSizeLong();
+}
+
+// Of a node that was not known while its parts were.
+void CountUse(const ClusterState& state, const std::string& name, Node& node) {
+  node.used.clear();
+  ForEachLivePart(state, name,
+                  [&](const auto&, const auto&, const auto& part) { Take(node.used, part); });
 }
 
 void ForgetNode(ClusterState& state, const std::string& name) {
@@ -527,7 +551,9 @@ void ForgetNode(ClusterState& state, const std::string& name) {
 }
 
 void ApplyNodeRegistered(ClusterState& state, const v1::Event& event, Now now) {
+  const bool is_new = !state.nodes.contains(event.node());
   Node& node = state.nodes[event.node()];
+  if (is_new) CountUse(state, event.node(), node);
   SetFacts(state, node, event.node_registered().facts());
   if (node.cleared_by != node.record.facts().process()) node.cleared_by = 0;
   SetNodeState(state, node, v1::NODE_STATE_ALIVE, event.at_ms());
@@ -824,6 +850,7 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
   }
   for (const v1::NodeRecord& record : snapshot.nodes()) {
     Node& node = state.nodes[record.facts().name()];
+    CountUse(state, record.facts().name(), node);
     SetNodeState(state, node, record.state(), record.state_ms());
     SetFacts(state, node, record.facts());
     node.record = record;

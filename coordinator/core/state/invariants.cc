@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -142,19 +143,38 @@ std::string BrokenHoldings(const ClusterState& state) {
                                                                  : "the jobs' bytes do not add up";
 }
 
+DevicesByKind Sorted(DevicesByKind used) {
+  for (auto& [kind, devices] : used) std::sort(devices.begin(), devices.end());
+  return used;
+}
+
+DevicesByKind UsedOn(const ClusterState& state, const std::string& node) {
+  DevicesByKind used;
+  ForEachLivePart(state, node,
+                  [&](const auto&, const auto&, const auto& part) { Take(used, part); });
+  return Sorted(std::move(used));
+}
+
 std::string BrokenNodes(const ClusterState& state) {
   int64_t silent = 0, lost = 0;
   uint64_t bytes = 0;
+  std::map<std::string, int64_t> kinds;
   for (const auto& [name, node] : state.nodes) {
     silent += node.record.state() == v1::NODE_STATE_SUSPECT;
     lost += node.record.state() == v1::NODE_STATE_LOST;
     bytes += node.record.facts().ByteSizeLong();
+    if (UsedOn(state, name) != Sorted(node.used))
+      return absl::StrCat("the devices in use on ", name, " are miscounted");
+    std::set<std::string> of_node;
+    for (const v1::Device& device : node.record.facts().devices()) of_node.insert(device.kind());
+    for (const std::string& kind : of_node) ++kinds[kind];
     if (node.record.facts().name() != name) return absl::StrCat("node ", name, " has other facts");
     if (node.record.connected() != (node.session != 0)) {
       return absl::StrCat("node ", name, " is connected without a session, or the reverse");
     }
   }
   if (silent != state.silent_nodes || lost != state.lost_nodes) return "nodes are miscounted";
+  if (kinds != state.kinds) return "kinds of devices are miscounted";
   return bytes == state.node_facts_bytes ? "" : "the nodes' facts do not add up";
 }
 
@@ -212,7 +232,7 @@ std::string SharedDevice(const ClusterState& state) {
 
 std::string BrokenInvariant(const ClusterState& state) {
   for (const auto check :
-       {BrokenIndexes, BrokenHoldings, BrokenNodes, BrokenLiveParts, BrokenDue, SharedDevice}) {
+       {BrokenIndexes, BrokenHoldings, BrokenLiveParts, BrokenNodes, BrokenDue, SharedDevice}) {
     if (std::string broken = check(state); !broken.empty()) return broken;
   }
   return "";

@@ -69,6 +69,34 @@ const v1::NodePart* FindLivePart(const ClusterState& state, const v1::JobRecord&
   return place < 0 ? nullptr : &job.attempts().rbegin()->parts(place);
 }
 
+void Take(DevicesByKind& used, const v1::NodePart& part) {
+  if (part.device_indexes().empty()) return;
+  std::vector<uint32_t>& of_kind = used[part.device_kind()];
+  of_kind.insert(of_kind.end(), part.device_indexes().begin(), part.device_indexes().end());
+}
+
+void GiveBack(DevicesByKind& used, const v1::NodePart& part) {
+  const auto of_kind = used.find(part.device_kind());
+  if (of_kind == used.end()) return;
+  for (const uint32_t device : part.device_indexes()) {
+    const auto at = std::find(of_kind->second.begin(), of_kind->second.end(), device);
+    if (at != of_kind->second.end()) of_kind->second.erase(at);
+  }
+  if (of_kind->second.empty()) used.erase(of_kind);
+}
+
+void Occupy(SchedulingState& state, const v1::NodePart& part, bool takes) {
+  const auto node = state.nodes.find(part.node());
+  if (node == state.nodes.end()) return;
+  takes ? Take(node->second.used, part) : GiveBack(node->second.used, part);
+}
+
+void Occupy(SchedulingState& state, const v1::Attempt& attempt, bool takes) {
+  for (const v1::NodePart& part : attempt.parts()) {
+    if (!part.ended()) Occupy(state, part, takes);
+  }
+}
+
 const CheckpointList& ListFor(const v1::JobRecord& job, int64_t step) {
   return step == common::kOutputsStep ? job.outputs() : job.checkpoints();
 }

@@ -84,6 +84,11 @@ struct Settings {
 // The coordinators besides this one that have files of the checkpoint: "h1, h2"; empty: none.
 std::string OtherHeads(const v1::Checkpoint& checkpoint, const std::string& head);
 
+// Device indexes by kind. A processor that ranks share is in it once for each of them.
+using DevicesByKind = std::map<std::string, std::vector<uint32_t>>;
+void Take(DevicesByKind& used, const v1::NodePart& part);
+void GiveBack(DevicesByKind& used, const v1::NodePart& part);
+
 // One registered node: the journaled record, plus what is known only while the daemon runs.
 struct Node {
   v1::NodeRecord record;
@@ -95,6 +100,7 @@ struct Node {
   uint64_t cleared_by = 0;
   int64_t last_contact_mono_ms = 0;
   v1::NodeHealth health;  // newest, while connected
+  DevicesByKind used;     // by live attempts; no list is empty
 };
 
 // Identifies a checkpoint of a job.
@@ -157,9 +163,10 @@ struct SchedulingState {
   JobRecords jobs;  // live jobs, and those that finished in this turn
   std::map<uint64_t, JobTimers> timers;
   std::map<std::string, Node> nodes;
-  int64_t silent_nodes = 0;    // SUSPECT ones
-  int64_t lost_nodes = 0;      // LOST ones
-  std::set<QueuePlace> queue;  // QUEUED jobs in queue order; held ones are not in it
+  int64_t silent_nodes = 0;              // SUSPECT ones
+  int64_t lost_nodes = 0;                // LOST ones
+  std::map<std::string, int64_t> kinds;  // of devices: how many nodes have one; none is 0
+  std::set<QueuePlace> queue;            // QUEUED jobs in queue order; held ones are not in it
   // The same, by project and kind of device as the job names it; no line is empty.
   std::map<std::pair<std::string, std::string>, std::set<QueuePlace>> lines;
   uint64_t left_out = 0;      // in a copy for plans: queued jobs that are not in it
@@ -196,6 +203,9 @@ bool NoticeStands(const SchedulingState& state, const v1::Attempt& attempt);
 // The queue and that of the job's project.
 void Enqueue(SchedulingState& state, const v1::JobRecord& job);
 void Dequeue(SchedulingState& state, const v1::JobRecord& job);
+// Node.used: a part, or those of an attempt that have not ended, takes its devices or gives them back.
+void Occupy(SchedulingState& state, const v1::NodePart& part, bool takes);
+void Occupy(SchedulingState& state, const v1::Attempt& attempt, bool takes);
 // Drops the exits of an attempt's ranks, but keeps the culprit.
 void LeaveOutExits(v1::Attempt& attempt);
 inline constexpr int32_t kSignalsMax = 64;  // Linux's, with the real-time ones

@@ -314,7 +314,7 @@ v1::JobSummary Summarize(const v1::JobRecord& job) {
   return summary;
 }
 
-v1::NodeView ViewNode(const ClusterState& state, const Node& node, const Usage& usage) {
+v1::NodeView ViewNode(const ClusterState& state, const Node& node) {
   v1::NodeView view;
   *view.mutable_record() = node.record;
   view.set_clearing(node.record.connected() && !node.cleared);
@@ -322,14 +322,12 @@ v1::NodeView ViewNode(const ClusterState& state, const Node& node, const Usage& 
   const std::string& name = node.record.facts().name();
   std::map<std::string, uint32_t> total;
   for (const v1::Device& device : node.record.facts().devices()) ++total[device.kind()];
-  const auto used_here = usage.find(name);
   for (const auto& [kind, count] : total) {
     v1::DeviceUse* use = view.add_uses();
     use->set_kind(kind);
     use->set_total(count);
-    if (used_here == usage.end()) continue;
-    const auto used = used_here->second.find(kind);
-    if (used != used_here->second.end()) use->set_used(static_cast<uint32_t>(used->second.size()));
+    const auto used = node.used.find(kind);
+    if (used != node.used.end()) use->set_used(static_cast<uint32_t>(used->second.size()));
   }
   ForEachLivePart(state, name,
                   [&](const auto& job, const auto&, const auto&) { view.add_jobs(job.name()); });

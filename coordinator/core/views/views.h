@@ -15,7 +15,7 @@ namespace muster::coordinator {
 std::string ReasonForPeople(const v1::JobRecord& job);
 // step, loss and similar fields are filled in by the caller from the metric store.
 v1::JobSummary Summarize(const v1::JobRecord& job);
-v1::NodeView ViewNode(const ClusterState& state, const Node& node, const Usage& usage);
+v1::NodeView ViewNode(const ClusterState& state, const Node& node);
 // A problem with the cluster as a whole; empty if none.
 std::string ClusterAlarm(const SchedulingState& state);
 // "the coordinator's disk is almost full: 4 GB of 50 GB are free"; empty: it is not.

@@ -31,7 +31,6 @@ double SecondsBetween(int64_t from_ms, int64_t to_ms) {
 }
 
 void CountNodes(const ClusterState& state, ClusterFacts& facts) {
-  const Usage usage = UsageOf(state);
   for (const v1::NodeState each :
        {v1::NODE_STATE_ALIVE, v1::NODE_STATE_SUSPECT, v1::NODE_STATE_LOST})
     facts.nodes[absl::AsciiStrToLower(NodeStateName(each))] = 0;
@@ -43,9 +42,7 @@ void CountNodes(const ClusterState& state, ClusterFacts& facts) {
       for (const v1::Device& device : node.record.facts().devices())
         ++facts.devices[device.kind()].total;
     }
-    const auto used = usage.find(name);
-    if (used == usage.end()) continue;
-    for (const auto& [kind, indexes] : used->second) facts.devices[kind].used += indexes.size();
+    for (const auto& [kind, indexes] : node.used) facts.devices[kind].used += indexes.size();
   }
 }
 

@@ -95,7 +95,7 @@ std::optional<int64_t> EarliestBySearch(const ClusterState& state, const v1::Job
   std::optional<int64_t> at = now.mono_ms;
   while (true) {
     Usage usage;
-    for (const Occupant& occupant : left) AddUsage(usage, *occupant.attempt);
+    for (const Occupant& occupant : left) usage.Add(*occupant.attempt);
     if (Fit(state, usage, demand, "gpu", Which::kFreeNow, {}).has_value()) return at;
     const auto next = std::min_element(left.begin(), left.end(), [](const auto& a, const auto& b) {
       return a.end.at_mono_ms.value_or(INT64_MAX) < b.end.at_mono_ms.value_or(INT64_MAX);
@@ -168,11 +168,11 @@ TEST(BackfillTest, NoJobWaitsThatCouldStartWithoutDelay) {
       ASSERT_NE(place, nullptr);
       for (const QueuePlace& queued : world.state().queue) {
         const v1::JobRecord& job = world.state().jobs.at(queued.job);
-        Usage usage = UsageOf(world.state());
+        Usage usage = Usage::Of(world.state());
         const auto run_ms = static_cast<int64_t>(job.spec().estimate_ms());
         const bool in_time =
             run_ms > 0 && world.now().mono_ms + run_ms <= place->not_before_mono_ms;
-        if (!in_time && job.id() != first->id()) AddUsage(usage, "gpu", place->shares);
+        if (!in_time && job.id() != first->id()) usage.Add("gpu", place->shares);
         EXPECT_FALSE(
             Fit(world.state(), usage, DemandOf(job.spec()), "gpu", Which::kFreeNow, {}).has_value())
             << "seed " << seed << ", step " << step << ", job " << job.id();

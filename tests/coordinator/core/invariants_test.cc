@@ -98,6 +98,7 @@ TEST(Invariants, EachIsCheckedOfEachIndexAndSum) {
        [](auto& s) {
          s.node_facts_bytes -= s.nodes.at("b").record.facts().ByteSizeLong();
          s.due_nodes.Set("b", std::nullopt);
+         s.kinds["gpu"] = 1;
          s.nodes.erase("b");
        },
        "runs on no node"},
@@ -111,9 +112,13 @@ TEST(Invariants, EachIsCheckedOfEachIndexAndSum) {
          s.lines.begin()->second.erase({.priority = 0, .job = 3});
          s.active.insert(3);
          s.live_parts.Add(3, other.attempts(0));
+         muster::coordinator::Occupy(s, other.attempts(0), true);
          s.due_jobs.Set(3, 0);
        },
        "is in job 1 and job 3"},
+      {"a device in use is forgotten", [](auto& s) { s.nodes.at("a").used.clear(); },
+       "in use on a are miscounted"},
+      {"a kind is forgotten", [](auto& s) { s.kinds.clear(); }, "kinds of devices"},
       {"a part is not counted",
        [](auto& s) { s.jobs.Edit(1).mutable_attempts(0)->mutable_parts(0)->set_ended(true); },
        "miscounted"},

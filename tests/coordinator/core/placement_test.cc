@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <random>
 #include <set>
+#include <string>
+#include <string_view>
 
 namespace muster::coordinator {
 namespace {
@@ -32,12 +34,15 @@ Case DrawCase(std::mt19937& random) {
   }
   const uint32_t nodes = draw(0, 5);
   for (uint32_t i = 0; i < nodes; ++i) {
-    Capacity capacity{std::string(1, static_cast<char>('a' + i)), 0, {}, false};
+    static constexpr std::string_view kNames = "abcde";
+    Capacity capacity{.node = kNames.substr(i, 1)};
     const uint32_t devices = draw(0, 8);
     for (uint32_t device = 0; device < devices; ++device) capacity.free.push_back(device);
     capacity.ranks = devices / drawn.shape.device().count_per_rank();
     drawn.capacities.push_back(capacity);
   }
+  std::stable_sort(drawn.capacities.begin(), drawn.capacities.end(),
+                   [](const Capacity& a, const Capacity& b) { return a.ranks > b.ranks; });
   return drawn;
 }
 
@@ -108,10 +113,10 @@ TEST(Placement, IsSoundAndFindsAPlaceExactlyWhenThereIsOne) {
   EXPECT_GT(placed, 5'000);  // most cases are feasible
 }
 
-std::vector<Capacity> Cluster(std::vector<std::pair<std::string, uint32_t>> nodes) {
+std::vector<Capacity> Cluster(const std::vector<std::pair<std::string_view, uint32_t>>& nodes) {
   std::vector<Capacity> capacities;
   for (const auto& [name, ranks] : nodes) {
-    Capacity capacity{name, ranks, {}, false};
+    Capacity capacity{.node = name, .ranks = ranks};
     for (uint32_t device = 0; device < ranks; ++device) capacity.free.push_back(device);
     capacities.push_back(capacity);
   }

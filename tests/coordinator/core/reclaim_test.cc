@@ -177,8 +177,8 @@ class World {
   }
 
   bool FitsWithout(const v1::JobRecord& job, const std::vector<const v1::JobRecord*>& gone) const {
-    Usage usage = UsageOf(state());
-    for (const v1::JobRecord* each : gone) RemoveUsage(usage, *LiveAttempt(*each));
+    Usage usage = Usage::Of(state());
+    for (const v1::JobRecord* each : gone) usage.Remove(*LiveAttempt(*each));
     return Fit(state(), usage, DemandOf(job.spec()), "gpu", Which::kFreeNow, {}).has_value();
   }
 

@@ -125,7 +125,7 @@ class SmallWorld {
   }
   // With everything of other projects gone that their quota does not cover.
   bool WouldFitBesideQuotas(const v1::JobRecord& job) const {
-    Usage usage = UsageOf(state());
+    Usage usage = Usage::Of(state());
     std::vector<const v1::JobRecord*> others;
     for (const uint64_t id : state().active) {
       if (ProjectOf(state().jobs.at(id)) != ProjectOf(job)) others.push_back(&state().jobs.at(id));
@@ -140,7 +140,7 @@ class SmallWorld {
       if (in_quota + has <= QuotaOf(state().projects, ProjectOf(*other), "gpu")) {
         in_quota += has;
       } else {
-        RemoveUsage(usage, *LiveAttempt(*other));
+        usage.Remove(*LiveAttempt(*other));
       }
     }
     return Fit(state(), usage, DemandOf(job.spec()), "gpu", Which::kFreeNow, {}).has_value();

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -75,6 +76,7 @@ constexpr uint64_t kLowPercent = 10;
 constexpr uint64_t kRoomyPercent = 12;
 // If calls in progress took more than this at some time, that was a burst.
 constexpr size_t kBurstBytes = 64 << 20;
+constexpr size_t kBurstJobs = 1'000;
 
 // A private coordinator runs as its user, who may call anything anyway.
 std::vector<Network> MayBeNotified(const Config& config) {
@@ -142,6 +144,7 @@ struct Coordinator::Parts {
   void CareForObjects();
   // Runs now and every few seconds, until the pool stops.
   void KeepLived();
+  void ReturnMemory();
   // Reports when the disk has become almost full, and when it has space again.
   void TellDiskSpace();
 
@@ -182,6 +185,7 @@ struct Coordinator::Parts {
   std::unique_ptr<Daemon> daemon;
   std::unique_ptr<RpcServer> server;
   std::unique_ptr<PrivateWorker> worker;
+  std::atomic<size_t> live_jobs = 0, most_live_jobs = 0;  // the most since memory was returned
   std::optional<bool> disk_is_low;  // used by KeepLived; empty: not reported yet
   bool is_down = false;
 };
@@ -359,9 +363,15 @@ void Coordinator::Parts::KeepLived() {
     daemon->instance.disk_free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
     TellDiskSpace();
   }
-  // Returns the memory of a burst of calls to the system, because the allocator would keep it.
-  if (daemon->traffic.budget.TakePeak() > kBurstBytes) malloc_trim(0);
+  ReturnMemory();
   pool.PostAfter(kLivedKeptEvery, [this] { KeepLived(); });
+}
+
+// Of a burst of calls or jobs to the system, because the allocator would keep it.
+void Coordinator::Parts::ReturnMemory() {
+  const bool jobs_ended = most_live_jobs > kBurstJobs && live_jobs < most_live_jobs / 2;
+  if (jobs_ended) most_live_jobs = live_jobs.load();
+  if (daemon->traffic.budget.TakePeak() > kBurstBytes || jobs_ended) malloc_trim(0);
 }
 
 void Coordinator::Parts::TellDiskSpace() {
@@ -390,7 +400,11 @@ void Coordinator::Parts::Serve() {
                          .stuck = [this](const absl::Status& why) { loop->OnStuck(why); },
                          .failed = stop});
   LoopCallbacks callbacks;
-  callbacks.live_jobs = [this](size_t live) { lifetime.SetLiveJobs(live); };
+  callbacks.live_jobs = [this](size_t live) {
+    lifetime.SetLiveJobs(live);
+    live_jobs = live;
+    if (live > most_live_jobs) most_live_jobs = live;
+  };
   callbacks.unused_blobs = [this](const std::vector<std::string>& blobs_unused) {
     CollectBlobs(daemon->jobs, daemon->stores, daemon->job_code, daemon->process, blobs_unused);
   };

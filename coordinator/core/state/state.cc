@@ -152,8 +152,6 @@ const v1::Checkpoint* ResumedCheckpoint(const v1::JobRecord& job, const v1::Atte
   return found;
 }
 
-std::string KeyOf(const std::string& owner, const std::string& key) { return owner + '\0' + key; }
-
 const Node* FindNode(const SchedulingState& state, const std::string& name) {
   const auto found = state.nodes.find(name);
   return found == state.nodes.end() ? nullptr : &found->second;

@@ -22,6 +22,7 @@
 #include "coordinator/core/state/asides.h"
 #include "coordinator/core/state/due.h"
 #include "coordinator/core/state/earlier_runs.h"
+#include "coordinator/core/state/job_keys.h"
 #include "coordinator/core/state/job_records.h"
 #include "coordinator/core/state/live_parts.h"
 #include "coordinator/core/state/order.h"
@@ -113,12 +114,6 @@ struct CheckpointId {
 using CheckpointFileList = google::protobuf::RepeatedPtrField<v1::CheckpointFile>;
 using CheckpointList = google::protobuf::RepeatedPtrField<v1::Checkpoint>;
 
-// The job that an idempotency key identifies, forever.
-struct KeyEntry {
-  uint64_t job = 0;
-  uint64_t spec_hash = 0;
-};
-
 // When an attempt will be done, from the steps that its trainer reports (JobProgress). Lost with the coordinator, until
 // the next report.
 struct TrainerProgress {
@@ -185,10 +180,10 @@ struct ClusterState : SchedulingState {
   uint64_t next_seq = 1;                                        // of the next journaled event
   std::map<CheckpointId, CheckpointFileList> checkpoint_files;  // of live jobs: checkpoint_files.h
   Holdings holdings;
-  uint64_t node_facts_bytes = 0;                   // of all nodes
-  std::unordered_map<std::string, KeyEntry> keys;  // by KeyOf(owner, key)
-  std::vector<uint64_t> finished;                  // final since TakeFinished
-  std::set<uint64_t> unsettled;  // jobs with more consequences than one turn takes: turn.cc
+  uint64_t node_facts_bytes = 0;  // of all nodes
+  JobKeys keys;
+  std::vector<uint64_t> finished;  // final since TakeFinished
+  std::set<uint64_t> unsettled;    // jobs with more consequences than one turn takes: turn.cc
   LiveParts live_parts;
   // When time alone may have consequences for them (timers.h).
   Due<uint64_t> due_jobs;
@@ -243,7 +238,6 @@ const v1::Checkpoint* LatestCheckpoint(const v1::JobRecord& job);
 const v1::Checkpoint* AbsentCheckpoint(const v1::JobRecord& job, const std::string& head);
 // The checkpoint that the attempt resumed from. Null: it started fresh.
 const v1::Checkpoint* ResumedCheckpoint(const v1::JobRecord& job, const v1::Attempt& attempt);
-std::string KeyOf(const std::string& owner, const std::string& key);
 const Node* FindNode(const SchedulingState& state, const std::string& name);
 // Calls use(job, attempt, part) for every part of a live attempt that may still have ranks on the
 // node.

@@ -183,6 +183,8 @@ absl::Status WriteInPlace(const std::string& path, std::string_view content) {
 }
 
 absl::Status MakeDirectories(const std::string& path, int mode) {
+  if (mkdir(path.c_str(), mode) == 0)
+    return absl::OkStatus();  // nearly always what is above it is there
   std::string built;
   for (const fs::path& part : fs::path(path)) {
     built = built.empty() ? part.string() : (fs::path(built) / part).string();

@@ -126,7 +126,7 @@ SchedulingState ShareForPlans(const SchedulingState& state) {
   // A new member breaks this line, as a reminder to copy it below.
   const auto& [settings, next_job_id, jobs, timers, nodes, silent_nodes, lost_nodes, kinds, queue,
                lines, left_out, told, asides, active, projects, usage, earlier_runs,
-               schedule_needed, look_again_mono_ms] = state;
+               schedule_needed, all_looked_at_mono_ms, look_again_mono_ms] = state;
   SchedulingState shared{.settings = settings,
                          .next_job_id = next_job_id,
                          .nodes = nodes,
@@ -139,6 +139,7 @@ SchedulingState ShareForPlans(const SchedulingState& state) {
                          .usage = usage,
                          .earlier_runs = earlier_runs,
                          .schedule_needed = schedule_needed,
+                         .all_looked_at_mono_ms = all_looked_at_mono_ms,
                          .look_again_mono_ms = look_again_mono_ms};
   const auto share = [&](uint64_t id) {
     shared.jobs.Share(id, state.jobs);

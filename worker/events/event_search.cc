@@ -3,7 +3,9 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <memory>
 #include <utility>
@@ -18,6 +20,14 @@ namespace {
 
 constexpr int kDepthMax = 5;
 
+// /proc or /sys, in a working directory as wide as "/": nothing but the kernel makes files there.
+bool IsKernels(int directory) {
+  struct statfs info {};
+  if (fstatfs(directory, &info) != 0) return false;
+  const auto type = static_cast<uint64_t>(info.f_type);
+  return type == PROC_SUPER_MAGIC || type == SYSFS_MAGIC;
+}
+
 class Search {
  public:
   Search(SearchBounds bounds, const std::function<void(EventFile)>& found)
@@ -26,7 +36,7 @@ class Search {
   void Walk(const TailRoot& root, const std::string& relative, int depth) {
     const std::string directory = relative.empty() ? root.path : root.path + "/" + relative;
     const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(directory.c_str()), closedir);
-    if (listing == nullptr) return;
+    if (listing == nullptr || IsKernels(dirfd(listing.get()))) return;
     std::vector<std::string> below;
     while (const dirent* entry = readdir(listing.get())) {
       const std::string name = entry->d_name;

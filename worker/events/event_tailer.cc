@@ -34,7 +34,7 @@ constexpr size_t kTagBytesMax = 256;
 constexpr int64_t kOpenEveryMs = 1'000;
 constexpr int64_t kOpenShare = 50;
 constexpr int64_t kBornBeforeUs = 2'000'000;
-constexpr int64_t kLastSearchMs = 2'000;
+constexpr int64_t kLastSearchMs = 250;
 
 // For seconds from a file: NaN and values that no clock shows become 0.
 int64_t MillisecondsOf(double seconds) {

@@ -5,7 +5,6 @@
 
 #include "coordinator/core/scheduling/attempt.h"
 #include "coordinator/core/scheduling/policies.h"
-#include "coordinator/core/scheduling/queue_walk.h"
 
 namespace muster::coordinator {
 namespace {
@@ -19,8 +18,8 @@ Pass::Pass(const SchedulingState& state, Asides& found, Now now)
   for (const MakePolicy make : Policies()) policies_.push_back(make(ground_));
 }
 
-std::vector<Verdict> Pass::Run() {
-  QueueWalk walk(ground_);
+std::vector<Verdict> Pass::Run(size_t jobs_max) {
+  QueueWalk walk(ground_, jobs_max);
   while (const v1::JobRecord* job = EndsHere() ? nullptr : walk.Next()) {
     if (job->cancel_requested()) continue;
     order_.push_back(job->id());
@@ -28,6 +27,7 @@ std::vector<Verdict> Pass::Run() {
     if (outcome == Outcome::kLimited) walk.EndLine();
     if (outcome == Outcome::kWaits) walk.Waits();
   }
+  was_cut_ = walk.was_cut();
   TellAgain();
   VisitToldBehind();
   return std::move(verdicts_);

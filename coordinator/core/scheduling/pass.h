@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "coordinator/core/scheduling/policy.h"
+#include "coordinator/core/scheduling/queue_walk.h"
 #include "coordinator/core/scheduling/reclaim.h"
 #include "coordinator/core/scheduling/verdict.h"
 
@@ -23,8 +24,14 @@ class Pass {
   // state.asides itself.
   Pass(const SchedulingState& state, Asides& found, Now now);
 
+  // A pass after each event looks only at so many jobs from the front; those behind them have their turn once a second.
+  static constexpr size_t kAtOnce = 500;
+  static constexpr int64_t kAllEveryMs = 1'000;
+
   // Goes through the queue; returns verdicts on all jobs that start, and on jobs whose reason may have changed.
-  std::vector<Verdict> Run();
+  std::vector<Verdict> Run(size_t jobs_max = QueueWalk::kLookedAtMax);
+  // After Run: whether more jobs waited than that.
+  bool was_cut() const { return was_cut_; }
   // After Run: whether the job starts.
   bool Starts(uint64_t job) const { return ground_.HasStarted(job); }
   size_t starts() const { return ground_.starts(); }
@@ -75,6 +82,7 @@ class Pass {
   std::vector<std::unique_ptr<Policy>> policies_;
   std::vector<Verdict> verdicts_;
   std::vector<uint64_t> order_;
+  bool was_cut_ = false;
   std::vector<uint64_t>
       waiting_;  // of them, those that wait for devices; not all, if there are very many
   // Reasons that name what was free before some of the starts.

@@ -5,10 +5,6 @@
 namespace muster::coordinator {
 namespace {
 
-// Most of them are refused at a glance; what costs is bounded by Ground::is_spent.
-// limit: jobs: queued jobs that a scheduling pass looks at; jobs behind them wait
-constexpr size_t kLookedAtMax = 20'000;
-
 std::set<QueuePlace>::const_iterator AfterThoseAhead(const std::set<QueuePlace>& queue) {
   return std::find_if(queue.begin(), queue.end(),
                       [](const QueuePlace& place) { return !place.IsAhead(); });
@@ -16,8 +12,9 @@ std::set<QueuePlace>::const_iterator AfterThoseAhead(const std::set<QueuePlace>&
 
 }  // namespace
 
-QueueWalk::QueueWalk(Ground& ground)
+QueueWalk::QueueWalk(Ground& ground, size_t looked_at_max)
     : ground_(ground),
+      looked_at_max_(looked_at_max),
       ahead_{&ground.state.queue, ground.state.queue.begin()},
       one_queue_(!HasQuotas(ground.state.projects)) {
   if (one_queue_) {
@@ -40,7 +37,7 @@ void QueueWalk::AddLines() {
 }
 
 const v1::JobRecord* QueueWalk::Next() {
-  while (++looked_at_ <= kLookedAtMax) {
+  while (++looked_at_ <= looked_at_max_) {
     last_ = nullptr;
     if (ahead_.next != ahead_.queue->end() && ahead_.next->IsAhead()) {
       last_ = &ground_.state.jobs.at((ahead_.next++)->job);

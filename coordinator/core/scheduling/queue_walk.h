@@ -19,10 +19,16 @@ namespace muster::coordinator {
 
 class QueueWalk {
  public:
-  explicit QueueWalk(Ground& ground);
+  // Most of the jobs are refused at a glance; what costs is bounded by Ground::is_spent.
+  // limit: jobs: queued jobs that a scheduling pass looks at; jobs behind them wait
+  static constexpr size_t kLookedAtMax = 20'000;
+
+  QueueWalk(Ground& ground, size_t looked_at_max);
 
   // Null: all jobs have had their turn, or as many as a pass looks at.
   const v1::JobRecord* Next();
+  // After Next returned null: whether that is because it has looked at as many as it may.
+  bool was_cut() const { return looked_at_ > looked_at_max_; }
   // The job that Next returned last waits for running ones, so that what its line has behind it would pass it.
   void Waits();
   // No further job of its project and kind can start in this pass.
@@ -55,6 +61,7 @@ class QueueWalk {
   const v1::JobRecord* Take(Line& line);
 
   Ground& ground_;
+  const size_t looked_at_max_;
   Cursor ahead_;  // jobs that go before all lines
   std::vector<Line> lines_;
   bool one_queue_;

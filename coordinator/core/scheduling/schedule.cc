@@ -75,8 +75,9 @@ std::vector<v1::Event> Schedule(SchedulingState& state, Now now) {
   // Expected ends move, so jobs may pass that could not before; and others may be asked once they have run for long enough.
   const int64_t look_again_ms = std::min<int64_t>(30'000, state.settings.reclaim_after_ms);
   std::vector<v1::Event> events;
+  const bool is_for_all = now.mono_ms >= state.all_looked_at_mono_ms + Pass::kAllEveryMs;
   Pass pass(state, state.asides, now);
-  for (Verdict& verdict : pass.Run()) {
+  for (Verdict& verdict : pass.Run(is_for_all ? QueueWalk::kLookedAtMax : Pass::kAtOnce)) {
     const v1::JobRecord& job = state.jobs.at(verdict.job);
     if (verdict.start.has_value()) {
       AddStart(job, *std::move(verdict.start), now, events);
@@ -88,7 +89,10 @@ std::vector<v1::Event> Schedule(SchedulingState& state, Now now) {
   // With what has passed it, the first job may have a better place, which leaves more to others.
   if (pass.starts() > 0 && pass.HoldsPlaces()) state.schedule_needed = true;
   AddClaims(state, pass, now, events);
+  if (is_for_all) state.all_looked_at_mono_ms = now.mono_ms;
   state.look_again_mono_ms = pass.TimeMatters() ? now.mono_ms + look_again_ms : 0;
+  if (pass.was_cut() && !is_for_all)
+    state.look_again_mono_ms = state.all_looked_at_mono_ms + Pass::kAllEveryMs;
   return events;
 }
 

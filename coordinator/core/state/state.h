@@ -172,6 +172,8 @@ struct SchedulingState {
   common::CopyOnWrite<UsageBook> usage;
   EarlierRuns earlier_runs;     // not journaled
   bool schedule_needed = true;  // something that placement depends on has changed
+  int64_t all_looked_at_mono_ms =
+      0;  // the last pass that did not stop at the front of the queue (pass.h)
   // When the next pass is due although nothing has changed: expected ends move as time passes. 0: never.
   int64_t look_again_mono_ms = 0;
 };

@@ -44,12 +44,14 @@ uint64_t Ground::FreeOf(uint32_t places, const std::string& kind) {
     if (!IsUsableNow(node)) continue;
     const v1::NodeFacts& facts = node.record.facts();
     if (facts.oversubscribe_cpu() && common::IsHostKind(kind)) return at.devices = UINT64_MAX;
-    const std::vector<uint32_t>& taken = UsedOf(used.At(name, node), kind);  // or held
-    at.devices += static_cast<uint64_t>(std::count_if(
-        facts.devices().begin(), facts.devices().end(), [&](const v1::Device& device) {
-          return device.kind() == kind &&
-                 std::find(taken.begin(), taken.end(), device.index()) == taken.end();
-        }));
+    const std::vector<uint32_t>& taken = OfKind(used.At(name, node), kind);  // or held
+    const std::vector<uint32_t>& devices = OfKind(node.devices, kind);
+    at.devices += taken.empty()
+                      ? devices.size()
+                      : static_cast<uint64_t>(
+                            std::count_if(devices.begin(), devices.end(), [&](uint32_t device) {
+                              return std::find(taken.begin(), taken.end(), device) == taken.end();
+                            }));
   }
   return at.devices;
 }

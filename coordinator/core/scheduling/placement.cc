@@ -14,8 +14,8 @@
 namespace muster::coordinator {
 namespace {
 
-bool Matches(const v1::Device& device, const std::string& kind, const v1::DeviceConstraint& want) {
-  if (device.kind() != kind || device.memory_bytes() < want.min_memory_bytes()) return false;
+bool Matches(const v1::Device& device, const v1::DeviceConstraint& want) {
+  if (device.memory_bytes() < want.min_memory_bytes()) return false;
   if (want.model().empty()) return true;
   const std::string model = absl::AsciiStrToLower(device.model());
   return model.find(absl::AsciiStrToLower(want.model())) != std::string::npos;
@@ -26,15 +26,19 @@ Capacity CapacityOf(const Node& node, const std::vector<uint32_t>& used,
   const v1::NodeFacts& facts = node.record.facts();
   Capacity capacity{.oversubscribed = common::IsHostKind(kind) && facts.oversubscribe_cpu(),
                     .at = &node};
-  for (const v1::Device& device : facts.devices()) {
-    if (!Matches(device, kind, want)) continue;
-    if (!capacity.oversubscribed &&
-        std::find(used.begin(), used.end(), device.index()) != used.end()) {
-      continue;
-    }
-    capacity.free.push_back(device.index());
+  const std::vector<uint32_t>& devices = OfKind(node.devices, kind);
+  const bool is_free = used.empty() || capacity.oversubscribed;
+  for (const uint32_t device : devices) {
+    if (is_free || std::find(used.begin(), used.end(), device) == used.end())
+      capacity.free.push_back(device);
   }
-  std::sort(capacity.free.begin(), capacity.free.end());
+  if (!want.model().empty() || want.min_memory_bytes() > 0) {
+    for (const v1::Device& device : facts.devices()) {
+      if (device.kind() != kind || Matches(device, want)) continue;
+      const auto at = std::find(capacity.free.begin(), capacity.free.end(), device.index());
+      if (at != capacity.free.end()) capacity.free.erase(at);
+    }
+  }
   capacity.ranks = static_cast<uint32_t>(capacity.free.size()) / DevicesPerRank(want);
   if (capacity.oversubscribed && !capacity.free.empty()) capacity.ranks = common::kRanksMax;
   return capacity;
@@ -205,7 +209,7 @@ std::vector<Capacity> Capacities(const SchedulingState& state, const Usage& usag
     if (which == Which::kFreeNow && !IsUsableNow(node)) continue;
     if (which != Which::kEver && !IsInService(node)) continue;
     Capacity capacity =
-        CapacityOf(node, UsedOf(used.At(name, node), kind), demand.shape.device(), kind);
+        CapacityOf(node, OfKind(used.At(name, node), kind), demand.shape.device(), kind);
     if (capacity.ranks == 0 || !LackOf(node.record.facts(), demand).empty()) continue;
     capacity.node = name;
     capacities.push_back(std::move(capacity));

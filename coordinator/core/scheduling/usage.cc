@@ -43,10 +43,10 @@ const Usage::OnNode& Usage::Walk::At(const std::string& name, const Node& node) 
   return usage_.state_ == nullptr ? kNone : node.used;
 }
 
-const std::vector<uint32_t>& UsedOf(const Usage::OnNode& on_node, const std::string& kind) {
+const std::vector<uint32_t>& OfKind(const DevicesByKind& devices, const std::string& kind) {
   static const std::vector<uint32_t> kNone;
-  const auto of_kind = on_node.find(kind);
-  return of_kind == on_node.end() ? kNone : of_kind->second;
+  const auto of_kind = devices.find(kind);
+  return of_kind == devices.end() ? kNone : of_kind->second;
 }
 
 bool HasDeviceOf(const v1::Attempt& attempt, const std::string& kind,

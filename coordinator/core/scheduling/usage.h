@@ -48,8 +48,7 @@ class Usage {
   std::map<std::string, OnNode> changed_;
 };
 
-// The devices of one kind.
-const std::vector<uint32_t>& UsedOf(const Usage::OnNode& on_node, const std::string& kind);
+const std::vector<uint32_t>& OfKind(const DevicesByKind& devices, const std::string& kind);
 // Whether the attempt has a device of the shares, which are of this kind.
 bool HasDeviceOf(const v1::Attempt& attempt, const std::string& kind,
                  const std::vector<Share>& shares);

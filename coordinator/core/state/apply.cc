@@ -521,14 +521,13 @@ void SetNodeState(ClusterState& state, Node& node, v1::NodeState to, int64_t at_
 void SetFacts(ClusterState& state, Node& node, const v1::NodeFacts& facts) {
   state.node_facts_bytes -= node.record.facts().ByteSizeLong();
   const auto count = [&](int64_t change) {
-    std::set<std::string> kinds;
-    for (const v1::Device& device : node.record.facts().devices()) kinds.insert(device.kind());
-    for (const std::string& kind : kinds) {
+    for (const auto& [kind, devices] : node.devices) {
       if ((state.kinds[kind] += change) == 0) state.kinds.erase(kind);
     }
   };
   count(-1);
   *node.record.mutable_facts() = facts;
+  node.devices = DevicesOf(facts);
   count(1);
   state.node_facts_bytes += facts.ByteSizeLong();
 }

@@ -165,9 +165,9 @@ std::string BrokenNodes(const ClusterState& state) {
     bytes += node.record.facts().ByteSizeLong();
     if (UsedOn(state, name) != Sorted(node.used))
       return absl::StrCat("the devices in use on ", name, " are miscounted");
-    std::set<std::string> of_node;
-    for (const v1::Device& device : node.record.facts().devices()) of_node.insert(device.kind());
-    for (const std::string& kind : of_node) ++kinds[kind];
+    if (DevicesOf(node.record.facts()) != node.devices)
+      return absl::StrCat("node ", name, " has other devices");
+    for (const auto& [kind, devices] : node.devices) ++kinds[kind];
     if (node.record.facts().name() != name) return absl::StrCat("node ", name, " has other facts");
     if (node.record.connected() != (node.session != 0)) {
       return absl::StrCat("node ", name, " is connected without a session, or the reverse");

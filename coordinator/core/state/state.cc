@@ -85,6 +85,13 @@ void GiveBack(DevicesByKind& used, const v1::NodePart& part) {
   if (of_kind->second.empty()) used.erase(of_kind);
 }
 
+DevicesByKind DevicesOf(const v1::NodeFacts& facts) {
+  DevicesByKind devices;
+  for (const v1::Device& device : facts.devices()) devices[device.kind()].push_back(device.index());
+  for (auto& [kind, indexes] : devices) std::sort(indexes.begin(), indexes.end());
+  return devices;
+}
+
 void Occupy(SchedulingState& state, const v1::NodePart& part, bool takes) {
   const auto node = state.nodes.find(part.node());
   if (node == state.nodes.end()) return;

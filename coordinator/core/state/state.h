@@ -89,6 +89,7 @@ std::string OtherHeads(const v1::Checkpoint& checkpoint, const std::string& head
 using DevicesByKind = std::map<std::string, std::vector<uint32_t>>;
 void Take(DevicesByKind& used, const v1::NodePart& part);
 void GiveBack(DevicesByKind& used, const v1::NodePart& part);
+DevicesByKind DevicesOf(const v1::NodeFacts& facts);
 
 // One registered node: the journaled record, plus what is known only while the daemon runs.
 struct Node {
@@ -101,6 +102,7 @@ struct Node {
   uint64_t cleared_by = 0;
   int64_t last_contact_mono_ms = 0;
   v1::NodeHealth health;  // newest, while connected
+  DevicesByKind devices;  // of its facts, ascending
   DevicesByKind used;     // by live attempts; no list is empty
 };
 

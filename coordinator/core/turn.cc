@@ -20,6 +20,8 @@ namespace {
 // one for each checkpoint that its attempt did not complete): the next turn, which is due at once
 // (NextDeadlineMonoMs), continues with them.
 constexpr int kConsequencesPerTurn = 256;
+// Passes of the scheduler; likewise. Each may make the next one due.
+constexpr int kPassesPerTurn = 32;
 constexpr size_t kFencedPerTurn = 256;  // parts on silent nodes; likewise
 
 // Collects a turn's effects while it changes the state event by event.
@@ -102,7 +104,8 @@ class TurnBuilder {
   }
 
   void ScheduleOnce() {
-    while (std::exchange(state_.schedule_needed, false)) {
+    for (int pass = 0; pass < kPassesPerTurn && state_.schedule_needed; ++pass) {
+      state_.schedule_needed = false;
       for (v1::Event& event : Schedule(state_, now_)) Commit(std::move(event));
       SettleTouched();
     }

@@ -364,10 +364,11 @@ std::string WhyClaimEnds(Ground& ground, const v1::JobRecord& job) {
     const v1::Attempt* attempt = LiveAttempt(other);
     if (attempt == nullptr || !attempt->has_notice() || attempt->notice().by() != job.id())
       continue;
+    // One that stops already may have been asked by an earlier claim, whose reasons no longer count.
     const bool is_own = ProjectOf(other) == project;
-    if (!is_own && !quota_suffices)
+    if (!attempt->stopping() && !is_own && !quota_suffices)
       return absl::StrCat("the quota of project ", project, " is too small for it now");
-    if (is_own && other.spec().priority() >= job.spec().priority())
+    if (!attempt->stopping() && is_own && other.spec().priority() >= job.spec().priority())
       return absl::StrCat("its priority is not above that of job ", other.name(), " any more");
     use.Remove(other, *attempt);
     // Its node may be silent, and the job told to wait for it. It may have been asked by an earlier claim, too.

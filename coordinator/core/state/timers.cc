@@ -120,7 +120,7 @@ void SetNodeDue(ClusterState& state, const std::string& node) {
 }
 
 std::optional<int64_t> NextDeadlineMonoMs(const ClusterState& state) {
-  if (!state.unsettled.empty()) return 0;  // long past
+  if (!state.unsettled.empty() || state.schedule_needed) return 0;  // long past
   std::optional<int64_t> deadline;
   Sooner(deadline, LookAgainAtMonoMs(state));
   Sooner(deadline, state.due_jobs.Earliest());

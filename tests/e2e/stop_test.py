@@ -11,7 +11,7 @@ from harness import QUEUED, RUNNING, SUCCEEDED, Case, need, wait_until
 DIGITS = os.path.join(harness.BIN, "examples", "digits")
 DATA = os.path.join(harness.ROOT, "examples", "data", "optdigits.csv.gz")
 COMMITTED, HELD, DRAINED = 2, 14, 9
-EPOCHS = 2
+EPOCHS = 4
 
 
 class Stop(Case):

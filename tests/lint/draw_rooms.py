@@ -18,8 +18,8 @@ WIDTH = 110
 # (proto, page, LibTorch) is drawn too.
 ROWS = [
     [("client", 82)],
-    [("replay", 82)],
-    [("coordinator", 57), ("worker", 36), ("bench", 14)],
+    [("replay", 82), ("bench", 26)],
+    [("coordinator", 66), ("worker", 43)],
     [("compare", 13), ("identity", 13), ("tree", 12), ("shim", 13), ("unwind", 13), ("rendezvous", 14),
      ("examples", 26)],
     [("common", 83), ("trainer", 26)],

@@ -65,8 +65,8 @@ class MovedOutputTest : public ::testing::Test {
   // What two ranks on two nodes printed, several segments of the first one.
   void PrintBefore() {
     LocalLogStore store(paths_);
-    const auto sender = std::make_shared<LogSender>();
     for (uint32_t rank = 0; rank < 2; ++rank) {
+      const auto sender = std::make_shared<LogSender>();  // one that has heard nothing of the other rank
       const uint64_t most = rank == 0 ? 20 << 20 : 10'000;
       for (uint64_t at = 0; at < most;) {
         std::string line = std::to_string(rank) + " " + std::to_string(at);

@@ -26,10 +26,10 @@ from heads_bench import bench_heads as measure_heads  # noqa: E402
 from objects_bench import bench_objects as measure_objects  # noqa: E402
 from page_bench import bench_page as measure_page  # noqa: E402
 from sampling_bench import bench_sampling as measure_sampling  # noqa: E402
+from scale_bench import bench_scale as measure_scale  # noqa: E402
 from store_bench import bench_store as measure_store  # noqa: E402
 from tls_bench import bench_tls as measure_tls  # noqa: E402
 from trainer_bench import bench_trainer  # noqa: E402
-from scale_bench import bench_scale as measure_scale  # noqa: E402
 from schedule_bench import bench_schedule as measure_schedule  # noqa: E402
 from tree_bench import bench_tree as measure_tree  # noqa: E402
 

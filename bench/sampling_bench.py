@@ -15,10 +15,10 @@ def cpu_s(pid):
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
-def cpu_ms_per_s(*pids):
+def cpu_ms_per_s(*pids, seconds=MEASURED_S):
     """Processor milliseconds per second of each process over the next seconds."""
     before, began = [cpu_s(pid) for pid in pids], time.monotonic()
-    time.sleep(MEASURED_S)
+    time.sleep(seconds)
     took = time.monotonic() - began
     return [1000 * (cpu_s(pid) - used) / took for pid, used in zip(pids, before)]
 

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import harness
-from sampling_bench import cpu_s
+from sampling_bench import cpu_ms_per_s, cpu_s
 
 SIZES = (100, 1_000, 4_000)
 IDLE_S = 10
@@ -15,7 +15,7 @@ IDLE_S = 10
 
 class Workers:
     def __init__(self, stage, cluster, count):
-        self.cluster, self.count = cluster, count
+        self.cluster = cluster
         self.process = subprocess.Popen([os.path.join(harness.BIN, "bench", "bench_scale"), cluster.endpoint, str(count)],
                                         env=stage.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -37,9 +37,7 @@ class Workers:
         return self.cluster.coordinator.pid
 
     def idle_percent(self):
-        used = cpu_s(self.pid())
-        time.sleep(IDLE_S)
-        return 100 * (cpu_s(self.pid()) - used) / IDLE_S
+        return cpu_ms_per_s(self.pid(), seconds=IDLE_S)[0] / 10
 
     def close(self):
         self.process.kill()
@@ -81,15 +79,18 @@ def measure(stage, count):
     return found
 
 
+def row(name, values, form):
+    """With how each value has grown from the one before."""
+    growth = [f"x{b / a:.1f}" if a > 0 else "" for a, b in zip(values, values[1:])]
+    print(f"{name:30}" + "".join(f"{value:>10{form}}" for value in values) + "".join(f"{text:>8}" for text in growth),
+          flush=True)
+
+
 def bench_scale(stage, sizes=SIZES):
     found = {}
     for count in sizes:
         found[count] = measure(stage, count)
         print(f"measured with {count} workers", flush=True)
-    print(f"{'simulated workers':30}" + "".join(f"{count:>10,}" for count in sizes)
-          + "".join(f"{f'x{b // a}' if b % a == 0 else f'x{b / a:.1f}':>8}" for a, b in zip(sizes, sizes[1:])))
+    row("simulated workers", sizes, ",")
     for name in found[sizes[0]]:
-        values = [found[count][name] for count in sizes]
-        growth = [f"x{b / a:.1f}" if a > 0 else "" for a, b in zip(values, values[1:])]
-        print(f"{name:30}" + "".join(f"{value:>10.2f}" for value in values) + "".join(f"{text:>8}" for text in growth),
-              flush=True)
+        row(name, [found[count][name] for count in sizes], ".2f")

@@ -46,7 +46,6 @@ double MsSince(Clock::time_point since) {
 struct Counts {
   std::atomic<int> ready{0};     // registered, their hosts clear
   std::atomic<int> launched{0};  // parts of gangs
-  std::atomic<int> stopped{0};
 };
 
 class SimulatedWorker {
@@ -69,18 +68,13 @@ class SimulatedWorker {
             static_cast<uint64_t>(number)),
         number_(number) {}
 
-  // Returns when to call it again.
-  int64_t Poll(int64_t now_ms) {
+  void Poll(int64_t now_ms) {
     link_.MaybeDial(now_ms);
-    if (const auto dial_ms = link_.NextDialMs()) return *dial_ms;
-    if (heartbeat_ms_ == 0) return now_ms + 1'000;
-    if (now_ms >= next_heartbeat_ms_) {
-      v1::WorkerMessage message;
-      message.mutable_heartbeat()->set_number(++heartbeats_);
-      link_.Send(std::move(message));
-      next_heartbeat_ms_ = now_ms + heartbeat_ms_;
-    }
-    return next_heartbeat_ms_;
+    if (heartbeat_ms_ == 0 || now_ms < next_heartbeat_ms_) return;
+    v1::WorkerMessage message;
+    message.mutable_heartbeat()->set_number(++heartbeats_);
+    link_.Send(std::move(message));
+    next_heartbeat_ms_ = now_ms + heartbeat_ms_;
   }
 
  private:
@@ -143,7 +137,6 @@ class SimulatedWorker {
     } else if (message.has_stop()) {
       v1::AttemptStatus& status = Held(message.stop().job(), message.stop().attempt());
       End(status, 15);
-      ++counts_->stopped;
     } else if (message.has_forget()) {
       std::erase_if(held_, [&](const v1::AttemptStatus& status) {
         return status.job() == message.forget().job();
@@ -200,16 +193,15 @@ class SimulatedWorker {
   uint64_t heartbeats_ = 0;
 };
 
-// All of them, on the calling thread until `over`.
-void RunWorkers(const std::string& endpoint, int count, Counts* counts,
-                const std::atomic<bool>& over) {
+// All of them, on the calling thread.
+[[noreturn]] void RunWorkers(const std::string& endpoint, int count, Counts* counts) {
   worker::Mailbox mailbox;
   std::vector<std::unique_ptr<SimulatedWorker>> workers;
   workers.reserve(static_cast<size_t>(count));
   for (int number = 0; number < count; ++number)
     workers.push_back(std::make_unique<SimulatedWorker>(number, endpoint, &mailbox, counts));
   int64_t next_look_ms = 0;
-  while (!over) {
+  for (;;) {
     const int64_t now_ms = common::MonotonicMs();
     // Few looks: each passes over all workers.
     if (now_ms >= next_look_ms) {
@@ -386,9 +378,8 @@ int main(int argc, char** argv) {
   setrlimit(RLIMIT_NOFILE, &files);
   const int count = std::atoi(argv[2]);
   Counts counts;
-  std::atomic<bool> over = false;
   Driver driver(argv[1], count, &counts);
-  std::thread workers([&] { RunWorkers(argv[1], count, &counts, over); });
+  std::thread workers([&] { RunWorkers(argv[1], count, &counts); });
   for (std::string line; std::getline(std::cin, line);) {
     driver.Obey(line);
     std::fflush(stdout);

@@ -66,7 +66,8 @@ class MovedOutputTest : public ::testing::Test {
   void PrintBefore() {
     LocalLogStore store(paths_);
     for (uint32_t rank = 0; rank < 2; ++rank) {
-      const auto sender = std::make_shared<LogSender>();  // one that has heard nothing of the other rank
+      // One that has heard nothing of the other rank.
+      const auto sender = std::make_shared<LogSender>();
       const uint64_t most = rank == 0 ? 20 << 20 : 10'000;
       for (uint64_t at = 0; at < most;) {
         std::string line = std::to_string(rank) + " " + std::to_string(at);

@@ -118,15 +118,19 @@ std::optional<Command> CommandForPart(const ClusterState& state, const v1::JobRe
   return command;
 }
 
+void AddPartCommand(const ClusterState& state, const v1::JobRecord& job, const v1::NodePart& part,
+                    std::vector<Command>& commands) {
+  if (auto command = CommandForPart(state, job, *job.attempts().rbegin(), part))
+    commands.push_back(*std::move(command));
+}
+
 // To all parts that have not ended.
 void AddPartCommands(const ClusterState& state, const v1::JobRecord& job,
                      std::vector<Command>& commands) {
-  if (LiveAttempt(job) == nullptr) return;
-  const v1::Attempt& attempt = *job.attempts().rbegin();
-  for (const v1::NodePart& part : attempt.parts()) {
-    if (part.ended()) continue;
-    if (auto command = CommandForPart(state, job, attempt, part))
-      commands.push_back(*std::move(command));
+  const v1::Attempt* attempt = LiveAttempt(job);
+  if (attempt == nullptr) return;
+  for (const v1::NodePart& part : attempt->parts()) {
+    if (!part.ended()) AddPartCommand(state, job, part, commands);
   }
 }
 
@@ -135,9 +139,7 @@ void AddNodeCommands(const ClusterState& state, const std::string& node,
                      std::vector<Command>& commands) {
   for (const auto& [id, place] : state.live_parts.On(node)) {
     const v1::JobRecord& job = state.jobs.at(id);
-    const v1::Attempt& attempt = *job.attempts().rbegin();
-    if (auto command = CommandForPart(state, job, attempt, attempt.parts(place)))
-      commands.push_back(*std::move(command));
+    AddPartCommand(state, job, job.attempts().rbegin()->parts(place), commands);
   }
 }
 
@@ -201,10 +203,8 @@ std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& eve
       AddPartCommands(state, job, commands);
       break;
     case v1::Event::kPartEnded:
-      if (const v1::NodePart* part = FindLivePart(state, job, event.node())) {
-        commands.push_back(
-            *CommandForPart(state, job, *job.attempts().rbegin(), *part));  // to forget it
-      }
+      if (const v1::NodePart* part = FindLivePart(state, job, event.node()))
+        AddPartCommand(state, job, *part, commands);  // to forget it
       break;
     case v1::Event::kCheckpointCommitted:
       AddCommittedAcks(job, event, commands);
@@ -234,10 +234,7 @@ std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& eve
 std::vector<Command> StopCommands(const ClusterState& state, const std::string& node) {
   std::vector<Command> commands;
   ForEachLivePart(state, node, [&](const auto& job, const auto& attempt, const auto& part) {
-    if (!attempt.stopping()) return;
-    if (auto command = CommandForPart(state, job, attempt, part)) {
-      commands.push_back(*std::move(command));
-    }
+    if (attempt.stopping()) AddPartCommand(state, job, part, commands);
   });
   return commands;
 }

@@ -44,14 +44,9 @@ uint64_t Ground::FreeOf(uint32_t places, const std::string& kind) {
     if (!IsUsableNow(node)) continue;
     const v1::NodeFacts& facts = node.record.facts();
     if (facts.oversubscribe_cpu() && common::IsHostKind(kind)) return at.devices = UINT64_MAX;
-    const std::vector<uint32_t>& taken = OfKind(used.At(name, node), kind);  // or held
-    const std::vector<uint32_t>& devices = OfKind(node.devices, kind);
-    at.devices += taken.empty()
-                      ? devices.size()
-                      : static_cast<uint64_t>(
-                            std::count_if(devices.begin(), devices.end(), [&](uint32_t device) {
-                              return std::find(taken.begin(), taken.end(), device) == taken.end();
-                            }));
+    // What is held may also be in use.
+    ForEachFree(OfKind(node.devices, kind), OfKind(used.At(name, node), kind),
+                [&](uint32_t) { ++at.devices; });
   }
   return at.devices;
 }

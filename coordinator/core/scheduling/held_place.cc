@@ -67,7 +67,7 @@ class Future {
           nodes_[node].oversubscribed
               ? nodes_[node].ranks
               : static_cast<uint32_t>(std::max<int64_t>(0, free[node]) / per_rank);
-      if (ranks > 0) capacities.push_back({.ranks = ranks});
+      if (ranks > 0) capacities.emplace_back().ranks = ranks;
     }
     return HasPlace(demand_.shape, std::move(capacities));
   }

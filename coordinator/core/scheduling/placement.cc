@@ -26,12 +26,9 @@ Capacity CapacityOf(const Node& node, const std::vector<uint32_t>& used,
   const v1::NodeFacts& facts = node.record.facts();
   Capacity capacity{.oversubscribed = common::IsHostKind(kind) && facts.oversubscribe_cpu(),
                     .at = &node};
-  const std::vector<uint32_t>& devices = OfKind(node.devices, kind);
-  const bool is_free = used.empty() || capacity.oversubscribed;
-  for (const uint32_t device : devices) {
-    if (is_free || std::find(used.begin(), used.end(), device) == used.end())
-      capacity.free.push_back(device);
-  }
+  static const std::vector<uint32_t> kNone;
+  ForEachFree(OfKind(node.devices, kind), capacity.oversubscribed ? kNone : used,
+              [&](uint32_t device) { capacity.free.push_back(device); });
   if (!want.model().empty() || want.min_memory_bytes() > 0) {
     for (const v1::Device& device : facts.devices()) {
       if (device.kind() != kind || Matches(device, want)) continue;

@@ -28,7 +28,6 @@ struct Runner {
   int64_t since_mono_ms = 0;  // it has had its devices since then
   int64_t ran_ms = -1;        // all its ranks have run for so long; -1: not yet
   bool leaves = false;        // it is being stopped, or has been asked to leave
-  bool is_told = false;       // all its workers would tell its ranks to save
   bool has_saved = false;     // in this attempt, and would again
   int64_t loss = 0;           // device time, if it cannot save in time
 };
@@ -60,6 +59,7 @@ bool HasSaved(const v1::JobRecord& job, const v1::Attempt& attempt) {
       });
 }
 
+// Whether all its workers would tell its ranks to save.
 bool IsTold(const SchedulingState& state, const v1::Attempt& attempt) {
   return std::all_of(attempt.parts().begin(), attempt.parts().end(), [&](const v1::NodePart& part) {
     const Node* node = FindNode(state, part.node());
@@ -79,8 +79,7 @@ std::vector<Runner> RunnersOf(const SchedulingState& state, const std::string& k
     if (attempt->running_ms() > 0) runner.ran_ms = now.mono_ms - timers.running_since_mono_ms;
     runner.leaves = attempt->stopping() || NoticeStands(state, *attempt);
     // One that has saved before is expected to save again, if it is told.
-    runner.is_told = IsTold(state, *attempt);
-    runner.has_saved = runner.is_told && HasSaved(job, *attempt);
+    runner.has_saved = HasSaved(job, *attempt) && IsTold(state, *attempt);
     if (!runner.has_saved)
       runner.loss = std::max<int64_t>(0, runner.ran_ms) * static_cast<int64_t>(runner.devices);
     runners.push_back(runner);
@@ -345,7 +344,7 @@ std::optional<Borrowing> BorrowingOf(const SchedulingState& state, const v1::Job
     const int64_t at_once_ms = in_ms(state.settings.min_run_ms);
     const int64_t else_ms = in_ms(state.settings.min_run_ms * kWithoutCheckpoint);
     borrowing.in_ms = borrowing.has_saved ? at_once_ms : else_ms;
-    borrowing.once_saved_ms = borrowing.has_saved || runner.is_told ? at_once_ms : else_ms;
+    borrowing.once_saved_ms = borrowing.has_saved || IsTold(state, *attempt) ? at_once_ms : else_ms;
   }
   return borrowing;
 }
@@ -364,12 +363,14 @@ std::string WhyClaimEnds(Ground& ground, const v1::JobRecord& job) {
     const v1::Attempt* attempt = LiveAttempt(other);
     if (attempt == nullptr || !attempt->has_notice() || attempt->notice().by() != job.id())
       continue;
-    // One that stops already may have been asked by an earlier claim, whose reasons no longer count.
     const bool is_own = ProjectOf(other) == project;
-    if (!attempt->stopping() && !is_own && !quota_suffices)
-      return absl::StrCat("the quota of project ", project, " is too small for it now");
-    if (!attempt->stopping() && is_own && other.spec().priority() >= job.spec().priority())
-      return absl::StrCat("its priority is not above that of job ", other.name(), " any more");
+    // One that stops already may have been asked by an earlier claim, whose reasons no longer count.
+    if (!attempt->stopping()) {
+      if (!is_own && !quota_suffices)
+        return absl::StrCat("the quota of project ", project, " is too small for it now");
+      if (is_own && other.spec().priority() >= job.spec().priority())
+        return absl::StrCat("its priority is not above that of job ", other.name(), " any more");
+    }
     use.Remove(other, *attempt);
     // Its node may be silent, and the job told to wait for it. It may have been asked by an earlier claim, too.
     const int64_t due = state.timers.at(id).noticed_mono_ms + attempt->notice().period_ms() +

@@ -10,7 +10,7 @@ Usage Usage::Of(const SchedulingState& state) {
   return usage;
 }
 
-Usage::OnNode& Usage::Change(const std::string& node) {
+DevicesByKind& Usage::Change(const std::string& node) {
   const auto [at, fresh] = changed_.try_emplace(node);
   const Node* known = fresh && state_ != nullptr ? FindNode(*state_, node) : nullptr;
   if (known != nullptr) at->second = known->used;
@@ -36,8 +36,8 @@ void Usage::Remove(const v1::Attempt& attempt) {
   }
 }
 
-const Usage::OnNode& Usage::Walk::At(const std::string& name, const Node& node) {
-  static const OnNode kNone;
+const DevicesByKind& Usage::Walk::At(const std::string& name, const Node& node) {
+  static const DevicesByKind kNone;
   while (at_ != usage_.changed_.end() && at_->first < name) ++at_;
   if (at_ != usage_.changed_.end() && at_->first == name) return at_->second;
   return usage_.state_ == nullptr ? kNone : node.used;

@@ -2,6 +2,8 @@
 // or end. Only the nodes that it changes are copied.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -19,8 +21,6 @@ struct Share {
 
 class Usage {
  public:
-  using OnNode = DevicesByKind;
-
   // Nothing is in use.
   Usage() = default;
   // What live attempts hold. The state must outlive it.
@@ -34,21 +34,28 @@ class Usage {
   class Walk {
    public:
     explicit Walk(const Usage& usage) : usage_(usage), at_(usage.changed_.begin()) {}
-    const OnNode& At(const std::string& name, const Node& node);
+    const DevicesByKind& At(const std::string& name, const Node& node);
 
    private:
     const Usage& usage_;
-    std::map<std::string, OnNode>::const_iterator at_;
+    std::map<std::string, DevicesByKind>::const_iterator at_;
   };
 
  private:
-  OnNode& Change(const std::string& node);
+  DevicesByKind& Change(const std::string& node);
 
   const SchedulingState* state_ = nullptr;
-  std::map<std::string, OnNode> changed_;
+  std::map<std::string, DevicesByKind> changed_;
 };
 
 const std::vector<uint32_t>& OfKind(const DevicesByKind& devices, const std::string& kind);
+// Calls use(device) for each that is not in use.
+template <typename Use>
+void ForEachFree(const std::vector<uint32_t>& devices, const std::vector<uint32_t>& used, Use use) {
+  for (const uint32_t device : devices) {
+    if (std::find(used.begin(), used.end(), device) == used.end()) use(device);
+  }
+}
 // Whether the attempt has a device of the shares, which are of this kind.
 bool HasDeviceOf(const v1::Attempt& attempt, const std::string& kind,
                  const std::vector<Share>& shares);

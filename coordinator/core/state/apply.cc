@@ -532,11 +532,15 @@ void SetFacts(ClusterState& state, Node& node, const v1::NodeFacts& facts) {
   state.node_facts_bytes += facts.ByteSizeLong();
 }
 
-// Of a node that was not known while its parts were.
-void CountUse(const ClusterState& state, const std::string& name, Node& node) {
-  node.used.clear();
-  ForEachLivePart(state, name,
-                  [&](const auto&, const auto&, const auto& part) { Take(node.used, part); });
+// A node may become known after parts on it.
+Node& NodeOf(ClusterState& state, const std::string& name) {
+  const auto [at, is_new] = state.nodes.try_emplace(name);
+  if (is_new) {
+    ForEachLivePart(state, name, [&](const auto&, const auto&, const auto& part) {
+      Take(at->second.used, part);
+    });
+  }
+  return at->second;
 }
 
 void ForgetNode(ClusterState& state, const std::string& name) {
@@ -550,9 +554,7 @@ void ForgetNode(ClusterState& state, const std::string& name) {
 }
 
 void ApplyNodeRegistered(ClusterState& state, const v1::Event& event, Now now) {
-  const bool is_new = !state.nodes.contains(event.node());
-  Node& node = state.nodes[event.node()];
-  if (is_new) CountUse(state, event.node(), node);
+  Node& node = NodeOf(state, event.node());
   SetFacts(state, node, event.node_registered().facts());
   if (node.cleared_by != node.record.facts().process()) node.cleared_by = 0;
   SetNodeState(state, node, v1::NODE_STATE_ALIVE, event.at_ms());
@@ -611,51 +613,6 @@ void ApplyJobRemoved(ClusterState& state, const v1::Event& event) {
   if (removed.idempotency_key().empty()) return;
   state.keys.erase(KeyOf(OwnerKey(removed.owner(), removed.owner_id()), removed.idempotency_key()));
 }
-
-}  // namespace
-
-std::vector<v1::JobRecord> TakeFinished(ClusterState& state) {
-  std::vector<v1::JobRecord> finished;
-  for (const uint64_t id : state.finished) {
-    Unweigh(state, state.jobs.at(id));
-    v1::JobRecord& job = finished.emplace_back(state.jobs.Take(id));
-    AttachFiles(state, job);
-    state.timers.erase(id);
-  }
-  state.finished.clear();
-  return finished;
-}
-
-bool IsJournaled(const v1::Event& event) {
-  return !event.has_node_contact() && !event.has_part_age() && !event.has_part_preparing() &&
-         !event.has_job_progress();
-}
-
-namespace {
-
-void ApplyFact(ClusterState& state, const v1::Event& event, Now now);
-
-// What the event may have made due earlier.
-void KeepDue(ClusterState& state, const v1::Event& event, bool was_alarmed) {
-  if (event.job() != 0) SetJobDue(state, event.job());
-  for (const v1::Victim& victim : event.claim_made().victims()) SetJobDue(state, victim.job());
-  for (const v1::NodePart& part : event.attempt_started().attempt().parts())
-    SetNodeDue(state, part.node());
-  if (event.has_node_registered() || event.has_node_state_changed() || event.has_node_removed())
-    SetNodeDue(state, event.node());
-  if (was_alarmed == MostNodesSilent(state)) return;
-  for (const auto& [name, node] : state.nodes) SetNodeDue(state, name);
-}
-
-}  // namespace
-
-void Apply(ClusterState& state, const v1::Event& event, Now now) {
-  const bool was_alarmed = MostNodesSilent(state);
-  ApplyFact(state, event, now);
-  KeepDue(state, event, was_alarmed);
-}
-
-namespace {
 
 void ApplyFact(ClusterState& state, const v1::Event& event, Now now) {
   if (event.seq() != 0) state.next_seq = event.seq() + 1;
@@ -797,7 +754,42 @@ void ApplyFact(ClusterState& state, const v1::Event& event, Now now) {
   }
 }
 
+// What the event may have made due earlier.
+void KeepDue(ClusterState& state, const v1::Event& event, bool was_alarmed) {
+  if (event.job() != 0) SetJobDue(state, event.job());
+  for (const v1::Victim& victim : event.claim_made().victims()) SetJobDue(state, victim.job());
+  for (const v1::NodePart& part : event.attempt_started().attempt().parts())
+    SetNodeDue(state, part.node());
+  if (event.has_node_registered() || event.has_node_state_changed() || event.has_node_removed())
+    SetNodeDue(state, event.node());
+  if (was_alarmed == MostNodesSilent(state)) return;
+  for (const auto& [name, node] : state.nodes) SetNodeDue(state, name);
+}
+
 }  // namespace
+
+std::vector<v1::JobRecord> TakeFinished(ClusterState& state) {
+  std::vector<v1::JobRecord> finished;
+  for (const uint64_t id : state.finished) {
+    Unweigh(state, state.jobs.at(id));
+    v1::JobRecord& job = finished.emplace_back(state.jobs.Take(id));
+    AttachFiles(state, job);
+    state.timers.erase(id);
+  }
+  state.finished.clear();
+  return finished;
+}
+
+bool IsJournaled(const v1::Event& event) {
+  return !event.has_node_contact() && !event.has_part_age() && !event.has_part_preparing() &&
+         !event.has_job_progress();
+}
+
+void Apply(ClusterState& state, const v1::Event& event, Now now) {
+  const bool was_alarmed = MostNodesSilent(state);
+  ApplyFact(state, event, now);
+  KeepDue(state, event, was_alarmed);
+}
 
 v1::Snapshot MakeSnapshot(const ClusterState& state) {
   v1::Snapshot snapshot;
@@ -848,8 +840,7 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
     Index(state, job);
   }
   for (const v1::NodeRecord& record : snapshot.nodes()) {
-    Node& node = state.nodes[record.facts().name()];
-    CountUse(state, record.facts().name(), node);
+    Node& node = NodeOf(state, record.facts().name());
     SetNodeState(state, node, record.state(), record.state_ms());
     SetFacts(state, node, record.facts());
     node.record = record;

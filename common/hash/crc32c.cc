@@ -30,13 +30,50 @@ constexpr Tables MakeTables() {
 constexpr Tables kTables = MakeTables();
 
 #if defined(__x86_64__)
-// The processor's own instruction: five times as fast as the tables.
+constexpr size_t kLaneBytes = 1'024;
+
+// A sum after kLaneBytes zero bytes, by its four bytes: their parts are independent (the sum is linear).
+constexpr Tables MakeLaneTables() {
+  Tables tables{};
+  for (size_t byte = 0; byte < 4; ++byte) {
+    for (uint32_t bit = 1; bit < 256; bit <<= 1) {
+      uint32_t value = bit << (8 * byte);
+      for (size_t i = 0; i < kLaneBytes; ++i) value = (value >> 8) ^ kTables[0][value & 0xff];
+      for (uint32_t below = 0; below < bit; ++below)
+        tables[byte][bit + below] = tables[byte][below] ^ value;
+    }
+  }
+  return tables;
+}
+
+constexpr Tables kLaneTables = MakeLaneTables();
+
+uint32_t AfterLane(uint32_t sum) {
+  return kLaneTables[0][sum & 0xff] ^ kLaneTables[1][(sum >> 8) & 0xff] ^
+         kLaneTables[2][(sum >> 16) & 0xff] ^ kLaneTables[3][sum >> 24];
+}
+
+uint64_t WordAt(const char* at) {
+  uint64_t word = 0;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
+// The processor's own instruction. Three sums at a time, because each step waits for the one before it.
 __attribute__((target("sse4.2"))) uint32_t HardwareSum(uint32_t sum, const char* at, size_t left) {
+  for (; left >= 3 * kLaneBytes; at += 3 * kLaneBytes, left -= 3 * kLaneBytes) {
+    uint64_t first = sum, second = 0, third = 0;
+    for (size_t i = 0; i < kLaneBytes; i += 8) {
+      first = __builtin_ia32_crc32di(first, WordAt(at + i));
+      second = __builtin_ia32_crc32di(second, WordAt(at + kLaneBytes + i));
+      third = __builtin_ia32_crc32di(third, WordAt(at + 2 * kLaneBytes + i));
+    }
+    sum = AfterLane(AfterLane(static_cast<uint32_t>(first)) ^ static_cast<uint32_t>(second)) ^
+          static_cast<uint32_t>(third);
+  }
   uint64_t wide = sum;
   for (; left >= 8; at += 8, left -= 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, at, sizeof word);
-    wide = __builtin_ia32_crc32di(wide, word);
+    wide = __builtin_ia32_crc32di(wide, WordAt(at));
   }
   sum = static_cast<uint32_t>(wide);
   for (; left > 0; ++at, --left) {

@@ -14,25 +14,21 @@
 namespace muster::common {
 namespace {
 
-// Bytes that are frequent in logs, the most frequent first; all others are rare.
-constexpr std::string_view kCommonBytes =
-    " e0t1an2ois3r5l4d.6789:c\npmu/h_f,-gb[]='\"ywvTkIxES(){}zRDANOWLjCPMFqBUGHV+\t|";
+constexpr std::string_view kSpecial = "\n\\^$.|?*+()[]{}";
+constexpr size_t kPrefixBytesMin = 3;
+// How far apart lines with the prefix must be for the search by it to be worthwhile.
+constexpr int64_t kPrefixEveryBytes = 512;
+constexpr int64_t kPrefixCreditBytes = 64 << 10;
 
-size_t Commonness(char byte) {
-  const size_t place = kCommonBytes.find(byte);
-  return place == std::string_view::npos ? 0 : kCommonBytes.size() - place;
-}
-
-size_t RarestByte(std::string_view literal) {
-  size_t rarest = 0;
-  for (size_t i = 1; i < literal.size(); ++i) {
-    if (Commonness(literal[i]) < Commonness(literal[rarest])) rarest = i;
-  }
-  return rarest;
-}
-
-bool IsLiteral(std::string_view pattern) {
-  return pattern.find_first_of("\n\\^$.|?*+()[]{}") == std::string_view::npos;
+// What each match begins with; empty if that is not obvious.
+std::string PrefixOf(std::string_view pattern) {
+  size_t end = pattern.find_first_of(kSpecial);
+  if (end == pattern.npos) return std::string(pattern);
+  if (pattern.find('|') != pattern.npos) return {};
+  // The special byte may allow the character before it to be absent.
+  if (end > 0) --end;
+  while (end > 0 && (static_cast<unsigned char>(pattern[end]) & 0xc0) == 0x80) --end;
+  return end < kPrefixBytesMin ? std::string() : std::string(pattern.substr(0, end));
 }
 
 // Finds \A, \z, \C, \Q, and groups other than (?i), (?i:…), (?P…) and (?:…): they may match
@@ -131,26 +127,34 @@ absl::StatusOr<std::shared_ptr<const LineMatcher>> LineMatcher::Make(LineQuery q
   matcher->pattern_ = std::make_unique<re2::RE2>(StrCat("(?m)", pattern), options);
   if (!matcher->pattern_->ok()) return BadPattern(pattern, options);
   matcher->one_line_at_a_time_ = TellsLinesFromText(pattern);
-  if (!matcher->query_.ignore_case && IsLiteral(pattern)) {
-    matcher->literal_ = pattern;
-    matcher->rarest_ = RarestByte(pattern);
+  if (!matcher->query_.ignore_case) {
+    matcher->is_literal_ = pattern.find_first_of(kSpecial) == pattern.npos;
+    matcher->prefix_ = Needle(PrefixOf(pattern));
   }
   return matcher;
 }
 
-std::optional<LinePlace> LineMatcher::FindLiteral(std::string_view text, size_t from) const {
-  const char rare = literal_[rarest_];
-  const size_t behind = literal_.size() - rarest_;
-  for (size_t at = from + rarest_; at + behind <= text.size(); ++at) {
-    const void* hit = std::memchr(text.data() + at, rare, text.size() - behind + 1 - at);
-    if (hit == nullptr) return std::nullopt;
-    at = static_cast<const char*>(hit) - text.data();
-    const size_t begin = at - rarest_;
-    if (std::memcmp(text.data() + begin, literal_.data(), literal_.size()) == 0) {
-      return LinePlace{begin, begin + literal_.size()};
-    }
+size_t LineMatcher::FindMatch(std::string_view text, size_t from) const {
+  if (is_literal_) return prefix_.Find(text, from);
+  while (!prefix_.empty() && prefix_credit_.load(std::memory_order_relaxed) >= 0) {
+    const size_t at = prefix_.Find(text, from);
+    const size_t reached = std::min(at, text.size());
+    const int64_t credit = prefix_credit_.load(std::memory_order_relaxed) +
+                           static_cast<int64_t>(reached - from) - kPrefixEveryBytes;
+    prefix_credit_.store(std::min(credit, kPrefixCreditBytes), std::memory_order_relaxed);
+    if (at == text.npos) return at;
+    const size_t end = std::min(text.find('\n', at), text.size());
+    if (pattern_->Match(Piece(text), at, end, re2::RE2::UNANCHORED, nullptr, 0)) return at;
+    from = end;
   }
-  return std::nullopt;
+  re2::StringPiece hit;
+  if (from >= text.size() ||
+      !pattern_->Match(Piece(text), from, text.size(), re2::RE2::UNANCHORED, &hit, 1)) {
+    return text.npos;
+  }
+  const auto at = static_cast<size_t>(hit.data() - text.data());
+  // An empty match after the last newline: no line begins there.
+  return at >= text.size() && text.back() == '\n' ? text.npos : at;
 }
 
 bool LineMatcher::Matches(std::string_view line) const {
@@ -166,19 +170,8 @@ std::optional<LinePlace> LineMatcher::Find(std::string_view text, size_t from) c
       from = end + 1;
       continue;
     }
-    if (!literal_.empty()) {
-      const auto hit = FindLiteral(text, from);
-      if (!hit.has_value()) return std::nullopt;
-      at = hit->begin;
-    } else {
-      re2::StringPiece hit;
-      if (!pattern_->Match(Piece(text), from, text.size(), re2::RE2::UNANCHORED, &hit, 1)) {
-        return std::nullopt;
-      }
-      at = static_cast<size_t>(hit.data() - text.data());
-      // An empty match after the last newline: no line begins there.
-      if (at >= text.size() && text.back() == '\n') return std::nullopt;
-    }
+    at = FindMatch(text, from);
+    if (at == text.npos) return std::nullopt;
     const size_t newline = at == 0 ? text.npos : text.rfind('\n', at - 1);
     const size_t begin = newline == text.npos ? 0 : newline + 1;
     return LinePlace{std::max(begin, from), std::min(text.find('\n', at), text.size())};

@@ -2,6 +2,7 @@
 // Immutable; any thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/lines/line_level.h"
+#include "common/lines/needle.h"
 
 namespace re2 {
 class RE2;
@@ -63,13 +65,16 @@ class LineMatcher {
  private:
   explicit LineMatcher(LineQuery query);
   bool Matches(std::string_view line) const;
-  std::optional<LinePlace> FindLiteral(std::string_view text, size_t from) const;
+  // Where a match begins, or an earlier place of its line. npos: there is none.
+  size_t FindMatch(std::string_view text, size_t from) const;
 
   const LineQuery query_;
   std::unique_ptr<re2::RE2> pattern_;
-  // Set if the pattern is a plain string: searching for its rarest byte is much faster.
-  std::string literal_;
-  size_t rarest_ = 0;
+  // Each match begins with it; searching for it is much faster.
+  Needle prefix_;
+  bool is_literal_ = false;  // the prefix is the whole pattern
+  // Below 0: too many lines contain the prefix. Only a guess: threads may overwrite each other's.
+  mutable std::atomic<int64_t> prefix_credit_ = 0;
   // The pattern can distinguish a line's bounds from the text's, so each line is searched
   // separately.
   bool one_line_at_a_time_ = false;

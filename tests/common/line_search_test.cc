@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <random>
 
+#include "common/lines/needle.h"
 #include "common/problem.h"
 
 namespace muster::common {
@@ -165,6 +166,50 @@ TEST(LineSearchTest, LevelsAndErrorsSelectLinesTogetherWithThePattern) {
             "ValueError: a\nE1122 06:01:02.1 a\n");
   EXPECT_EQ(InBlocks(text, {.errors = true}, random, 7).text,
             "ERROR:root:c\nValueError: a\nE1122 06:01:02.1 a\n");
+}
+
+TEST(NeedleTest, FindsEachPlaceThatFindFinds) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 3'000; ++round) {
+    std::string text, bytes;
+    for (size_t i = random() % 80; i > 0; --i) text += "abc"[random() % 3];
+    for (size_t i = 1 + random() % 4; i > 0; --i) bytes += "abc"[random() % 3];
+    const Needle needle(bytes);
+    for (size_t from = 0; from <= text.size(); ++from)
+      ASSERT_EQ(needle.Find(text, from), text.find(bytes, from)) << bytes << " in " << text;
+  }
+}
+
+// The text is searched for what a pattern begins with, until that turns out to be in most lines.
+TEST(LineMatcherTest, APatternWithAPrefixFindsWhatItFindsLineByLine) {
+  std::mt19937 random(11);
+  std::string text;
+  for (int line = 0; line < 3'000; ++line) {
+    const bool is_rare = line < 1'500;
+    for (size_t i = random() % (is_rare ? 90 : 20); i > 0; --i) text += "ab \xc3\xa9"[random() % 3];
+    if (random() % (is_rare ? 40 : 2) == 0)
+      text += random() % 2 == 0 ? "step 7\xc3\xa9" : "step 12";
+    text += '\n';
+  }
+  for (const std::string pattern :
+       {"step [0-9]{2}", "step 7\xc3\xa9*", "step 7\xc3\xa9?$", "step 12\\b", "step ?12",
+        "step+ 12$", "step 12|step 7", "ste.*", "step 7(\xc3\xa9)"}) {
+    const auto matcher = *LineMatcher::Make({.grep = pattern});
+    std::string found, expected;
+    for (size_t at = 0; at < text.size();) {
+      const auto line = matcher->Find(text, at);
+      if (!line.has_value()) break;
+      found += text.substr(line->begin, line->end - line->begin) + "\n";
+      at = line->end + 1;
+    }
+    for (const std::string& line : LinesOf(text)) {
+      // Not the search by a prefix: a group is in front.
+      const auto plain = *LineMatcher::Make({.grep = "(?:" + pattern + ")"});
+      if (plain->Find(line, 0).has_value()) expected += line;
+    }
+    EXPECT_EQ(found, expected) << pattern;
+    EXPECT_FALSE(expected.empty()) << pattern;
+  }
 }
 
 TEST(LineMatcherTest, ABadPatternIsAnErrorThatShowsWhere) {

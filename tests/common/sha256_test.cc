@@ -52,5 +52,29 @@ TEST(Crc32cTest, MatchesTheCheckValueOfTheRfc) {
   EXPECT_EQ(Crc32c("6789", Crc32c("12345")), 0xe3069283u);
 }
 
+// The definition, bit by bit.
+uint32_t SlowCrc32c(std::string_view bytes) {
+  uint32_t sum = ~0u;
+  for (const char byte : bytes) {
+    sum ^= static_cast<unsigned char>(byte);
+    for (int bit = 0; bit < 8; ++bit) sum = (sum >> 1) ^ ((sum & 1) != 0 ? 0x82f63b78u : 0);
+  }
+  return ~sum;
+}
+
+TEST(Crc32cTest, IsTheSameForTextsOfEveryLengthAroundItsLanes) {
+  std::string text;
+  uint32_t random = 1;
+  while (text.size() < 10'000)
+    text += static_cast<char>((random = random * 1664525 + 1013904223) >> 24);
+  for (const size_t size : {0, 1, 7, 8, 3'071, 3'072, 3'073, 3'080, 6'143, 6'144, 9'999}) {
+    for (const size_t from : {0, 1}) {
+      const std::string_view part = std::string_view(text).substr(from, size);
+      EXPECT_EQ(Crc32c(part), SlowCrc32c(part)) << size << " from " << from;
+      EXPECT_EQ(Crc32c(part.substr(size / 2), Crc32c(part.substr(0, size / 2))), SlowCrc32c(part));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace muster::common

@@ -178,7 +178,7 @@ int Run(Config config) {
   setup.facts = *facts;
   setup.isolation = ProbeIsolation(config.run_as, config.sandbox_flag, config.shim_binary);
   *setup.facts.mutable_isolation() = setup.isolation.facts;
-  const FoundContainers containers = FindContainers();
+  const FoundContainers containers = FindContainers(paths.ToolVersions());
   setup.containers = containers.tools;
   *setup.facts.mutable_containers() = containers.facts;
   setup.seed = std::random_device()();

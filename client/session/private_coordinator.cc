@@ -16,7 +16,6 @@
 #include <chrono>
 #include <climits>
 #include <cstring>
-#include <thread>
 #include <vector>
 
 #include "client/command_line/errors.h"
@@ -37,6 +36,7 @@ using std::chrono::steady_clock;
 constexpr auto kStartLimit = std::chrono::seconds(30);
 constexpr int kExitLostTheRace = 3;
 constexpr auto kNextStart = std::chrono::milliseconds(100);  // after a lost race
+constexpr int kPauseMsMax = 10;
 constexpr size_t kReportBytesMax = 8 * 1024;
 constexpr int kReportFd = 3;  // in the coordinator
 
@@ -188,7 +188,8 @@ absl::Status PrivateCoordinator::Start() const {
   common::UniqueFd report;
   ASSIGN_OR_RETURN(int pid, Spawn(&report));
   const auto deadline = steady_clock::now() + kStartLimit;
-  auto pause = std::chrono::microseconds(500);
+  int pause_ms = 1;
+  bool is_said = false;
   auto again_at = steady_clock::time_point::max();
   while (!Running()) {
     int status = 0;
@@ -205,11 +206,14 @@ absl::Status PrivateCoordinator::Start() const {
     }
     if (pid == 0 && steady_clock::now() > again_at) {
       ASSIGN_OR_RETURN(pid, Spawn(&report));
+      is_said = false;
     }
     if (steady_clock::now() > deadline)
       return StartFailed("did not answer within 30 s", log_path());
-    std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, std::chrono::microseconds(10'000));
+    // A coordinator that has started, or failed, closes its end of the pipe.
+    pollfd started{is_said ? -1 : report.get(), POLLIN, 0};
+    is_said |= poll(&started, 1, pause_ms) > 0;
+    pause_ms = std::min(pause_ms * 2, kPauseMsMax);
   }
   return absl::OkStatus();
 }

@@ -22,6 +22,7 @@
 #include "worker/containers/find_in_image.h"
 #include "worker/containers/image_manifest.h"
 #include "worker/containers/rank_containers.h"
+#include "worker/containers/tool_versions.h"
 
 namespace muster::worker {
 namespace {
@@ -419,6 +420,29 @@ TEST(ContainerFactsTest, AVersionIsFoundInWhatToolsPrint) {
   EXPECT_EQ(VersionIn("runc version 1.1.5+ds1\ncommit: 1.1\n"), "1.1.5");
   EXPECT_EQ(VersionIn("podman version 4.3.1\n"), "4.3.1");
   EXPECT_EQ(VersionIn("none"), "");
+}
+
+TEST(ContainerFactsTest, AToolIsAskedAgainOnceItsFileHasChanged) {
+  char name[] = "/tmp/tool-versions-XXXXXX";
+  const std::string directory = mkdtemp(name);
+  const std::string tool = directory + "/tool", kept = directory + "/versions";
+  std::ofstream(tool) << "one";
+  int asked = 0;
+  const auto version = [&] {
+    ToolVersions versions(kept, [&](const std::string&) { return "1." + std::to_string(++asked); });
+    const std::string found = versions.Of(tool);
+    versions.Save();
+    return found;
+  };
+  EXPECT_EQ(version(), "1.1");
+  EXPECT_EQ(version(), "1.1");
+  std::ofstream(tool) << "another";
+  EXPECT_EQ(version(), "1.2");
+  std::ofstream(kept) << "no file of ours\tnone\n\t\n";
+  EXPECT_EQ(version(), "1.3");
+  std::filesystem::remove(tool);
+  EXPECT_EQ(version(), "1.4");
+  std::filesystem::remove_all(directory);
 }
 
 }  // namespace

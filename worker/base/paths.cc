@@ -14,6 +14,7 @@ namespace muster::worker {
 std::string Paths::Lock() const { return state_dir_ + "/LOCK"; }
 std::string Paths::Identity() const { return state_dir_ + "/identity"; }
 std::string Paths::SecretsRootName() const { return state_dir_ + "/secrets-root"; }
+std::string Paths::ToolVersions() const { return state_dir_ + "/tool-versions"; }
 std::string Paths::AuditHeads() const { return state_dir_ + "/audit-heads"; }
 std::string Paths::Coordinators() const { return state_dir_ + "/coordinators"; }
 std::string Paths::Contact() const { return state_dir_ + "/contact"; }

@@ -67,6 +67,7 @@ class Paths {
   std::string Identity() const;
   std::string Contact() const;
   std::string AuditHeads() const;
+  std::string ToolVersions() const;
   std::string Coordinators() const;
   std::string SecretsRootName() const;  // a file; see secret_files.h
   std::string Credentials() const;

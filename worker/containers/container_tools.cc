@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "common/files/files.h"
 #include "common/text/strings.h"
+#include "worker/containers/tool_versions.h"
 
 namespace muster::worker {
 namespace {
@@ -131,7 +132,7 @@ v1::ContainerFacts DescribeContainers(
   return facts;
 }
 
-FoundContainers FindContainers() {
+FoundContainers FindContainers(const std::string& versions_path) {
   FoundContainers found;
   found.tools = {.runc = FindTool("runc"),
                  .umoci = FindTool("umoci"),
@@ -145,7 +146,10 @@ FoundContainers FindContainers() {
       .has_overlay = filesystems.ok() && filesystems->find("\toverlay\n") != std::string::npos,
       .has_docker = !FindTool("docker").empty(),
       .has_apptainer = !FindTool("apptainer").empty()};
-  found.facts = DescribeContainers(host, VersionOf);
+  ToolVersions versions(versions_path, VersionOf);
+  found.facts =
+      DescribeContainers(host, [&versions](const std::string& tool) { return versions.Of(tool); });
+  versions.Save();
   return found;
 }
 

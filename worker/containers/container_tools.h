@@ -24,8 +24,8 @@ struct FoundContainers {
   ContainerTools tools;
   v1::ContainerFacts facts;
 };
-// Blocks for some milliseconds, until they have printed their versions.
-FoundContainers FindContainers();
+// Blocks for some milliseconds the first time, until they have printed their versions (tool_versions.h).
+FoundContainers FindContainers(const std::string& versions_path);
 
 // The same for programs that were found. `version` returns that of a program by its path. Pure.
 struct ContainerHost {

@@ -47,7 +47,8 @@ class Search {
       }
       --bounds_.entries;
       const std::string child = relative.empty() ? name : relative + "/" + name;
-      if (entry->d_type == DT_DIR) below.push_back(child);
+      const bool is_left_out = name.front() == '.' && !bounds_.hidden_directories;
+      if (entry->d_type == DT_DIR && !is_left_out) below.push_back(child);
       if (entry->d_type != DT_REG || name.find("tfevents") == std::string::npos) continue;
       EventFile file{{}, root.path + "/" + child, root.prefix + child, root.shared, 0, false};
       if (IsSayable(file) && Look(&file)) found_(std::move(file));

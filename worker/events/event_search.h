@@ -53,6 +53,8 @@ struct SearchBounds {
   // directory is read
   size_t entries = 20'000;  // of directories
   int64_t until_mono_ms = INT64_MAX;
+  // Of programs rather than of people: .git, .venv, whose files are many.
+  bool hidden_directories = true;
 };
 
 // False: a bound was reached, so files may be missing.

@@ -135,7 +135,8 @@ void EventTailer::FindClosed(std::vector<EventFile>& undecided) const {
   EventFile ledger{{}, setup_.ledger_path, "", false, 0, false};
   if (setup_.workdir.empty() || !Look(&ledger) || ledger.id.born_us == 0) return;
   const std::string workdir = setup_.on_node ? setup_.on_node(setup_.workdir) : setup_.workdir;
-  const SearchBounds bounds{.until_mono_ms = common::MonotonicMs() + kLastSearchMs};
+  const SearchBounds bounds{.until_mono_ms = common::MonotonicMs() + kLastSearchMs,
+                            .hidden_directories = false};
   FindEventFiles({{workdir, "", true}}, bounds, [&](EventFile file) {
     const WriterName writer = WriterIn(FileNameIn(file.path));
     if (!ranks_.contains(writer.pid) || !IsOfHost(writer, host_)) return;

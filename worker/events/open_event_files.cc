@@ -1,7 +1,10 @@
 #include "worker/events/open_event_files.h"
 
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 #include "common/kernel/process.h"
 #include "common/text/strings.h"
@@ -15,8 +18,12 @@ constexpr size_t kDescriptorsPerLook = 50'000;
 
 // A process follows its parent in the list unless pids have wrapped: then the next look finds it.
 std::vector<common::ProcessStat> WithDescendants(const std::set<int64_t>& pids) {
-  std::set<int64_t> family = pids;
+  std::set<int64_t> family;
+  for (const int64_t pid : pids) {
+    if (kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH) family.insert(pid);
+  }
   std::vector<common::ProcessStat> members;
+  if (family.empty()) return members;
   for (const common::ProcessStat& process : common::ListProcesses()) {
     if (!family.contains(process.pid) && !family.contains(process.ppid)) continue;
     family.insert(process.pid);

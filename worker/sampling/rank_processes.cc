@@ -110,7 +110,15 @@ void RankProcesses::Charge(const std::unordered_map<pid_t, Member>& vanished) {
   }
 }
 
+// A member is found as a rank's process, or through another member.
+bool RankProcesses::MayFindAny() const {
+  return !members_.empty() || std::any_of(ranks_.begin(), ranks_.end(), [this](const auto& rank) {
+    return std::binary_search(pids_.begin(), pids_.end(), rank.second.pid);
+  });
+}
+
 void RankProcesses::FindNew() {
+  if (!MayFindAny()) return;  // a job that was over before the first look
   std::vector<ProcessUse> found;
   std::vector<pid_t> still_foreign;
   still_foreign.reserve(pids_.size());

@@ -73,6 +73,7 @@ class RankProcesses {
   // Charges what a vanished process had used to the nearest living ancestor, where it appears as
   // the use of a child that was waited for. It was counted already, so it must not count twice.
   void Charge(const std::unordered_map<pid_t, Member>& vanished);
+  bool MayFindAny() const;
   void FindNew();
   bool Adopt(const ProcessUse& use);
   bool IsRoot(const Rank& rank, const ProcessUse& use) const;

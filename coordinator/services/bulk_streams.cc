@@ -250,7 +250,19 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
   }
 
  private:
+  // The next chunk arrives while one is written.
   void OnReadDone(bool ok) override {
+    {
+      std::lock_guard lock(mutex_);
+      if (is_busy_) {
+        waiting_ = ok;
+        return;
+      }
+      is_busy_ = true;
+    }
+    Take(ok);
+  }
+  void Take(bool ok) {
     if (!ok) return Post([this] { End(); });
     if (!file_.sha256.empty()) return Post([this] { Write(); });
     file_ = {.owner = UploadOwner(caller_, chunk_.job(), chunk_.attempt()),
@@ -292,12 +304,24 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
           common::StrCat("a piece of ", file_.sha256, " at ", chunk_.offset(),
                          " does not follow byte ", file_.offset, "; fix: restart the upload")));
     }
+    const v1::BlobChunk chunk = std::exchange(chunk_, v1::BlobChunk());
+    StartRead(&chunk_);
     if (upload_ != nullptr) {
-      if (const absl::Status written = upload_->Append(chunk_.data()); !written.ok())
+      if (const absl::Status written = upload_->Append(chunk.data()); !written.ok())
         return Close(written);
     }
-    file_.offset += chunk_.data().size();
-    StartRead(&chunk_);
+    file_.offset += chunk.data().size();
+    Written();
+  }
+  void Written() {
+    bool ok = false;
+    {
+      std::lock_guard lock(mutex_);
+      is_busy_ = waiting_.has_value();
+      if (!is_busy_) return;
+      ok = *std::exchange(waiting_, std::nullopt);
+    }
+    Take(ok);
   }
   // All chunks arrived, or the stream broke: in both cases the received bytes are kept.
   void End() {
@@ -311,7 +335,7 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
     response_->set_durable_offset(is_whole ? file_.size : file_.offset);
     Close(kept);
   }
-  // Close the file before the worker learns of the error and tries again.
+  // Close the file before the worker learns of the error and tries again. What still arrives is dropped: this stays busy.
   void Close(const absl::Status& status) {
     upload_.reset();
     Finish(ToGrpc(status));
@@ -326,6 +350,9 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
   const Caller caller_;
   const CallBudget::Hold hold_;
   v1::UploadBlobResponse* const response_;
+  std::mutex mutex_;
+  bool is_busy_ = false;         // with a chunk or the end
+  std::optional<bool> waiting_;  // what was read meanwhile: a chunk, or false: the end
   v1::BlobChunk chunk_;
   Blobs::OpenedUpload file_;  // its offset: of the next byte
   std::string proof_owner_;

@@ -22,6 +22,7 @@ constexpr size_t kSha256Digits = 64;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 constexpr size_t kPieceBytes = 1 << 20;  // read back at a time
 constexpr size_t kPiecesAtOnce = 16;
+constexpr uint64_t kWritebackBytes = 8 << 20;
 
 absl::Status DoesNotFollow(const UploadArea::OpenedUpload& upload, uint64_t have) {
   return absl::OutOfRangeError(StrCat("offset ", upload.offset, " of ", upload.sha256,
@@ -74,6 +75,7 @@ class UploadArea::Writer final : public Upload {
       // Exactly what the file has: the next writer continues from here.
       hashed_->hash.Update(data.substr(0, static_cast<size_t>(count)));
       hashed_->bytes += static_cast<uint64_t>(count);
+      BeginWriteback();
       data.remove_prefix(static_cast<size_t>(count));
     }
     return absl::OkStatus();
@@ -102,6 +104,14 @@ class UploadArea::Writer final : public Upload {
   }
 
  private:
+  // The disk works while more arrives; otherwise it would start when all is there.
+  void BeginWriteback() {
+    if (hashed_->bytes - written_back_ < kWritebackBytes) return;
+    sync_file_range(fd_.get(), static_cast<off64_t>(written_back_),
+                    static_cast<off64_t>(hashed_->bytes - written_back_), SYNC_FILE_RANGE_WRITE);
+    written_back_ = hashed_->bytes;
+  }
+
   void ThrowAway() {
     unlink(path_.c_str());
     hashed_.reset();
@@ -113,6 +123,7 @@ class UploadArea::Writer final : public Upload {
   const std::string path_;
   common::UniqueFd fd_;
   std::unique_ptr<Hashed> hashed_;  // once caught up, of everything that arrived; null: committed
+  uint64_t written_back_ = 0;       // the kernel was told to write the bytes before
 };
 
 absl::Status UploadArea::Prepare() {

@@ -10,6 +10,7 @@
 #include "client/command_line/arguments.h"
 #include "client/command_line/errors.h"
 #include "client/session/session.h"
+#include "common/base/freed_memory.h"
 #include "common/base/lock_checks.h"
 #include "common/problem.h"
 
@@ -65,6 +66,7 @@ int Main(const std::vector<std::string>& line) {
 }  // namespace muster::client
 
 int main(int argc, char** argv) {
+  muster::common::KeepFreedMemory();
   muster::common::LeaveOutLockChecks();
   const int code = muster::client::Main(std::vector<std::string>(argv + 1, argv + argc));
   // Nothing is left to save: gRPC's threads need no graceful shutdown.

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 
+#include "common/base/freed_memory.h"
 #include "common/base/lock_checks.h"
 #include "common/files/files.h"
 #include "common/log.h"
@@ -188,6 +189,7 @@ int Main(int argc, char** argv) {
 }  // namespace muster::coordinator
 
 int main(int argc, char** argv) {
+  muster::common::KeepFreedMemory();
   muster::common::LeaveOutLockChecks();
   muster::identity::SpeakTls13Only();
   std::optional<int> done = muster::coordinator::RunInitCommand(argc, argv);

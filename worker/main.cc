@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "common/base/clock.h"
+#include "common/base/freed_memory.h"
 #include "common/base/lock_checks.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
@@ -206,6 +207,7 @@ int Run(Config config) {
 }  // namespace muster::worker
 
 int main(int argc, char** argv) {
+  muster::common::KeepFreedMemory();
   muster::common::LeaveOutLockChecks();
   if (const std::optional<int> done = muster::worker::RunJoinCommand(argc, argv); done.has_value())
     return *done;

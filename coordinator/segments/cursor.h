@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/limits.h"
 #include "coordinator/segments/scan.h"
 #include "coordinator/segments/window.h"
 
@@ -25,7 +26,8 @@ class SegmentCursor {
   // kFew: there are many cursors, and each is read in small steps. kAll: reads far ahead.
   enum class Appetite { kFew, kAll };
 
-  static constexpr size_t kLargeWindowBytes = 256 << 10;
+  // Holds a whole record of the largest chunk, which is then read once.
+  static constexpr size_t kLargeWindowBytes = common::kLogChunkBytesMax + (8 << 10);
 
   // From the stream's `offset` on. `window_bytes`: how far kAll reads ahead.
   SegmentCursor(std::shared_ptr<const StreamSegments> segments, uint64_t offset, Appetite appetite,

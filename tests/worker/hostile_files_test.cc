@@ -156,6 +156,47 @@ TEST_F(ForwarderTest, AcknowledgedOffsetsThatSomebodyInventedAreNotTaken) {
   for (const v1::LogChunk& chunk : sent_) EXPECT_LE(chunk.offset(), 9u);
 }
 
+TEST_F(ForwarderTest, ARestartedWorkerResumesWhereEachStreamWasAcknowledged) {
+  constexpr uint64_t kRestMost = 2 << 20;  // trimmed, and so saved, in steps of 1 MiB
+  const std::string acked = directory_ + "/attempts/7-0/spool/acked";
+  const auto say = [this](int pieces) {
+    for (int piece = 0; piece < pieces; ++piece) {
+      Say("attempts/7-0/spool/rank-3.stdout", std::string(1 << 20, 'a'));
+      Say("attempts/7-0/spool/rank-4.stderr", std::string(1 << 20, 'b'));
+    }
+  };
+  {
+    LogForwarder forwarder = Make();
+    forwarder.Add({7, 0}, 3, 2);
+    say(3);
+    forwarder.Grew({7, 0});
+    Deliver(forwarder);
+    ASSERT_EQ(fs::file_size(acked), 4 * 64u);
+    // From now on a line is replaced in place.
+    fs::create_hard_link(acked, acked + ".same");
+    say(3);
+    forwarder.Grew({7, 0});
+    Deliver(forwarder);
+    EXPECT_TRUE(fs::equivalent(acked, acked + ".same"));
+  }
+  const auto firsts = [this] {
+    LogForwarder forwarder = Make();
+    forwarder.Add({7, 0}, 3, 2);
+    forwarder.Pump(0);
+    std::map<uint32_t, uint64_t> offsets;
+    for (const v1::LogChunk& chunk : std::exchange(sent_, {}))
+      offsets.emplace(chunk.rank(), chunk.offset());
+    return offsets;
+  };
+  for (const auto& [rank, offset] : firsts()) {
+    EXPECT_GT(offset, (6 << 20) - kRestMost) << rank;
+    EXPECT_LE(offset, 6 << 20) << rank;
+  }
+  fs::resize_file(acked, 64);  // nothing is known of rank 4 any more
+  EXPECT_EQ(firsts()[4], 0u);
+  EXPECT_GT(firsts()[3], 0u);
+}
+
 TEST_F(ForwarderTest, AnEndBehindTheIndexIsNotWaitedForForEver) {
   LogForwarder forwarder = Make();
   Say("attempts/7-0/spool/rank-0.stdout", "short");

@@ -2,7 +2,6 @@
 #include "worker/output/log_forwarder.h"
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
 
 #include "common/base/limits.h"
@@ -15,12 +14,11 @@ namespace {
 // limit: logs: log bytes in flight per node; the rest waits in the spools
 constexpr uint64_t kCreditBytes = 4 << 20;  // unacknowledged, all streams together
 // limit: logs: the same per stream
-constexpr uint64_t kStreamCreditBytes = 1 << 20;  // … per stream
+constexpr uint64_t kStreamCreditBytes = 2 << 20;  // … per stream
 constexpr uint64_t kBatchBytes = 64 * 1024;
 constexpr int64_t kBatchMs = 50;
 constexpr uint64_t kTrimStepBytes =
     1 << 20;  // because trimming and saving offsets take a few system calls
-constexpr size_t kAckedFileBytesMax = 4 << 20;  // two lines per rank
 constexpr uint64_t kTailKeptBytes = 64 * 1024;  // kept for the last lines in an exit report
 
 v1::LogStream WireStream(common::Stream stream) {
@@ -36,7 +34,10 @@ LogForwarder::LogForwarder(Paths paths, Source source, Callbacks callbacks, size
       open_files_(open_max) {}
 
 void LogForwarder::Add(const AttemptKey& key, uint32_t first_rank, uint32_t ranks) {
-  const auto acked = LoadAcked(key);
+  AckedFile& acked =
+      acked_.insert_or_assign(key, AckedFile(paths_.SpoolAcked(key), first_rank, ranks))
+          .first->second;
+  acked.Load();
   for (uint32_t rank = first_rank; rank < first_rank + ranks; ++rank) {
     for (common::Stream which : {common::Stream::kStdout, common::Stream::kStderr}) {
       const std::pair<uint32_t, uint32_t> id{rank, static_cast<uint32_t>(which)};
@@ -46,13 +47,13 @@ void LogForwarder::Add(const AttemptKey& key, uint32_t first_rank, uint32_t rank
       stream.stream = which;
       stream.reader =
           std::make_unique<SpoolReader>(common::SpoolPath(paths_.SpoolDir(key), rank, which));
-      if (auto known = acked.find(id); known != acked.end()) {
+      if (const uint64_t known = acked.Offset(rank, which); known > 0) {
         // The rank can write to that file too, so trust it no further than the index. If a stream
         // is trimmed to its end, nothing more is known about it.
         const absl::StatusOr<uint64_t> end = stream.reader->End();
         const bool trimmed = end.ok() && *end == 0;
         const uint64_t most = trimmed ? common::kLogStreamBytesMax : end.ok() ? *end : 0;
-        stream.acked.offset = std::min(known->second, most);
+        stream.acked.offset = std::min(known, most);
         stream.reader->Close();
         stream.kept = stream.acked;  // the trimmed part is not known any more
       }
@@ -96,6 +97,7 @@ void LogForwarder::Remove(const AttemptKey& key) {
     at = streams_.erase(at);
   }
   open_.erase(key);
+  acked_.erase(key);
 }
 
 void LogForwarder::Used(Stream& stream) {
@@ -280,7 +282,8 @@ void LogForwarder::MaybeTrim(Stream& stream) {
   stream.trimmed = stream.acked.offset - kTailKeptBytes;
   stream.kept = stream.acked;
   // First save where a restarted worker resumes, then punch the hole.
-  SaveAcked(stream.key);
+  if (const auto acked = acked_.find(stream.key); acked != acked_.end())
+    acked->second.Save(stream.rank, stream.stream, stream.acked.offset);
   callbacks_.trim(stream.key, stream.rank, stream.stream, stream.trimmed, stream.acked.record);
 }
 
@@ -318,7 +321,6 @@ void LogForwarder::Finish(Stream& stream) {
   open_files_.Forget(stream.reader.get());
   stream.reader->Close();
   const AttemptKey key = stream.key;
-  SaveAcked(key);
   auto open = open_.find(key);
   if (open == open_.end() || --open->second > 0) return;
   open_.erase(open);
@@ -334,31 +336,6 @@ uint64_t LogForwarder::SpoolBytes() {
     total += end > stream.acked.offset ? end - stream.acked.offset : 0;
   }
   return total;
-}
-
-void LogForwarder::SaveAcked(const AttemptKey& key) {
-  std::string text;
-  for (auto at = streams_.lower_bound({key, {0, 0}});
-       at != streams_.end() && at->first.first == key; ++at) {
-    common::StrAppend(&text, at->second.rank, " ", static_cast<uint32_t>(at->second.stream), " ",
-                      at->second.acked.offset, "\n");
-  }
-  // Replaced, not synced: it only has to survive the worker, and a power failure ends the attempt
-  // anyway. If the disk is full the previous file stays: the coordinator recognizes what is then
-  // sent twice.
-  common::WriteFileAtomically(paths_.SpoolAcked(key), text).IgnoreError();
-}
-
-std::map<std::pair<uint32_t, uint32_t>, uint64_t> LogForwarder::LoadAcked(const AttemptKey& key) {
-  std::map<std::pair<uint32_t, uint32_t>, uint64_t> acked;
-  const absl::StatusOr<std::string> text =
-      common::ReadFile(paths_.SpoolAcked(key), kAckedFileBytesMax);
-  if (!text.ok()) return acked;
-  std::istringstream lines(*text);
-  uint32_t rank = 0, stream = 0;
-  uint64_t offset = 0;
-  while (lines >> rank >> stream >> offset) acked[{rank, stream}] = offset;
-  return acked;
 }
 
 }  // namespace muster::worker

@@ -22,6 +22,7 @@
 #include "muster/v1/worker_service.pb.h"
 #include "worker/base/open_files.h"
 #include "worker/base/paths.h"
+#include "worker/output/acked_file.h"
 #include "worker/output/disk_trouble.h"
 #include "worker/output/spool_reader.h"
 
@@ -116,15 +117,14 @@ class LogForwarder {
   void MaybeTrim(Stream& stream);
   // Acknowledged bytes were damaged on the coordinator's disk: resends those that are still here.
   void GoBack(Stream& stream, uint64_t durable_offset);
-  void SaveAcked(const AttemptKey& key);
-  std::map<std::pair<uint32_t, uint32_t>, uint64_t> LoadAcked(const AttemptKey& key);
 
   const Paths paths_;
   const Source source_;
   const Callbacks callbacks_;
   std::map<StreamKey, Stream> streams_;
   std::map<AttemptKey, int> open_;  // unfinished streams
-  StreamKey turn_;                  // the stream that sent last
+  std::map<AttemptKey, AckedFile> acked_;
+  StreamKey turn_;  // the stream that sent last
   uint64_t in_flight_bytes_ = 0;
   OpenFiles open_files_;
 };

@@ -9,10 +9,11 @@ MEASURED_S = 20
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def cpu_s(pid):
+def cpu_s(pid, of_children=False):
     with open(f"/proc/{pid}/stat") as file:
         fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+    first = 13 if of_children else 11
+    return (int(fields[first]) + int(fields[first + 1])) / TICKS_PER_S
 
 
 def cpu_ms_per_s(*pids, seconds=MEASURED_S):

@@ -3,6 +3,8 @@ sockets, many in one process on the same machine. Processor time is the coordina
 that of the simulation."""
 import json
 import os
+import shutil
+import statistics
 import subprocess
 import time
 
@@ -11,6 +13,9 @@ from sampling_bench import cpu_ms_per_s, cpu_s
 
 SIZES = (100, 1_000, 4_000)
 IDLE_S = 10
+QUEUED, FINISHED, JOB_NODES = 10_000, 100_000, 100
+WRITERS = 1_000  # at most
+PIECES_EACH = 20  # of output, of metrics, of samples (scale_writers.h)
 
 
 class Workers:
@@ -65,6 +70,11 @@ def measure(stage, count):
         found["submit meanwhile, p50 ms"] = gang.get("p50_ms", 0)
         found["submit meanwhile, p99 ms"] = gang.get("p99_ms", 0)
         found["gang runs, idle, % of a core"] = workers.idle_percent()
+        written, _, cpu = workers.ask("write", WRITERS)
+        found["written by ranks: output, MB/s"] = written["output_mb_per_s"]
+        found["… batches of metrics, /s"] = written["batches_per_s"]
+        found["… µs of CPU a piece"] = 1000 * cpu / (3 * PIECES_EACH * written["writers"])
+        found["… submit meanwhile, p99 ms"] = written.get("p99_ms", 0)
         cluster.coordinator.kill9()
         workers.tell("lost")
         began = time.monotonic()
@@ -76,6 +86,55 @@ def measure(stage, count):
     finally:
         workers.close()
         cluster.coordinator.stop()
+    return found
+
+
+def timed_ms(command, env):
+    began = time.monotonic()
+    subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
+    return 1000 * (time.monotonic() - began)
+
+
+def submit_many(cluster, count, in_flight):
+    load = os.path.join(harness.BIN, "bench", "bench_submit")
+    done = subprocess.run([load, cluster.endpoint, str(count), str(in_flight)], check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+def answers_ms(cluster, name):
+    """What a person waits for: medians of jobctl, and percentiles of single submits."""
+    job = cluster.jobctl("ls", "--all", "--limit", 1, "-o", "name").stdout.split()[0]
+    submits = submit_many(cluster, 300, 1)
+    return {f"{name}: ls --limit 100, ms": statistics.median(timed_ms([harness.JOBCTL, "ls", "--limit", "100"], cluster.env) for _ in range(20)),
+            f"{name}: why, ms": statistics.median(timed_ms([harness.JOBCTL, "why", job], cluster.env)
+                                                         for _ in range(20)),
+            f"{name}: submit, p50 ms": submits["p50_ms"], f"{name}: submit, p99 ms": submits["p99_ms"]}
+
+
+def measure_jobs(stage, name, queued, finished):
+    """With that many jobs behind a job that holds all nodes, or over."""
+    cluster = harness.Cluster(stage, name="jobs", heartbeat_ms=5_000).start()
+    workers = Workers(stage, cluster, JOB_NODES)
+    try:
+        workers.tell("registered")
+        for _ in range(2 if queued else 0):
+            workers.tell("gang")  # each takes one of the two devices of every node
+        submit_many(cluster, queued or finished, 512)
+        while finished and cluster.api.unary("ListQueue", cluster.api.service.ListQueueRequest(limit=1),
+                                             cluster.api.service.ListQueueResponse).total:
+            time.sleep(0.2)
+        found = answers_ms(cluster, name)
+        found[f"{name}: resident, MB"] = harness.rss_bytes(cluster.coordinator.pid) / 1e6
+        data = os.path.join(cluster.directory, "data")
+        found[f"{name}: on disk, KB a job"] = int(subprocess.check_output(["du", "-sk", data]).split()[0]) / (queued or finished)
+        cluster.coordinator.kill9()
+        began = time.monotonic()
+        cluster.restart_coordinator()
+        found[f"{name}: restart to serving, ms"] = 1000 * (time.monotonic() - began)
+    finally:
+        workers.close()
+        cluster.coordinator.stop()
+        shutil.rmtree(cluster.directory)
     return found
 
 
@@ -91,6 +150,12 @@ def bench_scale(stage, sizes=SIZES):
     for count in sizes:
         found[count] = measure(stage, count)
         print(f"measured with {count} workers", flush=True)
+    many = [measure_jobs(stage, "queued", QUEUED // 10, 0), measure_jobs(stage, "queued", QUEUED, 0)]
+    over = [measure_jobs(stage, "over", 0, FINISHED // 10), measure_jobs(stage, "over", 0, FINISHED)]
     row("simulated workers", sizes, ",")
     for name in found[sizes[0]]:
         row(name, [found[count][name] for count in sizes], ".2f")
+    for counts, values in (((QUEUED // 10, QUEUED), many), ((FINISHED // 10, FINISHED), over)):
+        row(f"jobs, on {JOB_NODES} nodes", counts, ",")
+        for name in values[0]:
+            row(name, [each[name] for each in values], ".2f")

@@ -8,6 +8,7 @@
 //   cancel           of that gang, until it is over
 //   submits COUNT    one-rank jobs, one after the other
 //   nodes COUNT      lists of all nodes
+//   write COUNT      that many ranks of the gang send output, metrics and samples; one-rank jobs meanwhile
 #include <grpcpp/create_channel.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -26,10 +27,12 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/freed_memory.h"
 #include "common/base/lock_checks.h"
 #include "common/base/version.h"
 #include "common/text/strings.h"
 #include "muster/v1/job_service.grpc.pb.h"
+#include "scale_writers.h"
 #include "worker/base/mailbox.h"
 #include "worker/links/coordinator_link.h"
 
@@ -67,6 +70,9 @@ class SimulatedWorker {
              .note = [](const std::string&) {}},
             static_cast<uint64_t>(number)),
         number_(number) {}
+
+  // Its part of the gang. Not before that was launched.
+  const bench::Writing& gang() const { return gang_; }
 
   void Poll(int64_t now_ms) {
     link_.MaybeDial(now_ms);
@@ -151,6 +157,7 @@ class SimulatedWorker {
     first_rank_ = order.part().first_rank();
     Report(status);
     if (order.spec().command(0) == "true") return End(status, 0);
+    gang_ = {order.job(), order.attempt(), first_rank_, name_};
     ++counts_->launched;
   }
 
@@ -186,6 +193,7 @@ class SimulatedWorker {
   worker::CoordinatorLink link_;
   const int number_;
   std::vector<v1::AttemptStatus> held_;
+  bench::Writing gang_;
   bool is_ready_ = false;
   uint32_t first_rank_ = 0;
   int64_t heartbeat_ms_ = 0;  // 0: not registered
@@ -193,13 +201,10 @@ class SimulatedWorker {
   uint64_t heartbeats_ = 0;
 };
 
+using Workers = std::vector<std::unique_ptr<SimulatedWorker>>;
+
 // All of them, on the calling thread.
-[[noreturn]] void RunWorkers(const std::string& endpoint, int count, Counts* counts) {
-  worker::Mailbox mailbox;
-  std::vector<std::unique_ptr<SimulatedWorker>> workers;
-  workers.reserve(static_cast<size_t>(count));
-  for (int number = 0; number < count; ++number)
-    workers.push_back(std::make_unique<SimulatedWorker>(number, endpoint, &mailbox, counts));
+[[noreturn]] void RunWorkers(const Workers& workers, worker::Mailbox& mailbox) {
   int64_t next_look_ms = 0;
   for (;;) {
     const int64_t now_ms = common::MonotonicMs();
@@ -216,8 +221,8 @@ class SimulatedWorker {
 
 class Driver {
  public:
-  Driver(const std::string& endpoint, int workers, Counts* counts)
-      : workers_(workers), counts_(counts) {
+  Driver(const std::string& endpoint, const Workers& all, Counts* counts)
+      : endpoint_(endpoint), all_(all), workers_(static_cast<int>(all.size())), counts_(counts) {
     grpc::ChannelArguments arguments;
     arguments.SetString("grpc.default_authority", "localhost");
     arguments.SetMaxReceiveMessageSize(-1);
@@ -236,6 +241,7 @@ class Driver {
     if (command == "cancel") return Cancel();
     if (command == "submits") return Submits(count);
     if (command == "nodes") return Nodes(count);
+    if (command == "write") return Write(count);
     Fail(common::StrCat("unknown command ", command));
   }
 
@@ -357,6 +363,31 @@ class Driver {
     std::printf("{%s}\n", Percentiles(took_ms).c_str());
   }
 
+  void Write(int count) {
+    std::vector<bench::Writing> who;
+    for (int number = 0; number < std::min(count, workers_); ++number)
+      who.push_back(all_[static_cast<size_t>(number)]->gang());
+    bench::Writers writers(endpoint_, who);
+    std::atomic<bool> is_over = false;
+    std::vector<double> others_ms;
+    std::thread others([&] { others_ms = SubmitUntil([&](size_t) { return is_over.load(); }); });
+    const Clock::time_point since = Clock::now();
+    if (!writers.Run()) Fail("not everything that was written was acknowledged");
+    const double ms = MsSince(since);
+    is_over = true;
+    others.join();
+    const double bytes =
+        static_cast<double>(who.size()) * bench::kPiecesEach * bench::kOutputPieceBytes;
+    std::printf(
+        "{\"writers\": %zu, \"ms\": %.1f, \"output_mb_per_s\": %.1f, \"batches_per_s\": %.0f, "
+        "%s}\n",
+        who.size(), ms, bytes / 1e3 / ms,
+        1e3 * static_cast<double>(who.size()) * bench::kPiecesEach / ms,
+        Percentiles(others_ms).c_str());
+  }
+
+  const std::string endpoint_;
+  const Workers& all_;
   const int workers_;
   Counts* const counts_;
   std::shared_ptr<grpc::Channel> channel_;
@@ -367,6 +398,7 @@ class Driver {
 }  // namespace
 
 int main(int argc, char** argv) {
+  common::KeepFreedMemory();
   common::LeaveOutLockChecks();
   if (argc != 3) {
     std::fprintf(stderr, "usage: bench_scale ENDPOINT COUNT\n");
@@ -378,8 +410,13 @@ int main(int argc, char** argv) {
   setrlimit(RLIMIT_NOFILE, &files);
   const int count = std::atoi(argv[2]);
   Counts counts;
-  Driver driver(argv[1], count, &counts);
-  std::thread workers([&] { RunWorkers(argv[1], count, &counts); });
+  worker::Mailbox mailbox;
+  Workers all;
+  all.reserve(static_cast<size_t>(count));
+  for (int number = 0; number < count; ++number)
+    all.push_back(std::make_unique<SimulatedWorker>(number, argv[1], &mailbox, &counts));
+  Driver driver(argv[1], all, &counts);
+  std::thread workers([&] { RunWorkers(all, mailbox); });
   for (std::string line; std::getline(std::cin, line);) {
     driver.Obey(line);
     std::fflush(stdout);

@@ -13,6 +13,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -43,7 +44,7 @@ muster::v1::SubmitRequest MakeRequest(int number) {
   muster::v1::JobSpec* spec = request.mutable_spec();
   spec->set_name("load");
   spec->add_command("true");
-  spec->set_workdir("/");
+  spec->set_workdir(std::filesystem::current_path().string());
   spec->mutable_shape()->set_processes(1);
   (*spec->mutable_env())["PATH"] = "/usr/bin:/bin";
   request.set_idempotency_key("load-" + std::to_string(getpid()) + "-" + std::to_string(number));

@@ -385,9 +385,10 @@ class Cluster(Muster):
 
 class Case(unittest.TestCase):
     """A test with its own directory; afterwards all its processes are killed and survivors reported."""
+    below = "/tmp"
 
     def setUp(self):
-        self.directory = tempfile.mkdtemp(prefix="mt", dir="/tmp")
+        self.directory = tempfile.mkdtemp(prefix="mt", dir=self.below)
         self.mark = f"TORCH_TEST_MARK={uuid.uuid4().hex}"
         self.daemons = []
         name, value = self.mark.split("=")

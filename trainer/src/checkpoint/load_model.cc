@@ -8,6 +8,7 @@
 #include "checkpoint/model_index.h"
 #include "checkpoint/named_state.h"
 #include "checkpoint/safetensors_file.h"
+#include "checkpoint/weight_file.h"
 #include "muster/base/errors.h"
 #include "muster/checkpoint/model_files.h"
 
@@ -35,7 +36,7 @@ class ModelFiles {
     }
     for (const auto& [name, shard] : index) {
       const size_t place = opened.at(shard);
-      if (!files_[place].contains(name)) {
+      if (!files_[place]->contains(name)) {
         throw FormatError(file + ": '" + name + "' is not in " + shard +
                           ", where the index lists it");
       }
@@ -48,13 +49,13 @@ class ModelFiles {
     bool alias = false;  // another name of tied weights
   };
   const std::map<std::string, Place>& places() const { return places_; }
-  const SafetensorsReader& file_of(const std::string& name) const {
-    return files_[places_.at(name).file];
+  const WeightFile& file_of(const std::string& name) const {
+    return *files_[places_.at(name).file];
   }
 
  private:
   static std::string find_in(const std::string& directory) {
-    for (const char* name : {kModelFile, kModelIndexFile}) {
+    for (const char* name : {kModelFile, kModelIndexFile, kTorchModelFile, kTorchModelIndexFile}) {
       if (path_exists(directory + "/" + name)) return directory + "/" + name;
     }
     for (const char* ending : {".safetensors.index.json", ".safetensors"}) {
@@ -69,19 +70,19 @@ class ModelFiles {
       }
     }
     throw CheckpointError(directory + " has no " + kModelFile + ", no " + kModelIndexFile +
-                          " and no other safetensors file");
+                          ", no other safetensors file and no " + kTorchModelFile);
   }
 
   void add(const std::string& path) {
-    files_.emplace_back(path);
-    const SafetensorsReader& reader = files_.back();
+    files_.push_back(open_weight_file(path));
+    const WeightFile& reader = *files_.back();
     const StringMap aliases = reader.aliases();
     for (const std::string& name : reader.names()) {
       places_.try_emplace(name, Place{files_.size() - 1, aliases.contains(name)});
     }
   }
 
-  std::vector<SafetensorsReader> files_;
+  std::vector<std::unique_ptr<WeightFile>> files_;
   std::map<std::string, Place> places_;
 };
 
@@ -116,7 +117,7 @@ Assignment compare(const TensorMap& own, const ModelFiles& files, const LoadMode
                             "' of the files would both become '" + name +
                             "' of the model: check strip_prefix and rename");
     }
-    const SafetensorsReader& file = files.file_of(file_name);
+    const WeightFile& file = files.file_of(file_name);
     LoadReport::Mismatch found{name, file.dtype(file_name),
                                safetensors_dtype(target->second.scalar_type()),
                                file.shape(file_name), target->second.sizes().vec()};
@@ -202,10 +203,10 @@ LoadReport load_model(torch::nn::Module& module, const std::string& path,
 
 TensorMap load_model_tensors(const std::string& path) {
   const ModelFiles files(path);
-  std::map<std::pair<const SafetensorsReader*, std::string>, at::Tensor> tied;
+  std::map<std::pair<const WeightFile*, std::string>, at::Tensor> tied;
   TensorMap tensors;
   for (const auto& [name, place] : files.places()) {
-    const SafetensorsReader& file = files.file_of(name);
+    const WeightFile& file = files.file_of(name);
     const std::string written = place.alias ? file.aliases().at(name) : name;
     at::Tensor& tensor = tied[{&file, written}];
     if (!tensor.defined()) tensor = file.tensor(written);

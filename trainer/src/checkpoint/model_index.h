@@ -11,6 +11,9 @@ namespace muster {
 
 inline constexpr char kModelFile[] = "model.safetensors";
 inline constexpr char kModelIndexFile[] = "model.safetensors.index.json";
+// Of transformers before version 5: files of torch.save.
+inline constexpr char kTorchModelFile[] = "pytorch_model.bin";
+inline constexpr char kTorchModelIndexFile[] = "pytorch_model.bin.index.json";
 
 // "model-00002-of-00005.safetensors"; index counts from 0.
 std::string model_shard_name(size_t index, size_t count);

@@ -82,9 +82,11 @@ struct LoadReport {
 };
 
 // Reads weights into the module's parameters and buffers, in place and one tensor at a time; CPU
-// tensors are read directly into their memory. `path` is a safetensors file, an index file, or a
-// directory that holds model.safetensors, model.safetensors.index.json, or a single other
-// *.safetensors or *.safetensors.index.json. An index can only name files in its own directory.
+// tensors are read directly into their memory. `path` is a safetensors file, a file of Python's
+// torch.save (docs/formats-checkpoint.md tells what of it is read), an index file, or a directory
+// that holds model.safetensors, model.safetensors.index.json, pytorch_model.bin,
+// pytorch_model.bin.index.json, or a single other *.safetensors or *.safetensors.index.json. An
+// index can only name files in its own directory.
 // Throws CheckpointError with the full report if strict and something does not fit (the module is
 // then unchanged), CheckpointError if nothing can be read there, FormatError for damaged files.
 LoadReport load_model(torch::nn::Module& module, const std::string& path,

@@ -1,0 +1,66 @@
+// The pickle in a file of torch.save, as values: what Python wrote, without anything of Python. Source: pickletools.py of Python
+// 3.11 for the operations of protocol 2, torch/_weights_only_unpickler.py and torch/_utils.py of torch 2.13 for what tensors are
+// rebuilt from. Names of classes and functions are compared with a closed list and never looked up; what is not in it becomes an
+// opaque value that keeps its name. Pure: bytes in, values out. Hostile input causes a FormatError, never a crash. No torch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster {
+
+struct PickleValue {
+  enum class Kind {
+    none,
+    boolean,
+    integer,
+    real,
+    text,
+    bytes,
+    list,
+    dict,
+    tensor,
+    storage,
+    global,
+    opaque
+  };
+
+  Kind kind = Kind::none;
+  int64_t integer =
+      0;  // and booleans; of a storage, its elements, or its bytes where dtype is empty
+  double real = 0;
+  std::string text =
+      {};  // and bytes; the name of a global, "torch.FloatStorage"; of an opaque value its class; of a storage its key
+  std::vector<uint32_t> items = {};  // of lists, tuples and sets; of a dict key, value, key, value
+  // Of a storage and a tensor: the name of the dtype in safetensors, "F32"; empty: not known.
+  std::string dtype = {};
+  // Of a tensor.
+  uint32_t storage = 0;
+  int64_t offset = 0;  // in elements
+  std::vector<int64_t> shape = {}, strides = {};
+};
+
+// Values refer to each other by their index. They may form a cycle.
+struct Pickle {
+  std::vector<PickleValue> values;
+  uint32_t root = 0;
+
+  const PickleValue& at(uint32_t index) const { return values.at(index); }
+  // The value of a text key of a dict; null: there is none.
+  const PickleValue* find(const PickleValue& dict, std::string_view key) const;
+};
+
+// limit: the SDK's files: the pickle of one torch.save file; refused
+inline constexpr uint64_t kPickleBytesMax = 256 << 20;
+// limit: the SDK's files: values in it; refused
+inline constexpr size_t kPickleValuesMax = 16'000'000;
+
+// Throws FormatError("<where>: <rule>"), for protocols above 2, too.
+Pickle parse_torch_pickle(std::string_view bytes, const std::string& where);
+
+// Bytes of an element of a dtype of torch.save, by its safetensors name; 0: unknown.
+uint64_t torch_element_bytes(std::string_view dtype);
+
+}  // namespace muster

@@ -1,0 +1,137 @@
+#include "checkpoint/weight_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "base/files.h"
+#include "checkpoint/safetensors_file.h"
+#include "checkpoint/torch_weights.h"
+#include "muster/base/errors.h"
+
+namespace muster {
+namespace {
+
+class SafetensorsWeights final : public WeightFile {
+ public:
+  explicit SafetensorsWeights(const std::string& path) : reader_(path) {}
+
+  std::vector<std::string> names() const override { return reader_.names(); }
+  StringMap aliases() const override { return reader_.aliases(); }
+  bool contains(const std::string& name) const override { return reader_.contains(name); }
+  std::string dtype(const std::string& name) const override { return reader_.dtype(name); }
+  std::vector<int64_t> shape(const std::string& name) const override { return reader_.shape(name); }
+  at::Tensor tensor(const std::string& name) const override { return reader_.tensor(name); }
+  void read_into(const std::string& name, const at::Tensor& target) const override {
+    reader_.read_into(name, target);
+  }
+
+ private:
+  const SafetensorsReader reader_;
+};
+
+// A file of torch.save; torch_weights.cc tells where its tensors lie.
+class TorchSaveWeights final : public WeightFile {
+ public:
+  TorchSaveWeights(std::string path, FileDescriptor fd, uint64_t size)
+      : path_(std::move(path)),
+        fd_(std::move(fd)),
+        weights_(read_torch_weights(source(size), path_)) {}
+
+  std::vector<std::string> names() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : weights_.tensors) names.push_back(name);
+    return names;
+  }
+  StringMap aliases() const override { return weights_.aliases; }
+  bool contains(const std::string& name) const override { return weights_.tensors.contains(name); }
+  std::string dtype(const std::string& name) const override { return entry(name).dtype; }
+  std::vector<int64_t> shape(const std::string& name) const override { return entry(name).shape; }
+
+  at::Tensor tensor(const std::string& name) const override {
+    const at::Tensor whole = as_saved(name);
+    return whole.is_contiguous() ? whole : whole.contiguous();
+  }
+
+  void read_into(const std::string& name, const at::Tensor& target) const override {
+    const TorchTensor& saved = entry(name);
+    if (target.sizes() != at::IntArrayRef(saved.shape)) {
+      throw FormatError(path_ + ": tensor '" + name + "' does not have its target's shape");
+    }
+    const torch::NoGradGuard no_grad;
+    const bool straight = target.is_cpu() && !target.is_conj() && !target.is_neg() &&
+                          target.is_contiguous() && target.scalar_type() == type_of(saved, name) &&
+                          target.nbytes() == saved.bytes &&
+                          at::IntArrayRef(saved.strides) == target.strides();
+    if (!straight) {
+      at::Tensor(target).copy_(as_saved(name));
+      return;
+    }
+    read_at(saved.begin, static_cast<char*>(target.mutable_data_ptr()), saved.bytes);
+    target.unsafeGetTensorImpl()->bump_version();  // as an in-place operation would
+  }
+
+  ByteSource source(uint64_t size) const {
+    return {size,
+            [this](uint64_t offset, char* into, size_t bytes) { read_at(offset, into, bytes); }};
+  }
+
+ private:
+  const TorchTensor& entry(const std::string& name) const {
+    const auto found = weights_.tensors.find(name);
+    if (found == weights_.tensors.end()) throw FormatError(path_ + " has no tensor '" + name + "'");
+    return found->second;
+  }
+  at::ScalarType type_of(const TorchTensor& saved, const std::string& name) const {
+    return torch_dtype(saved.dtype, path_ + ": tensor '" + name + "'");
+  }
+
+  // With the strides that it was saved with.
+  at::Tensor as_saved(const std::string& name) const {
+    const TorchTensor& saved = entry(name);
+    const auto options = at::TensorOptions().dtype(type_of(saved, name));
+    if (saved.bytes == 0) return at::empty(saved.shape, options);
+    const auto element = static_cast<int64_t>(at::elementSize(type_of(saved, name)));
+    const at::Tensor memory = at::empty({static_cast<int64_t>(saved.bytes) / element}, options);
+    read_at(saved.begin, static_cast<char*>(memory.mutable_data_ptr()), memory.nbytes());
+    return memory.as_strided(saved.shape, saved.strides);
+  }
+
+  void read_at(uint64_t offset, char* into, uint64_t bytes) const {
+    while (bytes > 0) {
+      const ssize_t got = ::pread(fd_.get(), into, bytes, static_cast<off_t>(offset));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) throw_errno("read", path_);
+      if (got == 0) throw FormatError(path_ + ": the file was truncated while it was read");
+      into += got;
+      offset += static_cast<uint64_t>(got);
+      bytes -= static_cast<uint64_t>(got);
+    }
+  }
+
+  const std::string path_;
+  const FileDescriptor fd_;
+  const TorchWeights weights_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightFile> open_weight_file(const std::string& path) {
+  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status {};
+  if (!fd.valid() || ::fstat(fd.get(), &status) != 0) throw_errno("read", path);
+  const auto size = static_cast<uint64_t>(status.st_size);
+  const ByteSource source{size, [&](uint64_t offset, char* into, size_t bytes) {
+                            if (::pread(fd.get(), into, bytes, static_cast<off_t>(offset)) !=
+                                static_cast<ssize_t>(bytes)) {
+                              throw_errno("read", path);
+                            }
+                          }};
+  if (!is_torch_file(source)) return std::make_unique<SafetensorsWeights>(path);
+  return std::make_unique<TorchSaveWeights>(path, std::move(fd), size);
+}
+
+}  // namespace muster

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,7 @@ class FakeWorker:
         self.points = []  # (name, step, value), each batch once
         self.seq = 0
         self.connections = []
+        self.serving = []  # (process, thread) of each connection
         self.refused = []
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
@@ -54,7 +56,22 @@ class FakeWorker:
                 return
             self.connections.append(connection)
             if self.reads:
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+                pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+                serving = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+                self.serving.append((pid, serving))
+                serving.start()
+
+    def hear_out(self, pid):
+        """Until everything is read that a process said, which has ended: it may have said that a moment ago."""
+        if not self.reads or self._listener.fileno() < 0:
+            return
+        with socket.socket(socket.AF_UNIX) as last:  # accepted after all of the process
+            accepted = len(self.serving)
+            last.connect(self.path)
+            wait_until(lambda: any(by == os.getpid() for by, _ in self.serving[accepted:]), "a connection is accepted")
+        for by, serving in list(self.serving):
+            if by == pid:
+                serving.join(DEADLINE_S)
 
     def _serve(self, connection):
         try:
@@ -117,6 +134,7 @@ class Case(unittest.TestCase):
         self.directory = tempfile.mkdtemp(prefix="mp", dir="/tmp")
         self.addCleanup(shutil.rmtree, self.directory, True)
         self.socket = self.path("worker.sock")
+        self.workers = []
 
     def path(self, *names):
         return os.path.join(self.directory, *names)
@@ -124,6 +142,7 @@ class Case(unittest.TestCase):
     def worker(self, **options):
         worker = FakeWorker(self.socket, **options)
         self.addCleanup(worker.close)
+        self.workers.append(worker)
         return worker
 
     def environment(self, inside=True, **more):
@@ -155,6 +174,8 @@ class Case(unittest.TestCase):
         """(stdout, stderr) of a script that has ended."""
         process = self.start(script, inside, **env)
         out, err = process.communicate(timeout=120)
+        for worker in self.workers:
+            worker.hear_out(process.pid)
         if check:
             self.assertEqual(process.returncode, 0, out + err)
         return out, err

@@ -1,8 +1,8 @@
 #include "checkpoint/torch_pickle.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -108,7 +108,16 @@ class Unpickler {
     return static_cast<uint32_t>(pickle_.values.size() - 1);
   }
   void push(PickleValue value) { stack_.push_back(add(std::move(value))); }
-  void push_integer(int64_t value) { push({.kind = Kind::integer, .integer = value}); }
+  // One value for all of its places: it never changes.
+  void push_shared(PickleValue value) {
+    uint32_t& known = shared_[{value.kind, value.integer}];
+    if (known == 0) known = add(std::move(value)) + 1;
+    stack_.push_back(known - 1);
+  }
+  void push_integer(int64_t value) {
+    if (value >= 0 && value < 256) return push_shared({.kind = Kind::integer, .integer = value});
+    push({.kind = Kind::integer, .integer = value});
+  }
   void push_text(Kind kind, std::string_view text) {
     push({.kind = kind, .text = std::string(text)});
   }
@@ -180,6 +189,7 @@ class Unpickler {
   std::vector<uint32_t> stack_;
   std::vector<size_t> marks_;  // how high the stack was
   std::unordered_map<uint32_t, uint32_t> memo_;
+  std::map<std::pair<Kind, int64_t>, uint32_t> shared_;  // the index, plus one
   size_t copied_ = 0;
 };
 
@@ -205,11 +215,11 @@ void Unpickler::step() {
     case '2':
       return stack_.push_back(top());  // DUP
     case 'N':
-      return push({});
+      return push_shared({});
     case 0x88:
-      return push({.kind = Kind::boolean, .integer = 1});
+      return push_shared({.kind = Kind::boolean, .integer = 1});
     case 0x89:
-      return push({.kind = Kind::boolean, .integer = 0});
+      return push_shared({.kind = Kind::boolean, .integer = 0});
     case 'J':
       return push_integer(static_cast<int32_t>(number(4)));
     case 'K':
@@ -230,7 +240,7 @@ void Unpickler::step() {
     case 'G': {  // BINFLOAT, big-endian
       uint64_t bits = 0;
       for (const char byte : take(8)) bits = bits << 8 | static_cast<uint8_t>(byte);
-      return push({.kind = Kind::real, .real = std::bit_cast<double>(bits)});
+      return push({.kind = Kind::real, .integer = static_cast<int64_t>(bits)});
     }
     case 'X':
       return push_text(Kind::text, take(number(4)));
@@ -299,22 +309,19 @@ void Unpickler::step() {
 
 // ('storage', torch.FloatStorage, 'KEY', 'cpu', elements)
 void Unpickler::persistent() {
-  const PickleValue id = value(pop());
+  const PickleValue& id = value(pop());
   if (id.kind != Kind::list || id.items.size() != 5)
     fail("a storage is not described by five values");
   const PickleValue &type = value(id.items[1]), &key = value(id.items[2]),
                     &count = value(id.items[4]);
   const bool is_untyped = type.text == "torch.storage.UntypedStorage";
-  const std::string dtype(dtype_of_storage(type.text));
+  const std::string_view dtype = dtype_of_storage(type.text);
   if (value(id.items[0]).text != "storage" || type.kind != Kind::global || key.kind != Kind::text ||
       count.kind != Kind::integer || count.integer < 0) {
     fail("a storage is described by other values");
   }
   if (dtype.empty() && !is_untyped) return push_text(Kind::opaque, std::string(type.text));
-  push({.kind = Kind::storage,
-        .integer = count.integer,
-        .text = std::string(key.text),
-        .dtype = dtype});
+  push({.kind = Kind::storage, .dtype = dtype, .integer = count.integer, .text = key.text});
 }
 
 void Unpickler::reduce() {
@@ -400,15 +407,14 @@ std::optional<PickleValue> Unpickler::tensor(const std::vector<uint32_t>& argume
       !shape.has_value() || !strides.has_value() || shape->size() != strides->size()) {
     return std::nullopt;
   }
-  const std::string dtype =
-      has_dtype ? std::string(dtype_of_global(value(arguments[6]).text)) : storage.dtype;
+  const std::string_view dtype =
+      has_dtype ? dtype_of_global(value(arguments[6]).text) : storage.dtype;
   if (dtype.empty()) return std::nullopt;
+  pickle_.tensors.push_back(
+      {.storage = arguments[0], .offset = offset.integer, .shape = *shape, .strides = *strides});
   return PickleValue{.kind = Kind::tensor,
                      .dtype = dtype,
-                     .storage = arguments[0],
-                     .offset = offset.integer,
-                     .shape = *shape,
-                     .strides = *strides};
+                     .integer = static_cast<int64_t>(pickle_.tensors.size() - 1)};
 }
 
 }  // namespace

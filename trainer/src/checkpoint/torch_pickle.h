@@ -12,7 +12,7 @@
 namespace muster {
 
 struct PickleValue {
-  enum class Kind {
+  enum class Kind : uint8_t {
     none,
     boolean,
     integer,
@@ -28,23 +28,26 @@ struct PickleValue {
   };
 
   Kind kind = Kind::none;
-  int64_t integer =
-      0;  // and booleans; of a storage, its elements, or its bytes where dtype is empty
-  double real = 0;
-  std::string text =
-      {};  // and bytes; the name of a global, "torch.FloatStorage"; of an opaque value its class; of a storage its key
-  std::vector<uint32_t> items = {};  // of lists, tuples and sets; of a dict key, value, key, value
   // Of a storage and a tensor: the name of the dtype in safetensors, "F32"; empty: not known.
-  std::string dtype = {};
-  // Of a tensor.
-  uint32_t storage = 0;
-  int64_t offset = 0;  // in elements
+  std::string_view dtype = {};
+  // And booleans; of a real its bits; of a storage its elements, or its bytes without a dtype; of a tensor its place in `tensors`.
+  int64_t integer = 0;
+  // And bytes; the name of a global, "torch.FloatStorage"; of an opaque value its
+  // class; of a storage its key.
+  std::string text = {};
+  std::vector<uint32_t> items = {};  // of lists, tuples and sets; of a dict key, value, key, value
+};
+
+struct PickledTensor {
+  uint32_t storage = 0;  // a value
+  int64_t offset = 0;    // in elements
   std::vector<int64_t> shape = {}, strides = {};
 };
 
 // Values refer to each other by their index. They may form a cycle.
 struct Pickle {
   std::vector<PickleValue> values;
+  std::vector<PickledTensor> tensors;
   uint32_t root = 0;
 
   const PickleValue& at(uint32_t index) const { return values.at(index); }
@@ -52,10 +55,10 @@ struct Pickle {
   const PickleValue* find(const PickleValue& dict, std::string_view key) const;
 };
 
-// limit: the SDK's files: the pickle of one torch.save file; refused
+// Of the pickle of one file; a longer one is refused.
 inline constexpr uint64_t kPickleBytesMax = 256 << 20;
-// limit: the SDK's files: values in it; refused
-inline constexpr size_t kPickleValuesMax = 16'000'000;
+// Values in it: a hostile pickle takes no more memory than a hundred times its size, and 800 MB.
+inline constexpr size_t kPickleValuesMax = 8'000'000;
 
 // Throws FormatError("<where>: <rule>"), for protocols above 2, too.
 Pickle parse_torch_pickle(std::string_view bytes, const std::string& where);

@@ -129,20 +129,22 @@ class WeightsReader {
   }
 
   // Checks with 128 bits that the tensor lies within its storage, and the storage within its record.
-  TorchTensor place_of(const PickleValue& tensor, const std::string& name,
+  TorchTensor place_of(const PickleValue& value, const std::string& name,
                        const std::string& prefix) const {
     const auto fail = [&](const std::string& rule) {
       throw FormatError(where_ + ": tensor '" + name + "' " + rule);
     };
+    const PickledTensor& tensor = pickle_.tensors.at(static_cast<size_t>(value.integer));
     const PickleValue& storage = pickle_.at(tensor.storage);
     const auto record = records_.find(prefix + "/data/" + storage.text);
     if (record == records_.end()) fail("has no record of its bytes");
     require_stored(record->first, record->second);
-    const unsigned __int128 element = torch_element_bytes(tensor.dtype);
+    const unsigned __int128 element = torch_element_bytes(value.dtype);
     const unsigned __int128 claimed =
         static_cast<uint64_t>(storage.integer) * (storage.dtype.empty() ? 1 : element);
     if (claimed != record->second.size) fail("has a storage of another size than its record");
-    TorchTensor place{.dtype = tensor.dtype, .shape = tensor.shape, .strides = tensor.strides};
+    TorchTensor place{
+        .dtype = std::string(value.dtype), .shape = tensor.shape, .strides = tensor.strides};
     if (std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end()) return place;
     unsigned __int128 elements = 1, last = static_cast<uint64_t>(tensor.offset);
     for (size_t i = 0; i < tensor.shape.size(); ++i) {

@@ -10,7 +10,7 @@ import time
 
 import harness
 from harness import wait_until
-from objects_bench import BYTES, SAVE, make_file
+from objects_bench import BYTES, SAVE, is_committed, make_file
 
 # Waits, with everything written, until a file is gone.
 SAVE_WHEN_TOLD = SAVE.replace("os.rename(", "while os.path.exists(sys.argv[2]): time.sleep(0.001)\nos.rename(")
@@ -50,8 +50,7 @@ def bench_checkpoint(table, stage, in_turns):
         subprocess.run(["sync", *glob.glob(drafts)], check=True)
         touch_memory()
         os.remove(hold)
-        wait_until(lambda: [each.state for each in cluster.api.record(job).checkpoints] == [2], "it is committed", 300,
-                   every_s=0.005)
+        wait_until(lambda: is_committed(cluster, job), "it is committed", 300, every_s=0.005)
         committed = time.monotonic()
         cluster.wait_for(job, harness.SUCCEEDED)
         published = float(cluster.api.logs(job)[0][(0, 0, 1)])

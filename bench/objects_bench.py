@@ -44,6 +44,10 @@ def bytes_read(daemon):
         return int(file.readline().split()[1])
 
 
+def is_committed(cluster, job):
+    return [1] == [checkpoint.step for checkpoint in cluster.api.record(job).checkpoints if checkpoint.state == 2]
+
+
 class Sides:
     def __init__(self, stage):
         self.stage = stage
@@ -58,13 +62,10 @@ class Sides:
         make_file(path, self.number)
         return path
 
-    def is_committed(self, job):
-        return [1] == [checkpoint.step for checkpoint in self.cluster.api.record(job).checkpoints if checkpoint.state == 2]
-
     def muster(self):
         path, before = self.fresh(), bytes_read(self.cluster.coordinator)
         job = self.cluster.submit("-n", "1", "--", sys.executable, "-c", SAVE, path)
-        wait_until(lambda: self.is_committed(job), "it is committed", 300, every_s=0.01)
+        wait_until(lambda: is_committed(self.cluster, job), "it is committed", 300, every_s=0.01)
         committed = time.monotonic()
         self.passed.append((bytes_read(self.cluster.coordinator) - before) / 1e6)
         self.cluster.wait_for(job, harness.SUCCEEDED)

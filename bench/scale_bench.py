@@ -13,9 +13,8 @@ from sampling_bench import cpu_ms_per_s, cpu_s
 
 SIZES = (100, 1_000, 4_000)
 IDLE_S = 10
-QUEUED, FINISHED, JOB_NODES = 10_000, 100_000, 100
+QUEUED, FINISHED, JOB_NODES = (1_000, 10_000), (10_000, 100_000), 100
 WRITERS = 1_000  # at most
-PIECES_EACH = 20  # of output, of metrics, of samples (scale_writers.h)
 
 
 class Workers:
@@ -73,7 +72,7 @@ def measure(stage, count):
         written, _, cpu = workers.ask("write", WRITERS)
         found["written by ranks: output, MB/s"] = written["output_mb_per_s"]
         found["… batches of metrics, /s"] = written["batches_per_s"]
-        found["… µs of CPU a piece"] = 1000 * cpu / (3 * PIECES_EACH * written["writers"])
+        found["… µs of CPU a piece"] = 1000 * cpu / written["pieces"]
         found["… submit meanwhile, p99 ms"] = written.get("p99_ms", 0)
         cluster.coordinator.kill9()
         workers.tell("lost")
@@ -101,32 +100,37 @@ def submit_many(cluster, count, in_flight):
     return json.loads(done.stdout)
 
 
+def queue_length(cluster):
+    service = cluster.api.service
+    return cluster.api.unary("ListQueue", service.ListQueueRequest(limit=1), service.ListQueueResponse).total
+
+
 def answers_ms(cluster, name):
     """What a person waits for: medians of jobctl, and percentiles of single submits."""
     job = cluster.jobctl("ls", "--all", "--limit", 1, "-o", "name").stdout.split()[0]
     submits = submit_many(cluster, 300, 1)
-    return {f"{name}: ls --limit 100, ms": statistics.median(timed_ms([harness.JOBCTL, "ls", "--limit", "100"], cluster.env) for _ in range(20)),
-            f"{name}: why, ms": statistics.median(timed_ms([harness.JOBCTL, "why", job], cluster.env)
-                                                         for _ in range(20)),
+
+    def median_ms(*words):
+        return statistics.median(timed_ms([harness.JOBCTL, *words], cluster.env) for _ in range(20))
+    return {f"{name}: ls --limit 100, ms": median_ms("ls", "--limit", "100"), f"{name}: why, ms": median_ms("why", job),
             f"{name}: submit, p50 ms": submits["p50_ms"], f"{name}: submit, p99 ms": submits["p99_ms"]}
 
 
-def measure_jobs(stage, name, queued, finished):
-    """With that many jobs behind a job that holds all nodes, or over."""
+def measure_jobs(stage, name, count):
+    """With so many jobs that are "over", or that are "queued" behind jobs that hold all nodes."""
     cluster = harness.Cluster(stage, name="jobs", heartbeat_ms=5_000).start()
     workers = Workers(stage, cluster, JOB_NODES)
     try:
         workers.tell("registered")
-        for _ in range(2 if queued else 0):
+        for _ in range(2 if name == "queued" else 0):
             workers.tell("gang")  # each takes one of the two devices of every node
-        submit_many(cluster, queued or finished, 512)
-        while finished and cluster.api.unary("ListQueue", cluster.api.service.ListQueueRequest(limit=1),
-                                             cluster.api.service.ListQueueResponse).total:
-            time.sleep(0.2)
+        submit_many(cluster, count, 512)
+        if name == "over":
+            harness.wait_until(lambda: queue_length(cluster) == 0, "all are over", 600, every_s=0.2)
         found = answers_ms(cluster, name)
         found[f"{name}: resident, MB"] = harness.rss_bytes(cluster.coordinator.pid) / 1e6
         data = os.path.join(cluster.directory, "data")
-        found[f"{name}: on disk, KB a job"] = int(subprocess.check_output(["du", "-sk", data]).split()[0]) / (queued or finished)
+        found[f"{name}: on disk, KB a job"] = int(subprocess.check_output(["du", "-sk", data]).split()[0]) / count
         cluster.coordinator.kill9()
         began = time.monotonic()
         cluster.restart_coordinator()
@@ -150,12 +154,12 @@ def bench_scale(stage, sizes=SIZES):
     for count in sizes:
         found[count] = measure(stage, count)
         print(f"measured with {count} workers", flush=True)
-    many = [measure_jobs(stage, "queued", QUEUED // 10, 0), measure_jobs(stage, "queued", QUEUED, 0)]
-    over = [measure_jobs(stage, "over", 0, FINISHED // 10), measure_jobs(stage, "over", 0, FINISHED)]
+    jobs = [(counts, [measure_jobs(stage, name, count) for count in counts])
+            for name, counts in (("queued", QUEUED), ("over", FINISHED))]
     row("simulated workers", sizes, ",")
     for name in found[sizes[0]]:
         row(name, [found[count][name] for count in sizes], ".2f")
-    for counts, values in (((QUEUED // 10, QUEUED), many), ((FINISHED // 10, FINISHED), over)):
+    for counts, values in jobs:
         row(f"jobs, on {JOB_NODES} nodes", counts, ",")
         for name in values[0]:
             row(name, [each[name] for each in values], ".2f")

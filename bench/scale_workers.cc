@@ -379,9 +379,9 @@ class Driver {
     const double bytes =
         static_cast<double>(who.size()) * bench::kPiecesEach * bench::kOutputPieceBytes;
     std::printf(
-        "{\"writers\": %zu, \"ms\": %.1f, \"output_mb_per_s\": %.1f, \"batches_per_s\": %.0f, "
+        "{\"pieces\": %zu, \"ms\": %.1f, \"output_mb_per_s\": %.1f, \"batches_per_s\": %.0f, "
         "%s}\n",
-        who.size(), ms, bytes / 1e3 / ms,
+        3 * who.size() * bench::kPiecesEach, ms, bytes / 1e3 / ms,
         1e3 * static_cast<double>(who.size()) * bench::kPiecesEach / ms,
         Percentiles(others_ms).c_str());
   }

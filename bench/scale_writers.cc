@@ -92,11 +92,18 @@ std::string Output() {
   return text;
 }
 
+// A message about the rank's attempt.
+template <typename Message>
+Message About(const Writing& who) {
+  Message message;
+  message.set_job(who.job);
+  message.set_attempt(who.attempt);
+  return message;
+}
+
 v1::LogChunk OutputPiece(const Writing& who, int number) {
   static const std::string text = Output();
-  v1::LogChunk chunk;
-  chunk.set_job(who.job);
-  chunk.set_attempt(who.attempt);
+  auto chunk = About<v1::LogChunk>(who);
   chunk.set_rank(who.rank);
   chunk.set_stream(v1::LOG_STREAM_STDOUT);
   chunk.set_offset(static_cast<uint64_t>(number) * kOutputPieceBytes);
@@ -110,9 +117,7 @@ v1::LogChunk OutputPiece(const Writing& who, int number) {
 }
 
 v1::MetricBatch Metrics(const Writing& who, int number) {
-  v1::MetricBatch batch;
-  batch.set_job(who.job);
-  batch.set_attempt(who.attempt);
+  auto batch = About<v1::MetricBatch>(who);
   batch.set_rank(who.rank);
   batch.set_source("socket");
   batch.set_seq(static_cast<uint64_t>(number) + 1);
@@ -129,9 +134,7 @@ v1::MetricBatch Metrics(const Writing& who, int number) {
 }
 
 v1::SampleBatch Samples(const Writing& who, int number) {
-  v1::SampleBatch batch;
-  batch.set_job(who.job);
-  batch.set_attempt(who.attempt);
+  auto batch = About<v1::SampleBatch>(who);
   batch.set_node(who.node);
   batch.set_time_ms(common::WallMicros() / 1000 + number * 1000LL);
   batch.set_interval_ms(1000);

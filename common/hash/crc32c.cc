@@ -29,6 +29,12 @@ constexpr Tables MakeTables() {
 
 constexpr Tables kTables = MakeTables();
 
+uint64_t WordAt(const char* at) {
+  uint64_t word = 0;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
 #if defined(__x86_64__)
 constexpr size_t kLaneBytes = 1'024;
 
@@ -51,12 +57,6 @@ constexpr Tables kLaneTables = MakeLaneTables();
 uint32_t AfterLane(uint32_t sum) {
   return kLaneTables[0][sum & 0xff] ^ kLaneTables[1][(sum >> 8) & 0xff] ^
          kLaneTables[2][(sum >> 16) & 0xff] ^ kLaneTables[3][sum >> 24];
-}
-
-uint64_t WordAt(const char* at) {
-  uint64_t word = 0;
-  std::memcpy(&word, at, sizeof word);
-  return word;
 }
 
 // The processor's own instruction. Three sums at a time, because each step waits for the one before it.
@@ -100,9 +100,7 @@ uint32_t Crc32c(std::string_view bytes, uint32_t before) {
   if (HasHardwareSum()) return ~HardwareSum(sum, at, left);
   // Eight bytes per step (slicing-by-8); the daemons run on little-endian machines.
   for (; left >= 8; at += 8, left -= 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, at, sizeof word);
-    word ^= sum;
+    const uint64_t word = WordAt(at) ^ sum;
     sum = kTables[7][word & 0xff] ^ kTables[6][(word >> 8) & 0xff] ^
           kTables[5][(word >> 16) & 0xff] ^ kTables[4][(word >> 24) & 0xff] ^
           kTables[3][(word >> 32) & 0xff] ^ kTables[2][(word >> 40) & 0xff] ^

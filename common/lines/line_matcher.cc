@@ -3,7 +3,6 @@
 #include <re2/re2.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -128,8 +127,9 @@ absl::StatusOr<std::shared_ptr<const LineMatcher>> LineMatcher::Make(LineQuery q
   if (!matcher->pattern_->ok()) return BadPattern(pattern, options);
   matcher->one_line_at_a_time_ = TellsLinesFromText(pattern);
   if (!matcher->query_.ignore_case) {
-    matcher->is_literal_ = pattern.find_first_of(kSpecial) == pattern.npos;
-    matcher->prefix_ = Needle(PrefixOf(pattern));
+    std::string prefix = PrefixOf(pattern);
+    matcher->is_literal_ = prefix == pattern;
+    matcher->prefix_ = Needle(std::move(prefix));
   }
   return matcher;
 }

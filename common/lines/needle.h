@@ -14,7 +14,6 @@ class Needle {
   explicit Needle(std::string bytes);
 
   bool empty() const { return bytes_.empty(); }
-  size_t size() const { return bytes_.size(); }
   // The first place at or after `from`; npos: there is none.
   size_t Find(std::string_view text, size_t from) const;
 

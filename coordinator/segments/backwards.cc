@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/base/status.h"
+#include "coordinator/segments/layout.h"
 
 namespace muster::coordinator {
 namespace {
@@ -49,7 +50,7 @@ absl::StatusOr<uint64_t> SegmentBackwards::LinesAtTheEnd(const ScannedRecord& la
   const absl::StatusOr<std::string> body = scan_->Body(last);
   if (absl::IsDataLoss(body.status()) || (body.ok() && body->empty())) return 0;
   RETURN_IF_ERROR(body.status());
-  const auto newlines = static_cast<uint64_t>(std::count(body->begin(), body->end(), '\n'));
+  const uint64_t newlines = LinesIn(*body);
   return newlines + (body->back() == '\n' ? 0 : 1);
 }
 

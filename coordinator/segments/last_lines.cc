@@ -1,11 +1,11 @@
 #include "coordinator/segments/last_lines.h"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "common/base/limits.h"
 #include "common/base/status.h"
+#include "coordinator/segments/layout.h"
 #include "coordinator/segments/scan.h"
 
 namespace muster::coordinator {
@@ -46,7 +46,7 @@ absl::StatusOr<StreamEnd> EndOf(const StreamSegments& stream,
     const absl::StatusOr<std::string> body = scan.Body(*last);
     if (absl::IsDataLoss(body.status())) return StreamEnd{.newlines = last->count};
     RETURN_IF_ERROR(body.status());
-    const auto newlines = static_cast<uint64_t>(std::count(body->begin(), body->end(), '\n'));
+    const uint64_t newlines = LinesIn(*body);
     return StreamEnd{last->count + newlines, body->back() != '\n'};
   }
   return StreamEnd{};

@@ -7,8 +7,16 @@
 namespace muster::coordinator {
 namespace {
 
+uint64_t ItemsIn(SegmentKind kind, std::string_view body) {
+  if (kind == SegmentKind::kMetrics) return 1;
+  return LinesIn(body);
+}
+
+}  // namespace
+
 uint64_t LinesIn(std::string_view body) {
-  constexpr size_t kBlock = 128;
+  constexpr size_t kBlock =
+      128;  // the compiler makes vector instructions of a loop of fixed length
   uint64_t lines = 0;
   size_t at = 0;
   for (; at + kBlock <= body.size(); at += kBlock) {
@@ -19,13 +27,6 @@ uint64_t LinesIn(std::string_view body) {
   for (; at < body.size(); ++at) lines += body[at] == '\n';
   return lines;
 }
-
-uint64_t ItemsIn(SegmentKind kind, std::string_view body) {
-  if (kind == SegmentKind::kMetrics) return 1;
-  return LinesIn(body);
-}
-
-}  // namespace
 
 SegmentLayout::SegmentLayout(const SegmentHead& begun)
     : head(begun),

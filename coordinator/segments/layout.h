@@ -11,6 +11,9 @@
 
 namespace muster::coordinator {
 
+// Newlines in a record's body.
+uint64_t LinesIn(std::string_view body);
+
 struct NewRecord {
   uint64_t offset = 0;
   uint64_t dropped = 0;

@@ -1,6 +1,7 @@
 // An untrusted file of torch.save. Input: one byte, then 0: the file; else only its pickle. Every tensor lies within the file.
 #include <algorithm>
 
+#include "checkpoint/safetensors_header.h"
 #include "checkpoint/torch_pickle.h"
 #include "checkpoint/torch_weights.h"
 #include "fuzz/harness.h"
@@ -27,7 +28,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       FUZZ_EXPECT(tensor.shape.size() == tensor.strides.size());
       uint64_t elements = 1;
       for (const int64_t each : tensor.shape) elements *= static_cast<uint64_t>(each);
-      FUZZ_EXPECT(elements * muster::torch_element_bytes(tensor.dtype) <= tensor.bytes);
+      FUZZ_EXPECT(elements * static_cast<uint64_t>(muster::safetensors_dtype_bits(tensor.dtype)) <=
+                  tensor.bytes * 8);
     }
     for (const auto& [alias, name] : weights.aliases)
       FUZZ_EXPECT(weights.tensors.contains(alias) && weights.tensors.contains(name));

@@ -18,9 +18,7 @@ constexpr size_t kAckedBytesMax = 4 << 20;
 }  // namespace
 
 AckedFile::AckedFile(std::string path, uint32_t first_rank, uint32_t ranks)
-    : path_(std::move(path)), first_rank_(first_rank), offsets_(size_t{ranks} * 2) {}
-
-void AckedFile::Load() {
+    : path_(std::move(path)), first_rank_(first_rank), offsets_(size_t{ranks} * 2) {
   const absl::StatusOr<std::string> text = common::ReadFile(path_, kAckedBytesMax);
   if (!text.ok()) return;
   std::istringstream lines(*text);

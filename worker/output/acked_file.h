@@ -13,10 +13,10 @@ namespace muster::worker {
 
 class AckedFile {
  public:
+  // Reads what an earlier worker saved. The ranks may write to the file: check what it says.
   AckedFile(std::string path, uint32_t first_rank, uint32_t ranks);
 
-  // What an earlier worker saved. The ranks may write to the file: check what it says. 0 if nothing is known.
-  void Load();
+  // 0: nothing is known.
   uint64_t Offset(uint32_t rank, common::Stream stream) const {
     return offsets_[Line(rank, stream)];
   }

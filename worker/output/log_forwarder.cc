@@ -34,10 +34,9 @@ LogForwarder::LogForwarder(Paths paths, Source source, Callbacks callbacks, size
       open_files_(open_max) {}
 
 void LogForwarder::Add(const AttemptKey& key, uint32_t first_rank, uint32_t ranks) {
-  AckedFile& acked =
+  const AckedFile& acked =
       acked_.insert_or_assign(key, AckedFile(paths_.SpoolAcked(key), first_rank, ranks))
           .first->second;
-  acked.Load();
   for (uint32_t rank = first_rank; rank < first_rank + ranks; ++rank) {
     for (common::Stream which : {common::Stream::kStdout, common::Stream::kStderr}) {
       const std::pair<uint32_t, uint32_t> id{rank, static_cast<uint32_t>(which)};
@@ -282,8 +281,7 @@ void LogForwarder::MaybeTrim(Stream& stream) {
   stream.trimmed = stream.acked.offset - kTailKeptBytes;
   stream.kept = stream.acked;
   // First save where a restarted worker resumes, then punch the hole.
-  if (const auto acked = acked_.find(stream.key); acked != acked_.end())
-    acked->second.Save(stream.rank, stream.stream, stream.acked.offset);
+  acked_.at(stream.key).Save(stream.rank, stream.stream, stream.acked.offset);
   callbacks_.trim(stream.key, stream.rank, stream.stream, stream.trimmed, stream.acked.record);
 }
 

@@ -141,6 +141,20 @@ std::string read_file(const std::string& path, uint64_t most_bytes) {
   return content;
 }
 
+void read_at(const FileDescriptor& fd, const std::string& path, uint64_t offset, void* into,
+             uint64_t bytes) {
+  char* next = static_cast<char*>(into);
+  while (bytes > 0) {
+    const ssize_t got = ::pread(fd.get(), next, bytes, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw_errno("read", path);
+    if (got == 0) throw FormatError(path + ": the file was truncated while it was read");
+    next += got;
+    offset += static_cast<uint64_t>(got);
+    bytes -= static_cast<uint64_t>(got);
+  }
+}
+
 std::string sha256_of_file(const std::string& path) {
   Sha256 hash;
   read_pieces(path, [&](const char* data, size_t bytes) { hash.update(data, bytes); });

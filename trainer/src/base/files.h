@@ -64,6 +64,10 @@ void remove_tree(const std::string& path);
 // The whole file; throws if it is longer than most_bytes.
 std::string read_file(const std::string& path, uint64_t most_bytes);
 
+// `bytes` bytes from `offset` on. Throws FormatError if the file ends before. `path`: for errors.
+void read_at(const FileDescriptor& fd, const std::string& path, uint64_t offset, void* into,
+             uint64_t bytes);
+
 // SHA-256 of a whole file, 64 hex digits.
 std::string sha256_of_file(const std::string& path);
 

@@ -171,19 +171,6 @@ struct SafetensorsReader::State {
   std::map<std::string, TensorEntry> entries;
   StringMap metadata;
 
-  void read_at(uint64_t offset, void* into, uint64_t bytes) const {
-    char* next = static_cast<char*>(into);
-    while (bytes > 0) {
-      const ssize_t got = ::pread(fd.get(), next, bytes, static_cast<off_t>(offset));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) throw_errno("read", path);
-      if (got == 0) throw FormatError(path + ": the file was truncated while it was read");
-      next += got;
-      offset += static_cast<uint64_t>(got);
-      bytes -= static_cast<uint64_t>(got);
-    }
-  }
-
   // Reads elements from `begin` on into a contiguous CPU tensor of the file's dtype, whose size was
   // checked.
   void read_elements(const TensorEntry& entry, int64_t begin, const at::Tensor& target) const {
@@ -194,7 +181,8 @@ struct SafetensorsReader::State {
                         "' does not match its bytes");
     }
     if (target.nbytes() > 0) {
-      read_at(data_start + entry.begin + skip, target.mutable_data_ptr(), target.nbytes());
+      read_at(fd, path, data_start + entry.begin + skip, target.mutable_data_ptr(),
+              target.nbytes());
     }
   }
 
@@ -238,7 +226,7 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : state_(std::make
   if (file_bytes < 8)
     throw FormatError(path + ": " + std::to_string(file_bytes) + " bytes are too few for a header");
   unsigned char prefix[8];
-  state_->read_at(0, prefix, sizeof(prefix));
+  read_at(state_->fd, path, 0, prefix, sizeof(prefix));
   uint64_t header_bytes = 0;
   for (int i = 7; i >= 0; --i) header_bytes = header_bytes << 8 | prefix[i];
   if (header_bytes > kSafetensorsHeaderBytesMax || header_bytes > file_bytes - 8) {
@@ -246,7 +234,7 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : state_(std::make
                       " bytes, more than the file or the format allows");
   }
   std::string json(header_bytes, '\0');
-  state_->read_at(8, json.data(), header_bytes);
+  read_at(state_->fd, path, 8, json.data(), header_bytes);
   state_->data_start = 8 + header_bytes;
   SafetensorsHeader header = parse_safetensors_header(json, file_bytes - state_->data_start, path);
   state_->metadata = std::move(header.metadata);

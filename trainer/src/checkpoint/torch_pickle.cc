@@ -18,29 +18,28 @@ struct Dtype {
   std::string_view python;   // "torch.<this>"
   std::string_view storage;  // "torch.<this>Storage"; empty: it has none
   std::string_view name;     // as safetensors writes it
-  uint64_t bytes;
 };
 
 constexpr Dtype kDtypes[] = {
-    {"float32", "Float", "F32", 4},
-    {"float64", "Double", "F64", 8},
-    {"float16", "Half", "F16", 2},
-    {"bfloat16", "BFloat16", "BF16", 2},
-    {"int64", "Long", "I64", 8},
-    {"int32", "Int", "I32", 4},
-    {"int16", "Short", "I16", 2},
-    {"int8", "Char", "I8", 1},
-    {"uint8", "Byte", "U8", 1},
-    {"bool", "Bool", "BOOL", 1},
-    {"complex64", "ComplexFloat", "C64", 8},
-    {"uint16", "", "U16", 2},
-    {"uint32", "", "U32", 4},
-    {"uint64", "", "U64", 8},
-    {"float8_e4m3fn", "", "F8_E4M3", 1},
-    {"float8_e5m2", "", "F8_E5M2", 1},
-    {"float8_e8m0fnu", "", "F8_E8M0", 1},
-    {"float8_e4m3fnuz", "", "F8_E4M3FNUZ", 1},
-    {"float8_e5m2fnuz", "", "F8_E5M2FNUZ", 1},
+    {"float32", "Float", "F32"},
+    {"float64", "Double", "F64"},
+    {"float16", "Half", "F16"},
+    {"bfloat16", "BFloat16", "BF16"},
+    {"int64", "Long", "I64"},
+    {"int32", "Int", "I32"},
+    {"int16", "Short", "I16"},
+    {"int8", "Char", "I8"},
+    {"uint8", "Byte", "U8"},
+    {"bool", "Bool", "BOOL"},
+    {"complex64", "ComplexFloat", "C64"},
+    {"uint16", "", "U16"},
+    {"uint32", "", "U32"},
+    {"uint64", "", "U64"},
+    {"float8_e4m3fn", "", "F8_E4M3"},
+    {"float8_e5m2", "", "F8_E5M2"},
+    {"float8_e8m0fnu", "", "F8_E8M0"},
+    {"float8_e4m3fnuz", "", "F8_E4M3FNUZ"},
+    {"float8_e5m2fnuz", "", "F8_E5M2FNUZ"},
 };
 
 std::string_view dtype_of_storage(std::string_view global) {
@@ -108,6 +107,16 @@ class Unpickler {
     return static_cast<uint32_t>(pickle_.values.size() - 1);
   }
   void push(PickleValue value) { stack_.push_back(add(std::move(value))); }
+  void push_copied(PickleValue value) {
+    charge(value.text.size() + value.items.size());
+    push(std::move(value));
+  }
+  // What a class or function makes that is not in the list. One value for each: nothing is added to it.
+  void push_opaque(uint32_t global) {
+    uint32_t& known = opaque_[global];
+    if (known == 0) known = add({.kind = Kind::opaque, .text = value(global).text}) + 1;
+    stack_.push_back(known - 1);
+  }
   // One value for all of its places: it never changes.
   void push_shared(PickleValue value) {
     uint32_t& known = shared_[{value.kind, value.integer}];
@@ -151,15 +160,15 @@ class Unpickler {
     push_list(std::move(items));
   }
 
-  // Items of opaque values are dropped: what they mean is not known.
-  void append(uint32_t list, const std::vector<uint32_t>& items) {
-    PickleValue& target = value(list);
+  // To what is on the stack then. Items of opaque values are dropped: what they mean is not known.
+  void append(const std::vector<uint32_t>& items) {
+    PickleValue& target = value(top());
     if (target.kind == Kind::opaque) return;
     if (target.kind != Kind::list) fail("it appends to something else than a list");
     target.items.insert(target.items.end(), items.begin(), items.end());
   }
-  void set_items(uint32_t dict, const std::vector<uint32_t>& items) {
-    PickleValue& target = value(dict);
+  void set_items(const std::vector<uint32_t>& items) {
+    PickleValue& target = value(top());
     if (target.kind == Kind::opaque) return;
     if (target.kind != Kind::dict || items.size() % 2 != 0)
       fail("it sets items of something else than a dict");
@@ -177,7 +186,8 @@ class Unpickler {
   void reduce();
   void build();
   void persistent();
-  PickleValue rebuilt(std::string_view function, const std::vector<uint32_t>& arguments);
+  std::optional<PickleValue> rebuilt(std::string_view function,
+                                     const std::vector<uint32_t>& arguments);
   std::optional<PickleValue> tensor(const std::vector<uint32_t>& arguments, bool has_dtype);
   std::optional<std::vector<int64_t>> integers(uint32_t index) const;
 
@@ -190,6 +200,7 @@ class Unpickler {
   std::vector<size_t> marks_;  // how high the stack was
   std::unordered_map<uint32_t, uint32_t> memo_;
   std::map<std::pair<Kind, int64_t>, uint32_t> shared_;  // the index, plus one
+  std::unordered_map<uint32_t, uint32_t> opaque_;        // of a global; the index, plus one
   size_t copied_ = 0;
 };
 
@@ -265,24 +276,18 @@ void Unpickler::step() {
     case 'd': {  // DICT
       const std::vector<uint32_t> items = pop_to_mark();
       push({.kind = Kind::dict});
-      return set_items(top(), items);
+      return set_items(items);
     }
-    case 'a': {
-      const uint32_t item = pop();
-      return append(top(), {item});
-    }
-    case 'e': {
-      const std::vector<uint32_t> items = pop_to_mark();
-      return append(top(), items);
-    }
+    case 'a':
+      return append({pop()});
+    case 'e':
+      return append(pop_to_mark());
     case 's': {
       const uint32_t item = pop(), key = pop();
-      return set_items(top(), {key, item});
+      return set_items({key, item});
     }
-    case 'u': {
-      const std::vector<uint32_t> items = pop_to_mark();
-      return set_items(top(), items);
-    }
+    case 'u':
+      return set_items(pop_to_mark());
     case 'q':
       return remember(static_cast<uint32_t>(number(1)));
     case 'r':
@@ -312,26 +317,25 @@ void Unpickler::persistent() {
   const PickleValue& id = value(pop());
   if (id.kind != Kind::list || id.items.size() != 5)
     fail("a storage is not described by five values");
-  const PickleValue &type = value(id.items[1]), &key = value(id.items[2]),
-                    &count = value(id.items[4]);
+  const uint32_t global = id.items[1];
+  const PickleValue &type = value(global), &key = value(id.items[2]), &count = value(id.items[4]);
   const bool is_untyped = type.text == "torch.storage.UntypedStorage";
   const std::string_view dtype = dtype_of_storage(type.text);
   if (value(id.items[0]).text != "storage" || type.kind != Kind::global || key.kind != Kind::text ||
       count.kind != Kind::integer || count.integer < 0) {
     fail("a storage is described by other values");
   }
-  if (dtype.empty() && !is_untyped) return push_text(Kind::opaque, std::string(type.text));
-  push({.kind = Kind::storage, .dtype = dtype, .integer = count.integer, .text = key.text});
+  if (dtype.empty() && !is_untyped) return push_opaque(global);
+  push_copied({.kind = Kind::storage, .dtype = dtype, .integer = count.integer, .text = key.text});
 }
 
 void Unpickler::reduce() {
-  const uint32_t tuple = pop();
-  charge(value(tuple).items.size());
-  const std::vector<uint32_t> arguments = value(tuple).items;
-  const PickleValue& function = value(pop());
-  if (function.kind != Kind::global) return push_text(Kind::opaque, "an object");
-  const std::string name = function.text;
-  push(rebuilt(name, arguments));
+  const PickleValue& arguments = value(pop());
+  const uint32_t function = pop();
+  if (value(function).kind != Kind::global) return push_text(Kind::opaque, "an object");
+  std::optional<PickleValue> made = rebuilt(value(function).text, arguments.items);
+  if (!made.has_value()) return push_opaque(function);
+  push_copied(*std::move(made));
 }
 
 // Attributes, such as a state_dict's _metadata, are dropped.
@@ -340,26 +344,23 @@ void Unpickler::build() {
   top();
 }
 
-PickleValue Unpickler::rebuilt(std::string_view function, const std::vector<uint32_t>& arguments) {
-  const auto opaque = [&] {
-    return PickleValue{.kind = Kind::opaque, .text = std::string(function)};
-  };
+// Nothing: it becomes opaque. Adds no values, so that the arguments stay where they are.
+std::optional<PickleValue> Unpickler::rebuilt(std::string_view function,
+                                              const std::vector<uint32_t>& arguments) {
   if (function == "collections.OrderedDict" || function == "collections.defaultdict") {
     PickleValue dict{.kind = Kind::dict};
     if (function == "collections.OrderedDict" && arguments.size() == 1) {
       charge(value(arguments[0]).items.size());
       for (const uint32_t pair : value(arguments[0]).items) {
         const std::vector<uint32_t>& items = value(pair).items;
-        if (items.size() != 2) return opaque();
+        if (items.size() != 2) return std::nullopt;
         dict.items.insert(dict.items.end(), items.begin(), items.end());
       }
     }
     return dict;
   }
-  if (function == "torch._utils._rebuild_tensor_v2")
-    return tensor(arguments, false).value_or(opaque());
-  if (function == "torch._utils._rebuild_tensor_v3")
-    return tensor(arguments, true).value_or(opaque());
+  if (function == "torch._utils._rebuild_tensor_v2") return tensor(arguments, false);
+  if (function == "torch._utils._rebuild_tensor_v3") return tensor(arguments, true);
   const bool is_parameter = function == "torch._utils._rebuild_parameter" ||
                             function == "torch._utils._rebuild_parameter_with_state";
   if (is_parameter && !arguments.empty() && value(arguments[0]).kind == Kind::tensor)
@@ -367,22 +368,19 @@ PickleValue Unpickler::rebuilt(std::string_view function, const std::vector<uint
   // (function, class, its arguments, state): of a subclass, whose tensor is a plain one here.
   if (function == "torch._tensor._rebuild_from_type_v2" && arguments.size() == 4 &&
       value(arguments[0]).kind == Kind::global && value(arguments[0]).text != function) {
-    const std::string inner = value(arguments[0]).text;
-    charge(value(arguments[2]).items.size());
-    const std::vector<uint32_t> of_inner = value(arguments[2]).items;
-    return rebuilt(inner, of_inner);
+    return rebuilt(value(arguments[0]).text, value(arguments[2]).items);
   }
   const bool is_sequence = function == "torch.Size" || function == "builtins.set" ||
                            function == "__builtin__.set" || function == "builtins.frozenset";
   if (is_sequence && arguments.size() == 1) {
     charge(value(arguments[0]).items.size());
-    return {.kind = Kind::list, .items = value(arguments[0]).items};
+    return PickleValue{.kind = Kind::list, .items = value(arguments[0]).items};
   }
   if (function == "_codecs.encode" && arguments.size() == 2) {
     charge(value(arguments[0]).text.size());
-    return {.kind = Kind::bytes, .text = std::string(value(arguments[0]).text)};
+    return PickleValue{.kind = Kind::bytes, .text = value(arguments[0]).text};
   }
-  return opaque();
+  return std::nullopt;
 }
 
 std::optional<std::vector<int64_t>> Unpickler::integers(uint32_t index) const {
@@ -410,6 +408,7 @@ std::optional<PickleValue> Unpickler::tensor(const std::vector<uint32_t>& argume
   const std::string_view dtype =
       has_dtype ? dtype_of_global(value(arguments[6]).text) : storage.dtype;
   if (dtype.empty()) return std::nullopt;
+  charge(shape->size() + strides->size());
   pickle_.tensors.push_back(
       {.storage = arguments[0], .offset = offset.integer, .shape = *shape, .strides = *strides});
   return PickleValue{.kind = Kind::tensor,
@@ -419,24 +418,18 @@ std::optional<PickleValue> Unpickler::tensor(const std::vector<uint32_t>& argume
 
 }  // namespace
 
-const PickleValue* Pickle::find(const PickleValue& dict, std::string_view key) const {
-  const PickleValue* found = nullptr;
+std::optional<uint32_t> Pickle::find(const PickleValue& dict, std::string_view key) const {
+  std::optional<uint32_t> found;
   if (dict.kind != Kind::dict) return found;
   for (size_t i = 0; i + 1 < dict.items.size(); i += 2) {
     const PickleValue& each = at(dict.items[i]);
-    if (each.kind == Kind::text && each.text == key) found = &at(dict.items[i + 1]);
+    if (each.kind == Kind::text && each.text == key) found = dict.items[i + 1];
   }
   return found;
 }
 
 Pickle parse_torch_pickle(std::string_view bytes, const std::string& where) {
   return Unpickler(bytes, where).run();
-}
-
-uint64_t torch_element_bytes(std::string_view dtype) {
-  const auto found = std::find_if(std::begin(kDtypes), std::end(kDtypes),
-                                  [&](const Dtype& each) { return each.name == dtype; });
-  return found == std::end(kDtypes) ? 0 : found->bytes;
 }
 
 }  // namespace muster

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,8 +52,8 @@ struct Pickle {
   uint32_t root = 0;
 
   const PickleValue& at(uint32_t index) const { return values.at(index); }
-  // The value of a text key of a dict; null: there is none.
-  const PickleValue* find(const PickleValue& dict, std::string_view key) const;
+  // The value of a text key of a dict.
+  std::optional<uint32_t> find(const PickleValue& dict, std::string_view key) const;
 };
 
 // Of the pickle of one file; a longer one is refused.
@@ -62,8 +63,5 @@ inline constexpr size_t kPickleValuesMax = 8'000'000;
 
 // Throws FormatError("<where>: <rule>"), for protocols above 2, too.
 Pickle parse_torch_pickle(std::string_view bytes, const std::string& where);
-
-// Bytes of an element of a dtype of torch.save, by its safetensors name; 0: unknown.
-uint64_t torch_element_bytes(std::string_view dtype);
 
 }  // namespace muster

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <tuple>
+#include <unordered_map>
 
+#include "checkpoint/safetensors_header.h"
 #include "checkpoint/torch_pickle.h"
 #include "muster/base/errors.h"
 
@@ -15,7 +16,12 @@ using Kind = PickleValue::Kind;
 
 constexpr std::string_view kPickleRecord = "/data.pkl";
 constexpr size_t kKeysShown = 10;
+constexpr size_t kShownBytes = 200;  // of a name in the file
 constexpr char kResave[] = "; fix: in Python, torch.save(torch.load(OLD, weights_only=True), NEW)";
+
+std::string shown(const std::string& name) {
+  return name.size() <= kShownBytes ? name : name.substr(0, kShownBytes) + "…";
+}
 
 std::string bytes_of(const ByteSource& file, const ZipRecord& record) {
   std::string bytes(record.size, '\0');
@@ -91,35 +97,36 @@ class WeightsReader {
       throw FormatError(where_ + " was saved on a machine of byte order '" + text + "'" + kResave);
   }
 
-  bool has_tensors(const PickleValue& value) const {
+  // Each dict is looked through once, however often it is referred to.
+  bool has_tensors(uint32_t index) {
+    const PickleValue& value = pickle_.at(index);
     if (value.kind != Kind::dict) return false;
-    for (size_t i = 1; i < value.items.size(); i += 2) {
-      if (pickle_.at(value.items[i]).kind == Kind::tensor) return true;
-    }
-    return false;
+    const auto [known, is_new] = has_tensors_.try_emplace(index, false);
+    for (size_t i = 1; is_new && i < value.items.size() && !known->second; i += 2)
+      known->second = pickle_.at(value.items[i]).kind == Kind::tensor;
+    return known->second;
   }
 
-  const PickleValue& state_dict() const {
+  const PickleValue& state_dict() {
     const PickleValue& root = pickle_.at(pickle_.root);
     if (root.kind == Kind::opaque) {
       throw FormatError(
-          where_ + " holds an object of class " + root.text + ", not a state_dict" +
+          where_ + " holds an object of class " + shown(root.text) + ", not a state_dict" +
           "; fix: in Python, torch.save(torch.load(OLD, weights_only=False).state_dict(), NEW)");
     }
-    if (has_tensors(root)) return root;
+    if (has_tensors(pickle_.root)) return root;
     for (const char* key : {"state_dict", "model_state_dict", "model"}) {
-      if (const PickleValue* found = pickle_.find(root, key);
-          found != nullptr && has_tensors(*found))
-        return *found;
+      if (const auto found = pickle_.find(root, key); found.has_value() && has_tensors(*found))
+        return pickle_.at(*found);
     }
     const PickleValue* only = nullptr;
     std::string keys;
     size_t dicts = 0;
     for (size_t i = 0; root.kind == Kind::dict && i + 1 < root.items.size(); i += 2) {
-      const PickleValue &key = pickle_.at(root.items[i]), &value = pickle_.at(root.items[i + 1]);
-      if (i / 2 < kKeysShown) keys += (i == 0 ? " '" : ", '") + key.text + "'";
-      if (!has_tensors(value)) continue;
-      only = &value;
+      const PickleValue& key = pickle_.at(root.items[i]);
+      if (i / 2 < kKeysShown) keys += (i == 0 ? " '" : ", '") + shown(key.text) + "'";
+      if (!has_tensors(root.items[i + 1])) continue;
+      only = &pickle_.at(root.items[i + 1]);
       ++dicts;
     }
     if (dicts == 1) return *only;
@@ -132,14 +139,15 @@ class WeightsReader {
   TorchTensor place_of(const PickleValue& value, const std::string& name,
                        const std::string& prefix) const {
     const auto fail = [&](const std::string& rule) {
-      throw FormatError(where_ + ": tensor '" + name + "' " + rule);
+      throw FormatError(where_ + ": tensor '" + shown(name) + "' " + rule);
     };
     const PickledTensor& tensor = pickle_.tensors.at(static_cast<size_t>(value.integer));
     const PickleValue& storage = pickle_.at(tensor.storage);
     const auto record = records_.find(prefix + "/data/" + storage.text);
     if (record == records_.end()) fail("has no record of its bytes");
     require_stored(record->first, record->second);
-    const unsigned __int128 element = torch_element_bytes(value.dtype);
+    const unsigned __int128 element =
+        static_cast<uint64_t>(safetensors_dtype_bits(value.dtype)) / 8;
     const unsigned __int128 claimed =
         static_cast<uint64_t>(storage.integer) * (storage.dtype.empty() ? 1 : element);
     if (claimed != record->second.size) fail("has a storage of another size than its record");
@@ -167,6 +175,7 @@ class WeightsReader {
   const std::string& where_;
   const ZipRecords records_;
   Pickle pickle_;
+  std::unordered_map<uint32_t, bool> has_tensors_;
 };
 
 }  // namespace

@@ -17,8 +17,6 @@ struct TorchTensor {
   std::vector<int64_t> strides = {};  // in elements, none negative
   uint64_t begin = 0;                 // of its first element in the file
   uint64_t bytes = 0;  // from there to the end of its last element; at least its elements' bytes
-
-  bool operator==(const TorchTensor&) const = default;
 };
 
 struct TorchWeights {

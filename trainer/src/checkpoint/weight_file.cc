@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <utility>
 
 #include "base/files.h"
@@ -14,6 +13,13 @@
 
 namespace muster {
 namespace {
+
+// What it refers to must outlive it.
+ByteSource source_of(const FileDescriptor& fd, const std::string& path, uint64_t size) {
+  return {size, [&fd, &path](uint64_t offset, char* into, size_t bytes) {
+            read_at(fd, path, offset, into, bytes);
+          }};
+}
 
 class SafetensorsWeights final : public WeightFile {
  public:
@@ -39,7 +45,7 @@ class TorchSaveWeights final : public WeightFile {
   TorchSaveWeights(std::string path, FileDescriptor fd, uint64_t size)
       : path_(std::move(path)),
         fd_(std::move(fd)),
-        weights_(read_torch_weights(source(size), path_)) {}
+        weights_(read_torch_weights(source_of(fd_, path_, size), path_)) {}
 
   std::vector<std::string> names() const override {
     std::vector<std::string> names;
@@ -70,13 +76,8 @@ class TorchSaveWeights final : public WeightFile {
       at::Tensor(target).copy_(as_saved(name));
       return;
     }
-    read_at(saved.begin, static_cast<char*>(target.mutable_data_ptr()), saved.bytes);
+    read_at(fd_, path_, saved.begin, target.mutable_data_ptr(), saved.bytes);
     target.unsafeGetTensorImpl()->bump_version();  // as an in-place operation would
-  }
-
-  ByteSource source(uint64_t size) const {
-    return {size,
-            [this](uint64_t offset, char* into, size_t bytes) { read_at(offset, into, bytes); }};
   }
 
  private:
@@ -92,24 +93,13 @@ class TorchSaveWeights final : public WeightFile {
   // With the strides that it was saved with.
   at::Tensor as_saved(const std::string& name) const {
     const TorchTensor& saved = entry(name);
-    const auto options = at::TensorOptions().dtype(type_of(saved, name));
+    const at::ScalarType type = type_of(saved, name);
+    const auto options = at::TensorOptions().dtype(type);
     if (saved.bytes == 0) return at::empty(saved.shape, options);
-    const auto element = static_cast<int64_t>(at::elementSize(type_of(saved, name)));
+    const auto element = static_cast<int64_t>(at::elementSize(type));
     const at::Tensor memory = at::empty({static_cast<int64_t>(saved.bytes) / element}, options);
-    read_at(saved.begin, static_cast<char*>(memory.mutable_data_ptr()), memory.nbytes());
+    read_at(fd_, path_, saved.begin, memory.mutable_data_ptr(), memory.nbytes());
     return memory.as_strided(saved.shape, saved.strides);
-  }
-
-  void read_at(uint64_t offset, char* into, uint64_t bytes) const {
-    while (bytes > 0) {
-      const ssize_t got = ::pread(fd_.get(), into, bytes, static_cast<off_t>(offset));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) throw_errno("read", path_);
-      if (got == 0) throw FormatError(path_ + ": the file was truncated while it was read");
-      into += got;
-      offset += static_cast<uint64_t>(got);
-      bytes -= static_cast<uint64_t>(got);
-    }
   }
 
   const std::string path_;
@@ -124,13 +114,7 @@ std::unique_ptr<WeightFile> open_weight_file(const std::string& path) {
   struct stat status {};
   if (!fd.valid() || ::fstat(fd.get(), &status) != 0) throw_errno("read", path);
   const auto size = static_cast<uint64_t>(status.st_size);
-  const ByteSource source{size, [&](uint64_t offset, char* into, size_t bytes) {
-                            if (::pread(fd.get(), into, bytes, static_cast<off_t>(offset)) !=
-                                static_cast<ssize_t>(bytes)) {
-                              throw_errno("read", path);
-                            }
-                          }};
-  if (!is_torch_file(source)) return std::make_unique<SafetensorsWeights>(path);
+  if (!is_torch_file(source_of(fd, path, size))) return std::make_unique<SafetensorsWeights>(path);
   return std::make_unique<TorchSaveWeights>(path, std::move(fd), size);
 }
 

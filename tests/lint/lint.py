@@ -123,7 +123,7 @@ class Lint:
                 self.report(path, number, f"{header}: only in {LOG_FILE}; use common/log.h")
             if header.startswith("CLI/") and not CLI_FILES.match(path):
                 self.report(path, number, f"{header}: only where command lines are parsed")
-            if path.endswith(".h") and not path.startswith("tests/") and re.match(r"(nlohmann|yaml-cpp)/", header):
+            if path.endswith(".h") and not path.startswith("tests/") and re.match(r"(nlohmann/json\.|yaml-cpp/)", header):
                 self.report(path, number, f"{header}: heavy header, include it in .cc files only")
 
     def check_banned(self, path, lines):

@@ -90,6 +90,7 @@ FLOORS = {
         ["checkpoint", "collectives", "sharding"],
         ["data", "optim"],
         ["precision"],
+        ["exported"],
         ["accelerator"],
     ],
 }

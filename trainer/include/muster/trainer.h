@@ -58,6 +58,7 @@
 #include "muster/optim/schedule.h"
 #include "muster/optim/schedulers.h"
 
+#include "muster/exported/exported_model.h"
 #include "muster/precision/autocast.h"
 #include "muster/precision/fp8.h"
 #include "muster/precision/grad_scaler.h"

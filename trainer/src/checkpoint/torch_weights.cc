@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "checkpoint/safetensors_header.h"
+#include "checkpoint/strided_place.h"
 #include "checkpoint/torch_pickle.h"
 #include "muster/base/errors.h"
 
@@ -135,7 +136,7 @@ class WeightsReader {
                       "; fix: in Python, torch.save(torch.load(OLD)[KEY], NEW)");
   }
 
-  // Checks with 128 bits that the tensor lies within its storage, and the storage within its record.
+  // Checks that the tensor lies within its storage, and the storage within its record.
   TorchTensor place_of(const PickleValue& value, const std::string& name,
                        const std::string& prefix) const {
     const auto fail = [&](const std::string& rule) {
@@ -146,28 +147,19 @@ class WeightsReader {
     const auto record = records_.find(prefix + "/data/" + storage.text);
     if (record == records_.end()) fail("has no record of its bytes");
     require_stored(record->first, record->second);
-    const unsigned __int128 element =
-        static_cast<uint64_t>(safetensors_dtype_bits(value.dtype)) / 8;
+    const auto element = static_cast<uint64_t>(safetensors_dtype_bits(value.dtype)) / 8;
     const unsigned __int128 claimed =
-        static_cast<uint64_t>(storage.integer) * (storage.dtype.empty() ? 1 : element);
+        static_cast<unsigned __int128>(static_cast<uint64_t>(storage.integer)) *
+        (storage.dtype.empty() ? 1 : element);
     if (claimed != record->second.size) fail("has a storage of another size than its record");
+    const StridedPlace in_storage =
+        place_strided(tensor.shape, tensor.strides, tensor.offset, element, record->second.size);
+    if (in_storage.fault != nullptr) fail(in_storage.fault);
     TorchTensor place{
         .dtype = std::string(value.dtype), .shape = tensor.shape, .strides = tensor.strides};
-    if (std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end()) return place;
-    unsigned __int128 elements = 1, last = static_cast<uint64_t>(tensor.offset);
-    for (size_t i = 0; i < tensor.shape.size(); ++i) {
-      const auto size = static_cast<uint64_t>(tensor.shape[i]);
-      elements *= size;
-      if (elements > record->second.size) fail("has more elements than its storage");
-      last += static_cast<unsigned __int128>(size - 1) * static_cast<uint64_t>(tensor.strides[i]);
-      if (last > record->second.size) fail("reaches past its storage");
-    }
-    if ((last + 1) * element > record->second.size) fail("reaches past its storage");
-    const auto first = static_cast<uint64_t>(static_cast<uint64_t>(tensor.offset) * element);
-    place.begin = record->second.offset + first;
-    place.bytes = static_cast<uint64_t>((last + 1) * element) - first;
-    if (elements * element > place.bytes)
-      fail("has elements that share memory, as expand() makes them");
+    if (in_storage.bytes == 0) return place;
+    place.begin = record->second.offset + in_storage.first;
+    place.bytes = in_storage.bytes;
     return place;
   }
 

@@ -1,0 +1,315 @@
+#include "muster/exported/exported_model.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <torch/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <ostream>
+#include <tuple>
+#include <utility>
+
+#include "base/files.h"
+#include "exported/exported_archive.h"
+#include "exported/graph_compiler.h"
+#include "exported/input_rules.h"
+#include "exported/mapped_weights.h"
+#include "exported/module_tree.h"
+#include "muster/base/errors.h"
+
+namespace muster {
+namespace {
+
+using InputKind = ProgramInput::Kind;
+using OutputKind = ProgramOutput::Kind;
+
+struct OpenFile {
+  FileDescriptor fd;
+  uint64_t size = 0;
+};
+
+OpenFile open_file(const std::string& path) {
+  OpenFile file{FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC))};
+  struct stat status {};
+  if (!file.fd.valid() || ::fstat(file.fd.get(), &status) != 0) throw_errno("read", path);
+  if (!S_ISREG(status.st_mode))
+    throw CheckpointError("cannot read " + path + ": it is not a regular file");
+  file.size = static_cast<uint64_t>(status.st_size);
+  return file;
+}
+
+// A number as a tensor; None as an undefined one.
+at::Tensor output_tensor(const c10::IValue& value) {
+  if (value.isTensor()) return value.toTensor();
+  if (value.isScalar()) return at::scalar_tensor(value.toScalar());
+  return {};
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "'" : ", '") + name + "'";
+  return text.empty() ? "nothing" : text;
+}
+
+}  // namespace
+
+const at::Tensor& ExportedOutput::operator[](std::string_view name) const {
+  for (size_t i = 0; i < names.size() && i < tensors.size(); ++i) {
+    if (names[i] == name) return tensors[i];
+  }
+  throw Error("the net returns no '" + std::string(name) + "', but " + listed(names));
+}
+
+const at::Tensor& ExportedOutput::tensor() const {
+  if (tensors.size() == 1) return tensors[0];
+  throw Error("the net returns " + std::to_string(tensors.size()) + " tensors: " + listed(names) +
+              "; fix: choose one by its name, output[\"…\"]");
+}
+
+namespace {
+
+// One graph with the tensors that it reads. Tensors are handles: they stay the module's own when it is moved or sharded.
+struct Mode {
+  Mode(ExportedProgram exported, const std::string& where)
+      : program(std::move(exported)), rules(program, where) {}
+
+  ExportedProgram program;
+  InputRules rules;
+  std::vector<at::Tensor> weights;    // by input; undefined for those of a caller
+  std::vector<bool> is_unregistered;  // those that the module does not move
+  ModeEvidence evidence;
+  std::optional<CompiledGraph> graph;
+};
+
+}  // namespace
+
+struct ExportedModelImpl::State {
+  std::string path;
+  ExportedModelOptions options;
+  std::optional<ModuleTree> tree;
+  std::map<std::string, at::Tensor, std::less<>> tensors;  // of the module and constants, by name
+  std::optional<Mode> training;
+  std::optional<Mode> evaluation;
+
+  // ---- loading ----
+
+  void register_tensors(torch::nn::Module& root, const ExportedArchive& archive,
+                        MappedWeights& weights);
+  Mode make_mode(ExportedProgram program, const ExportedWeights& constants, MappedWeights& weights);
+
+  // ---- calls ----
+
+  void check_mode(const Mode& mode, bool is_training) const;
+  at::Device device(const std::vector<at::Tensor>& inputs) const;
+  ExportedOutput run(Mode& mode, const std::vector<at::Tensor>& inputs, bool is_training) const;
+  std::vector<c10::IValue> bind(Mode& mode, std::vector<c10::IValue> given,
+                                at::Device device) const;
+  at::Tensor changed_tensor(const Mode& mode, const ProgramOutput& place,
+                            const std::vector<at::Tensor>& inputs) const;
+};
+
+// In the order of Python's state_dict, which is that of the graph's inputs.
+void ExportedModelImpl::State::register_tensors(torch::nn::Module& root,
+                                                const ExportedArchive& archive,
+                                                MappedWeights& weights) {
+  // In the order of Python's parameters.
+  std::vector<std::string> modules;
+  for (const ProgramInput& input : archive.program.inputs) {
+    if (input.kind == InputKind::parameter) modules.push_back(split_name(input.name).first);
+  }
+  modules.insert(modules.end(), archive.program.modules.begin(), archive.program.modules.end());
+  for (const auto& [name, weight] : archive.weights) modules.push_back(split_name(name).first);
+  tree.emplace(root, modules);
+  // Weights of one place in the file are one tensor: tied ones get one gradient.
+  std::map<std::tuple<uint64_t, int64_t, std::vector<int64_t>, std::vector<int64_t>>, at::Tensor>
+      tied;
+  const auto add = [&](const std::string& name, bool is_parameter) {
+    const ExportedWeight& weight = archive.weights.find(name)->second;
+    if (tensors.contains(name)) return;
+    at::Tensor& tensor =
+        tied[{weight.storage_begin, weight.storage_offset, weight.shape, weight.strides}];
+    if (!tensor.defined()) tensor = weights.tensor(weight, name);
+    const auto [parent, own] = split_name(name);
+    torch::nn::Module& module = tree->at(parent);
+    if (is_parameter) {
+      module.register_parameter(own, tensor, weight.requires_grad && tensor.is_floating_point());
+    } else {
+      module.register_buffer(own, tensor);
+    }
+    tensors[name] = tensor;
+  };
+  for (const ProgramInput& input : archive.program.inputs) {
+    if (input.kind == InputKind::parameter) add(input.name, true);
+    if (input.kind == InputKind::buffer && input.persistent) add(input.name, false);
+  }
+  // Those that the graph does not use.
+  for (const auto& [name, weight] : archive.weights) add(name, weight.is_parameter);
+}
+
+Mode ExportedModelImpl::State::make_mode(ExportedProgram program, const ExportedWeights& constants,
+                                         MappedWeights& weights) {
+  Mode mode(std::move(program), path);
+  std::vector<uint32_t> slots;
+  for (const ProgramInput& input : mode.program.inputs) {
+    const bool is_user = input.kind == InputKind::user;
+    const auto known = tensors.find(input.name);
+    const bool is_saved =
+        input.kind == InputKind::parameter || (input.kind == InputKind::buffer && input.persistent);
+    at::Tensor tensor;
+    if (!is_user) {
+      slots.push_back(input.value.slot());
+      tensor =
+          is_saved ? known->second : weights.tensor(constants.find(input.name)->second, input.name);
+    }
+    mode.weights.push_back(tensor);
+    mode.is_unregistered.push_back(!is_user && !is_saved);
+  }
+  const CompileOptions compile{
+      .where = path,
+      .allowed_operators = options.allowed_operators,
+      .module_at = [this](const std::string& name) { return &tree->at(name); },
+      .blocks = options.checkpoint_blocks ? tree->blocks() : std::vector<std::string>(),
+  };
+  mode.graph.emplace(mode.program.graph, compile, slots, mode.evidence);
+  mode.program.graph = {};
+  return mode;
+}
+
+void ExportedModelImpl::State::check_mode(const Mode& mode, bool is_training) const {
+  const ModeEvidence& evidence = mode.evidence;
+  if (evaluation.has_value()) return;
+  const std::string fix =
+      "; fix: export both modes with python -m muster.export, or call torch.export.export in the "
+      "mode "
+      "that you need";
+  if (is_training && evidence.training.empty() && !evidence.evaluation.empty()) {
+    throw Error(path + " was exported in evaluation mode: its " + evidence.evaluation +
+                " does not train (call eval() to evaluate it)" + fix);
+  }
+  if (!is_training && !evidence.fixed.empty()) {
+    throw Error(path + " was exported in one mode, and whether its " + evidence.fixed +
+                " is the same in evaluation mode is not known" + fix);
+  }
+}
+
+at::Device ExportedModelImpl::State::device(const std::vector<at::Tensor>& inputs) const {
+  for (const auto& [name, tensor] : tensors) return tensor.device();
+  for (const at::Tensor& input : inputs) return input.device();
+  return at::kCPU;
+}
+
+std::vector<c10::IValue> ExportedModelImpl::State::bind(Mode& mode, std::vector<c10::IValue> given,
+                                                        at::Device device) const {
+  std::vector<c10::IValue> values;
+  values.reserve(mode.weights.size());
+  size_t next = 0;
+  for (size_t i = 0; i < mode.weights.size(); ++i) {
+    if (mode.program.inputs[i].kind == InputKind::user) {
+      // Constants of the export have no slot, and nothing reads them.
+      values.push_back(mode.program.inputs[i].value.is_slot() ? std::move(given.at(next++))
+                                                              : c10::IValue());
+      continue;
+    }
+    at::Tensor& tensor = mode.weights[i];
+    if (mode.is_unregistered[i] && tensor.device() != device) tensor = tensor.to(device);
+    values.emplace_back(tensor);
+  }
+  return values;
+}
+
+ExportedOutput ExportedModelImpl::State::run(Mode& mode, const std::vector<at::Tensor>& inputs,
+                                             bool is_training) const {
+  check_mode(mode, is_training);
+  const RunContext context{device(inputs), options.checkpoint_blocks && is_training};
+  const std::vector<c10::IValue> results =
+      mode.graph->run(context, bind(mode, mode.rules.check(inputs), context.device));
+  ExportedOutput output;
+  for (size_t i = 0; i < mode.program.outputs.size(); ++i) {
+    const ProgramOutput& place = mode.program.outputs[i];
+    if (place.kind == OutputKind::user) {
+      output.tensors.push_back(output_tensor(results.at(i)));
+      output.names.push_back(place.name);
+    } else {
+      const torch::NoGradGuard no_grad;
+      changed_tensor(mode, place, inputs).copy_(results.at(i).toTensor());
+    }
+  }
+  return output;
+}
+
+// What a graph without in-place operators changes.
+at::Tensor ExportedModelImpl::State::changed_tensor(const Mode& mode, const ProgramOutput& place,
+                                                    const std::vector<at::Tensor>& inputs) const {
+  size_t given = 0;
+  for (size_t i = 0; i < mode.program.inputs.size(); ++i) {
+    const ProgramInput& input = mode.program.inputs[i];
+    const bool is_user = input.kind == InputKind::user;
+    if (input.name == place.name && is_user == (place.kind == OutputKind::input_change))
+      return is_user ? inputs.at(given) : mode.weights[i];
+    given += is_user && input.value.is_slot() ? 1 : 0;
+  }
+  throw Error(path + ": its graph changes '" + place.name + "', which it does not take");
+}
+
+ExportedModelImpl::ExportedModelImpl(const std::string& path, const ExportedModelOptions& options)
+    : torch::nn::Module("ExportedModel"), state_(std::make_unique<State>()) {
+  const OpenFile file = open_file(path);
+  const ByteSource source{file.size, [&](uint64_t offset, char* into, size_t bytes) {
+                            read_at(file.fd, path, offset, into, bytes);
+                          }};
+  ExportedArchive archive = read_exported_archive(source, path);
+  state_->path = path;
+  state_->options = options;
+  MappedWeights weights(file.fd, path);
+  state_->register_tensors(*this, archive, weights);
+  state_->training.emplace(
+      state_->make_mode(std::move(archive.program), archive.constants, weights));
+  if (archive.evaluation.has_value()) {
+    state_->evaluation.emplace(
+        state_->make_mode(std::move(*archive.evaluation), archive.evaluation_constants, weights));
+  }
+}
+
+ExportedModelImpl::~ExportedModelImpl() = default;
+
+ExportedOutput ExportedModelImpl::forward(const std::vector<at::Tensor>& inputs) {
+  const bool has_other = state_->evaluation.has_value() && !is_training();
+  Mode& mode = has_other ? *state_->evaluation : *state_->training;
+  return state_->run(mode, inputs, is_training());
+}
+
+ExportedOutput ExportedModelImpl::forward(const std::map<std::string, at::Tensor>& inputs) {
+  std::vector<at::Tensor> ordered;
+  for (const std::string& name : input_names()) {
+    const auto found = inputs.find(name);
+    if (found == inputs.end()) {
+      throw std::invalid_argument("input '" + name + "' is missing; the net takes " +
+                                  listed(input_names()));
+    }
+    ordered.push_back(found->second);
+  }
+  if (ordered.size() == inputs.size()) return forward(ordered);
+  for (const auto& [name, tensor] : inputs) {
+    const std::vector<std::string>& names = input_names();
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      throw std::invalid_argument("the net has no input '" + name + "', but " + listed(names));
+    }
+  }
+  return forward(ordered);
+}
+
+const std::vector<std::string>& ExportedModelImpl::input_names() const {
+  return state_->training->rules.names();
+}
+
+const std::string& ExportedModelImpl::torch_version() const {
+  return state_->training->program.torch_version;
+}
+
+void ExportedModelImpl::pretty_print(std::ostream& stream) const {
+  stream << "muster::ExportedModel(" << state_->path << ")";
+}
+
+}  // namespace muster

@@ -1,0 +1,60 @@
+#include "exported/mapped_weights.h"
+
+#include <sys/mman.h>
+#include <torch/types.h>
+#include <unistd.h>
+
+#include "checkpoint/safetensors_file.h"
+
+namespace muster {
+namespace {
+
+// Smaller storages, and those that do not begin where LibTorch wants its memory to begin, are read.
+constexpr uint64_t kMappedBytesMin = 64 << 10;
+constexpr uint64_t kAlignment = 64;
+
+struct Mapping {
+  void* memory;
+  size_t bytes;
+};
+
+void unmap(void* context) {
+  auto* mapping = static_cast<Mapping*>(context);
+  ::munmap(mapping->memory, mapping->bytes);
+  delete mapping;
+}
+
+}  // namespace
+
+c10::Storage MappedWeights::storage(uint64_t begin, uint64_t bytes) {
+  const auto [place, is_new] = storages_.try_emplace({begin, bytes});
+  if (!is_new) return place->second;
+  if (bytes < kMappedBytesMin || begin % kAlignment != 0) {
+    const at::Tensor memory = at::empty({static_cast<int64_t>(bytes)}, at::kByte);
+    read_at(fd_, path_, begin, memory.mutable_data_ptr(), bytes);
+    return place->second = memory.storage();
+  }
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t first = begin / page * page;
+  const size_t length = bytes + (begin - first);
+  // Private: what training writes stays out of the file.
+  void* memory = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd_.get(),
+                        static_cast<off_t>(first));
+  if (memory == MAP_FAILED) throw_errno("map", path_);
+  at::DataPtr data(static_cast<char*>(memory) + (begin - first), new Mapping{memory, length},
+                   &unmap, at::kCPU);
+  return place->second = c10::Storage(c10::Storage::use_byte_size_t(), bytes, std::move(data),
+                                      /*allocator=*/nullptr, /*resizable=*/false);
+}
+
+at::Tensor MappedWeights::tensor(const ExportedWeight& weight, const std::string& name) {
+  const at::ScalarType type = torch_dtype(weight.dtype, path_ + ": weight '" + name + "'");
+  at::Tensor tensor = at::empty({0}, type);
+  if (weight.storage_bytes == 0) return at::empty(weight.shape, type);
+  tensor.set_(storage(weight.storage_begin, weight.storage_bytes), weight.storage_offset,
+              weight.shape, weight.strides);
+  // Bytes of a file may be neither 0 nor 1.
+  return type == at::kBool ? tensor.view(at::kByte).ne(0) : tensor;
+}
+
+}  // namespace muster

@@ -114,8 +114,8 @@ c10::IValue constant_of(const GraphArgument& argument, const c10::TypePtr& wante
   const auto kind = type->kind();
   switch (argument.kind) {
     case Kind::none:
-      if (kind == c10::TypeKind::TensorType) return at::Tensor();
       if (wanted_type->kind() == c10::TypeKind::OptionalType) return {};
+      if (kind == c10::TypeKind::TensorType) return at::Tensor();
       break;
     case Kind::integer:
       if (kind == c10::TypeKind::FloatType) return static_cast<double>(argument.integer);

@@ -94,8 +94,8 @@ void InputRules::check_tensor(
     const bool divides = !__builtin_sub_overflow(size, wanted.offset, &rest) &&
                          wanted.factor != -1 && rest % wanted.factor == 0;
     if (!divides) {
-      refuse(", but must be a multiple of " + std::to_string(wanted.factor) + ", and " +
-             std::to_string(wanted.offset));
+      refuse(", but must be a multiple of " + std::to_string(wanted.factor) +
+             (wanted.offset == 0 ? "" : ", and " + std::to_string(wanted.offset)));
     }
     const int64_t value = rest / wanted.factor;
     const auto range = ranges_.find(wanted.symbol);

@@ -90,7 +90,7 @@ FLOORS = {
         ["checkpoint", "collectives", "sharding"],
         ["data", "optim"],
         ["precision"],
-        ["exported"],
+        ["exported", "interchange"],
         ["accelerator"],
     ],
 }

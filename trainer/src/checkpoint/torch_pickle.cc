@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "checkpoint/torch_dtypes.h"
 #include "muster/base/errors.h"
 
 namespace muster {
@@ -14,38 +15,10 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-struct Dtype {
-  std::string_view python;   // "torch.<this>"
-  std::string_view storage;  // "torch.<this>Storage"; empty: it has none
-  std::string_view name;     // as safetensors writes it
-};
-
-constexpr Dtype kDtypes[] = {
-    {"float32", "Float", "F32"},
-    {"float64", "Double", "F64"},
-    {"float16", "Half", "F16"},
-    {"bfloat16", "BFloat16", "BF16"},
-    {"int64", "Long", "I64"},
-    {"int32", "Int", "I32"},
-    {"int16", "Short", "I16"},
-    {"int8", "Char", "I8"},
-    {"uint8", "Byte", "U8"},
-    {"bool", "Bool", "BOOL"},
-    {"complex64", "ComplexFloat", "C64"},
-    {"uint16", "", "U16"},
-    {"uint32", "", "U32"},
-    {"uint64", "", "U64"},
-    {"float8_e4m3fn", "", "F8_E4M3"},
-    {"float8_e5m2", "", "F8_E5M2"},
-    {"float8_e8m0fnu", "", "F8_E8M0"},
-    {"float8_e4m3fnuz", "", "F8_E4M3FNUZ"},
-    {"float8_e5m2fnuz", "", "F8_E5M2FNUZ"},
-};
-
 std::string_view dtype_of_storage(std::string_view global) {
   if (!global.starts_with("torch.") || !global.ends_with("Storage")) return {};
   const std::string_view kind = global.substr(6, global.size() - 6 - 7);
-  for (const Dtype& each : kDtypes) {
+  for (const TorchDtype& each : kTorchDtypes) {
     if (!each.storage.empty() && each.storage == kind) return each.name;
   }
   return {};
@@ -53,7 +26,7 @@ std::string_view dtype_of_storage(std::string_view global) {
 
 std::string_view dtype_of_global(std::string_view global) {
   if (!global.starts_with("torch.")) return {};
-  for (const Dtype& each : kDtypes) {
+  for (const TorchDtype& each : kTorchDtypes) {
     if (each.python == global.substr(6)) return each.name;
   }
   return {};

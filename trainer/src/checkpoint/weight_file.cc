@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "checkpoint/mapped_tensors.h"
 #include "checkpoint/safetensors_file.h"
 #include "checkpoint/torch_weights.h"
 #include "muster/base/errors.h"
@@ -93,13 +94,8 @@ class TorchSaveWeights final : public WeightFile {
   // With the strides that it was saved with.
   at::Tensor as_saved(const std::string& name) const {
     const TorchTensor& saved = entry(name);
-    const at::ScalarType type = type_of(saved, name);
-    const auto options = at::TensorOptions().dtype(type);
-    if (saved.bytes == 0) return at::empty(saved.shape, options);
-    const auto element = static_cast<int64_t>(at::elementSize(type));
-    const at::Tensor memory = at::empty({static_cast<int64_t>(saved.bytes) / element}, options);
-    read_at(fd_, path_, saved.begin, memory.mutable_data_ptr(), memory.nbytes());
-    return memory.as_strided(saved.shape, saved.strides);
+    return MappedTensors(fd_, path_)
+        .tensor({saved.dtype, saved.shape, saved.strides, 0, saved.begin, saved.bytes}, name);
   }
 
   const std::string path_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/shown_text.h"
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/strided_place.h"
 #include "checkpoint/torch_weights.h"

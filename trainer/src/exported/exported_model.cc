@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "base/files.h"
+#include "checkpoint/mapped_tensors.h"
 #include "exported/exported_archive.h"
 #include "exported/graph_compiler.h"
 #include "exported/input_rules.h"
-#include "exported/mapped_weights.h"
 #include "exported/module_tree.h"
 #include "muster/base/errors.h"
 
@@ -38,6 +38,11 @@ OpenFile open_file(const std::string& path) {
     throw CheckpointError("cannot read " + path + ": it is not a regular file");
   file.size = static_cast<uint64_t>(status.st_size);
   return file;
+}
+
+MappedTensors::Place place_of(const ExportedWeight& weight) {
+  return {weight.dtype,          weight.shape,         weight.strides,
+          weight.storage_offset, weight.storage_begin, weight.storage_bytes};
 }
 
 // A number as a tensor; None as an undefined one.
@@ -96,8 +101,8 @@ struct ExportedModelImpl::State {
   // ---- loading ----
 
   void register_tensors(torch::nn::Module& root, const ExportedArchive& archive,
-                        MappedWeights& weights);
-  Mode make_mode(ExportedProgram program, const ExportedWeights& constants, MappedWeights& weights);
+                        MappedTensors& weights);
+  Mode make_mode(ExportedProgram program, const ExportedWeights& constants, MappedTensors& weights);
 
   // ---- calls ----
 
@@ -113,7 +118,7 @@ struct ExportedModelImpl::State {
 // In the order of Python's state_dict, which is that of the graph's inputs.
 void ExportedModelImpl::State::register_tensors(torch::nn::Module& root,
                                                 const ExportedArchive& archive,
-                                                MappedWeights& weights) {
+                                                MappedTensors& weights) {
   // In the order of Python's parameters.
   std::vector<std::string> modules;
   for (const ProgramInput& input : archive.program.inputs) {
@@ -130,7 +135,7 @@ void ExportedModelImpl::State::register_tensors(torch::nn::Module& root,
     if (tensors.contains(name)) return;
     at::Tensor& tensor =
         tied[{weight.storage_begin, weight.storage_offset, weight.shape, weight.strides}];
-    if (!tensor.defined()) tensor = weights.tensor(weight, name);
+    if (!tensor.defined()) tensor = weights.tensor(place_of(weight), name);
     const auto [parent, own] = split_name(name);
     torch::nn::Module& module = tree->at(parent);
     if (is_parameter) {
@@ -149,7 +154,7 @@ void ExportedModelImpl::State::register_tensors(torch::nn::Module& root,
 }
 
 Mode ExportedModelImpl::State::make_mode(ExportedProgram program, const ExportedWeights& constants,
-                                         MappedWeights& weights) {
+                                         MappedTensors& weights) {
   Mode mode(std::move(program), path);
   std::vector<uint32_t> slots;
   for (const ProgramInput& input : mode.program.inputs) {
@@ -160,8 +165,8 @@ Mode ExportedModelImpl::State::make_mode(ExportedProgram program, const Exported
     at::Tensor tensor;
     if (!is_user) {
       slots.push_back(input.value.slot());
-      tensor =
-          is_saved ? known->second : weights.tensor(constants.find(input.name)->second, input.name);
+      tensor = is_saved ? known->second
+                        : weights.tensor(place_of(constants.find(input.name)->second), input.name);
     }
     mode.weights.push_back(tensor);
     mode.is_unregistered.push_back(!is_user && !is_saved);
@@ -262,7 +267,7 @@ ExportedModelImpl::ExportedModelImpl(const std::string& path, const ExportedMode
   ExportedArchive archive = read_exported_archive(source, path);
   state_->path = path;
   state_->options = options;
-  MappedWeights weights(file.fd, path);
+  MappedTensors weights(file.fd, path);
   state_->register_tensors(*this, archive, weights);
   state_->training.emplace(
       state_->make_mode(std::move(archive.program), archive.constants, weights));

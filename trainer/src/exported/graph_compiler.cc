@@ -8,9 +8,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/shown_text.h"
 #include "exported/block_step.h"
 #include "exported/graph_arguments.h"
-#include "exported/json_reader.h"
 #include "exported/number_step.h"
 #include "exported/operator_rules.h"
 #include "exported/operator_step.h"

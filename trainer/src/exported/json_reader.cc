@@ -9,12 +9,6 @@ namespace muster {
 
 using Json = nlohmann::json;
 
-std::string shown_text(std::string_view text) {
-  constexpr size_t kBytesMax = 200;
-  if (text.size() <= kBytesMax) return std::string(text);
-  return std::string(text.substr(0, kBytesMax)) + "…";
-}
-
 void JsonReader::fail(const std::string& rule) const { throw FormatError(where_ + ": " + rule); }
 
 Json JsonReader::parse(std::string_view text) const {

@@ -8,9 +8,6 @@
 
 namespace muster {
 
-// A text of a file for a message, which it must not make long.
-std::string shown_text(std::string_view text);
-
 class JsonReader {
  public:
   using Json = nlohmann::json;

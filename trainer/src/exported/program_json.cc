@@ -4,6 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/shown_text.h"
 #include "exported/graph_json.h"
 #include "exported/json_reader.h"
 #include "exported/symbolic_size.h"

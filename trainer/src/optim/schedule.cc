@@ -146,16 +146,26 @@ Schedule cosine_annealing_schedule(const CosineAnnealingOptions& options) {
 Schedule cosine_warm_restarts_schedule(const CosineWarmRestartsOptions& options) {
   require(options.t_0 > 0, "t_0", real(options.t_0), "1 or more");
   require(options.t_mult >= 1, "t_mult", real(options.t_mult), "1 or more");
-  return Schedule([=](const ScheduleInput& in) -> ScheduleOutput {
-    int64_t length = options.t_0, current = in.step;
+  // Steps since the last restart, and from there to the next.
+  const auto period = [=](int64_t step) {
+    int64_t length = options.t_0, current = step;
     if (options.t_mult == 1) current %= length;
     while (current >= length) {
       current -= length;
       length *= options.t_mult;
     }
+    return std::pair(current, length);
+  };
+  Schedule schedule([=](const ScheduleInput& in) -> ScheduleOutput {
+    const auto [current, length] = period(in.step);
     const double wave = 1 + std::cos(kPi * real(current) / real(length));
     return {options.eta_min + (in.base_lr - options.eta_min) * wave / 2};
   });
+  schedule.python_state_ = [=](int64_t step, double) -> PythonScheduleState {
+    const auto [current, length] = period(step);
+    return {.counters = {{"T_cur", current}, {"T_i", length}}};
+  };
+  return schedule;
 }
 
 Schedule reduce_on_plateau_schedule(const ReduceOnPlateauOptions& options) {
@@ -246,6 +256,16 @@ Schedule one_cycle_schedule(const OneCycleOptions& options) {
     return out;
   });
   schedule.last_step_ = options.total_steps;
+  schedule.python_state_ = [=](int64_t, double base_lr) -> PythonScheduleState {
+    const double peak = options.max_lr.value_or(base_lr), first = peak / options.div_factor;
+    std::map<std::string, double> group = {
+        {"initial_lr", first}, {"max_lr", peak}, {"min_lr", first / options.final_div_factor}};
+    if (options.cycle_momentum) {
+      group["base_momentum"] = options.base_momentum;
+      group["max_momentum"] = options.max_momentum;
+    }
+    return {.group = group};
+  };
   return schedule;
 }
 

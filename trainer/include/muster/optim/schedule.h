@@ -14,8 +14,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace muster {
@@ -47,6 +49,14 @@ struct ReduceOnPlateauOptions {
 };
 
 struct OneCycleOptions;
+struct CosineWarmRestartsOptions;
+
+// What Python's scheduler of the same kind keeps besides its step and rates, for files that Python
+// reads (muster/interchange/torch_files.h).
+struct PythonScheduleState {
+  std::map<std::string, int64_t> counters = {};  // of the scheduler: T_cur and T_i
+  std::map<std::string, double> group = {};      // in each of the optimizer's groups: max_lr
+};
 
 class Schedule {
  public:
@@ -66,7 +76,13 @@ class Schedule {
   const std::optional<ReduceOnPlateauOptions>& plateau() const { return plateau_; }
   int64_t plateau_warmup_steps() const { return plateau_warmup_steps_; }
 
+  // At a step, for a group of this base_lr.
+  PythonScheduleState python_state(int64_t step, double base_lr) const {
+    return python_state_ ? python_state_(step, base_lr) : PythonScheduleState{};
+  }
+
  private:
+  friend Schedule cosine_warm_restarts_schedule(const CosineWarmRestartsOptions& options);
   friend Schedule one_cycle_schedule(const OneCycleOptions& options);
   friend Schedule reduce_on_plateau_schedule(const ReduceOnPlateauOptions& options);
   friend Schedule with_warmup(int64_t steps, Schedule schedule, double start_factor);
@@ -75,6 +91,7 @@ class Schedule {
   std::optional<int64_t> last_step_;
   std::optional<ReduceOnPlateauOptions> plateau_;
   int64_t plateau_warmup_steps_ = 0;
+  std::function<PythonScheduleState(int64_t step, double base_lr)> python_state_;
 };
 
 // ---- transformers' schedules: warm-up from 0 to base_lr, then … ----

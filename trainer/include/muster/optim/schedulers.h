@@ -37,6 +37,7 @@ class LrScheduler {
   // The rate of each group, as last set.
   const std::vector<double>& get_last_lr() const { return last_lr_; }
   torch::optim::Optimizer& optimizer() const { return *optimizer_; }
+  const Schedule& schedule() const { return schedule_; }
   // Steps since the start; 0 at first.
   int64_t last_step() const { return last_step_; }
   // The schedule has no further step: step() would throw.

@@ -1,4 +1,4 @@
-#include "exported/mapped_weights.h"
+#include "checkpoint/mapped_tensors.h"
 
 #include <sys/mman.h>
 #include <torch/types.h>
@@ -11,7 +11,7 @@ namespace {
 
 // Smaller storages, and those that do not begin where LibTorch wants its memory to begin, are read.
 constexpr uint64_t kMappedBytesMin = 64 << 10;
-constexpr uint64_t kAlignment = 64;
+constexpr uint64_t kMappedAlignment = 64;
 
 struct Mapping {
   void* memory;
@@ -26,10 +26,10 @@ void unmap(void* context) {
 
 }  // namespace
 
-c10::Storage MappedWeights::storage(uint64_t begin, uint64_t bytes) {
+c10::Storage MappedTensors::storage(uint64_t begin, uint64_t bytes) {
   const auto [place, is_new] = storages_.try_emplace({begin, bytes});
   if (!is_new) return place->second;
-  if (bytes < kMappedBytesMin || begin % kAlignment != 0) {
+  if (bytes < kMappedBytesMin || begin % kMappedAlignment != 0) {
     const at::Tensor memory = at::empty({static_cast<int64_t>(bytes)}, at::kByte);
     read_at(fd_, path_, begin, memory.mutable_data_ptr(), bytes);
     return place->second = memory.storage();
@@ -47,12 +47,11 @@ c10::Storage MappedWeights::storage(uint64_t begin, uint64_t bytes) {
                                       /*allocator=*/nullptr, /*resizable=*/false);
 }
 
-at::Tensor MappedWeights::tensor(const ExportedWeight& weight, const std::string& name) {
-  const at::ScalarType type = torch_dtype(weight.dtype, path_ + ": weight '" + name + "'");
+at::Tensor MappedTensors::tensor(const Place& place, const std::string& name) {
+  const at::ScalarType type = torch_dtype(place.dtype, path_ + ": tensor '" + name + "'");
+  if (place.bytes == 0) return at::empty(place.shape, type);
   at::Tensor tensor = at::empty({0}, type);
-  if (weight.storage_bytes == 0) return at::empty(weight.shape, type);
-  tensor.set_(storage(weight.storage_begin, weight.storage_bytes), weight.storage_offset,
-              weight.shape, weight.strides);
+  tensor.set_(storage(place.begin, place.bytes), place.offset, place.shape, place.strides);
   // Bytes of a file may be neither 0 nor 1.
   return type == at::kBool ? tensor.view(at::kByte).ne(0) : tensor;
 }

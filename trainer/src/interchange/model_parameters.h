@@ -1,0 +1,20 @@
+// A module's tensors as Python names and orders them.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "optim/optimizer_tensors.h"
+
+namespace muster {
+
+// Parameters and buffers in the order of Python's state_dict(): of each module its parameters, then its buffers, then its children.
+std::vector<std::pair<std::string, at::Tensor>> named_state(const torch::nn::Module& module);
+
+// Tied parameters under their first name.
+ParameterNames parameter_names(const torch::nn::Module& module);
+
+}  // namespace muster

@@ -9,6 +9,7 @@
 #include "muster/trainer.h"
 #include "support/child_process.h"
 #include "support/error_text.h"
+#include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
 #include "tests/support/paths.h"
 
@@ -188,6 +189,18 @@ TEST_F(TorchRuns, ThatDoNotFitAreRefusedAndChangeNothing) {
   EXPECT_NE(error("adamw_fused.begun.pt", {.model = &*larger, .optimizer = &of_larger})
                 .find("parameters without names, but its model has 2"),
             std::string::npos);
+}
+
+TEST_F(TorchRuns, GoOnShardedWithTheOptimizersState) {
+  for (const char* stage : {"zero1", "zero3"}) {
+    for (const ChildResult& rank :
+         run_ranks({.argv = {TestBuild("bin/tests/trainer_torch_run_ranks"), stage,
+                             path("adamw_fused.begun.pt"), path("adamw_fused.losses.pt")},
+         .world_size = 2})) {
+      ASSERT_EQ(rank.exit_code, 0) << rank.output;
+      EXPECT_LE(std::stod(said(rank).at("difference")), 1.1e-6) << stage;
+    }
+  }
 }
 
 // With names, two groups in any order.

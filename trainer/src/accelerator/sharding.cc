@@ -130,19 +130,37 @@ std::shared_ptr<ShardedModel> Accelerator::State::shard(
   return sharded;
 }
 
+// State from before, such as a file's, is divided with the parameters.
 void Accelerator::State::hand_over(ShardedModel& model, torch::optim::Optimizer& optimizer) {
+  auto* own = dynamic_cast<Optimizer*>(&optimizer);
+  std::vector<std::pair<const ParameterSlot*, TensorMap>> states;
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : group.params()) {
       const ParameterSlot* slot = model.find(parameter);
       if (slot == nullptr || parameter.is_same(slot->piece) || !has_stepped(optimizer, parameter)) {
         continue;
       }
-      throw std::invalid_argument(
-          "sharding: the optimizer stepped before the model was prepared, on parameters that "
-          "are now sharded over the ranks: prepare both before the first step");
+      if (own == nullptr) {
+        throw std::invalid_argument(
+            "sharding: an optimizer of torch::optim has state from before the model was prepared, "
+            "on "
+            "parameters that are now sharded over the ranks: prepare both before the first step, "
+            "or "
+            "use muster's");
+      }
+      states.emplace_back(slot, own->parameter_state(parameter));
+      own->set_parameter_state(parameter, {});
     }
   }
   model.adopt(optimizer);
+  for (auto& [slot, state] : states) {
+    if (slot->range.count == 0) continue;
+    for (auto& [field, tensor] : state) {
+      if (field != "step")
+        tensor = tensor.flatten().narrow(0, slot->range.begin, slot->range.count);
+    }
+    own->set_parameter_state(slot->piece, state);
+  }
 }
 
 ShardedModel* Accelerator::State::sharded_of(const torch::nn::Module& module) const {

@@ -14,8 +14,9 @@
 //
 // Given the same batches, losses go on bit for bit if the optimizer's implementation is the same on both sides, and the schedule
 // is one that Python computes in closed form (muster/optim/schedule.h). docs/formats-checkpoint.md tells which files are read and
-// what is written. Nothing here is collective; a sharded model is neither loaded nor saved: load before prepare(), and save
-// weights within Accelerator::full_parameters. Training thread.
+// what is written. Nothing here is collective, and sharded models and optimizers are neither loaded nor saved: load before prepare(),
+// which divides the state of Muster's optimizers with the parameters; save weights within Accelerator::full_parameters, and an
+// optimizer's state from a run without sharding, which resumes from the same checkpoint. Training thread.
 #pragma once
 
 #include <torch/nn/module.h>

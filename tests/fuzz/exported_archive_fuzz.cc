@@ -33,7 +33,8 @@ void check_graph(const ExportedGraph& graph) {
 void check_program(const muster::ExportedProgram& program) {
   check_graph(program.graph);
   FUZZ_EXPECT(program.inputs.size() == program.graph.inputs.size());
-  for (const muster::ProgramInput& input : program.inputs) check_argument(input.value, program.graph);
+  for (const muster::ProgramInput& input : program.inputs)
+    check_argument(input.value, program.graph);
   for (const muster::ProgramOutput& output : program.outputs)
     check_argument(output.value, program.graph);
 }

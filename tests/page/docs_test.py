@@ -21,6 +21,7 @@ import typed  # noqa: E402
 
 # By page, then by how the block's first line begins. docs/tour.md is typed by tour_test.py.
 NOT_TYPED = {
+    "examples/exported/README.md": {},
     "README.md": {
         "./dev demo": "builds everything and runs all tests; `./dev check-bare` types it",
         "digits-1  2 ranks": "what `./dev demo` prints",
@@ -58,7 +59,7 @@ NOT_TYPED = {
         "$ jobctl cluster up lab --on slurm": "needs Slurm: tests/e2e/cluster_slurm_test.py",
     },
 }
-TYPED = {"docs/python.md", "docs/operating.md"}
+TYPED = {"docs/python.md", "docs/operating.md", "examples/exported/README.md"}
 TRAIN = """import os
 print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], flush=True)
 """
@@ -151,6 +152,23 @@ class Python(Page):
             file.write(block)
         output = self.type(f"jobctl up && cd {self.work} && python program.py")
         self.assertIn("2 rank 1 of 2", re.sub(r"(?m)^1 rank", "2 rank", output))
+
+
+class Exported(Page):
+    def test_examples_exported(self):
+        self.shell = self.open_shell(self.tree)
+        self.private()
+        self.type_page("examples/exported/README.md")
+        self.assertIn("resumed from step", self.output)
+        loss = re.search(r"loss (\S+) in C\+\+", self.output).group(1)
+        self.assertIn(f"loss {loss} in Python", self.output)
+
+    def type_block(self, language, block):
+        if language != "sh":
+            return  # what it printed once
+        for command, _ in typed.commands(block):
+            if command != "./dev build tour":
+                self.output = getattr(self, "output", "") + self.type(command.replace("/tmp/llama", self.work))
 
 
 class Operating(Page):

@@ -48,13 +48,14 @@ def save(
     """Writes the net's graphs in both modes and its weights; the arguments are those of torch.export.export."""
     import torch
 
+    args, kwargs = _distinct((tuple(args), dict(kwargs or {})))
     was_training = net.training
     programs = {}
     try:
         for mode in (True, False):
             net.train(mode)
             programs[mode] = torch.export.export(
-                net, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=strict
+                net, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict
             )
     finally:
         net.train(was_training)
@@ -65,6 +66,22 @@ def save(
         torch.export.save(programs[False], other)
         _add_evaluation(whole, other, _own_constants(programs[False], programs[True]))
         whole.replace(path)
+
+
+def _distinct(inputs: Any) -> Any:
+    """The inputs without a tensor that is there twice: the graph would read one input for both."""
+    from torch import Tensor
+    from torch.utils._pytree import tree_map_only
+
+    seen: set[int] = set()
+
+    def once(tensor: Tensor) -> Tensor:
+        if id(tensor) in seen:
+            return tensor.clone()
+        seen.add(id(tensor))
+        return tensor
+
+    return tree_map_only(Tensor, once, inputs)
 
 
 def _own_constants(program: Any, other: Any) -> dict[str, Any]:

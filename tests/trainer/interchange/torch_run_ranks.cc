@@ -1,4 +1,4 @@
-// Goes on with a run of torch_runs.py on sharded ranks: torch_run_ranks STAGE BEGUN LOSSES. All ranks have the same batches, so
+// Continues a run of torch_runs.py on sharded ranks: torch_run_ranks STAGE BEGUN LOSSES. All ranks have the same batches, so
 // that the losses are those of one. Prints "difference D", the largest from Python's losses.
 #include <torch/torch.h>
 

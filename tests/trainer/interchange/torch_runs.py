@@ -1,6 +1,6 @@
 """The Python half of torch_runs_test.cc: torch_runs.py begin|end DIRECTORY.
 
-begin: of each run trains SPAN steps, saves NAME.begun.pt, and goes on for two more spans: NAME.losses.pt has all losses. end:
+begin: of each run trains SPAN steps, saves NAME.begun.pt, and two more spans: NAME.losses.pt has all losses. end:
 loads NAME.ended.pt, which C++ wrote after the second span, trains the third, and prints "NAME losses that differ".
 """
 # ruff: noqa: D103 (one line each)

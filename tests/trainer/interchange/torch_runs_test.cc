@@ -1,7 +1,8 @@
-// Runs that begin in Python, go on in C++ and end in Python: every loss has the bits of a run that stayed in Python.
+// Runs that begin in Python, continue in C++ and end in Python: every loss has the bits of a run that stayed in Python.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <sstream>

@@ -1,4 +1,4 @@
-// Training state in files of Python's torch.save, both ways: a run that Python began goes on in C++, and back, with the same
+// Training state in files of Python's torch.save, both ways: a run that Python began continues in C++, and back, with the same
 // numbers.
 //
 //   muster::load_torch("run.pt", {.model = &*net, .optimizer = &adamw, .scheduler = &scheduler, .generator = true});
@@ -12,7 +12,7 @@
 //   scheduler.load_state_dict(saved["scheduler"])
 //   torch.set_rng_state(saved["rng_state"])
 //
-// Given the same batches, losses go on bit for bit if the optimizer's implementation is the same on both sides, and the schedule
+// Given the same batches, losses continue bit for bit if the optimizer's implementation is the same on both sides, and the schedule
 // is one that Python computes in closed form (muster/optim/schedule.h). docs/formats-checkpoint.md tells which files are read and
 // what is written. Nothing here is collective, and sharded models and optimizers are neither loaded nor saved: load before prepare(),
 // which divides the state of Muster's optimizers with the parameters; save weights within Accelerator::full_parameters, and an

@@ -30,6 +30,7 @@ from sampling_bench import bench_sampling as measure_sampling, cpu_s  # noqa: E4
 from scale_bench import bench_scale as measure_scale  # noqa: E402
 from store_bench import bench_store as measure_store  # noqa: E402
 from tls_bench import bench_tls as measure_tls  # noqa: E402
+from exported_bench import bench_exported  # noqa: E402
 from trainer_bench import bench_trainer  # noqa: E402
 from schedule_bench import bench_schedule as measure_schedule  # noqa: E402
 from tree_bench import bench_tree as measure_tree  # noqa: E402
@@ -438,7 +439,7 @@ BENCHES = {"launch": bench_launch, "submit": bench_submit, "jobs": bench_jobs, "
            "schedule": bench_schedule,
            "code": bench_code, "store": bench_store, "scale": bench_scale, "heads": bench_heads,
            "checkpoint": bench_checkpoint, "objects": bench_objects,
-           "trainer": bench_trainer}
+           "trainer": bench_trainer, "exported": bench_exported}
 
 
 def machine():

@@ -7,6 +7,7 @@ evaluation mode ("evaluation.0" …) from the seed 3.
 import json
 import sys
 import zipfile
+from typing import Dict, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -133,6 +134,20 @@ class Frozen(nn.Module):
         return self.free(self.fixed(x))
 
 
+class Scripted(nn.Module):
+    """Of TorchScript: a dict of a tuple, with dropout and batch normalization."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x) -> Dict[str, Tuple[torch.Tensor, torch.Tensor]]:
+        for block in self.blocks:
+            x = F.dropout(block(x), 0.5, self.training)
+        return {"out": (self.norm(x), x)}
+
+
 def changed(name, source, change):
     """The file with another model.json."""
     with zipfile.ZipFile(path(source)) as old, zipfile.ZipFile(path(name), "w") as new:
@@ -194,7 +209,9 @@ def main():
     changed("major", "plain", set_version(major=9))
     changed("minor", "plain", set_version(minor=99))
     torch.save({"w": torch.ones(2)}, path("saved"))
-    torch.jit.script(nn.Linear(2, 2)).save(path("script"))
+    script = torch.jit.script(Scripted())
+    script.save(path("script"))
+    save_values("script", script, (torch.randn(2, 4),))
 
 
 if __name__ == "__main__":

@@ -190,6 +190,29 @@ TEST_F(ExportedFiles, TakeInputsAndGiveOutputsByPythonsNames) {
       net->named_parameters()["line.weight"].is_same(net->named_parameters()["again.weight"]));
 }
 
+TEST_F(ExportedFiles, OfTorchScriptAreModulesToo) {
+  const TensorMap wanted = values("script");
+  ScriptModel net(path("script"));
+  EXPECT_NE(net->named_modules()["blocks"]->as<torch::nn::ModuleList>(), nullptr);
+  {
+    const torch::NoGradGuard no_grad;
+    torch::manual_seed(3);
+    const ExportedOutput output = net->forward(inputs(wanted));
+    EXPECT_EQ(output.names, (std::vector<std::string>{"out.0", "out.1"}));
+    expect_pythons(wanted, output, "training");
+    net->eval();
+    torch::manual_seed(3);
+    expect_pythons(wanted, net->forward(inputs(wanted)), "evaluation");
+  }
+  net->train();
+  net->forward(inputs(wanted))["out.0"].sum().backward();
+  EXPECT_TRUE(net->named_parameters()["blocks.0.weight"].grad().defined());
+  EXPECT_NE(error_of([] {
+              ScriptModel missing("/nowhere/net.pt");
+            }).find("cannot load the TorchScript file /nowhere/net.pt"),
+            std::string::npos);
+}
+
 TEST_F(ExportedFiles, MayOnlyCallWhatComputesTensors) {
   const std::map<std::string, std::string> refused = {
       {"file_writer",

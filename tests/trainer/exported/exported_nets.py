@@ -12,8 +12,6 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-import muster.export
-
 STEPS = 20
 DDP_STEPS = 5
 SEED = 11  # of rank 0; other ranks add their number
@@ -201,7 +199,28 @@ def t5():
     return T5ForConditionalGeneration(config), {"input_ids": tokens(), "labels": tokens(8)}
 
 
-NETS = [mlp, cnn, lstm, gru, unet, experts, gpt2, llama, bert, vit, resnet, t5]
+def gpt2_large():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=8192, n_positions=128, n_embd=384, n_layer=6, n_head=6, use_cache=False, bos_token_id=0,
+        eos_token_id=0,
+    )  # fmt: skip
+    ids = torch.randint(8192, (2, 128))
+    return GPT2LMHeadModel(config), {"input_ids": ids, "labels": ids}
+
+
+def resnet_large():
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    config = ResNetConfig(embedding_size=32, hidden_sizes=[32, 64, 128, 256], depths=[2, 2, 2, 2], layer_type="basic", num_labels=10)
+    return ResNetForImageClassification(config), {
+        "pixel_values": torch.randn(8, 3, 64, 64),
+        "labels": torch.randint(10, (8,)),
+    }
+
+
+NETS = [mlp, cnn, lstm, gru, unet, experts, gpt2, llama, bert, vit, resnet, t5, gpt2_large, resnet_large]
 BY_BATCH = {"mlp", "cnn", "experts"}  # exported for any batch size
 
 
@@ -273,6 +292,8 @@ def two_ranks(net, inputs):
 
 
 def save(make, directory):
+    import muster.export
+
     name = make.__name__
     torch.manual_seed(7)
     net, sample = make()  # whose labels may be its inputs

@@ -82,7 +82,8 @@ void train_together(Accelerator& accelerator, const std::string& mode, const std
   ExportedModel net(directory + "/" + name + ".pt2", {.checkpoint_blocks = mode == "blocks"});
   AdamW adamw(net->parameters(), {.lr = 1e-2});
   auto [model, optimizer] = accelerator.prepare(net, std::move(adamw));
-  const std::vector<at::Tensor> inputs = inputs_of(samples, "rank" + std::to_string(rank));
+  const std::vector<at::Tensor> inputs =
+      send_to_device(inputs_of(samples, "rank" + std::to_string(rank)), accelerator.device());
   torch::manual_seed(kSeed + static_cast<uint64_t>(rank));
   int64_t wrong = 0;
   double largest = 0;
@@ -91,9 +92,9 @@ void train_together(Accelerator& accelerator, const std::string& mode, const std
     accelerator.backward(loss);
     optimizer.step();
     optimizer.zero_grad();
-    const at::Tensor& wanted = expected.at("ddp")[rank][step];
-    wrong += loss.equal(wanted) ? 0 : 1;
-    largest = std::max(largest, (loss - wanted).abs().item<double>());
+    const at::Tensor wanted = expected.at("ddp")[rank][step], own = loss.detach().cpu();
+    wrong += own.equal(wanted) ? 0 : 1;
+    largest = std::max(largest, (own - wanted).abs().item<double>());
   }
   say(name, "losses", static_cast<double>(wrong));
   say(name, "difference", largest);

@@ -42,11 +42,13 @@ class ExportedNets : public testing::Test {
   static void TearDownTestSuite() { delete directory_; }
 
   // What the ranks say of all nets.
-  static std::vector<std::map<std::string, std::string>> trained(const std::string& mode,
-                                                                 int world_size) {
+  static std::vector<std::map<std::string, std::string>> trained(
+      const std::string& mode, int world_size,
+      std::map<std::string, std::string> environment = {}) {
+    environment["OMP_NUM_THREADS"] = "1";
     RankPlan plan{.argv = {TestBuild("bin/tests/trainer_exported_ranks"), mode, directory_->path()},
                   .world_size = world_size,
-                  .environment = {{"OMP_NUM_THREADS", "1"}},
+                  .environment = environment,
                   .deadline = std::chrono::seconds(300)};
     for (const std::string& name : nets()) plan.argv.push_back(name);
     std::vector<std::map<std::string, std::string>> ranks;
@@ -89,6 +91,21 @@ TEST_F(ExportedNets, TrainTheSameWhenTheyAreShardedOrComputeBlocksAgain) {
         ASSERT_TRUE(rank.contains(net + ".difference")) << net;
         EXPECT_LE(std::stod(rank.at(net + ".difference")), kDifferenceMax) << mode << " " << net;
       }
+    }
+  }
+}
+
+// Its memory cannot be read from the CPU: every device in a graph is that of the run. Its random numbers are others.
+TEST_F(ExportedNets, TrainOnADeviceThatTheFileDoesNotName) {
+  for (const auto& rank :
+       trained("ddp", 2,
+               {{"MUSTER_DEVICE", "remote"},
+                {"MUSTER_PLUGIN_PATH", TestBuild("tests/trainer/device/plugins")},
+                {"TORCH_CPP_LOG_LEVEL", "ERROR"}})) {
+    for (const std::string& net : nets()) {
+      ASSERT_TRUE(rank.contains(net + ".difference")) << net;
+      if (net == "cnn" || net == "llama")
+        EXPECT_LE(std::stod(rank.at(net + ".difference")), kDifferenceMax) << net;
     }
   }
 }

@@ -59,6 +59,7 @@
 #include "muster/optim/schedulers.h"
 
 #include "muster/exported/exported_model.h"
+#include "muster/exported/script_model.h"
 #include "muster/interchange/torch_files.h"
 #include "muster/precision/autocast.h"
 #include "muster/precision/fp8.h"

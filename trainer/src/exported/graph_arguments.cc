@@ -104,6 +104,28 @@ bool is_integer_type(const c10::TypePtr& type) {
                     ", as the operator wants");
 }
 
+// dtypes, layouts and memory formats are numbers for the dispatcher, which looks them up in tables without a check.
+void check_enumeration(const GraphArgument& argument, const c10::Argument& wanted,
+                       const std::string& where) {
+  if (argument.kind == Kind::none) return;
+  const auto is = [&](Kind kind) { return argument.kind == kind; };
+  bool fits = true;
+  switch (without_optional(wanted.real_type())->kind()) {
+    case c10::TypeKind::ScalarTypeType:
+      fits = is(Kind::scalar_type);
+      break;
+    case c10::TypeKind::LayoutType:
+      fits = is(Kind::layout);
+      break;
+    case c10::TypeKind::MemoryFormatType:
+      fits = is(Kind::memory_format);
+      break;
+    default:
+      fits = !is(Kind::scalar_type) && !is(Kind::layout) && !is(Kind::memory_format);
+  }
+  if (!fits) refuse(where, wanted);
+}
+
 // A list of constants; the generic one has boxed elements.
 c10::IValue constant_list(const std::vector<GraphArgument>& items, const c10::TypePtr& element,
                           const std::string& where, const c10::Argument& wanted);
@@ -115,7 +137,6 @@ c10::IValue constant_of(const GraphArgument& argument, const c10::TypePtr& wante
   switch (argument.kind) {
     case Kind::none:
       if (wanted_type->kind() == c10::TypeKind::OptionalType) return {};
-      if (kind == c10::TypeKind::TensorType) return at::Tensor();
       break;
     case Kind::integer:
       if (kind == c10::TypeKind::FloatType) return static_cast<double>(argument.integer);
@@ -241,6 +262,7 @@ ArgumentSource ArgumentSource::in_training(c10::IValue value, const torch::nn::M
 ArgumentSource ArgumentSource::make(const GraphArgument& argument, const c10::Argument& wanted,
                                     const std::string& where) {
   const c10::TypePtr type = without_optional(wanted.type());
+  check_enumeration(argument, wanted, where);
   if (argument.kind == muster::Kind::device) {
     if (type->kind() != c10::TypeKind::DeviceObjType) refuse(where, wanted);
     if (argument.text == "meta") return constant(c10::Device(at::kMeta));

@@ -120,6 +120,7 @@ class Compiler {
     const c10::FunctionSchema& schema = handle->schema();
     auto step = std::make_unique<OperatorStep>(*handle, title(name.full(), node), node.outputs);
     step->arguments = arguments_of(node, schema);
+    if (name.space == "aten") step->guard = find_operator_guard(name.name);
     note_mode(node, name, schema, *step);
     note_writes(node, name, schema, *step);
     return step;

@@ -17,7 +17,6 @@ constexpr std::string_view kDevice = "it changes the state of a device";
 
 // Of torch 2.13: those without a leading underscore that do more than compute tensors.
 constexpr std::array kRefused = std::to_array<Refused>({
-    {"cudnn_is_acceptable", kDevice},
     {"data", kState},
     {"from_file", "it reads and writes files"},
     {"is_pinned", kDevice},
@@ -42,6 +41,10 @@ constexpr std::array kRefused = std::to_array<Refused>({
     {"sparse_resize_and_clear", kMemory},
     {"sparse_resize_and_clear_", kMemory},
 });
+
+// Operators of one library, whose arguments may be memory in its own format.
+constexpr std::string_view kLibraries[] = {"cudnn_",  "fbgemm_",    "miopen_",
+                                           "mkldnn_", "quantized_", "to_mkldnn"};
 
 // Names with a leading underscore are ATen's own and check little. These are in exported graphs, and check.
 constexpr std::array kAllowedInner = std::to_array<std::string_view>({
@@ -70,9 +73,6 @@ constexpr std::array kAllowedInner = std::to_array<std::string_view>({
     "_ctc_loss",
     "_embedding_bag",
     "_euclidean_dist",
-    "_fft_c2c",
-    "_fft_c2r",
-    "_fft_r2c",
     "_grouped_mm",
     "_is_all_true",
     "_is_any_true",
@@ -102,7 +102,6 @@ constexpr std::array kAllowedInner = std::to_array<std::string_view>({
     "_scaled_dot_product_flash_attention_for_cpu",
     "_shape_as_tensor",
     "_softmax",
-    "_stack",
     "_thnn_fused_gru_cell",
     "_thnn_fused_lstm_cell",
     "_to_copy",
@@ -184,6 +183,9 @@ std::string_view refusal_of(std::string_view name) {
       kRefused.begin(), kRefused.end(), name,
       [](const Refused& refused, std::string_view wanted) { return refused.name < wanted; });
   if (found != kRefused.end() && found->name == name) return found->reason;
+  for (const std::string_view library : kLibraries) {
+    if (name.starts_with(library)) return "it takes memory that is packed for one library";
+  }
   if (name.find("_backward") != std::string_view::npos)
     return "gradients are computed by autograd, not by the graph";
   if (name.starts_with('_') &&

@@ -11,6 +11,7 @@ void OperatorStep::run(Frame& frame) const {
   torch::jit::Stack stack;
   stack.reserve(arguments.size());
   for (const ArgumentSource& argument : arguments) stack.push_back(argument.value(frame));
+  if (guard != nullptr) guard(stack);
   try {
     handle_.callBoxed(stack);
   } catch (c10::Error& error) {

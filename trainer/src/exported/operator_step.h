@@ -9,6 +9,7 @@
 #include "exported/exported_program.h"
 #include "exported/graph_arguments.h"
 #include "exported/graph_step.h"
+#include "exported/operator_guards.h"
 
 namespace muster {
 
@@ -21,6 +22,7 @@ class OperatorStep final : public GraphStep {
   void run(Frame& frame) const override;
 
   std::vector<ArgumentSource> arguments;  // as many as the schema has
+  OperatorGuard guard = nullptr;
   // Null: in both modes.
   const torch::nn::Module* only_in_training_of = nullptr;
 

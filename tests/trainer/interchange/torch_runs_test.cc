@@ -204,6 +204,28 @@ TEST_F(TorchRuns, GoOnShardedWithTheOptimizersState) {
   }
 }
 
+// Parameters that have stepped differently often, some never.
+TEST_F(TorchRuns, KeepTheStepsOfEachParameter) {
+  torch::nn::Sequential net;
+  for (int i = 0; i < 20; ++i) net->push_back(torch::nn::Linear(3, 3));
+  AdamW adamw(net->parameters());
+  for (int64_t step = 1; step < 20; ++step) {
+    adamw.zero_grad();
+    for (int64_t i = 0; i < step; ++i)
+      net->parameters()[static_cast<size_t>(2 * i)].mutable_grad() = torch::ones({3, 3});
+    adamw.step();
+  }
+  save_torch(path("steps.pt"), {.model = &*net, .optimizer = &adamw});
+  AdamW other(net->parameters());
+  load_torch(path("steps.pt"), {.model = &*net, .optimizer = &other});
+  for (const at::Tensor& parameter : net->parameters()) {
+    const TensorMap before = adamw.parameter_state(parameter),
+                    after = other.parameter_state(parameter);
+    ASSERT_EQ(before.size(), after.size());
+    for (const auto& [field, value] : before) EXPECT_TRUE(after.at(field).equal(value)) << field;
+  }
+}
+
 // With names, two groups in any order.
 TEST_F(TorchRuns, OfUnnamedGroupsAreLoadedByNamesThatTheProgramGives) {
   Net net = make_net();

@@ -1,5 +1,6 @@
 // Constructs an Accelerator and prepares what it trains; see muster/accelerator/accelerator.h.
 #include "muster/accelerator/accelerator.h"
+#include "muster/exported/exported_model.h"
 
 #include <torch/optim/lbfgs.h>
 
@@ -194,7 +195,8 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
   state_->follow_groups();
   const ZeroStage stage = state_->options.sharding.stage;
   const auto left = take_left_shards(module, state_->group, state_->device);
-  const std::function<void(const PlaceValue&)>& materialize = build ? build : left;
+  std::function<void(const PlaceValue&)> materialize = build ? build : left;
+  if (!materialize && stage == ZeroStage::zero3) materialize = state_->weights_in_file(module);
   // Only zero3 never needs unsharded parameters here.
   const bool by_parts = materialize && stage == ZeroStage::zero3;
   const at::Device target = state_->options.device_placement ? state_->device : at::kCPU;
@@ -227,6 +229,19 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
       state_->models.back(), sharded,
       ModelFrame::Options{state_->device.type(), state_->precision, state_->options.autocast},
       state_->gradients);
+}
+
+// Of an exported net, which all ranks have loaded from equal files; else none.
+std::function<void(const PlaceValue&)> Accelerator::State::weights_in_file(
+    torch::nn::Module& module) {
+  auto* exported = dynamic_cast<ExportedModelImpl*>(&module);
+  if (exported == nullptr) return {};
+  std::optional<ExportedModelImpl::WeightsInFile> weights = exported->leave_weights_in_file();
+  collectives->meet("prepare",
+                    "exported net, weights " +
+                        (weights.has_value() ? weights->fingerprint.substr(0, 16) : "changed"));
+  if (!weights.has_value()) return {};
+  return std::move(weights->materialize);
 }
 
 PreparedOptimizer Accelerator::prepare_shared(std::shared_ptr<torch::optim::Optimizer> optimizer) {

@@ -98,6 +98,7 @@ struct Accelerator::State {
 
   // ---- Sharded models; sharding.cc ----
   const ShardingGroups& open_sharding_groups();
+  std::function<void(const PlaceValue&)> weights_in_file(torch::nn::Module& module);
   std::shared_ptr<ShardedModel> shard(const std::shared_ptr<DataParallel>& model);
   // Makes the optimizer step on this rank's shards. Throws std::invalid_argument if it has stepped.
   static void hand_over(ShardedModel& model, torch::optim::Optimizer& optimizer);

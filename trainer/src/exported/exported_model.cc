@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/sha256.h"
 #include "checkpoint/mapped_tensors.h"
 #include "exported/exported_archive.h"
 #include "exported/graph_compiler.h"
@@ -92,6 +93,9 @@ struct Mode {
 
 struct ExportedModelImpl::State {
   std::string path;
+  OpenFile file;
+  std::vector<std::pair<at::Tensor, uint32_t>>
+      loaded;  // parameters, each once, with their versions
   ExportedModelOptions options;
   std::optional<ModuleTree> tree;
   std::map<std::string, at::Tensor, std::less<>> tensors;  // of the module and constants, by name
@@ -103,6 +107,8 @@ struct ExportedModelImpl::State {
   void register_tensors(torch::nn::Module& root, const ExportedArchive& archive,
                         MappedTensors& weights);
   Mode make_mode(ExportedProgram program, const ExportedWeights& constants, MappedTensors& weights);
+
+  std::string fingerprint() const;
 
   // ---- calls ----
 
@@ -135,11 +141,13 @@ void ExportedModelImpl::State::register_tensors(torch::nn::Module& root,
     if (tensors.contains(name)) return;
     at::Tensor& tensor =
         tied[{weight.storage_begin, weight.storage_offset, weight.shape, weight.strides}];
-    if (!tensor.defined()) tensor = weights.tensor(place_of(weight), name);
+    const bool is_new = !tensor.defined();
+    if (is_new) tensor = weights.tensor(place_of(weight), name);
     const auto [parent, own] = split_name(name);
     torch::nn::Module& module = tree->at(parent);
     if (is_parameter) {
       module.register_parameter(own, tensor, weight.requires_grad && tensor.is_floating_point());
+      if (is_new) loaded.emplace_back(tensor, tensor._version());
     } else {
       module.register_buffer(own, tensor);
     }
@@ -260,12 +268,13 @@ at::Tensor ExportedModelImpl::State::changed_tensor(const Mode& mode, const Prog
 
 ExportedModelImpl::ExportedModelImpl(const std::string& path, const ExportedModelOptions& options)
     : torch::nn::Module("ExportedModel"), state_(std::make_unique<State>()) {
-  const OpenFile file = open_file(path);
+  state_->path = path;
+  state_->file = open_file(path);
+  const OpenFile& file = state_->file;
   const ByteSource source{file.size, [&](uint64_t offset, char* into, size_t bytes) {
                             read_at(file.fd, path, offset, into, bytes);
                           }};
   ExportedArchive archive = read_exported_archive(source, path);
-  state_->path = path;
   state_->options = options;
   MappedTensors weights(file.fd, path);
   state_->register_tensors(*this, archive, weights);
@@ -303,6 +312,34 @@ ExportedOutput ExportedModelImpl::forward(const std::map<std::string, at::Tensor
     }
   }
   return forward(ordered);
+}
+
+// The end of the file: the directory of the zip, with the sizes and sums of all records.
+std::string ExportedModelImpl::State::fingerprint() const {
+  constexpr uint64_t kBytes = 1 << 20;
+  std::string end(std::min(file.size, kBytes), '\0');
+  read_at(file.fd, path, file.size - end.size(), end.data(), end.size());
+  Sha256 hash;
+  hash.update(end.data(), end.size());
+  return hash.hex_digest();
+}
+
+std::optional<ExportedModelImpl::WeightsInFile> ExportedModelImpl::leave_weights_in_file() {
+  for (const auto& [tensor, version] : state_->loaded) {
+    if (!tensor.is_cpu() || tensor._version() != version) return std::nullopt;
+  }
+  WeightsInFile weights{.fingerprint = state_->fingerprint()};
+  auto values = std::make_shared<std::vector<std::pair<at::Tensor, at::Tensor>>>();
+  const torch::NoGradGuard no_grad;
+  for (const auto& [tensor, version] : state_->loaded) {
+    values->emplace_back(tensor, tensor.detach());
+    assign_value(tensor, at::empty_strided(tensor.sizes(), tensor.strides(),
+                                           tensor.options().device(at::kMeta)));
+  }
+  weights.materialize = [values](const PlaceValue& place) {
+    for (auto& [tensor, value] : *values) place(tensor, std::exchange(value, at::Tensor()));
+  };
+  return weights;
 }
 
 const std::vector<std::string>& ExportedModelImpl::input_names() const {

@@ -136,6 +136,12 @@ class Loading {
     if (value.has_value()) return *value;
     fail(std::string(": its ") + where + " has no number '" + key + "'");
   }
+  // A count: whole, and not too large for a double.
+  int64_t whole(double value, const std::string& what) const {
+    constexpr double kMost = 9007199254740992;
+    if (value >= 0 && value <= kMost) return static_cast<int64_t>(value);
+    fail(": " + what + " is " + std::to_string(value) + ", which is not a count");
+  }
   std::vector<double> need_numbers(const PickleValue& dict, const char* key, const char* where) {
     std::vector<double> numbers;
     for (const uint32_t item : need(dict, key, Kind::list, where).items) {
@@ -276,8 +282,8 @@ class Loading {
       if (value.kind == Kind::none) continue;
       const std::string key = field + "/" + own;
       const std::optional<double> count = field == "step" ? number(value) : std::nullopt;
-      state_[key] = count.has_value() ? torch::tensor(static_cast<int64_t>(*count), at::kLong)
-                                      : tensor(value, key);
+      state_[key] =
+          count.has_value() ? torch::tensor(whole(*count, key), at::kLong) : tensor(value, key);
       fields_[own].push_back(field);
     }
   }
@@ -380,7 +386,7 @@ class Loading {
           "loaded: use one that counts from 0, such as cosine_schedule with warmup_steps");
     }
     scheduler_ = parts_.scheduler->state();
-    const auto step = static_cast<int64_t>(need_number(saved, "last_epoch", "scheduler"));
+    const int64_t step = whole(need_number(saved, "last_epoch", "scheduler"), "last_epoch");
     scheduler_["last_step"] = torch::tensor(step, at::kLong);
     // One-cycle schedules keep their first rate here, and others that of the group.
     const bool has_first = !parts_.scheduler->schedule().python_state(0, 1).group.empty();
@@ -393,7 +399,7 @@ class Loading {
     scheduler_["best"] = torch::tensor(need_number(saved, "best", "scheduler"), at::kDouble);
     for (const char* counter : {"num_bad_epochs", "cooldown_counter"}) {
       scheduler_[counter] =
-          torch::tensor(static_cast<int64_t>(need_number(saved, counter, "scheduler")), at::kLong);
+          torch::tensor(whole(need_number(saved, counter, "scheduler"), counter), at::kLong);
     }
   }
 

@@ -54,6 +54,7 @@ std::string TorchFileWriter::add_storage(const at::Tensor& memory) {
 void TorchFileWriter::tensor(const std::string& name, const at::Tensor& given) {
   require_dense(name, given);
   at::Tensor tensor = given.detach();
+  held_.push_back(tensor);  // else the next could have its address, and be taken for it
   std::string key;
   const auto expected = expected_.find(storage_of(tensor));
   const bool is_plain = !tensor.is_conj() && !tensor.is_neg() && tensor.numel() > 0;

@@ -30,7 +30,8 @@ class TorchFileWriter {
   std::map<const void*, std::vector<at::Tensor>> expected_;  // by the beginning of their storage
   std::map<const void*, std::string> whole_;  // keys of storages that are written whole
   std::map<std::string, std::string> apart_;  // of tensors that are written apart, by identity
-  std::vector<at::Tensor> storages_;          // by key; uint8, on the CPU
+  std::vector<at::Tensor> held_;
+  std::vector<at::Tensor> storages_;  // by key; uint8, on the CPU
 };
 
 }  // namespace muster

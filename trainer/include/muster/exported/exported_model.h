@@ -18,13 +18,17 @@
 #include <torch/nn/pimpl.h>
 
 #include <concepts>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <vector>
+
+#include "muster/memory/deferred_init.h"
 
 namespace muster {
 
@@ -55,6 +59,7 @@ struct ExportedOutput {
 //
 // The file's weights are mapped, not read: it must stay as it is while a module has tensors in it (sharding, a move to another
 // device and a step of the optimizer take them out), and weights that are never written are shared by the processes of a machine.
+// Under zero3, no rank ever holds the whole model.
 //
 // train() and eval(): a file of `python -m muster.export` holds the graphs of both modes, and is_training() of this module
 // chooses. A file of torch.export.save alone holds one: if it was exported in training mode, dropout, batch and instance
@@ -86,6 +91,17 @@ class ExportedModelImpl : public torch::nn::Module {
   const std::string& torch_version() const;
 
   void pretty_print(std::ostream& stream) const override;
+
+  // ---- For Accelerator::prepare ----
+  // Under zero3 no rank ever holds the whole model: its parameters stay in the file until each rank takes its part of one after the
+  // other.
+  struct WeightsInFile {
+    std::string fingerprint;  // equal for files of equal weights
+    // Calls place once for each parameter, with its value.
+    std::function<void(const PlaceValue& place)> materialize;
+  };
+  // Makes the parameters tensors of the device "meta". None, and no change, if a parameter was changed or moved since it was loaded.
+  std::optional<WeightsInFile> leave_weights_in_file();
 
  private:
   struct State;

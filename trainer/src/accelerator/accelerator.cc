@@ -231,17 +231,16 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
       state_->gradients);
 }
 
-// Of an exported net, which all ranks have loaded from equal files; else none.
+// Of an exported net whose weights are still those of its file, and on all ranks of equal files; else none, and rank 0's are sent.
 std::function<void(const PlaceValue&)> Accelerator::State::weights_in_file(
     torch::nn::Module& module) {
   auto* exported = dynamic_cast<ExportedModelImpl*>(&module);
   if (exported == nullptr) return {};
-  std::optional<ExportedModelImpl::WeightsInFile> weights = exported->leave_weights_in_file();
-  collectives->meet("prepare",
-                    "exported net, weights " +
-                        (weights.has_value() ? weights->fingerprint.substr(0, 16) : "changed"));
-  if (!weights.has_value()) return {};
-  return std::move(weights->materialize);
+  const std::vector<std::string> all = all_gather_strings(group, exported->unchanged_weights());
+  const bool are_equal = std::all_of(all.begin(), all.end(), [&](const std::string& each) {
+    return !each.empty() && each == all[0];
+  });
+  return are_equal ? exported->leave_weights_in_file() : std::function<void(const PlaceValue&)>();
 }
 
 PreparedOptimizer Accelerator::prepare_shared(std::shared_ptr<torch::optim::Optimizer> optimizer) {

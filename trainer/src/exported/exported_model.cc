@@ -108,8 +108,6 @@ struct ExportedModelImpl::State {
                         MappedTensors& weights);
   Mode make_mode(ExportedProgram program, const ExportedWeights& constants, MappedTensors& weights);
 
-  std::string fingerprint() const;
-
   // ---- calls ----
 
   void check_mode(const Mode& mode, bool is_training) const;
@@ -314,21 +312,21 @@ ExportedOutput ExportedModelImpl::forward(const std::map<std::string, at::Tensor
   return forward(ordered);
 }
 
-// The end of the file: the directory of the zip, with the sizes and sums of all records.
-std::string ExportedModelImpl::State::fingerprint() const {
+std::string ExportedModelImpl::unchanged_weights() const {
+  for (const auto& [tensor, version] : state_->loaded) {
+    if (!tensor.is_cpu() || tensor._version() != version) return "";
+  }
+  // The end of the file: the directory of the zip, with the sizes and sums of all records.
   constexpr uint64_t kBytes = 1 << 20;
+  const OpenFile& file = state_->file;
   std::string end(std::min(file.size, kBytes), '\0');
-  read_at(file.fd, path, file.size - end.size(), end.data(), end.size());
+  read_at(file.fd, state_->path, file.size - end.size(), end.data(), end.size());
   Sha256 hash;
   hash.update(end.data(), end.size());
   return hash.hex_digest();
 }
 
-std::optional<ExportedModelImpl::WeightsInFile> ExportedModelImpl::leave_weights_in_file() {
-  for (const auto& [tensor, version] : state_->loaded) {
-    if (!tensor.is_cpu() || tensor._version() != version) return std::nullopt;
-  }
-  WeightsInFile weights{.fingerprint = state_->fingerprint()};
+std::function<void(const PlaceValue&)> ExportedModelImpl::leave_weights_in_file() {
   auto values = std::make_shared<std::vector<std::pair<at::Tensor, at::Tensor>>>();
   const torch::NoGradGuard no_grad;
   for (const auto& [tensor, version] : state_->loaded) {
@@ -336,10 +334,9 @@ std::optional<ExportedModelImpl::WeightsInFile> ExportedModelImpl::leave_weights
     assign_value(tensor, at::empty_strided(tensor.sizes(), tensor.strides(),
                                            tensor.options().device(at::kMeta)));
   }
-  weights.materialize = [values](const PlaceValue& place) {
+  return [values](const PlaceValue& place) {
     for (auto& [tensor, value] : *values) place(tensor, std::exchange(value, at::Tensor()));
   };
-  return weights;
 }
 
 const std::vector<std::string>& ExportedModelImpl::input_names() const {

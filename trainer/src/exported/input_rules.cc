@@ -100,11 +100,16 @@ void InputRules::check_tensor(
     const int64_t value = rest / wanted.factor;
     const auto range = ranges_.find(wanted.symbol);
     if (range != ranges_.end() && (value < range->second.least || value > range->second.most)) {
-      const auto bound = [&](int64_t limit) {
-        return std::to_string(wanted.factor * limit + wanted.offset);
+      // Of any size that is not one of a tensor.
+      constexpr int64_t kAny = int64_t{1} << 40;
+      const auto bound = [&](int64_t limit) -> std::string {
+        int64_t scaled = 0;
+        const bool fits = limit < kAny && !__builtin_mul_overflow(wanted.factor, limit, &scaled) &&
+                          !__builtin_add_overflow(scaled, wanted.offset, &scaled);
+        return fits ? std::to_string(scaled) : "any";
       };
       refuse(", but the net was exported for " + bound(range->second.least) + " to " +
-             (range->second.most > (int64_t{1} << 40) ? "any" : bound(range->second.most)));
+             bound(range->second.most));
     }
     const auto [known, is_new] = symbols.try_emplace(wanted.symbol, value, place(rule.name, i));
     if (!is_new && known->second.first != value) {

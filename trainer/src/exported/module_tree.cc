@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "muster/base/errors.h"
+
 namespace muster {
 namespace {
 
 // A list has a module for each number, even for those that the net does not have: at most as many again, and a few.
 constexpr size_t kGapsMax = 8;
+constexpr size_t kDepthMax = 64;  // modules are built and freed by recursion
 
 class PlainModule : public torch::nn::Module {
  public:
@@ -50,7 +53,11 @@ ModuleTree::ModuleTree(torch::nn::Module& root, const std::vector<std::string>& 
   root_.module = &root;
   for (std::string_view path : names) {
     Node* node = &root_;
+    size_t depth = 0;
     while (!path.empty()) {
+      if (++depth > kDepthMax)
+        throw FormatError("modules of the net lie in each other deeper than " +
+                          std::to_string(kDepthMax));
       const std::string part(take_part(path));
       const auto [child, is_new] = node->children.try_emplace(part);
       if (is_new) node->order.push_back(part);

@@ -14,7 +14,8 @@ namespace muster {
 
 class ModuleTree {
  public:
-  // `names`: of modules, "layers.0.attn"; those above them are made too, in the order of the names. `root` is not owned.
+  // `names`: of modules, "layers.0.attn"; those above them are made too, in the order of the names. `root` is not owned. Throws
+  // FormatError for names of very many parts.
   ModuleTree(torch::nn::Module& root, const std::vector<std::string>& names);
 
   // The innermost module on the path.

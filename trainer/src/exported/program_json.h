@@ -10,7 +10,7 @@
 namespace muster {
 
 // Of one JSON record of an archive; a longer one is refused. Its tree takes some twenty times as much while it is read.
-inline constexpr uint64_t kProgramBytesMax = 256 << 20;
+inline constexpr uint64_t kProgramBytesMax = 64 << 20;
 // The schema's major version; files of newer minor ones are read, as in Python.
 inline constexpr int64_t kSchemaMajor = 8;
 

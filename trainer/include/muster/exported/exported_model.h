@@ -21,7 +21,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -95,13 +94,11 @@ class ExportedModelImpl : public torch::nn::Module {
   // ---- For Accelerator::prepare ----
   // Under zero3 no rank ever holds the whole model: its parameters stay in the file until each rank takes its part of one after the
   // other.
-  struct WeightsInFile {
-    std::string fingerprint;  // equal for files of equal weights
-    // Calls place once for each parameter, with its value.
-    std::function<void(const PlaceValue& place)> materialize;
-  };
-  // Makes the parameters tensors of the device "meta". None, and no change, if a parameter was changed or moved since it was loaded.
-  std::optional<WeightsInFile> leave_weights_in_file();
+
+  // Equal for files of equal weights; empty if a parameter was changed or moved since it was loaded.
+  std::string unchanged_weights() const;
+  // Makes the parameters tensors of the device "meta". What is returned calls place once for each, with its value.
+  std::function<void(const PlaceValue& place)> leave_weights_in_file();
 
  private:
   struct State;

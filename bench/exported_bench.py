@@ -1,13 +1,17 @@
 """`./dev bench exported`: nets that Python exported, trained by two C++ ranks, against the same nets in Python under
 DistributedDataParallel with the same fused AdamW, in turns of the same minute. All twelve nets of the tests, and two larger ones.
 
+At the end, a sparse file of torch.save of more than 4 GiB, whose last tensor lies behind a hole.
+
 Numbers of both sides are compared by tests/trainer/exported; here Python's real DDP is compared with what that test expects.
 """
 import os
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 from trainer_bench import ROOT, printed, start
 
@@ -32,6 +36,21 @@ def middle(results, key):
     return statistics.median(each[key] for each in results)
 
 
+def large_file(path):
+    """6 GiB of a hole, then four numbers: places and sizes of more than 32 bits."""
+    import torch
+
+    with torch.serialization.skip_data():
+        torch.save({"hole": torch.empty(6 << 28), "tail": torch.empty(4)}, path)
+    with zipfile.ZipFile(path) as archive:
+        entry = next(each for each in archive.infolist() if each.filename.endswith("/data/1"))
+    with open(path, "r+b") as file:
+        file.seek(entry.header_offset + 26)
+        name, extra = struct.unpack("<HH", file.read(4))
+        file.seek(entry.header_offset + 30 + name + extra)
+        file.write(struct.pack("<4f", 1, 2, 3, 4))
+
+
 def bench_exported(_settings=None):
     print(f"{'net':14s} {'C++':>9s} {'Python':>9s} {'faster':>7s}  {'C++':>7s} {'Python':>7s} {'of it':>6s} {'zero3':>7s}  DDP")
     with tempfile.TemporaryDirectory() as directory:
@@ -51,3 +70,9 @@ def bench_exported(_settings=None):
             wrong = theirs[0]["wrong"]
             print(f"{name:14s} {ms:6.2f} ms {twin_ms:6.2f} ms {twin_ms / ms:6.2f}×  {mb:4.0f} MB {twin_mb:4.0f} MB "
                   f"{mb / twin_mb:6.2f} {sharded['mb']:4.0f} MB  {'equal' if wrong == 0 else f'{wrong} differ'}", flush=True)
+        path = directory + "/large.pt"
+        large_file(path)
+        told = printed(subprocess.run([*OURS, "weights", path], check=True, capture_output=True, text=True).stdout)
+        used = os.stat(path).st_blocks * 512 / 1e6
+        print(f"a file of {os.path.getsize(path) / 2**30:.1f} GiB ({used:.1f} MB on the disk): its last tensor after "
+              f"{told['ms']:.1f} ms, {told['mb']:.1f} MB more, {'right' if told['sum'] == 10 else 'WRONG'}")

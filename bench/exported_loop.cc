@@ -1,5 +1,6 @@
 // Times a net that Python exported: bench_exported NET.pt2 INPUTS.pt STAGE STEPS, started as the ranks of a job. Rank 0 prints
-// {"ms": per step, "mb": the peak of the process, "reserved_mb": before it loads the net}.
+// {"ms": per step, "mb": the peak of the process, "reserved_mb": before it loads the net}. Or bench_exported weights FILE.pt: the
+// sum of its tensor "tail", how long it took to open the file, and by how much the peak grew.
 #include <muster/trainer.h>
 
 #include <chrono>
@@ -19,8 +20,20 @@ double peak_mb() {
   return 0;
 }
 
-int run(int /*argc*/, char** argv) {
+int read_weights(const char* path) {
+  const double before = peak_mb();
+  const auto began = std::chrono::steady_clock::now();
+  const muster::TensorMap weights = muster::load_model_tensors(path);
+  const double sum = weights.at("tail").sum().item<double>();
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
+  std::printf("{\"ms\": %.2f, \"mb\": %.1f, \"sum\": %.1f}\n", took.count(), peak_mb() - before,
+              sum);
+  return 0;
+}
+
+int run(int argc, char** argv) {
   at::set_num_threads(1);
+  if (argc == 3 && std::string(argv[1]) == "weights") return read_weights(argv[2]);
   muster::Accelerator accelerator(
       {.sharding = {.stage = muster::parse_zero_stage(argv[3]), .unit_numel_min = 0}});
   const double before = peak_mb();

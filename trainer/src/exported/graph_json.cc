@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/shown_text.h"
+
 namespace muster {
 namespace {
 

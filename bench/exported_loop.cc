@@ -45,7 +45,7 @@ int run(int argc, char** argv) {
       inputs.push_back(samples.at(rank + std::to_string(i)));
   }
   muster::ExportedModel net(argv[1]);
-  muster::AdamW adamw(net->parameters(), {.lr = 1e-3});
+  muster::AdamW adamw(net->parameters(), {.lr = 1e-2});
   auto [model, optimizer] = accelerator.prepare(net, std::move(adamw));
   const int64_t steps = std::stoll(argv[4]);
   auto began = std::chrono::steady_clock::now();

@@ -52,6 +52,7 @@ int train(int argc, char** argv) {
   if (step > 0) accelerator.print("resumed from step " + std::to_string(step));
 
   for (auto& [tokens, targets] : loader) {
+    if (step >= kSteps) break;
     const at::Tensor loss = model(tokens, targets)["loss"];
     accelerator.backward(loss);
     optimizer.step();
@@ -62,7 +63,6 @@ int train(int argc, char** argv) {
                         std::to_string(loss.item<float>()));
       accelerator.save_state(step);
     }
-    if (step >= kSteps) break;
   }
 
   model.eval();

@@ -49,16 +49,18 @@ def save(
     import torch
 
     args, kwargs = _distinct((tuple(args), dict(kwargs or {})))
-    was_training = net.training
+    modes = [(module, module.training) for module in net.modules()]
     programs = {}
     try:
         for mode in (True, False):
-            net.train(mode)
+            _set_modes(modes)
+            if net.training is not mode:  # else parts of it may be in the other mode, as the caller wants
+                net.train(mode)
             programs[mode] = torch.export.export(
                 net, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict
             )
     finally:
-        net.train(was_training)
+        _set_modes(modes)
     path = Path(path)
     with tempfile.TemporaryDirectory(dir=path.parent or ".", prefix=f".{path.name}.") as directory:
         whole, other = Path(directory) / "model.pt2", Path(directory) / "evaluation.pt2"
@@ -66,6 +68,11 @@ def save(
         torch.export.save(programs[False], other)
         _add_evaluation(whole, other, _own_constants(programs[False], programs[True]))
         whole.replace(path)
+
+
+def _set_modes(modes: list[tuple[Any, bool]]) -> None:
+    for module, training in modes:
+        module.training = training
 
 
 def _distinct(inputs: Any) -> Any:

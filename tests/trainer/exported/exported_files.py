@@ -148,6 +148,84 @@ class Scripted(nn.Module):
         return {"out": (self.norm(x), x)}
 
 
+class Counted(nn.Module):
+    """Training changes a buffer that is not saved, and evaluation reads it."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(20000), persistent=False)
+        self.register_buffer("few", torch.zeros(2), persistent=False)
+        self.line = nn.Linear(2, 2)
+
+    def forward(self, x):
+        if self.training:
+            self.seen.add_(x.sum())
+            self.few.copy_(x[0])
+        return self.line(x) + self.seen[:2] + self.few
+
+
+class Averaged(nn.Module):
+    """Changes a buffer in a graph that is called, and another by a view."""
+
+    def __init__(self, by_view):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(4))
+        self.by_view = by_view
+
+    def forward(self, x):
+        if self.by_view:
+            self.mean[0] = x.sum()
+        else:
+            with torch.no_grad():
+                self.mean.mul_(0.9).add_(x.mean(0))
+        return x + self.mean
+
+
+class QuietNorm(nn.Module):
+    """Counts in a graph that is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+        self.line = nn.Linear(4, 4)
+
+    def forward(self, x):
+        with torch.no_grad():
+            x = self.norm(x)
+        return self.line(x)
+
+
+class Touching(nn.Module):
+    """Changes its input by a view of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.line = nn.Linear(4, 4)
+
+    def forward(self, x):
+        x.view(-1).mul_(2)
+        return self.line(x)
+
+
+class Aliased(nn.Module):
+    """A buffer that is a parameter's memory, and a complex parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.line = nn.Linear(4, 4)
+        self.register_buffer("same", self.line.weight.detach())
+        self.wave = nn.Parameter(torch.randn(4, dtype=torch.cfloat))
+
+    def forward(self, x):
+        return self.line(x) + self.same.sum() + (self.wave * x).real
+
+
+class ChangesInput(nn.Module):
+    def forward(self, batch):
+        batch["x"].mul_(2)
+        return batch["x"] + 1
+
+
 def changed(name, source, change):
     """The file with another model.json."""
     with zipfile.ZipFile(path(source)) as old, zipfile.ZipFile(path(name), "w") as new:
@@ -186,6 +264,14 @@ def main():
     torch.set_num_threads(1)
     both_modes("regions", Regions(), (torch.randn(2, 4),))
     both_modes("both", Switched(), (torch.randn(4, 8),))
+    both_modes("counted", Counted(), (torch.randn(4, 2),))
+    one_mode("averaged", Averaged(False), (torch.randn(2, 4),), True)
+    one_mode("averaged_by_view", Averaged(True), (torch.randn(2, 4),), True)
+    one_mode("quiet", QuietNorm(), (torch.randn(4, 4),), True)
+    one_mode("touching", nn.Sequential(nn.Linear(4, 4), nn.Sequential(Touching(), Touching())), (torch.randn(2, 4),), True)
+    one_mode("aliased", Aliased(), (torch.randn(2, 4),), True)
+    program = torch.export.export(ChangesInput(), ({"x": torch.ones(2)},)).run_decompositions()
+    torch.export.save(program, path("changes_input"))
     one_mode("trained", Switched(), (torch.randn(4, 8),), True)
     one_mode("evaluated", Switched(), (torch.randn(4, 8),), False)
     one_mode("noisy", Noisy(), (torch.randn(4, 4),), True)

@@ -78,6 +78,11 @@ TEST_F(ExportedFiles, WithGraphsThatCallGraphsRun) { expect_both_modes("regions"
 
 TEST_F(ExportedFiles, OfBothModesFollowTheModule) { expect_both_modes("both"); }
 
+TEST_F(ExportedFiles, OfBothModesShareBuffersThatAreNotSaved) {
+  expect_both_modes("counted");
+  EXPECT_TRUE(ExportedModel(path("counted"))->named_buffers().is_empty());
+}
+
 TEST_F(ExportedFiles, ExportedInTrainingAreSwitchedToEvaluation) {
   expect_both_modes("trained");
   ExportedModel net(path("trained"));
@@ -132,6 +137,61 @@ TEST_F(ExportedFiles, AfterDecompositionsChangeTheirBuffersAsPythonDoes) {
               net->forward(inputs(wanted));
             }).find("aten::_native_batch_norm_legit_functional of 1"),
             std::string::npos);
+}
+
+TEST_F(ExportedFiles, ThatChangeBuffersInRegionsOrByViewsAreSeen) {
+  for (const char* name : {"averaged", "averaged_by_view"}) {
+    ExportedModel net(path(name));
+    net->eval();
+    EXPECT_NE(error_of([&] {
+                net->forward(inputs(values(name)));
+              }).find("is the same in evaluation mode is not known"),
+              std::string::npos)
+        << name;
+  }
+  expect_both_modes("quiet");
+  ExportedModel quiet(path("quiet"));
+  quiet->eval();
+  quiet->forward(inputs(values("quiet")));
+  EXPECT_EQ(quiet->named_buffers()["norm.num_batches_tracked"].item<int64_t>(), 0);
+}
+
+TEST_F(ExportedFiles, WithBlocksThatChangeTheirInputHaveTheSameGradients) {
+  const std::vector<at::Tensor> x = inputs(values("touching"));
+  ExportedModel plain(path("touching")), blocks(path("touching"), {.checkpoint_blocks = true});
+  plain->forward(x).tensor().sum().backward();
+  blocks->forward(x).tensor().sum().backward();
+  for (const auto& item : plain->named_parameters())
+    EXPECT_TRUE(item.value().grad().equal(blocks->named_parameters()[item.key()].grad()))
+        << item.key();
+}
+
+TEST_F(ExportedFiles, MayEndBeforeTheBackwardOfTheirOutputs) {
+  std::vector<at::Tensor> parameters;
+  at::Tensor loss;
+  {
+    ExportedModel net(path("both"), {.checkpoint_blocks = true});
+    parameters = net->parameters();
+    loss = net->forward(inputs(values("both"))).tensor().sum();
+  }
+  loss.backward();
+  for (const at::Tensor& each : parameters) EXPECT_TRUE(each.grad().defined());
+}
+
+TEST_F(ExportedFiles, KeepBuffersThatAreAParametersMemoryApartFromItsGradient) {
+  ExportedModel net(path("aliased"));
+  const std::vector<at::Tensor> x = inputs(values("aliased"));
+  net->forward(x).tensor().sum().backward();
+  EXPECT_TRUE(net->named_parameters()["line.weight"].grad().equal(x[0].sum(0).expand({4, 4})));
+  EXPECT_TRUE(net->named_parameters()["wave"].grad().defined());
+  EXPECT_FALSE(net->named_buffers()["same"].requires_grad());
+}
+
+TEST_F(ExportedFiles, ChangeInputsThatArePartsOfOthers) {
+  const at::Tensor x = torch::ones({2});
+  const at::Tensor y = ExportedModel(path("changes_input"))->forward(x).tensor();
+  EXPECT_TRUE(x.equal(torch::full({2}, 2.0)));
+  EXPECT_TRUE(y.equal(torch::full({2}, 3.0)));
 }
 
 TEST_F(ExportedFiles, CheckTheSizesOfTheirInputs) {

@@ -1,8 +1,12 @@
 // Runs that begin in Python, continue in C++ and end in Python: every loss has the bits of a run that stayed in Python.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -153,6 +157,19 @@ TEST_F(TorchRuns, GoFromPythonToCppToPythonLossForLoss) {
         << name;
 }
 
+// Exits with 0 if a disk that is full after some bytes ends in an exception and leaves nothing.
+[[noreturn]] void save_to_full_disk(torch::nn::Module& module, const std::string& path) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit little{1000, 1000};
+  ::setrlimit(RLIMIT_FSIZE, &little);
+  try {
+    save_torch(path, {.model = &module});
+  } catch (const CheckpointError&) {
+    std::_Exit(std::filesystem::exists(path + ".tmp") ? 2 : 0);
+  }
+  std::_Exit(1);
+}
+
 TEST_F(TorchRuns, ThatDoNotFitAreRefusedAndChangeNothing) {
   Net net = make_net();
   AdamW adamw(net->parameters(), {.lr = 0.5});
@@ -173,13 +190,26 @@ TEST_F(TorchRuns, ThatDoNotFitAreRefusedAndChangeNothing) {
                 .find("has 6 parameters, but there are 1 names"),
             std::string::npos);
   EXPECT_NE(error("rmsprop.pt", both)
-                .find("square_avg, which this optimizer does not take: is it of another kind?"),
+                .find("its optimizer has no 'betas': it is of another kind than this one"),
             std::string::npos);
   EXPECT_NE(
       error("adam.begun.pt", both).find("its optimizer is Adam, and this one the other of the two"),
       std::string::npos);
   EXPECT_NE(error("adamw_groups.begun.pt", both).find("has 2 groups of parameters, and this one 1"),
             std::string::npos);
+  EXPECT_NE(error("by_names.pt", both).find("are not listed by distinct numbers"),
+            std::string::npos);
+  EXPECT_NE(error("sgd.begun.pt", both).find("its optimizer has no 'betas'"), std::string::npos);
+  auto of_steps = std::make_shared<Adam>(net->parameters());
+  LrScheduler other(of_steps, step_schedule({.step_size = 1, .gamma = 0.5}));
+  EXPECT_NE(error("adam.begun.pt", {.scheduler = &other})
+                .find("its scheduler gives the rate 0.045225 at step 4, and this one 0.003125: has "
+                      "it other options?"),
+            std::string::npos)
+      << error("adam.begun.pt", {.scheduler = &other});
+  EXPECT_THROW(save_torch(path("taken.pt"), {.model = &*net, .numbers = {{"model", 1}}}),
+               std::invalid_argument);
+  EXPECT_EXIT(save_to_full_disk(*net, path("full.pt")), testing::ExitedWithCode(0), "");
   LrScheduler scheduler(std::make_shared<AdamW>(net->parameters()),
                         step_schedule({.step_size = 3}));
   EXPECT_NE(error("sgd.begun.pt", {.scheduler = &scheduler})

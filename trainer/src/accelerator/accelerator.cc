@@ -240,7 +240,14 @@ std::function<void(const PlaceValue&)> Accelerator::State::weights_in_file(
   const bool are_equal = std::all_of(all.begin(), all.end(), [&](const std::string& each) {
     return !each.empty() && each == all[0];
   });
-  return are_equal ? exported->leave_weights_in_file() : std::function<void(const PlaceValue&)>();
+  if (!are_equal) return {};
+  if (options.device_placement) {
+    const torch::NoGradGuard no_grad;
+    for (const at::Tensor& buffer : module.buffers()) {
+      if (buffer.device() != device) assign_value(buffer, buffer.to(device));
+    }
+  }
+  return exported->leave_weights_in_file();
 }
 
 PreparedOptimizer Accelerator::prepare_shared(std::shared_ptr<torch::optim::Optimizer> optimizer) {

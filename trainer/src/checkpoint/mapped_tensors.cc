@@ -1,10 +1,12 @@
 #include "checkpoint/mapped_tensors.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <torch/types.h>
 #include <unistd.h>
 
 #include "checkpoint/safetensors_file.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {
@@ -12,6 +14,7 @@ namespace {
 // Smaller storages, and those that do not begin where LibTorch wants its memory to begin, are read.
 constexpr uint64_t kMappedBytesMin = 64 << 10;
 constexpr uint64_t kMappedAlignment = 64;
+constexpr uint64_t kCopiesMax = 4;
 
 struct Mapping {
   void* memory;
@@ -26,10 +29,26 @@ void unmap(void* context) {
 
 }  // namespace
 
+MappedTensors::MappedTensors(const FileDescriptor& fd, const std::string& path)
+    : fd_(fd), path_(path) {
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) throw_errno("read", path);
+  left_ = kCopiesMax * static_cast<uint64_t>(status.st_size);
+}
+
+void MappedTensors::charge(uint64_t bytes) {
+  if (bytes > left_) {
+    throw FormatError(path_ + ": its tensors lie on each other, and together have more than " +
+                      std::to_string(kCopiesMax) + " times the file's bytes");
+  }
+  left_ -= bytes;
+}
+
 c10::Storage MappedTensors::storage(uint64_t begin, uint64_t bytes) {
   const auto [place, is_new] = storages_.try_emplace({begin, bytes});
   if (!is_new) return place->second;
   if (bytes < kMappedBytesMin || begin % kMappedAlignment != 0) {
+    charge(bytes);
     const at::Tensor memory = at::empty({static_cast<int64_t>(bytes)}, at::kByte);
     read_at(fd_, path_, begin, memory.mutable_data_ptr(), bytes);
     return place->second = memory.storage();
@@ -53,7 +72,9 @@ at::Tensor MappedTensors::tensor(const Place& place, const std::string& name) {
   at::Tensor tensor = at::empty({0}, type);
   tensor.set_(storage(place.begin, place.bytes), place.offset, place.shape, place.strides);
   // Bytes of a file may be neither 0 nor 1.
-  return type == at::kBool ? tensor.view(at::kByte).ne(0) : tensor;
+  if (type != at::kBool) return tensor;
+  charge(tensor.nbytes());
+  return tensor.view(at::kByte).ne(0);
 }
 
 }  // namespace muster

@@ -19,7 +19,7 @@ namespace muster {
 class MappedTensors {
  public:
   // Both are referred to.
-  MappedTensors(const FileDescriptor& fd, const std::string& path) : fd_(fd), path_(path) {}
+  MappedTensors(const FileDescriptor& fd, const std::string& path);
 
   struct Place {
     std::string dtype;  // as safetensors writes it
@@ -33,7 +33,10 @@ class MappedTensors {
 
  private:
   c10::Storage storage(uint64_t begin, uint64_t bytes);
+  // Of bytes that are read rather than mapped: a file whose places lie on each other must not become many times its size.
+  void charge(uint64_t bytes);
 
+  uint64_t left_ = 0;
   const FileDescriptor& fd_;
   const std::string& path_;
   std::map<std::pair<uint64_t, uint64_t>, c10::Storage> storages_;

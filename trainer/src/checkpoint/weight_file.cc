@@ -46,7 +46,8 @@ class TorchSaveWeights final : public WeightFile {
   TorchSaveWeights(std::string path, FileDescriptor fd, uint64_t size)
       : path_(std::move(path)),
         fd_(std::move(fd)),
-        weights_(read_torch_weights(source_of(fd_, path_, size), path_)) {}
+        weights_(read_torch_weights(source_of(fd_, path_, size), path_)),
+        mapped_(fd_, path_) {}
 
   std::vector<std::string> names() const override {
     std::vector<std::string> names;
@@ -94,13 +95,14 @@ class TorchSaveWeights final : public WeightFile {
   // With the strides that it was saved with.
   at::Tensor as_saved(const std::string& name) const {
     const TorchTensor& saved = entry(name);
-    return MappedTensors(fd_, path_)
-        .tensor({saved.dtype, saved.shape, saved.strides, 0, saved.begin, saved.bytes}, name);
+    return mapped_.tensor({saved.dtype, saved.shape, saved.strides, 0, saved.begin, saved.bytes},
+                          name);
   }
 
   const std::string path_;
   const FileDescriptor fd_;
   const TorchWeights weights_;
+  mutable MappedTensors mapped_;
 };
 
 }  // namespace

@@ -6,7 +6,7 @@ namespace muster {
 
 // Tensors go through the checkpoint's node. Numbers are kept: they are the same in the recomputation.
 void BlockStep::run(Frame& frame) const {
-  if (!frame.context.recomputes_blocks) return run_steps(steps, frame);
+  if (!frame.context.recomputes_blocks) return run_steps(*steps, frame);
   std::vector<c10::IValue> kept(slots_);
   for (const uint32_t slot : weights) kept[slot] = frame.values[slot];
   std::vector<at::Tensor> tensors;
@@ -19,20 +19,17 @@ void BlockStep::run(Frame& frame) const {
   }
   // Filled by the first run only.
   auto numbers = std::make_shared<std::vector<c10::IValue>>(outputs.size());
-  const auto is_tensor_input = [frame_values = &frame.values](uint32_t slot) {
-    return (*frame_values)[slot].isTensor();
-  };
   std::vector<uint32_t> tensor_inputs;
   for (const uint32_t slot : inputs) {
-    if (is_tensor_input(slot)) tensor_inputs.push_back(slot);
+    if (frame.values[slot].isTensor()) tensor_inputs.push_back(slot);
   }
   activation_checkpoint_detail::Part part =
-      [this, context = frame.context, kept = std::move(kept), tensor_inputs,
-       wanted = std::weak_ptr(numbers)](const std::vector<at::Tensor>& values) {
+      [steps = steps, outputs = outputs, context = frame.context, kept = std::move(kept),
+       tensor_inputs, wanted = std::weak_ptr(numbers)](const std::vector<at::Tensor>& values) {
         Frame inner{context, kept};
         for (size_t i = 0; i < tensor_inputs.size(); ++i)
           inner.values[tensor_inputs[i]] = values[i];
-        run_steps(steps, inner);
+        run_steps(*steps, inner);
         const auto numbers = wanted.lock();
         std::vector<at::Tensor> made;
         for (size_t i = 0; i < outputs.size(); ++i) {

@@ -15,7 +15,8 @@ class BlockStep final : public GraphStep {
 
   // Slots: what the block reads, without weights; those; and what others read of what it makes.
   std::vector<uint32_t> inputs, weights, outputs;
-  GraphSteps steps;
+  // Shared with the autograd graph of each call, which may outlive the net's handle.
+  std::shared_ptr<GraphSteps> steps = std::make_shared<GraphSteps>();
 
  private:
   size_t slots_;

@@ -21,8 +21,7 @@ struct ExportedArchive {
   ExportedWeights evaluation_constants;
 };
 
-// Every weight that a program names is in the archive, with the shape that its graph expects; every place lies inside the
-// file. Throws FormatError("<where>: <rule>").
+// Every weight that a program names is in the archive, and every place lies inside the file. Throws FormatError("<where>: <rule>").
 ExportedArchive read_exported_archive(const ByteSource& file, const std::string& where);
 
 }  // namespace muster

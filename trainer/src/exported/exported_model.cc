@@ -9,6 +9,7 @@
 #include <optional>
 #include <ostream>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 
 #include "base/files.h"
@@ -89,21 +90,38 @@ struct Mode {
   std::optional<CompiledGraph> graph;
 };
 
+// A parameter as it was loaded; tied ones once.
+struct Loaded {
+  at::Tensor tensor;
+  uint32_t version = 0;
+  const void* memory = nullptr;
+
+  bool is_unchanged() const {
+    return tensor.is_cpu() && tensor._version() == version && tensor.const_data_ptr() == memory;
+  }
+};
+
 }  // namespace
 
 struct ExportedModelImpl::State {
   std::string path;
   OpenFile file;
-  std::vector<std::pair<at::Tensor, uint32_t>>
-      loaded;  // parameters, each once, with their versions
+  std::vector<Loaded> loaded;
   ExportedModelOptions options;
   std::optional<ModuleTree> tree;
-  std::map<std::string, at::Tensor, std::less<>> tensors;  // of the module and constants, by name
+  std::map<std::string, at::Tensor, std::less<>> tensors;  // of the module, by name
+  // Of one place in the file, one dtype and one kind: tied weights, and what both modes read and change, are one tensor.
+  std::map<
+      std::tuple<uint64_t, std::string, bool, int64_t, std::vector<int64_t>, std::vector<int64_t>>,
+      at::Tensor>
+      by_place;
   std::optional<Mode> training;
   std::optional<Mode> evaluation;
 
   // ---- loading ----
 
+  at::Tensor tensor_of(const ExportedWeight& weight, const std::string& name,
+                       MappedTensors& weights);
   void register_tensors(torch::nn::Module& root, const ExportedArchive& archive,
                         MappedTensors& weights);
   Mode make_mode(ExportedProgram program, const ExportedWeights& constants, MappedTensors& weights);
@@ -112,12 +130,22 @@ struct ExportedModelImpl::State {
 
   void check_mode(const Mode& mode, bool is_training) const;
   at::Device device(const std::vector<at::Tensor>& inputs) const;
-  ExportedOutput run(Mode& mode, const std::vector<at::Tensor>& inputs, bool is_training) const;
+  ExportedOutput run(Mode& mode, const std::vector<at::Tensor>& inputs, bool is_training,
+                     std::shared_ptr<const torch::nn::Module> net) const;
   std::vector<c10::IValue> bind(Mode& mode, std::vector<c10::IValue> given,
                                 at::Device device) const;
   at::Tensor changed_tensor(const Mode& mode, const ProgramOutput& place,
                             const std::vector<at::Tensor>& inputs) const;
 };
+
+at::Tensor ExportedModelImpl::State::tensor_of(const ExportedWeight& weight,
+                                               const std::string& name, MappedTensors& weights) {
+  if (weight.storage_bytes == 0) return weights.tensor(place_of(weight), name);
+  at::Tensor& tensor = by_place[{weight.storage_begin, weight.dtype, weight.is_parameter,
+                                 weight.storage_offset, weight.shape, weight.strides}];
+  if (!tensor.defined()) tensor = weights.tensor(place_of(weight), name);
+  return tensor;
+}
 
 // In the order of Python's state_dict, which is that of the graph's inputs.
 void ExportedModelImpl::State::register_tensors(torch::nn::Module& root,
@@ -131,21 +159,18 @@ void ExportedModelImpl::State::register_tensors(torch::nn::Module& root,
   modules.insert(modules.end(), archive.program.modules.begin(), archive.program.modules.end());
   for (const auto& [name, weight] : archive.weights) modules.push_back(split_name(name).first);
   tree.emplace(root, modules);
-  // Weights of one place in the file are one tensor: tied ones get one gradient.
-  std::map<std::tuple<uint64_t, int64_t, std::vector<int64_t>, std::vector<int64_t>>, at::Tensor>
-      tied;
+  std::unordered_set<const c10::TensorImpl*> seen;
   const auto add = [&](const std::string& name, bool is_parameter) {
     const ExportedWeight& weight = archive.weights.find(name)->second;
     if (tensors.contains(name)) return;
-    at::Tensor& tensor =
-        tied[{weight.storage_begin, weight.storage_offset, weight.shape, weight.strides}];
-    const bool is_new = !tensor.defined();
-    if (is_new) tensor = weights.tensor(place_of(weight), name);
+    const at::Tensor tensor = tensor_of(weight, name, weights);
     const auto [parent, own] = split_name(name);
     torch::nn::Module& module = tree->at(parent);
     if (is_parameter) {
-      module.register_parameter(own, tensor, weight.requires_grad && tensor.is_floating_point());
-      if (is_new) loaded.emplace_back(tensor, tensor._version());
+      module.register_parameter(
+          own, tensor, weight.requires_grad && (tensor.is_floating_point() || tensor.is_complex()));
+      if (seen.insert(tensor.unsafeGetTensorImpl()).second)
+        loaded.push_back({tensor, tensor._version(), tensor.const_data_ptr()});
     } else {
       module.register_buffer(own, tensor);
     }
@@ -172,7 +197,7 @@ Mode ExportedModelImpl::State::make_mode(ExportedProgram program, const Exported
     if (!is_user) {
       slots.push_back(input.value.slot());
       tensor = is_saved ? known->second
-                        : weights.tensor(place_of(constants.find(input.name)->second), input.name);
+                        : tensor_of(constants.find(input.name)->second, input.name, weights);
     }
     mode.weights.push_back(tensor);
     mode.is_unregistered.push_back(!is_user && !is_saved);
@@ -181,9 +206,15 @@ Mode ExportedModelImpl::State::make_mode(ExportedProgram program, const Exported
       .where = path,
       .allowed_operators = options.allowed_operators,
       .module_at = [this](const std::string& name) { return &tree->at(name); },
-      .blocks = options.checkpoint_blocks ? tree->blocks() : std::vector<std::string>(),
+      .blocks = options.checkpoint_blocks ? tree->blocks() : std::set<std::string, std::less<>>(),
   };
   mode.graph.emplace(mode.program.graph, compile, slots, mode.evidence);
+  for (const ProgramOutput& output : mode.program.outputs) {
+    const bool changes_weight =
+        output.kind == OutputKind::buffer_change || output.kind == OutputKind::parameter_change;
+    if (changes_weight && mode.evidence.fixed.empty())
+      mode.evidence.fixed = "change of " + output.name;
+  }
   mode.program.graph = {};
   return mode;
 }
@@ -193,8 +224,7 @@ void ExportedModelImpl::State::check_mode(const Mode& mode, bool is_training) co
   if (evaluation.has_value()) return;
   const std::string fix =
       "; fix: export both modes with python -m muster.export, or call torch.export.export in the "
-      "mode "
-      "that you need";
+      "mode that you need";
   if (is_training && evidence.training.empty() && !evidence.evaluation.empty()) {
     throw Error(path + " was exported in evaluation mode: its " + evidence.evaluation +
                 " does not train (call eval() to evaluate it)" + fix);
@@ -223,17 +253,19 @@ std::vector<c10::IValue> ExportedModelImpl::State::bind(Mode& mode, std::vector<
                                                               : c10::IValue());
       continue;
     }
-    at::Tensor& tensor = mode.weights[i];
-    if (mode.is_unregistered[i] && tensor.device() != device) tensor = tensor.to(device);
+    const at::Tensor& tensor = mode.weights[i];
+    if (mode.is_unregistered[i] && tensor.device() != device)
+      assign_value(tensor, tensor.to(device));
     values.emplace_back(tensor);
   }
   return values;
 }
 
 ExportedOutput ExportedModelImpl::State::run(Mode& mode, const std::vector<at::Tensor>& inputs,
-                                             bool is_training) const {
+                                             bool is_training,
+                                             std::shared_ptr<const torch::nn::Module> net) const {
   check_mode(mode, is_training);
-  const RunContext context{device(inputs), options.checkpoint_blocks && is_training};
+  const RunContext context{device(inputs), options.checkpoint_blocks && is_training, net};
   const std::vector<c10::IValue> results =
       mode.graph->run(context, bind(mode, mode.rules.check(inputs), context.device));
   ExportedOutput output;
@@ -257,7 +289,8 @@ at::Tensor ExportedModelImpl::State::changed_tensor(const Mode& mode, const Prog
   for (size_t i = 0; i < mode.program.inputs.size(); ++i) {
     const ProgramInput& input = mode.program.inputs[i];
     const bool is_user = input.kind == InputKind::user;
-    if (input.name == place.name && is_user == (place.kind == OutputKind::input_change))
+    const std::string& name = is_user ? input.graph_name : input.name;
+    if (name == place.name && is_user == (place.kind == OutputKind::input_change))
       return is_user ? inputs.at(given) : mode.weights[i];
     given += is_user && input.value.is_slot() ? 1 : 0;
   }
@@ -274,7 +307,16 @@ ExportedModelImpl::ExportedModelImpl(const std::string& path, const ExportedMode
                           }};
   ExportedArchive archive = read_exported_archive(source, path);
   state_->options = options;
-  MappedTensors weights(file.fd, path);
+  try {
+    load(archive);
+  } catch (const c10::Error& error) {  // of a name or a shape that LibTorch refuses
+    throw FormatError(path + ": " + error.what_without_backtrace());
+  }
+  state_->by_place.clear();
+}
+
+void ExportedModelImpl::load(ExportedArchive& archive) {
+  MappedTensors weights(state_->file.fd, state_->path);
   state_->register_tensors(*this, archive, weights);
   state_->training.emplace(
       state_->make_mode(std::move(archive.program), archive.constants, weights));
@@ -289,7 +331,7 @@ ExportedModelImpl::~ExportedModelImpl() = default;
 ExportedOutput ExportedModelImpl::forward(const std::vector<at::Tensor>& inputs) {
   const bool has_other = state_->evaluation.has_value() && !is_training();
   Mode& mode = has_other ? *state_->evaluation : *state_->training;
-  return state_->run(mode, inputs, is_training());
+  return state_->run(mode, inputs, is_training(), weak_from_this().lock());
 }
 
 ExportedOutput ExportedModelImpl::forward(const std::map<std::string, at::Tensor>& inputs) {
@@ -313,11 +355,11 @@ ExportedOutput ExportedModelImpl::forward(const std::map<std::string, at::Tensor
 }
 
 std::string ExportedModelImpl::unchanged_weights() const {
-  for (const auto& [tensor, version] : state_->loaded) {
-    if (!tensor.is_cpu() || tensor._version() != version) return "";
+  for (const Loaded& each : state_->loaded) {
+    if (!each.is_unchanged()) return "";
   }
   // The end of the file: the directory of the zip, with the sizes and sums of all records.
-  constexpr uint64_t kBytes = 1 << 20;
+  constexpr uint64_t kBytes = 16 << 20;
   const OpenFile& file = state_->file;
   std::string end(std::min(file.size, kBytes), '\0');
   read_at(file.fd, state_->path, file.size - end.size(), end.data(), end.size());
@@ -329,7 +371,8 @@ std::string ExportedModelImpl::unchanged_weights() const {
 std::function<void(const PlaceValue&)> ExportedModelImpl::leave_weights_in_file() {
   auto values = std::make_shared<std::vector<std::pair<at::Tensor, at::Tensor>>>();
   const torch::NoGradGuard no_grad;
-  for (const auto& [tensor, version] : state_->loaded) {
+  for (const Loaded& each : state_->loaded) {
+    const at::Tensor& tensor = each.tensor;
     values->emplace_back(tensor, tensor.detach());
     assign_value(tensor, at::empty_strided(tensor.sizes(), tensor.strides(),
                                            tensor.options().device(at::kMeta)));

@@ -72,9 +72,11 @@ struct ExportedTensorMeta {
 struct ProgramInput {
   enum class Kind : uint8_t { parameter, buffer, constant, user };
   Kind kind = Kind::user;
-  std::string name;        // of the weight; of a user's input its path: "x", "batch.0"
-  bool persistent = true;  // of a buffer: in the state_dict
-  GraphArgument value;     // a slot, or of a user's input the constant that it was exported with
+  std::string name;         // of the weight; of a user's input its path: "x", "batch.0"
+  std::string graph_name;   // of a user's input: that of its value in the graph
+  bool persistent = true;   // of a buffer: in the state_dict
+  bool is_integer = false;  // of a user's input that is a number
+  GraphArgument value;      // a slot, or of a user's input the constant that it was exported with
   std::optional<ExportedTensorMeta> tensor = {};  // of a user's input that is a tensor
 };
 

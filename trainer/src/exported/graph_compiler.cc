@@ -57,9 +57,16 @@ class Compiler {
         weights_(weight_slots.begin(), weight_slots.end()),
         evidence_(evidence) {}
 
+  std::vector<size_t> written_inputs;  // after steps()
+
   GraphSteps steps() {
     GraphSteps steps;
     for (const GraphNode& node : graph_.nodes) steps.push_back(step_of(node));
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+      const bool is_written =
+          graph_.inputs[i].is_slot() && written_.contains(graph_.inputs[i].slot());
+      if (is_written) written_inputs.push_back(i);
+    }
     set_last_uses(steps);
     if (options_.blocks.empty()) return steps;
     return with_blocks(std::move(steps));
@@ -122,6 +129,7 @@ class Compiler {
     step->arguments = arguments_of(node, schema);
     if (name.space == "aten") step->guard = find_operator_guard(name.name);
     note_mode(node, name, schema, *step);
+    note_views(node, schema);
     note_writes(node, name, schema, *step);
     return step;
   }
@@ -214,6 +222,30 @@ class Compiler {
       step.arguments[place_of(schema, mode->flag)] = ArgumentSource::in_training(true, module);
   }
 
+  // The value whose memory a slot shows.
+  uint32_t memory_of(uint32_t slot) const {
+    const auto found = views_.find(slot);
+    return found == views_.end() ? slot : found->second;
+  }
+
+  // By the schema: `view(Tensor(a) self, …) -> Tensor(a)`; in-place operators return what they change.
+  void note_views(const GraphNode& node, const c10::FunctionSchema& schema) {
+    const bool returns_view =
+        std::any_of(schema.returns().begin(), schema.returns().end(),
+                    [](const auto& each) { return each.alias_info() != nullptr; });
+    if (!returns_view) return;
+    for (const c10::Argument& argument : schema.arguments()) {
+      if (argument.alias_info() == nullptr) continue;
+      for (const auto& [given, value] : node.inputs) {
+        if (given != argument.name() || !value.is_slot()) continue;
+        const uint32_t memory = memory_of(value.slot());
+        for (const GraphArgument& output : node.outputs)
+          each_slot(output, [&](uint32_t slot) { views_.emplace(slot, memory); });
+        return;
+      }
+    }
+  }
+
   // In-place operators on weights: batch normalization counts in training, and its own statistics follow its flag.
   void note_writes(const GraphNode& node, const OperatorName& name,
                    const c10::FunctionSchema& schema, OperatorStep& step) {
@@ -221,15 +253,27 @@ class Compiler {
       if (argument.alias_info() == nullptr || !argument.alias_info()->isWrite()) continue;
       for (const auto& [given, value] : node.inputs) {
         if (given != argument.name() || !value.is_slot()) continue;
-        writes_[&node].push_back(value.slot());
-        if (!weights_.contains(value.slot()) || find_mode_operator(name.name) != nullptr) continue;
-        if (name.name == "add_" && graph_.slots.at(value.slot()).ends_with(kCounter)) {
+        const uint32_t memory = memory_of(value.slot());
+        write(node, memory);
+        if (!weights_.contains(memory) || find_mode_operator(name.name) != nullptr) continue;
+        if (name.name == "add_" && is_counter(memory)) {
           step.only_in_training_of = options_.module_at(node.module);
         } else {
           note(evidence_.fixed, name, node);
         }
       }
     }
+  }
+
+  void write(const GraphNode& node, uint32_t memory) {
+    writes_[&node].push_back(memory);
+    written_.insert(memory);
+  }
+
+  // Of batch normalization; graphs that are called have names of their inputs' own.
+  bool is_counter(uint32_t slot) const {
+    const auto outer = options_.counters.find(slot);
+    return outer != options_.counters.end() || graph_.slots.at(slot).ends_with(kCounter);
   }
 
   static void note(std::string& place, const OperatorName& name, const GraphNode& node) {
@@ -240,18 +284,47 @@ class Compiler {
 
   std::unique_ptr<GraphStep> region(const GraphNode& node) {
     const std::string_view name = std::string_view(node.target).substr(kRegions.size());
+    const std::vector<GraphArgument> arguments = arguments_of_graphs(node);
     const auto compile = [&](const GraphArgument& argument) {
+      const ExportedGraph& graph = graph_.graphs.at(static_cast<size_t>(argument.integer));
       CompileOptions inner = options_;
       inner.blocks.clear();
-      return std::make_shared<CompiledGraph>(
-          graph_.graphs.at(static_cast<size_t>(argument.integer)), inner, std::vector<uint32_t>(),
-          evidence_);
+      inner.counters.clear();
+      std::vector<uint32_t> weights;
+      for (size_t i = 0; i < std::min(arguments.size(), graph.inputs.size()); ++i) {
+        if (!arguments[i].is_slot() || !graph.inputs[i].is_slot()) continue;
+        const uint32_t memory = memory_of(arguments[i].slot());
+        if (!weights_.contains(memory)) continue;
+        weights.push_back(graph.inputs[i].slot());
+        if (is_counter(memory)) inner.counters.insert(graph.inputs[i].slot());
+      }
+      auto compiled = std::make_shared<CompiledGraph>(graph, inner, weights, evidence_);
+      for (const size_t place : compiled->written_inputs()) {
+        if (place < arguments.size() && arguments[place].is_slot())
+          write(node, memory_of(arguments[place].slot()));
+      }
+      return compiled;
     };
     auto step = make_region_step(std::string(name), node, compile, where(node));
     if (step != nullptr) return step;
     throw FormatError(where(node) +
                       " is a region that is unknown here; known are wrap_with_set_grad_enabled, "
                       "wrap_with_autocast, cond and while_loop; fix: write the net without it");
+  }
+
+  // What follows the graphs among a region's arguments, as the graphs take it.
+  static std::vector<GraphArgument> arguments_of_graphs(const GraphNode& node) {
+    std::vector<GraphArgument> arguments;
+    for (const auto& [name, argument] : node.inputs) {
+      if (argument.kind == GraphArgument::Kind::graph) {
+        arguments.clear();
+      } else if (argument.kind == GraphArgument::Kind::list) {
+        arguments.insert(arguments.end(), argument.items.begin(), argument.items.end());
+      } else {
+        arguments.push_back(argument);
+      }
+    }
+    return arguments;
   }
 
   // ---- lifetimes and blocks ----
@@ -272,10 +345,11 @@ class Compiler {
 
   // The block that the node belongs to; empty: none.
   std::string_view block_of(const GraphNode& node) const {
-    for (const std::string& block : options_.blocks) {
-      const bool inside = node.module.starts_with(block) &&
-                          (node.module.size() == block.size() || node.module[block.size()] == '.');
-      if (inside) return block;
+    const std::string_view module = node.module;
+    for (size_t end = module.find('.'); !module.empty(); end = module.find('.', end + 1)) {
+      const auto found = options_.blocks.find(module.substr(0, end));
+      if (found != options_.blocks.end()) return *found;
+      if (end == std::string_view::npos) break;
     }
     return {};
   }
@@ -308,8 +382,8 @@ class Compiler {
         });
       }
       if (const auto written = writes_.find(&graph_.nodes[i]); written != writes_.end()) {
-        for (const uint32_t slot : written->second) {
-          if (!made.contains(slot) && !weights_.contains(slot)) return nullptr;
+        for (const uint32_t memory : written->second) {
+          if (!made.contains(memory) && !weights_.contains(memory)) return nullptr;
         }
       }
       for (const GraphArgument& output : graph_.nodes[i].outputs)
@@ -326,14 +400,16 @@ class Compiler {
     }
     std::sort(step->inputs.begin(), step->inputs.end());
     std::sort(step->outputs.begin(), step->outputs.end());
-    for (size_t i = begin; i < end; ++i) step->steps.push_back(std::move(steps[i]));
+    for (size_t i = begin; i < end; ++i) step->steps->push_back(std::move(steps[i]));
     return step;
   }
 
   const ExportedGraph& graph_;
   const CompileOptions& options_;
   const std::unordered_set<uint32_t> weights_;
-  std::unordered_map<const GraphNode*, std::vector<uint32_t>> writes_;  // slots that it changes
+  std::unordered_map<uint32_t, uint32_t> views_;  // slot -> the value whose memory it shows
+  std::unordered_map<const GraphNode*, std::vector<uint32_t>> writes_;  // whose memory it changes
+  std::unordered_set<uint32_t> written_;
   ModeEvidence& evidence_;
 };
 
@@ -341,10 +417,10 @@ class Compiler {
 
 CompiledGraph::CompiledGraph(const ExportedGraph& graph, const CompileOptions& options,
                              const std::vector<uint32_t>& weight_slots, ModeEvidence& evidence)
-    : inputs_(graph.inputs),
-      outputs_(graph.outputs),
-      slots_(graph.slots.size()),
-      steps_(Compiler(graph, options, weight_slots, evidence).steps()) {
+    : inputs_(graph.inputs), outputs_(graph.outputs), slots_(graph.slots.size()) {
+  Compiler compiler(graph, options, weight_slots, evidence);
+  steps_ = compiler.steps();
+  written_inputs_ = std::move(compiler.written_inputs);
   for (const GraphArgument& output : outputs_) {
     const bool is_constant = !output.is_slot() && output.kind != GraphArgument::Kind::list;
     output_constants_.push_back(is_constant ? plain_constant(output, options.where)

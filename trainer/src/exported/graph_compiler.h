@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,15 +28,20 @@ struct CompileOptions {
   std::function<const torch::nn::Module*(const std::string& path)> module_at;
   // Names of the children of the outermost lists, "layers.0": their nodes are computed again in backward if
   // RunContext::recomputes_blocks.
-  std::vector<std::string> blocks;
+  std::set<std::string, std::less<>> blocks;
+  // Slots of a graph that is called which hold a counter of batch normalization.
+  std::set<uint32_t> counters = {};
 };
 
 class CompiledGraph {
  public:
-  // Throws FormatError("<where>: …") for what is unknown or not allowed. `weight_slots`: of the outermost graph, those that hold
-  // parameters and buffers.
+  // Throws FormatError("<where>: …") for what is unknown or not allowed. `weight_slots`: those that hold
+  // parameters, buffers and constants.
   CompiledGraph(const ExportedGraph& graph, const CompileOptions& options,
                 const std::vector<uint32_t>& weight_slots, ModeEvidence& evidence);
+
+  // Places of the inputs that the graph changes, itself or by a view.
+  const std::vector<size_t>& written_inputs() const { return written_inputs_; }
 
   // As many inputs as the graph has; constants among them are ignored.
   std::vector<c10::IValue> run(const RunContext& context, std::vector<c10::IValue> inputs) const;
@@ -43,6 +49,7 @@ class CompiledGraph {
  private:
   std::vector<GraphArgument> inputs_, outputs_;
   std::vector<c10::IValue> output_constants_;
+  std::vector<size_t> written_inputs_;
   size_t slots_ = 0;
   GraphSteps steps_;
 };

@@ -15,6 +15,8 @@ namespace muster {
 struct RunContext {
   at::Device device;  // which replaces all devices in the graph
   bool recomputes_blocks = false;
+  // Kept alive by what is computed again in backward; null: the caller keeps it.
+  std::shared_ptr<const torch::nn::Module> net = nullptr;
 };
 
 struct Frame {

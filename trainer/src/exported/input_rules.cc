@@ -23,9 +23,10 @@ InputRules::InputRules(const ExportedProgram& program, const std::string& where)
     : ranges_(program.ranges) {
   for (const ProgramInput& input : program.inputs) {
     if (input.kind != ProgramInput::Kind::user || !input.value.is_slot()) continue;
-    Rule rule{.name = input.name, .is_tensor = input.tensor.has_value()};
+    Rule rule{.name = input.name,
+              .is_tensor = input.tensor.has_value(),
+              .wants_integer = input.is_integer};
     if (input.tensor.has_value()) {
-      rule.is_checked = true;
       rule.dtype = torch_dtype(input.tensor->dtype, where + ": input '" + input.name + "'");
       rule.sizes = input.tensor->sizes;
     }
@@ -52,6 +53,9 @@ std::vector<c10::IValue> InputRules::check(const std::vector<at::Tensor>& inputs
       values.emplace_back(inputs[i]);
     } else if (inputs[i].dim() == 0) {
       values.emplace_back(inputs[i].item());
+      if (rule.wants_integer && !values.back().isInt())
+        throw std::invalid_argument("input '" + rule.name +
+                                    "' is a whole number: it must be an integer tensor");
     } else {
       throw std::invalid_argument("input '" + rule.name +
                                   "' is a number: it must be a tensor of no dimensions");

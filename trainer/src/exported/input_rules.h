@@ -27,7 +27,7 @@ class InputRules {
   struct Rule {
     std::string name;
     bool is_tensor = false;
-    bool is_checked = false;  // its dtype and sizes are known
+    bool wants_integer = false;  // of a number
     at::ScalarType dtype = at::kFloat;
     std::vector<SymbolicSize> sizes;
   };

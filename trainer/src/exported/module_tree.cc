@@ -12,6 +12,7 @@ namespace {
 
 // A list has a module for each number, even for those that the net does not have: at most as many again, and a few.
 constexpr size_t kGapsMax = 8;
+constexpr size_t kGapsInAllMax = 10'000;
 constexpr size_t kDepthMax = 64;  // modules are built and freed by recursion
 
 class PlainModule : public torch::nn::Module {
@@ -67,11 +68,15 @@ ModuleTree::ModuleTree(torch::nn::Module& root, const std::vector<std::string>& 
   build(root_);
 }
 
+std::shared_ptr<torch::nn::Module> ModuleTree::make(const Node& node) {
+  const size_t size = list_size(node.children);
+  const size_t gaps = size - std::min(size, node.children.size());
+  if (size == 0 || gaps_ + gaps > kGapsInAllMax) return std::make_shared<PlainModule>();
+  gaps_ += gaps;
+  return std::make_shared<torch::nn::ModuleListImpl>();
+}
+
 void ModuleTree::build(Node& node) {
-  const auto make = [](const Node& child) -> std::shared_ptr<torch::nn::Module> {
-    if (list_size(child.children) > 0) return std::make_shared<torch::nn::ModuleListImpl>();
-    return std::make_shared<PlainModule>();
-  };
   if (auto* list = node.module->as<torch::nn::ModuleListImpl>()) {
     const size_t size = list_size(node.children);
     for (size_t i = 0; i < size; ++i) {
@@ -100,19 +105,19 @@ torch::nn::Module& ModuleTree::at(std::string_view path) const {
   return *node->module;
 }
 
-std::vector<std::string> ModuleTree::blocks() const {
-  std::vector<std::string> blocks;
+std::set<std::string, std::less<>> ModuleTree::blocks() const {
+  std::set<std::string, std::less<>> blocks;
   collect_blocks(root_, "", blocks);
   return blocks;
 }
 
 void ModuleTree::collect_blocks(const Node& node, const std::string& name,
-                                std::vector<std::string>& blocks) const {
+                                std::set<std::string, std::less<>>& blocks) const {
   const bool is_list = node.module->as<torch::nn::ModuleListImpl>() != nullptr;
   for (const auto& [part, child] : node.children) {
     const std::string path = name.empty() ? part : name + "." + part;
     if (is_list) {
-      blocks.push_back(path);
+      blocks.insert(path);
     } else {
       collect_blocks(child, path, blocks);
     }

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,7 +22,7 @@ class ModuleTree {
   // The innermost module on the path.
   torch::nn::Module& at(std::string_view path) const;
   // The children of the outermost lists, "layers.0".
-  std::vector<std::string> blocks() const;
+  std::set<std::string, std::less<>> blocks() const;
 
  private:
   struct Node {
@@ -30,11 +31,13 @@ class ModuleTree {
     torch::nn::Module* module = nullptr;
   };
 
+  std::shared_ptr<torch::nn::Module> make(const Node& node);
   void build(Node& node);
   void collect_blocks(const Node& node, const std::string& name,
-                      std::vector<std::string>& blocks) const;
+                      std::set<std::string, std::less<>>& blocks) const;
 
   Node root_;
+  size_t gaps_ = 0;  // modules that stand for missing numbers
 };
 
 // "layers" and "weight" of "layers.weight".

@@ -33,13 +33,10 @@ constexpr std::array kRefused = std::to_array<Refused>({
     {"resize_as_sparse_", kMemory},
     {"retain_grad", kState},
     {"retains_grad", kState},
+    {"segment_reduce", "it may trust the lengths that it is given"},
     {"set", kMemory},
     {"set_", kMemory},
     {"set_data", kState},
-    {"sparse_resize", kMemory},
-    {"sparse_resize_", kMemory},
-    {"sparse_resize_and_clear", kMemory},
-    {"sparse_resize_and_clear_", kMemory},
 });
 
 // Operators of one library, whose arguments may be memory in its own format.
@@ -138,6 +135,11 @@ constexpr std::array kModeOperators = std::to_array<ModeOperator>({
     {"rnn_tanh", "train", "dropout"},
     {"rrelu", "training"},
     {"rrelu_", "training"},
+    {"_scaled_dot_product_attention_math", {}, "dropout_p"},
+    {"_scaled_dot_product_cudnn_attention", {}, "dropout_p"},
+    {"_scaled_dot_product_efficient_attention", {}, "dropout_p"},
+    {"_scaled_dot_product_flash_attention", {}, "dropout_p"},
+    {"_scaled_dot_product_flash_attention_for_cpu", {}, "dropout_p"},
     {"scaled_dot_product_attention", {}, "dropout_p"},
 });
 
@@ -148,6 +150,7 @@ constexpr std::array kRandom = std::to_array<std::string_view>({
     "bernoulli",
     "bernoulli_",
     "binomial",
+    "cauchy",
     "cauchy_",
     "exponential",
     "exponential_",
@@ -155,11 +158,13 @@ constexpr std::array kRandom = std::to_array<std::string_view>({
     "fractional_max_pool3d",
     "geometric",
     "geometric_",
+    "log_normal",
     "log_normal_",
     "multinomial",
     "native_batch_norm",
     "normal",
     "normal_",
+    "normal_functional",
     "poisson",
     "rand",
     "rand_like",
@@ -172,6 +177,7 @@ constexpr std::array kRandom = std::to_array<std::string_view>({
     "randperm",
     "rrelu_with_noise",
     "rrelu_with_noise_",
+    "rrelu_with_noise_functional",
     "uniform",
     "uniform_",
 });
@@ -186,6 +192,8 @@ std::string_view refusal_of(std::string_view name) {
   for (const std::string_view library : kLibraries) {
     if (name.starts_with(library)) return "it takes memory that is packed for one library";
   }
+  if (name.starts_with("sparse_") || name.starts_with("to_sparse"))
+    return "only strided tensors are made";
   if (name.find("_backward") != std::string_view::npos)
     return "gradients are computed by autograd, not by the graph";
   if (name.starts_with('_') &&

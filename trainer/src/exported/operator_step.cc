@@ -7,7 +7,12 @@
 namespace muster {
 
 void OperatorStep::run(Frame& frame) const {
-  if (only_in_training_of != nullptr && !only_in_training_of->is_training()) return;
+  if (only_in_training_of != nullptr && !only_in_training_of->is_training()) {
+    // What is read of it is the value that it would have changed.
+    if (outputs_.size() == 1 && outputs_[0].is_slot())
+      frame.values[outputs_[0].slot()] = arguments.at(0).value(frame);
+    return;
+  }
   torch::jit::Stack stack;
   stack.reserve(arguments.size());
   for (const ArgumentSource& argument : arguments) stack.push_back(argument.value(frame));

@@ -15,6 +15,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kTreeDepthMax = 64;  // of a nested input or output
+constexpr size_t kKeyBytesMax = 1024;
+constexpr size_t kPathsMax = 100'000;
 
 // Of schema.py's ScalarType.
 std::string_view dtype_name(int64_t code) {
@@ -114,6 +116,8 @@ void append_paths(const JsonReader& reader, const Json& tree, const std::string&
   for (size_t i = 0; i < children.size(); ++i) {
     const bool is_named = named && keys[i].is_string();
     const std::string key = is_named ? keys[i].get<std::string>() : std::to_string(i);
+    if (key.size() > kKeyBytesMax || paths.size() > kPathsMax)
+      reader.fail("an input or output has a key of very many bytes, or very many parts");
     append_paths(reader, children[i], path.empty() ? key : path + "." + key, depth + 1, paths);
   }
 }
@@ -234,8 +238,10 @@ class ProgramReader {
     } else {
       const Json& argument = reader_.object(*user, "arg");
       input.value = graph_.argument(argument);
-      if (input.value.is_slot()) input.name = program_.graph.slots.at(input.value.slot());
+      if (input.value.is_slot())
+        input.name = input.graph_name = program_.graph.slots.at(input.value.slot());
       if (reader_.find(argument, "as_tensor") != nullptr) input.tensor = meta_of(input.value);
+      input.is_integer = reader_.find(argument, "as_sym_int") != nullptr;
     }
     if (given < input_paths_.size()) input.name = input_name(input_paths_[given]);
     ++given;
@@ -255,6 +261,16 @@ class ProgramReader {
     size_t given = 0;
     for (const Json& spec : reader_.array(signature_, "output_specs"))
       program_.outputs.push_back(read_output(spec, given));
+    const std::vector<GraphArgument>& made = program_.graph.outputs;
+    if (made.size() != program_.outputs.size())
+      reader_.fail("its graph has another number of outputs than its signature");
+    for (size_t i = 0; i < made.size(); ++i) {
+      const GraphArgument& claimed = program_.outputs[i].value;
+      const bool is_same = made[i].kind == claimed.kind &&
+                           (!made[i].is_slot() || made[i].integer == claimed.integer);
+      if (!is_same || made[i].kind == GraphArgument::Kind::list)
+        reader_.fail("output " + std::to_string(i) + " of its graph is not that of its signature");
+    }
   }
 
   ProgramOutput read_output(const Json& spec, size_t& given) {

@@ -50,6 +50,8 @@ class Expression {
     const size_t quote = rest_.find('\''), end = rest_.find(')');
     if (quote == std::string_view::npos || end == std::string_view::npos || end < quote)
       return kUnknown;
+    constexpr size_t kSymbolBytesMax = 64;
+    if (quote > kSymbolBytesMax) return kUnknown;
     SymbolicSize size{.symbol = std::string(rest_.substr(0, quote)), .factor = 1};
     rest_.remove_prefix(end + 1);
     return size;

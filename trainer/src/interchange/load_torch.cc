@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <unordered_map>
@@ -74,7 +76,7 @@ class Loading {
   LoadedTorch run() {
     if (parts_.optimizer != nullptr) read_optimizer();
     if (parts_.scheduler != nullptr) read_scheduler();
-    if (parts_.generator) generator_ = tensor(part({"rng_state", "torch_rng_state"}), "rng_state");
+    if (parts_.generator) read_generator();
     LoadedTorch loaded;
     if (parts_.model != nullptr) loaded.model = load_model(*parts_.model, path_);
     if (parts_.optimizer != nullptr) apply_optimizer();
@@ -139,7 +141,8 @@ class Loading {
   // A count: whole, and not too large for a double.
   int64_t whole(double value, const std::string& what) const {
     constexpr double kMost = 9007199254740992;
-    if (value >= 0 && value <= kMost) return static_cast<int64_t>(value);
+    if (value >= 0 && value <= kMost && value == std::floor(value))
+      return static_cast<int64_t>(value);
     fail(": " + what + " is " + std::to_string(value) + ", which is not a count");
   }
   std::vector<double> need_numbers(const PickleValue& dict, const char* key, const char* where) {
@@ -186,7 +189,14 @@ class Loading {
                             names->items.size() == positions.items.size();
       all_named = all_named && is_named;
       for (size_t i = 0; i < positions.items.size(); ++i) {
-        SavedParameter parameter{.position = at(positions.items[i]).integer};
+        const PickleValue& position = at(positions.items[i]);
+        if (position.kind != Kind::integer || !positions_.insert(position.integer).second) {
+          fail(
+              ": its optimizer's parameters are not listed by distinct numbers, as Python's "
+              "optimizers list them (torch.distributed.checkpoint writes names; fix: save "
+              "optimizer.state_dict())");
+        }
+        SavedParameter parameter{.position = position.integer};
         if (is_named) parameter.name = at(names->items[i]).text;
         group.parameters.push_back(std::move(parameter));
       }
@@ -260,8 +270,10 @@ class Loading {
   void read_states(const PickleValue& states) {
     std::unordered_map<int64_t, const PickleValue*> by_position;
     for (size_t i = 0; i + 1 < states.items.size(); i += 2) {
-      if (at(states.items[i]).kind == Kind::integer)
-        by_position[at(states.items[i]).integer] = &at(states.items[i + 1]);
+      const PickleValue& position = at(states.items[i]);
+      if (position.kind != Kind::integer || !positions_.contains(position.integer))
+        fail(": its optimizer has state of a parameter that is in none of its groups");
+      by_position[position.integer] = &at(states.items[i + 1]);
     }
     for (const SavedGroup& group : groups_) {
       for (const SavedParameter& each : group.parameters) {
@@ -282,6 +294,7 @@ class Loading {
       if (value.kind == Kind::none) continue;
       const std::string key = field + "/" + own;
       const std::optional<double> count = field == "step" ? number(value) : std::nullopt;
+      if (field == "step" && !count.has_value()) fail(": " + key + " is not one number");
       state_[key] =
           count.has_value() ? torch::tensor(whole(*count, key), at::kLong) : tensor(value, key);
       fields_[own].push_back(field);
@@ -308,14 +321,19 @@ class Loading {
       fail(std::string(": its optimizer is ") + (decoupled->integer != 0 ? "AdamW" : "Adam") +
            ", and this one the other of the two");
     }
-    for (const char* refused : {"maximize"}) {
-      const bool known = std::any_of(
-          options.options.begin(), options.options.end(),
-          [&](const GroupOption& each) { return each.name == std::string_view(refused); });
-      const PickleValue* flag = find(saved, refused);
-      if (!known && flag != nullptr && flag->kind == Kind::boolean && flag->integer != 0)
-        fail(std::string(": its optimizer has ") + refused + "=True, which this one does not know");
+    const PickleValue* maximize = find(saved, "maximize");
+    bool knows_maximize = false;
+    for (const GroupOption& option : options.options) {
+      const bool is_maximize = option.name == std::string_view("maximize");
+      knows_maximize = knows_maximize || is_maximize;
+      // Older releases of torch did not have it.
+      if (is_maximize || find(saved, option.name) != nullptr) continue;
+      fail(std::string(": its optimizer has no '") + option.name +
+           "': it is of another kind than this one");
     }
+    if (!knows_maximize && maximize != nullptr && maximize->kind == Kind::boolean &&
+        maximize->integer != 0)
+      fail(": its optimizer has maximize=True, which this one does not know");
   }
 
   void check_state(size_t group, const at::Tensor& parameter) const {
@@ -361,17 +379,27 @@ class Loading {
         **both = {*first, *second};
     }
     if (options.implementation == nullptr || !options_.keep_implementation) return;
-    const auto is_on = [&](const char* key) {
-      const PickleValue* flag = find(saved, key);
-      return flag != nullptr && flag->kind == Kind::boolean && flag->integer != 0;
+    const auto flag = [&](const char* key) -> std::optional<bool> {
+      const PickleValue* value = find(saved, key);
+      if (value == nullptr || value->kind != Kind::boolean) return std::nullopt;
+      return value->integer != 0;
     };
-    const auto& parameters = parts_.optimizer->param_groups()[group].params();
-    const bool on_cpu = parameters.empty() || parameters[0].is_cpu();
-    // What Python does where nothing is said.
-    Implementation implementation = on_cpu ? Implementation::plain : Implementation::foreach;
-    if (is_on("foreach")) implementation = Implementation::foreach;
-    if (is_on("fused")) implementation = Implementation::fused;
+    // Where nothing is said Python steps plainly on a CPU and by foreach elsewhere, with equal numbers.
+    Implementation implementation = Implementation::foreach;
+    if (flag("foreach") == false || (flag("fused") == false && flag("foreach") != true))
+      implementation = Implementation::plain;
+    if (flag("fused") == true) implementation = Implementation::fused;
     *options.implementation = implementation;
+  }
+
+  // ---- the generator ----
+
+  void read_generator() {
+    generator_ = tensor(part({"rng_state", "torch_rng_state"}), "rng_state");
+    const int64_t bytes = random_state(at::kCPU).numel();
+    if (generator_.scalar_type() != at::kByte || generator_.numel() != bytes)
+      fail(": its rng_state is not the " + std::to_string(bytes) +
+           " bytes of a generator of the CPU");
   }
 
   // ---- the schedule ----
@@ -386,20 +414,73 @@ class Loading {
           "loaded: use one that counts from 0, such as cosine_schedule with warmup_steps");
     }
     scheduler_ = parts_.scheduler->state();
+    const int64_t groups = scheduler_.at("base_lrs").numel();
+    const auto rates = [&](const PickleValue& dict, const char* key) {
+      const std::vector<double> numbers = need_numbers(dict, key, "scheduler");
+      if (static_cast<int64_t>(numbers.size()) != groups) {
+        fail(std::string(": '") + key + "' of its scheduler has " + std::to_string(numbers.size()) +
+             " rates, and this optimizer " + std::to_string(groups) + " groups");
+      }
+      return torch::tensor(numbers, at::kDouble);
+    };
     const int64_t step = whole(need_number(saved, "last_epoch", "scheduler"), "last_epoch");
     scheduler_["last_step"] = torch::tensor(step, at::kLong);
-    // One-cycle schedules keep their first rate here, and others that of the group.
-    const bool has_first = !parts_.scheduler->schedule().python_state(0, 1).group.empty();
-    if (!has_first && find(saved, "base_lrs") != nullptr)
-      scheduler_["base_lrs"] =
-          torch::tensor(need_numbers(saved, "base_lrs", "scheduler"), at::kDouble);
-    scheduler_["last_lr"] =
-        torch::tensor(need_numbers(saved, "_last_lr", "scheduler"), at::kDouble);
-    if (!parts_.scheduler->schedule().plateau().has_value()) return;
-    scheduler_["best"] = torch::tensor(need_number(saved, "best", "scheduler"), at::kDouble);
-    for (const char* counter : {"num_bad_epochs", "cooldown_counter"}) {
-      scheduler_[counter] =
-          torch::tensor(whole(need_number(saved, counter, "scheduler"), counter), at::kLong);
+    scheduler_["last_lr"] = rates(saved, "_last_lr");
+    // A one-cycle schedule's are the peaks, which Python keeps in the groups.
+    const bool is_one_cycle = !schedule().python_state(0, 1).group.empty();
+    if (is_one_cycle) {
+      read_peaks();
+    } else if (find(saved, "base_lrs") != nullptr) {
+      scheduler_["base_lrs"] = rates(saved, "base_lrs");
+    }
+    scheduler_["default_lr"] = scheduler_.at("base_lrs")[0].clone();
+    if (schedule().plateau().has_value()) {
+      scheduler_["best"] = torch::tensor(need_number(saved, "best", "scheduler"), at::kDouble);
+      for (const char* counter : {"num_bad_epochs", "cooldown_counter"})
+        scheduler_[counter] =
+            torch::tensor(whole(need_number(saved, counter, "scheduler"), counter), at::kLong);
+    } else {
+      check_schedule(saved, step);
+    }
+  }
+
+  const Schedule& schedule() const { return parts_.scheduler->schedule(); }
+
+  void read_peaks() {
+    const PickleValue& optimizer = part({"optimizer", "optimizer_state_dict", "optimizer_states"});
+    const PickleValue& groups = need(optimizer, "param_groups", Kind::list, "optimizer");
+    std::vector<double> peaks;
+    for (const uint32_t item : groups.items)
+      peaks.push_back(need_number(at(item), "max_lr", "group of parameters"));
+    if (static_cast<int64_t>(peaks.size()) != scheduler_.at("base_lrs").numel())
+      fail(": its optimizer has another number of groups than this one");
+    scheduler_["base_lrs"] = torch::tensor(peaks, at::kDouble);
+  }
+
+  // Python's state replaces a schedule's own options; here they are the program's, and must give the file's rates.
+  void check_schedule(const PickleValue& saved, int64_t step) {
+    const at::Tensor bases = scheduler_.at("base_lrs"), rates = scheduler_.at("last_lr");
+    for (int64_t i = 0; i < bases.numel(); ++i) {
+      const double base = bases[i].item<double>(), wanted = rates[i].item<double>();
+      double rate = 0;
+      try {
+        rate = schedule()
+                   .at({.step = step, .base_lr = base, .default_lr = bases[0].item<double>()})
+                   .lr;
+      } catch (const std::exception& error) {
+        fail(": its scheduler is at step " + std::to_string(step) + ", but " + error.what());
+      }
+      if (std::fabs(rate - wanted) <= 1e-6 * std::max(std::fabs(wanted), std::fabs(base) * 1e-3))
+        continue;
+      fail(": its scheduler gives the rate " + std::to_string(wanted) + " at step " +
+           std::to_string(step) + ", and this one " + std::to_string(rate) +
+           ": has it other options?");
+    }
+    for (const auto& [name, count] : schedule().python_state(step, 1).counters) {
+      const PickleValue* found = find(saved, name.c_str());
+      if (found != nullptr && number(*found) != static_cast<double>(count))
+        fail(": its scheduler's " + name + " is not " + std::to_string(count) +
+             ", as this one has it at step " + std::to_string(step));
     }
   }
 
@@ -413,6 +494,7 @@ class Loading {
   ParameterNames names_;
   std::map<std::string, at::Tensor> parameters_;  // by all of their names
   std::vector<SavedGroup> groups_;
+  std::set<int64_t> positions_;
   TensorMap state_;  // "exp_avg/layer.weight"
   std::map<std::string, std::vector<std::string>> fields_;
   TensorMap scheduler_;

@@ -1,5 +1,7 @@
 #include <torch/nn/module.h>
 
+#include <algorithm>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -25,6 +27,11 @@ class Saving {
     if (parts.optimizer != nullptr && parts.model == nullptr) {
       throw std::invalid_argument(
           "save_torch: an optimizer needs its model, whose names its parameters have");
+    }
+    for (const char* taken : {"model", "optimizer", "scheduler", "rng_state"}) {
+      if (parts.numbers.contains(taken))
+        throw std::invalid_argument(std::string("save_torch: '") + taken +
+                                    "' cannot be the name of a number");
     }
     if (parts.model != nullptr) model_ = named_state(*parts.model);
     if (parts.optimizer != nullptr) {
@@ -80,9 +87,10 @@ class Saving {
     writer_.values().text(key);
     writer_.values().boolean(value);
   }
-  void true_or_none(const std::string& key, bool value) {
+  // None: Python chooses.
+  void flag(const std::string& key, std::optional<bool> value) {
     writer_.values().text(key);
-    value ? writer_.values().boolean(true) : writer_.values().none();
+    value.has_value() ? writer_.values().boolean(*value) : writer_.values().none();
   }
   void tensor(const std::string& key, const at::Tensor& value) {
     writer_.values().text(key);
@@ -160,15 +168,8 @@ class Saving {
     const GroupOptions options = group_options(optimizer, group);
     values.begin_dict();
     for (const GroupOption& option : options.options) write_option(option);
-    const auto chosen = [&](Implementation implementation) {
-      return options.implementation != nullptr && *options.implementation == implementation;
-    };
     const std::vector<at::Tensor>& parameters = optimizer.param_groups()[group].params();
-    // Muster's choice where nothing is said; see Implementation.
-    const bool fuses = chosen(Implementation::automatic) && !parameters.empty() &&
-                       (parameters[0].is_cpu() || parameters[0].is_cuda());
-    true_or_none("fused", fuses || chosen(Implementation::fused));
-    true_or_none("foreach", chosen(Implementation::foreach));
+    write_implementation(options, parameters);
     boolean("differentiable", false);
     if (options.has_capturable) boolean("capturable", false);
     if (options.decoupled.has_value()) boolean("decoupled_weight_decay", *options.decoupled);
@@ -190,6 +191,23 @@ class Saving {
     for (const at::Tensor& parameter : parameters) values.text(name_of(parameter));
     values.end_list();
     values.end_dict();
+  }
+
+  // What steps them now: with another implementation the last bits would be others.
+  void write_implementation(const GroupOptions& options,
+                            const std::vector<at::Tensor>& parameters) {
+    const Implementation chosen =
+        options.implementation == nullptr ? Implementation::plain : *options.implementation;
+    const bool can_fuse =
+        std::all_of(parameters.begin(), parameters.end(), [](const at::Tensor& each) {
+          return each.is_floating_point() && (each.is_cpu() || each.is_cuda()) &&
+                 !(each.grad().defined() && each.grad().is_sparse());
+        });
+    const bool is_fused = chosen == Implementation::fused ||
+                          (chosen == Implementation::automatic && can_fuse && !parameters.empty());
+    flag("fused", is_fused ? std::optional(true) : std::nullopt);
+    // False: plain, also on a GPU.
+    flag("foreach", is_fused ? std::nullopt : std::optional(chosen != Implementation::plain));
   }
 
   void write_option(const GroupOption& option) {

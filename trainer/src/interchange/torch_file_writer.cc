@@ -19,7 +19,17 @@ namespace {
 // As torch.save has it: the record .format_version.
 constexpr char kFormatVersion[] = "1";
 
-const void* storage_of(const at::Tensor& tensor) { return tensor.storage().data(); }
+const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  return tensor.storage().unsafeGetStorageImpl();
+}
+
+// Of an expanded tensor elements share memory, which readers refuse.
+bool is_expanded(const at::Tensor& tensor) {
+  for (int64_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.stride(i) == 0 && tensor.size(i) > 1) return true;
+  }
+  return false;
+}
 
 // The memory of a storage, without a copy.
 at::Tensor bytes_of(const at::Tensor& tensor) {
@@ -31,7 +41,8 @@ at::Tensor bytes_of(const at::Tensor& tensor) {
 bool is_mostly_used(const std::vector<at::Tensor>& tensors) {
   std::map<TensorIdentity, size_t> distinct;
   for (const at::Tensor& tensor : tensors) {
-    if (!tensor.is_cpu() || tensor.scalar_type() != tensors[0].scalar_type()) return false;
+    const bool fits = tensor.is_cpu() && tensor.scalar_type() == tensors[0].scalar_type();
+    if (!fits || is_expanded(tensor)) return false;
     distinct[identity_of(tensor)] = tensor.nbytes();
   }
   size_t used = 0;
@@ -46,6 +57,14 @@ void TorchFileWriter::expect(const at::Tensor& tensor) {
     expected_[storage_of(tensor)].push_back(tensor.detach());
 }
 
+bool TorchFileWriter::is_written_whole(StorageId storage) {
+  const auto expected = expected_.find(storage);
+  if (expected == expected_.end()) return false;
+  const auto [known, is_new] = is_whole_.try_emplace(storage, false);
+  if (is_new) known->second = is_mostly_used(expected->second);
+  return known->second;
+}
+
 std::string TorchFileWriter::add_storage(const at::Tensor& memory) {
   storages_.push_back(memory);
   return std::to_string(storages_.size() - 1);
@@ -56,10 +75,9 @@ void TorchFileWriter::tensor(const std::string& name, const at::Tensor& given) {
   at::Tensor tensor = given.detach();
   held_.push_back(tensor);  // else the next could have its address, and be taken for it
   std::string key;
-  const auto expected = expected_.find(storage_of(tensor));
   const bool is_plain = !tensor.is_conj() && !tensor.is_neg() && tensor.numel() > 0;
-  if (is_plain && expected != expected_.end() && is_mostly_used(expected->second)) {
-    std::string& known = whole_[expected->first];
+  if (is_plain && is_written_whole(storage_of(tensor))) {
+    std::string& known = whole_[storage_of(tensor)];
     if (known.empty()) known = add_storage(bytes_of(tensor));
     key = known;
   } else {
@@ -67,6 +85,7 @@ void TorchFileWriter::tensor(const std::string& name, const at::Tensor& given) {
         apart_[c10::str(storage_of(tensor), " ", tensor.storage_offset(), tensor.sizes(),
                         tensor.strides(), tensor.scalar_type(), tensor.is_conj(), tensor.is_neg())];
     tensor = tensor.cpu().resolve_conj().resolve_neg().clone();
+    if (is_expanded(tensor)) tensor = tensor.contiguous();
     if (known.empty() || tensor.numel() == 0) known = add_storage(bytes_of(tensor));
     key = known;
   }
@@ -94,7 +113,7 @@ void TorchFileWriter::finish(const std::string& path) {
       if (some > 0) done += static_cast<size_t>(some);
       if (some < 0 && errno != EINTR) error = errno;
     }
-    return done;
+    return bytes;  // also after an error: the archive's destructor writes, and must not throw
   };
   try {
     caffe2::serialize::PyTorchStreamWriter archive(write);
@@ -117,7 +136,13 @@ void TorchFileWriter::finish(const std::string& path) {
     throw_errno("write", path);
   }
   fd.reset();
-  move_into_place(temporary, path);
+  try {
+    move_into_place(temporary, path);
+  } catch (const std::exception&) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  fsync_directory(parent_of(path));
 }
 
 }  // namespace muster

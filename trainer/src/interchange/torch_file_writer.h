@@ -24,12 +24,16 @@ class TorchFileWriter {
   void finish(const std::string& path);
 
  private:
+  using StorageId = const c10::StorageImpl*;
+
+  bool is_written_whole(StorageId storage);
   std::string add_storage(const at::Tensor& memory);
 
   TorchPickleWriter values_;
-  std::map<const void*, std::vector<at::Tensor>> expected_;  // by the beginning of their storage
-  std::map<const void*, std::string> whole_;  // keys of storages that are written whole
-  std::map<std::string, std::string> apart_;  // of tensors that are written apart, by identity
+  std::map<StorageId, std::vector<at::Tensor>> expected_;
+  std::map<StorageId, bool> is_whole_;
+  std::map<StorageId, std::string> whole_;    // keys of storages that are written whole
+  std::map<std::string, std::string> apart_;  // keys of tensors that are written apart, by identity
   std::vector<at::Tensor> held_;
   std::vector<at::Tensor> storages_;  // by key; uint8, on the CPU
 };

@@ -31,6 +31,8 @@
 
 namespace muster {
 
+struct ExportedArchive;  // a file, as it is read; src/exported
+
 struct ExportedModelOptions {
   // Saves only the inputs of each block, a numbered child ("layers.3") of the outermost module list, and computes the block again
   // in backward; see muster/memory/activation_checkpoint.h. In training only.
@@ -95,13 +97,16 @@ class ExportedModelImpl : public torch::nn::Module {
   // Under zero3 no rank ever holds the whole model: its parameters stay in the file until each rank takes its part of one after the
   // other.
 
-  // Equal for files of equal weights; empty if a parameter was changed or moved since it was loaded.
+  // Equal for files of equal weights; empty if a parameter was changed or moved since it was loaded. (A change by way of .data() is
+  // not seen: change parameters under torch::NoGradGuard.)
   std::string unchanged_weights() const;
   // Makes the parameters tensors of the device "meta". What is returned calls place once for each, with its value.
   std::function<void(const PlaceValue& place)> leave_weights_in_file();
 
  private:
   struct State;
+  void load(ExportedArchive& archive);
+
   std::unique_ptr<State> state_;
 };
 

@@ -65,9 +65,10 @@ struct LoadedTorch {
 // Reads what parts names. The model is as load_model reads it, and strict. The optimizer's state is found under "optimizer",
 // "optimizer_state_dict" or "optimizer_states" (Lightning), the schedule's under "scheduler", "lr_scheduler",
 // "scheduler_state_dict" or "lr_schedulers", the generator's under "rng_state". State is matched by the parameters' names, which
-// the file has in "param_names" (Python: AdamW(net.named_parameters())), or, if all of the model is in one group, in its
-// state_dict; files without either are refused with the Python line that adds them. The options of the groups (rates, betas,
-// decay) become the file's, as in Python. Throws CheckpointError naming what is missing or does not fit; then nothing is loaded.
+// the file has in "param_names" (Python: AdamW(net.named_parameters())), or, if all of the model is in one group, in the order of
+// its state_dict, which is that of net.parameters(); files without either are refused with the Python line that adds them. The
+// options of the groups (rates, betas, decay) become the file's, as in Python; a schedule's own are the program's, and must give the
+// file's rates. Throws CheckpointError naming what is missing or does not fit; then nothing is loaded.
 LoadedTorch load_torch(const std::string& path, const TorchParts& parts,
                        const LoadTorchOptions& options = {});
 

@@ -111,7 +111,9 @@ class ArchiveReader {
       name = key.substr(start.size(), key.size() - start.size() - 5);
     }
     if (!name.empty()) return name;
-    fail(": it holds no exported program (a package of AOTInductor can only be run, not trained)");
+    fail(std::string(": it holds no exported program (a package of AOTInductor can only be run, "
+                     "not trained)") +
+         kExportAgain);
   }
 
   ExportedProgram program(const std::string& name) const {

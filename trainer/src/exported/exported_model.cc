@@ -93,7 +93,7 @@ struct Mode {
 // A parameter as it was loaded; tied ones once.
 struct Loaded {
   at::Tensor tensor;
-  uint32_t version = 0;
+  int64_t version = 0;
   const void* memory = nullptr;
 
   bool is_unchanged() const {

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "base/shown_text.h"
 #include "exported/block_step.h"
 #include "exported/graph_arguments.h"
+#include "exported/graph_effects.h"
 #include "exported/number_step.h"
 #include "exported/operator_rules.h"
 #include "exported/operator_step.h"
@@ -23,13 +23,6 @@ namespace {
 constexpr std::string_view kOperators = "torch.ops.";
 constexpr std::string_view kRegions = "torch.ops.higher_order.";
 constexpr std::string_view kCounter = "num_batches_tracked";
-
-// Calls f with each slot in the argument.
-template <typename F>
-void each_slot(const GraphArgument& argument, const F& f) {
-  if (argument.is_slot()) f(argument.slot());
-  for (const GraphArgument& item : argument.items) each_slot(item, f);
-}
 
 struct OperatorName {
   std::string space, name, overload;  // "aten", "add", "Tensor"
@@ -64,7 +57,7 @@ class Compiler {
     for (const GraphNode& node : graph_.nodes) steps.push_back(step_of(node));
     for (size_t i = 0; i < graph_.inputs.size(); ++i) {
       const bool is_written =
-          graph_.inputs[i].is_slot() && written_.contains(graph_.inputs[i].slot());
+          graph_.inputs[i].is_slot() && effects_.is_written(graph_.inputs[i].slot());
       if (is_written) written_inputs.push_back(i);
     }
     set_last_uses(steps);
@@ -129,7 +122,6 @@ class Compiler {
     step->arguments = arguments_of(node, schema);
     if (name.space == "aten") step->guard = find_operator_guard(name.name);
     note_mode(node, name, schema, *step);
-    note_views(node, schema);
     note_writes(node, name, schema, *step);
     return step;
   }
@@ -222,52 +214,17 @@ class Compiler {
       step.arguments[place_of(schema, mode->flag)] = ArgumentSource::in_training(true, module);
   }
 
-  // The value whose memory a slot shows.
-  uint32_t memory_of(uint32_t slot) const {
-    const auto found = views_.find(slot);
-    return found == views_.end() ? slot : found->second;
-  }
-
-  // By the schema: `view(Tensor(a) self, …) -> Tensor(a)`; in-place operators return what they change.
-  void note_views(const GraphNode& node, const c10::FunctionSchema& schema) {
-    const bool returns_view =
-        std::any_of(schema.returns().begin(), schema.returns().end(),
-                    [](const auto& each) { return each.alias_info() != nullptr; });
-    if (!returns_view) return;
-    for (const c10::Argument& argument : schema.arguments()) {
-      if (argument.alias_info() == nullptr) continue;
-      for (const auto& [given, value] : node.inputs) {
-        if (given != argument.name() || !value.is_slot()) continue;
-        const uint32_t memory = memory_of(value.slot());
-        for (const GraphArgument& output : node.outputs)
-          each_slot(output, [&](uint32_t slot) { views_.emplace(slot, memory); });
-        return;
-      }
-    }
-  }
-
   // In-place operators on weights: batch normalization counts in training, and its own statistics follow its flag.
   void note_writes(const GraphNode& node, const OperatorName& name,
                    const c10::FunctionSchema& schema, OperatorStep& step) {
-    for (const c10::Argument& argument : schema.arguments()) {
-      if (argument.alias_info() == nullptr || !argument.alias_info()->isWrite()) continue;
-      for (const auto& [given, value] : node.inputs) {
-        if (given != argument.name() || !value.is_slot()) continue;
-        const uint32_t memory = memory_of(value.slot());
-        write(node, memory);
-        if (!weights_.contains(memory) || find_mode_operator(name.name) != nullptr) continue;
-        if (name.name == "add_" && is_counter(memory)) {
-          step.only_in_training_of = options_.module_at(node.module);
-        } else {
-          note(evidence_.fixed, name, node);
-        }
+    for (const uint32_t memory : effects_.add(node, schema)) {
+      if (!weights_.contains(memory) || find_mode_operator(name.name) != nullptr) continue;
+      if (name.name == "add_" && is_counter(memory)) {
+        step.only_in_training_of = options_.module_at(node.module);
+      } else {
+        note(evidence_.fixed, name, node);
       }
     }
-  }
-
-  void write(const GraphNode& node, uint32_t memory) {
-    writes_[&node].push_back(memory);
-    written_.insert(memory);
   }
 
   // Of batch normalization; graphs that are called have names of their inputs' own.
@@ -293,7 +250,7 @@ class Compiler {
       std::vector<uint32_t> weights;
       for (size_t i = 0; i < std::min(arguments.size(), graph.inputs.size()); ++i) {
         if (!arguments[i].is_slot() || !graph.inputs[i].is_slot()) continue;
-        const uint32_t memory = memory_of(arguments[i].slot());
+        const uint32_t memory = effects_.memory_of(arguments[i].slot());
         if (!weights_.contains(memory)) continue;
         weights.push_back(graph.inputs[i].slot());
         if (is_counter(memory)) inner.counters.insert(graph.inputs[i].slot());
@@ -301,7 +258,7 @@ class Compiler {
       auto compiled = std::make_shared<CompiledGraph>(graph, inner, weights, evidence_);
       for (const size_t place : compiled->written_inputs()) {
         if (place < arguments.size() && arguments[place].is_slot())
-          write(node, memory_of(arguments[place].slot()));
+          effects_.add_write(node, effects_.memory_of(arguments[place].slot()));
       }
       return compiled;
     };
@@ -381,10 +338,8 @@ class Compiler {
           if (!made.contains(slot)) read.insert(slot);
         });
       }
-      if (const auto written = writes_.find(&graph_.nodes[i]); written != writes_.end()) {
-        for (const uint32_t memory : written->second) {
-          if (!made.contains(memory) && !weights_.contains(memory)) return nullptr;
-        }
+      for (const uint32_t memory : effects_.written_by(graph_.nodes[i])) {
+        if (!made.contains(memory) && !weights_.contains(memory)) return nullptr;
       }
       for (const GraphArgument& output : graph_.nodes[i].outputs)
         each_slot(output, [&](uint32_t slot) { made.insert(slot); });
@@ -407,9 +362,7 @@ class Compiler {
   const ExportedGraph& graph_;
   const CompileOptions& options_;
   const std::unordered_set<uint32_t> weights_;
-  std::unordered_map<uint32_t, uint32_t> views_;  // slot -> the value whose memory it shows
-  std::unordered_map<const GraphNode*, std::vector<uint32_t>> writes_;  // whose memory it changes
-  std::unordered_set<uint32_t> written_;
+  GraphEffects effects_;
   ModeEvidence& evidence_;
 };
 

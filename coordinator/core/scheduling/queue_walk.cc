@@ -27,11 +27,12 @@ QueueWalk::QueueWalk(Ground& ground, size_t looked_at_max)
 
 void QueueWalk::AddLines() {
   for (const auto& [of, queue] : ground_.state.lines) {
+    const std::string& project = of.first;
     const std::string& kind = of.second.empty() ? ground_.usual_kind() : of.second;
     auto line = std::find_if(lines_.begin(), lines_.end(), [&](const Line& each) {
-      return each.project == of.first && each.kind == kind;
+      return each.project == project && each.kind == kind;
     });
-    if (line == lines_.end()) line = lines_.insert(line, Line{.project = of.first, .kind = kind});
+    if (line == lines_.end()) line = lines_.insert(line, Line{.project = project, .kind = kind});
     line->cursors.push_back({&queue, AfterThoseAhead(queue)});
   }
 }

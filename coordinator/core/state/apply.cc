@@ -535,12 +535,12 @@ void SetFacts(ClusterState& state, Node& node, const v1::NodeFacts& facts) {
 // A node may become known after parts on it.
 Node& NodeOf(ClusterState& state, const std::string& name) {
   const auto [at, is_new] = state.nodes.try_emplace(name);
+  Node& node = at->second;
   if (is_new) {
-    ForEachLivePart(state, name, [&](const auto&, const auto&, const auto& part) {
-      Take(at->second.used, part);
-    });
+    ForEachLivePart(state, name,
+                    [&](const auto&, const auto&, const auto& part) { Take(node.used, part); });
   }
-  return at->second;
+  return node;
 }
 
 void ForgetNode(ClusterState& state, const std::string& name) {

@@ -6,7 +6,7 @@ namespace muster {
 namespace {
 
 constexpr int kDepthMax = 32;
-constexpr SymbolicSize kUnknown{.is_known = false};
+const SymbolicSize kUnknown{.is_known = false};
 
 class Expression {
  public:

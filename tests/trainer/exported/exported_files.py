@@ -276,6 +276,7 @@ def main():
     one_mode("evaluated", Switched(), (torch.randn(4, 8),), False)
     one_mode("noisy", Noisy(), (torch.randn(4, 4),), True)
     one_mode("decomposed", Normed(), (torch.randn(4, 4),), True, decompose=True)
+    one_mode("decomposed_evaluated", Normed(), (torch.randn(4, 4),), False, decompose=True)
     one_mode("frozen", Frozen(), (torch.randn(4, 4),), True)
     size = Dim("size", min=2, max=8)
     both_modes(

@@ -1,5 +1,6 @@
 // Files of torch.export with one peculiarity each: what runs has Python's bits, what does not is refused by name.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <torch/torch.h>
 
 #include <fstream>
@@ -136,6 +137,10 @@ TEST_F(ExportedFiles, AfterDecompositionsChangeTheirBuffersAsPythonDoes) {
   EXPECT_NE(error_of([&] {
               net->forward(inputs(wanted));
             }).find("aten::_native_batch_norm_legit_functional of 1"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] {
+              ExportedModel(path("decomposed_evaluated"))->forward(inputs(wanted));
+            }).find("_native_batch_norm_legit_no_training of 1 does not train"),
             std::string::npos);
 }
 
@@ -304,6 +309,12 @@ TEST_F(ExportedFiles, MayOnlyCallWhatComputesTensors) {
   // Newer minor versions are read, as in Python.
   const TensorMap wanted = values("plain");
   expect_pythons(wanted, ExportedModel(path("minor"))->forward(inputs(wanted)), "training");
+  // A pipe that nothing writes to does not block.
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_NE(error_of([] { ExportedModel net(path("pipe")); }).find("it is not a regular file"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { load_model_tensors(path("pipe")); }).find("it is not a regular file"),
+            std::string::npos);
   EXPECT_NE(error_of([] { ExportedModel net("/nowhere/net.pt2"); }).find("/nowhere/net.pt2"),
             std::string::npos);
 }

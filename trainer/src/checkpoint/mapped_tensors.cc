@@ -1,7 +1,6 @@
 #include "checkpoint/mapped_tensors.h"
 
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <torch/types.h>
 #include <unistd.h>
 
@@ -29,16 +28,13 @@ void unmap(void* context) {
 
 }  // namespace
 
-MappedTensors::MappedTensors(const FileDescriptor& fd, const std::string& path)
-    : fd_(fd), path_(path) {
-  struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) throw_errno("read", path);
-  left_ = kCopiesMax * static_cast<uint64_t>(status.st_size);
-}
+MappedTensors::MappedTensors(const SourceFile& file)
+    : file_(file), left_(kCopiesMax * file.size()) {}
 
 void MappedTensors::charge(uint64_t bytes) {
   if (bytes > left_) {
-    throw FormatError(path_ + ": its tensors lie on each other, and together have more than " +
+    throw FormatError(file_.path() +
+                      ": its tensors lie on each other, and together have more than " +
                       std::to_string(kCopiesMax) + " times the file's bytes");
   }
   left_ -= bytes;
@@ -50,16 +46,16 @@ c10::Storage MappedTensors::storage(uint64_t begin, uint64_t bytes) {
   if (bytes < kMappedBytesMin || begin % kMappedAlignment != 0) {
     charge(bytes);
     const at::Tensor memory = at::empty({static_cast<int64_t>(bytes)}, at::kByte);
-    read_at(fd_, path_, begin, memory.mutable_data_ptr(), bytes);
+    read_at(file_.fd(), file_.path(), begin, memory.mutable_data_ptr(), bytes);
     return place->second = memory.storage();
   }
   const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   const uint64_t first = begin / page * page;
   const size_t length = bytes + (begin - first);
   // Private: what training writes stays out of the file.
-  void* memory = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd_.get(),
+  void* memory = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE, file_.fd().get(),
                         static_cast<off_t>(first));
-  if (memory == MAP_FAILED) throw_errno("map", path_);
+  if (memory == MAP_FAILED) throw_errno("map", file_.path());
   at::DataPtr data(static_cast<char*>(memory) + (begin - first), new Mapping{memory, length},
                    &unmap, at::kCPU);
   return place->second = c10::Storage(c10::Storage::use_byte_size_t(), bytes, std::move(data),
@@ -67,7 +63,7 @@ c10::Storage MappedTensors::storage(uint64_t begin, uint64_t bytes) {
 }
 
 at::Tensor MappedTensors::tensor(const Place& place, const std::string& name) {
-  const at::ScalarType type = torch_dtype(place.dtype, path_ + ": tensor '" + name + "'");
+  const at::ScalarType type = torch_dtype(place.dtype, file_.path() + ": tensor '" + name + "'");
   if (place.bytes == 0) return at::empty(place.shape, type);
   at::Tensor tensor = at::empty({0}, type);
   tensor.set_(storage(place.begin, place.bytes), place.offset, place.shape, place.strides);

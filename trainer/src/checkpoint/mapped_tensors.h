@@ -11,15 +11,14 @@
 #include <utility>
 #include <vector>
 
-#include "base/files.h"
+#include "checkpoint/source_file.h"
 
 namespace muster {
 
 // Of one file, while its tensors are made. Tensors of one storage share its memory.
 class MappedTensors {
  public:
-  // Both are referred to.
-  MappedTensors(const FileDescriptor& fd, const std::string& path);
+  explicit MappedTensors(const SourceFile& file);  // is referred to
 
   struct Place {
     std::string dtype;  // as safetensors writes it
@@ -36,9 +35,8 @@ class MappedTensors {
   // Of bytes that are read rather than mapped: a file whose places lie on each other must not become many times its size.
   void charge(uint64_t bytes);
 
-  uint64_t left_ = 0;
-  const FileDescriptor& fd_;
-  const std::string& path_;
+  const SourceFile& file_;
+  uint64_t left_;
   std::map<std::pair<uint64_t, uint64_t>, c10::Storage> storages_;
 };
 

@@ -1,26 +1,15 @@
 #include "checkpoint/weight_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <utility>
 
-#include "base/files.h"
 #include "checkpoint/mapped_tensors.h"
 #include "checkpoint/safetensors_file.h"
+#include "checkpoint/source_file.h"
 #include "checkpoint/torch_weights.h"
 #include "muster/base/errors.h"
 
 namespace muster {
 namespace {
-
-// What it refers to must outlive it.
-ByteSource source_of(const FileDescriptor& fd, const std::string& path, uint64_t size) {
-  return {size, [&fd, &path](uint64_t offset, char* into, size_t bytes) {
-            read_at(fd, path, offset, into, bytes);
-          }};
-}
 
 class SafetensorsWeights final : public WeightFile {
  public:
@@ -43,11 +32,10 @@ class SafetensorsWeights final : public WeightFile {
 // A file of torch.save; torch_weights.cc tells where its tensors lie.
 class TorchSaveWeights final : public WeightFile {
  public:
-  TorchSaveWeights(std::string path, FileDescriptor fd, uint64_t size)
-      : path_(std::move(path)),
-        fd_(std::move(fd)),
-        weights_(read_torch_weights(source_of(fd_, path_, size), path_)),
-        mapped_(fd_, path_) {}
+  explicit TorchSaveWeights(SourceFile file)
+      : file_(std::move(file)),
+        weights_(read_torch_weights(file_.bytes(), file_.path())),
+        mapped_(file_) {}
 
   std::vector<std::string> names() const override {
     std::vector<std::string> names;
@@ -67,7 +55,7 @@ class TorchSaveWeights final : public WeightFile {
   void read_into(const std::string& name, const at::Tensor& target) const override {
     const TorchTensor& saved = entry(name);
     if (target.sizes() != at::IntArrayRef(saved.shape)) {
-      throw FormatError(path_ + ": tensor '" + name + "' does not have its target's shape");
+      throw FormatError(file_.path() + ": tensor '" + name + "' does not have its target's shape");
     }
     const torch::NoGradGuard no_grad;
     const bool straight = target.is_cpu() && !target.is_conj() && !target.is_neg() &&
@@ -78,18 +66,19 @@ class TorchSaveWeights final : public WeightFile {
       at::Tensor(target).copy_(as_saved(name));
       return;
     }
-    read_at(fd_, path_, saved.begin, target.mutable_data_ptr(), saved.bytes);
+    read_at(file_.fd(), file_.path(), saved.begin, target.mutable_data_ptr(), saved.bytes);
     target.unsafeGetTensorImpl()->bump_version();  // as an in-place operation would
   }
 
  private:
   const TorchTensor& entry(const std::string& name) const {
     const auto found = weights_.tensors.find(name);
-    if (found == weights_.tensors.end()) throw FormatError(path_ + " has no tensor '" + name + "'");
+    if (found == weights_.tensors.end())
+      throw FormatError(file_.path() + " has no tensor '" + name + "'");
     return found->second;
   }
   at::ScalarType type_of(const TorchTensor& saved, const std::string& name) const {
-    return torch_dtype(saved.dtype, path_ + ": tensor '" + name + "'");
+    return torch_dtype(saved.dtype, file_.path() + ": tensor '" + name + "'");
   }
 
   // With the strides that it was saved with.
@@ -99,8 +88,7 @@ class TorchSaveWeights final : public WeightFile {
                           name);
   }
 
-  const std::string path_;
-  const FileDescriptor fd_;
+  const SourceFile file_;
   const TorchWeights weights_;
   mutable MappedTensors mapped_;
 };
@@ -108,12 +96,9 @@ class TorchSaveWeights final : public WeightFile {
 }  // namespace
 
 std::unique_ptr<WeightFile> open_weight_file(const std::string& path) {
-  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status {};
-  if (!fd.valid() || ::fstat(fd.get(), &status) != 0) throw_errno("read", path);
-  const auto size = static_cast<uint64_t>(status.st_size);
-  if (!is_torch_file(source_of(fd, path, size))) return std::make_unique<SafetensorsWeights>(path);
-  return std::make_unique<TorchSaveWeights>(path, std::move(fd), size);
+  SourceFile file(path);
+  if (!is_torch_file(file.bytes())) return std::make_unique<SafetensorsWeights>(path);
+  return std::make_unique<TorchSaveWeights>(std::move(file));
 }
 
 }  // namespace muster

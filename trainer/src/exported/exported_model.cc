@@ -1,9 +1,6 @@
 #include "muster/exported/exported_model.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <torch/types.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -12,9 +9,9 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/files.h"
 #include "base/sha256.h"
 #include "checkpoint/mapped_tensors.h"
+#include "checkpoint/source_file.h"
 #include "exported/exported_archive.h"
 #include "exported/graph_compiler.h"
 #include "exported/input_rules.h"
@@ -26,21 +23,6 @@ namespace {
 
 using InputKind = ProgramInput::Kind;
 using OutputKind = ProgramOutput::Kind;
-
-struct OpenFile {
-  FileDescriptor fd;
-  uint64_t size = 0;
-};
-
-OpenFile open_file(const std::string& path) {
-  OpenFile file{FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC))};
-  struct stat status {};
-  if (!file.fd.valid() || ::fstat(file.fd.get(), &status) != 0) throw_errno("read", path);
-  if (!S_ISREG(status.st_mode))
-    throw CheckpointError("cannot read " + path + ": it is not a regular file");
-  file.size = static_cast<uint64_t>(status.st_size);
-  return file;
-}
 
 MappedTensors::Place place_of(const ExportedWeight& weight) {
   return {weight.dtype,          weight.shape,         weight.strides,
@@ -104,8 +86,11 @@ struct Loaded {
 }  // namespace
 
 struct ExportedModelImpl::State {
-  std::string path;
-  OpenFile file;
+  State(const std::string& path, const ExportedModelOptions& given) : file(path), options(given) {}
+
+  const std::string& path() const { return file.path(); }
+
+  SourceFile file;
   std::vector<Loaded> loaded;
   ExportedModelOptions options;
   std::optional<ModuleTree> tree;
@@ -186,7 +171,7 @@ void ExportedModelImpl::State::register_tensors(torch::nn::Module& root,
 
 Mode ExportedModelImpl::State::make_mode(ExportedProgram program, const ExportedWeights& constants,
                                          MappedTensors& weights) {
-  Mode mode(std::move(program), path);
+  Mode mode(std::move(program), path());
   std::vector<uint32_t> slots;
   for (const ProgramInput& input : mode.program.inputs) {
     const bool is_user = input.kind == InputKind::user;
@@ -203,7 +188,7 @@ Mode ExportedModelImpl::State::make_mode(ExportedProgram program, const Exported
     mode.is_unregistered.push_back(!is_user && !is_saved);
   }
   const CompileOptions compile{
-      .where = path,
+      .where = path(),
       .allowed_operators = options.allowed_operators,
       .module_at = [this](const std::string& name) { return &tree->at(name); },
       .blocks = options.checkpoint_blocks ? tree->blocks() : std::set<std::string, std::less<>>(),
@@ -226,11 +211,11 @@ void ExportedModelImpl::State::check_mode(const Mode& mode, bool is_training) co
       "; fix: export both modes with python -m muster.export, or call torch.export.export in the "
       "mode that you need";
   if (is_training && evidence.training.empty() && !evidence.evaluation.empty()) {
-    throw Error(path + " was exported in evaluation mode: its " + evidence.evaluation +
+    throw Error(path() + " was exported in evaluation mode: its " + evidence.evaluation +
                 " does not train (call eval() to evaluate it)" + fix);
   }
   if (!is_training && !evidence.fixed.empty()) {
-    throw Error(path + " was exported in one mode, and whether its " + evidence.fixed +
+    throw Error(path() + " was exported in one mode, and whether its " + evidence.fixed +
                 " is the same in evaluation mode is not known" + fix);
   }
 }
@@ -294,19 +279,12 @@ at::Tensor ExportedModelImpl::State::changed_tensor(const Mode& mode, const Prog
       return is_user ? inputs.at(given) : mode.weights[i];
     given += is_user && input.value.is_slot() ? 1 : 0;
   }
-  throw Error(path + ": its graph changes '" + place.name + "', which it does not take");
+  throw Error(path() + ": its graph changes '" + place.name + "', which it does not take");
 }
 
 ExportedModelImpl::ExportedModelImpl(const std::string& path, const ExportedModelOptions& options)
-    : torch::nn::Module("ExportedModel"), state_(std::make_unique<State>()) {
-  state_->path = path;
-  state_->file = open_file(path);
-  const OpenFile& file = state_->file;
-  const ByteSource source{file.size, [&](uint64_t offset, char* into, size_t bytes) {
-                            read_at(file.fd, path, offset, into, bytes);
-                          }};
-  ExportedArchive archive = read_exported_archive(source, path);
-  state_->options = options;
+    : torch::nn::Module("ExportedModel"), state_(std::make_unique<State>(path, options)) {
+  ExportedArchive archive = read_exported_archive(state_->file.bytes(), path);
   try {
     load(archive);
   } catch (const c10::Error& error) {  // of a name or a shape that LibTorch refuses
@@ -316,7 +294,7 @@ ExportedModelImpl::ExportedModelImpl(const std::string& path, const ExportedMode
 }
 
 void ExportedModelImpl::load(ExportedArchive& archive) {
-  MappedTensors weights(state_->file.fd, state_->path);
+  MappedTensors weights(state_->file);
   state_->register_tensors(*this, archive, weights);
   state_->training.emplace(
       state_->make_mode(std::move(archive.program), archive.constants, weights));
@@ -360,9 +338,9 @@ std::string ExportedModelImpl::unchanged_weights() const {
   }
   // The end of the file: the directory of the zip, with the sizes and sums of all records.
   constexpr uint64_t kBytes = 16 << 20;
-  const OpenFile& file = state_->file;
-  std::string end(std::min(file.size, kBytes), '\0');
-  read_at(file.fd, state_->path, file.size - end.size(), end.data(), end.size());
+  const SourceFile& file = state_->file;
+  std::string end(std::min(file.size(), kBytes), '\0');
+  read_at(file.fd(), file.path(), file.size() - end.size(), end.data(), end.size());
   Sha256 hash;
   hash.update(end.data(), end.size());
   return hash.hex_digest();
@@ -391,7 +369,7 @@ const std::string& ExportedModelImpl::torch_version() const {
 }
 
 void ExportedModelImpl::pretty_print(std::ostream& stream) const {
-  stream << "muster::ExportedModel(" << state_->path << ")";
+  stream << "muster::ExportedModel(" << state_->path() << ")";
 }
 
 }  // namespace muster

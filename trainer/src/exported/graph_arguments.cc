@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "checkpoint/safetensors_file.h"
+#include "exported/program_json.h"
 #include "muster/base/errors.h"
 
 namespace muster {
@@ -17,52 +19,11 @@ using Kind = GraphArgument::Kind;
 
 // Of schema.py's ScalarType, MemoryFormat and Layout.
 std::optional<at::ScalarType> scalar_type_of(int64_t code) {
-  switch (code) {
-    case 1:
-      return at::kByte;
-    case 2:
-      return at::kChar;
-    case 3:
-      return at::kShort;
-    case 4:
-      return at::kInt;
-    case 5:
-      return at::kLong;
-    case 6:
-      return at::kHalf;
-    case 7:
-      return at::kFloat;
-    case 8:
-      return at::kDouble;
-    case 9:
-      return at::kComplexHalf;
-    case 10:
-      return at::kComplexFloat;
-    case 11:
-      return at::kComplexDouble;
-    case 12:
-      return at::kBool;
-    case 13:
-      return at::kBFloat16;
-    case 28:
-      return at::ScalarType::UInt16;
-    case 29:
-      return at::kFloat8_e4m3fn;
-    case 30:
-      return at::kFloat8_e5m2;
-    case 31:
-      return at::kFloat8_e4m3fnuz;
-    case 32:
-      return at::kFloat8_e5m2fnuz;
-    case 33:
-      return at::ScalarType::Float8_e8m0fnu;
-    case 34:
-      return at::ScalarType::UInt32;
-    case 35:
-      return at::ScalarType::UInt64;
-    default:
-      return std::nullopt;
-  }
+  if (code == 9) return at::kComplexHalf;  // these two are in no file of weights
+  if (code == 11) return at::kComplexDouble;
+  const std::string name(exported_dtype(code));
+  if (name.empty()) return std::nullopt;
+  return torch_dtype(name, "a dtype");
 }
 
 std::optional<at::MemoryFormat> memory_format_of(int64_t code) {
@@ -356,6 +317,20 @@ c10::IValue ArgumentSource::value(const Frame& frame) const {
       return module_->is_training() ? constant_ : c10::IValue(0.0);
   }
   return {};
+}
+
+GraphValues::GraphValues(std::vector<GraphArgument> arguments, const std::string& where)
+    : arguments_(std::move(arguments)) {
+  for (const GraphArgument& argument : arguments_)
+    constants_.push_back(argument.is_slot() ? c10::IValue() : plain_constant(argument, where));
+}
+
+std::vector<c10::IValue> GraphValues::in(const Frame& frame) const {
+  std::vector<c10::IValue> values = constants_;
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    if (arguments_[i].is_slot()) values[i] = frame.values[arguments_[i].slot()];
+  }
+  return values;
 }
 
 void store_results(const std::vector<GraphArgument>& outputs, std::vector<c10::IValue> results,

@@ -53,6 +53,21 @@ class ArgumentSource {
 // The constant as it is, without a schema: for graphs that are called and functions of numbers.
 c10::IValue plain_constant(const GraphArgument& argument, const std::string& where);
 
+// Values as they are, without a schema: what a graph is called with or returns, and what functions of numbers take.
+class GraphValues {
+ public:
+  GraphValues() = default;
+  // Throws FormatError("<where>: …") for a constant that is neither a number, a text nor None.
+  GraphValues(std::vector<GraphArgument> arguments, const std::string& where);
+
+  size_t size() const { return arguments_.size(); }
+  std::vector<c10::IValue> in(const Frame& frame) const;
+
+ private:
+  std::vector<GraphArgument> arguments_;
+  std::vector<c10::IValue> constants_;  // empty for slots
+};
+
 // Stores what a node returns in its slots. Throws muster::Error if the results are of another number than the file says.
 void store_results(const std::vector<GraphArgument>& outputs, std::vector<c10::IValue> results,
                    Frame& frame, const std::string& where);

@@ -23,6 +23,7 @@ namespace {
 constexpr std::string_view kOperators = "torch.ops.";
 constexpr std::string_view kRegions = "torch.ops.higher_order.";
 constexpr std::string_view kCounter = "num_batches_tracked";
+constexpr std::string_view kEvaluationNorm = "_native_batch_norm_legit_no_training";
 
 struct OperatorName {
   std::string space, name, overload;  // "aten", "add", "Tensor"
@@ -39,6 +40,19 @@ OperatorName operator_name(std::string_view target) {
   return {std::string(target.substr(0, first)),
           std::string(target.substr(first + 1, last - first - 1)),
           overload == "default" ? "" : std::string(overload)};
+}
+
+// With the items of lists in their places.
+std::vector<GraphArgument> flattened(const std::vector<GraphArgument>& arguments) {
+  std::vector<GraphArgument> flat;
+  for (const GraphArgument& argument : arguments) {
+    if (argument.kind == GraphArgument::Kind::list) {
+      flat.insert(flat.end(), argument.items.begin(), argument.items.end());
+    } else {
+      flat.push_back(argument);
+    }
+  }
+  return flat;
 }
 
 class Compiler {
@@ -185,6 +199,7 @@ class Compiler {
                  OperatorStep& step) {
     if (name.space != "aten") return;
     if (is_random(name.name)) note(evidence_.fixed, name, node);
+    if (name.name == kEvaluationNorm) note(evidence_.evaluation, name, node);
     const ModeOperator* mode = find_mode_operator(name.name);
     if (mode == nullptr) return;
     const auto constant = [&](std::string_view argument) -> const c10::IValue* {
@@ -273,15 +288,10 @@ class Compiler {
   static std::vector<GraphArgument> arguments_of_graphs(const GraphNode& node) {
     std::vector<GraphArgument> arguments;
     for (const auto& [name, argument] : node.inputs) {
-      if (argument.kind == GraphArgument::Kind::graph) {
-        arguments.clear();
-      } else if (argument.kind == GraphArgument::Kind::list) {
-        arguments.insert(arguments.end(), argument.items.begin(), argument.items.end());
-      } else {
-        arguments.push_back(argument);
-      }
+      arguments.push_back(argument);
+      if (argument.kind == GraphArgument::Kind::graph) arguments.clear();
     }
-    return arguments;
+    return flattened(arguments);
   }
 
   // ---- lifetimes and blocks ----
@@ -370,15 +380,12 @@ class Compiler {
 
 CompiledGraph::CompiledGraph(const ExportedGraph& graph, const CompileOptions& options,
                              const std::vector<uint32_t>& weight_slots, ModeEvidence& evidence)
-    : inputs_(graph.inputs), outputs_(graph.outputs), slots_(graph.slots.size()) {
+    : inputs_(graph.inputs),
+      outputs_(flattened(graph.outputs), options.where),
+      slots_(graph.slots.size()) {
   Compiler compiler(graph, options, weight_slots, evidence);
   steps_ = compiler.steps();
   written_inputs_ = std::move(compiler.written_inputs);
-  for (const GraphArgument& output : outputs_) {
-    const bool is_constant = !output.is_slot() && output.kind != GraphArgument::Kind::list;
-    output_constants_.push_back(is_constant ? plain_constant(output, options.where)
-                                            : c10::IValue());
-  }
 }
 
 std::vector<c10::IValue> CompiledGraph::run(const RunContext& context,
@@ -392,18 +399,7 @@ std::vector<c10::IValue> CompiledGraph::run(const RunContext& context,
     if (inputs_[i].is_slot()) frame.values[inputs_[i].slot()] = std::move(inputs[i]);
   }
   run_steps(steps_, frame);
-  std::vector<c10::IValue> outputs;
-  for (size_t i = 0; i < outputs_.size(); ++i) {
-    if (outputs_[i].is_slot()) {
-      outputs.push_back(frame.values[outputs_[i].slot()]);
-    } else if (outputs_[i].kind == GraphArgument::Kind::list) {
-      for (const GraphArgument& item : outputs_[i].items)
-        outputs.push_back(item.is_slot() ? frame.values[item.slot()] : c10::IValue());
-    } else {
-      outputs.push_back(output_constants_[i]);
-    }
-  }
-  return outputs;
+  return outputs_.in(frame);
 }
 
 }  // namespace muster

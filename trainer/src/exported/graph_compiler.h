@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exported/exported_program.h"
+#include "exported/graph_arguments.h"
 #include "exported/graph_step.h"
 
 namespace muster {
@@ -47,8 +48,8 @@ class CompiledGraph {
   std::vector<c10::IValue> run(const RunContext& context, std::vector<c10::IValue> inputs) const;
 
  private:
-  std::vector<GraphArgument> inputs_, outputs_;
-  std::vector<c10::IValue> output_constants_;
+  std::vector<GraphArgument> inputs_;
+  GraphValues outputs_;
   std::vector<size_t> written_inputs_;
   size_t slots_ = 0;
   GraphSteps steps_;

@@ -139,7 +139,6 @@ class GraphReader::Reading {
       if (kind == "as_none") return {};
       reader_.fail("argument kind '" + shown_text(kind) + "' is not known");
     };
-    const auto list_of = [&](const Json& each, const auto& read) { return list(each, read); };
     if (key == "as_none") return {};
     if (key == "as_tensor") return tensor(value);
     if (key == "as_tensors") return list(value, tensor);
@@ -164,10 +163,10 @@ class GraphReader::Reading {
     if (key == "as_complex") return complex(value);
     if (key == "as_graph") return subgraph(value);
     if (key == "as_nested_tensors")
-      return list(value, [&](const Json& each) { return list_of(each, tensor); });
+      return list(value, [&](const Json& each) { return list(each, tensor); });
     if (key == "as_int_lists") {
       return list(value, [&](const Json& each) {
-        return list_of(each, [&](const Json& one) { return integer(one); });
+        return list(each, [&](const Json& one) { return integer(one); });
       });
     }
     reader_.fail(

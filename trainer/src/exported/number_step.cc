@@ -6,7 +6,6 @@
 #include <map>
 #include <string_view>
 
-#include "exported/graph_arguments.h"
 #include "exported/json_reader.h"
 #include "muster/base/errors.h"
 
@@ -202,11 +201,9 @@ std::unique_ptr<GraphStep> NumberStep::make(const GraphNode& node, const std::st
   auto step = std::make_unique<NumberStep>();
   step->function_ = known->function;
   step->target_ = node.target;
-  for (const auto& [name, argument] : node.inputs) {
-    step->arguments_.push_back(argument);
-    step->constants_.push_back(argument.is_slot() ? c10::IValue()
-                                                  : plain_constant(argument, where));
-  }
+  std::vector<GraphArgument> arguments;
+  for (const auto& [name, argument] : node.inputs) arguments.push_back(argument);
+  step->arguments_ = GraphValues(std::move(arguments), where);
   if (step->arguments_.size() != known->arguments || node.outputs.size() != 1 ||
       !node.outputs[0].is_slot())
     throw FormatError(where + " has another number of arguments or results than it must");
@@ -215,12 +212,8 @@ std::unique_ptr<GraphStep> NumberStep::make(const GraphNode& node, const std::st
 }
 
 void NumberStep::run(Frame& frame) const {
-  std::vector<c10::IValue> values = constants_;
-  for (size_t i = 0; i < arguments_.size(); ++i) {
-    if (arguments_[i].is_slot()) values[i] = frame.values[arguments_[i].slot()];
-  }
   try {
-    frame.values[output_] = function_(values);
+    frame.values[output_] = function_(arguments_.in(frame));
   } catch (const Error& error) {
     throw Error(target_ + ": " + error.what());
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "exported/exported_program.h"
+#include "exported/graph_arguments.h"
 #include "exported/graph_step.h"
 
 namespace muster {
@@ -22,8 +23,7 @@ class NumberStep final : public GraphStep {
  private:
   Function function_ = nullptr;
   std::string target_;
-  std::vector<GraphArgument> arguments_;
-  std::vector<c10::IValue> constants_;
+  GraphValues arguments_;
   uint32_t output_ = 0;
 };
 

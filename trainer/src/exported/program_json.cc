@@ -18,54 +18,6 @@ constexpr int kTreeDepthMax = 64;  // of a nested input or output
 constexpr size_t kKeyBytesMax = 1024;
 constexpr size_t kPathsMax = 100'000;
 
-// Of schema.py's ScalarType.
-std::string_view dtype_name(int64_t code) {
-  switch (code) {
-    case 1:
-      return "U8";
-    case 2:
-      return "I8";
-    case 3:
-      return "I16";
-    case 4:
-      return "I32";
-    case 5:
-      return "I64";
-    case 6:
-      return "F16";
-    case 7:
-      return "F32";
-    case 8:
-      return "F64";
-    case 10:
-      return "C64";
-    case 11:
-      return "C128";
-    case 12:
-      return "BOOL";
-    case 13:
-      return "BF16";
-    case 28:
-      return "U16";
-    case 29:
-      return "F8_E4M3";
-    case 30:
-      return "F8_E5M2";
-    case 31:
-      return "F8_E4M3FNUZ";
-    case 32:
-      return "F8_E5M2FNUZ";
-    case 33:
-      return "F8_E8M0";
-    case 34:
-      return "U32";
-    case 35:
-      return "U64";
-    default:
-      return "";
-  }
-}
-
 SymbolicSize read_size(const JsonReader& reader, const Json& value) {
   if (const Json* number = reader.find(value, "as_int"))
     return {.offset = reader.integer(*number, "a size")};
@@ -81,7 +33,7 @@ std::vector<SymbolicSize> read_sizes(const JsonReader& reader, const Json& meta,
 ExportedTensorMeta read_meta(const JsonReader& reader, const Json& meta) {
   ExportedTensorMeta tensor;
   const int64_t code = reader.integer_at(meta, "dtype");
-  tensor.dtype = dtype_name(code);
+  tensor.dtype = exported_dtype(code);
   if (tensor.dtype.empty()) reader.fail("dtype " + std::to_string(code) + " is not known");
   tensor.sizes = read_sizes(reader, meta, "sizes");
   tensor.strides = read_sizes(reader, meta, "strides");
@@ -215,7 +167,7 @@ class ProgramReader {
       ProgramInput input;
       input.kind = kind;
       input.name = reader_.text_at(each, name);
-      input.value = tensor_slot(reader_.object(each, "arg"));
+      input.value = graph_.tensor(reader_.object(each, "arg"));
       return input;
     };
     if (const Json* parameter = reader_.find(spec, "parameter"))
@@ -247,8 +199,6 @@ class ProgramReader {
     ++given;
     return input;
   }
-
-  GraphArgument tensor_slot(const Json& argument) { return graph_.tensor(argument); }
 
   std::optional<ExportedTensorMeta> meta_of(const GraphArgument& value) const {
     const Json& values = reader_.object(graph_json_, "tensor_values");
@@ -283,13 +233,13 @@ class ProgramReader {
     for (const auto& [key, kind, name] : changes) {
       const Json* change = reader_.find(spec, key);
       if (change == nullptr) continue;
-      return {kind, reader_.text_at(*change, name), tensor_slot(reader_.object(*change, "arg"))};
+      return {kind, reader_.text_at(*change, name), graph_.tensor(reader_.object(*change, "arg"))};
     }
     ProgramOutput output;
     if (const Json* user = reader_.find(spec, "user_output")) {
       output.value = graph_.argument(reader_.at(*user, "arg"));
     } else if (const Json* loss = reader_.find(spec, "loss_output")) {
-      output.value = tensor_slot(reader_.object(*loss, "arg"));
+      output.value = graph_.tensor(reader_.object(*loss, "arg"));
     } else {
       reader_.fail("it has an output that only Python can take: a gradient or a token");
     }
@@ -326,6 +276,53 @@ class ProgramReader {
 };
 
 }  // namespace
+
+std::string_view exported_dtype(int64_t code) {
+  switch (code) {
+    case 1:
+      return "U8";
+    case 2:
+      return "I8";
+    case 3:
+      return "I16";
+    case 4:
+      return "I32";
+    case 5:
+      return "I64";
+    case 6:
+      return "F16";
+    case 7:
+      return "F32";
+    case 8:
+      return "F64";
+    case 10:
+      return "C64";
+    case 11:
+      return "C128";
+    case 12:
+      return "BOOL";
+    case 13:
+      return "BF16";
+    case 28:
+      return "U16";
+    case 29:
+      return "F8_E4M3";
+    case 30:
+      return "F8_E5M2";
+    case 31:
+      return "F8_E4M3FNUZ";
+    case 32:
+      return "F8_E5M2FNUZ";
+    case 33:
+      return "F8_E8M0";
+    case 34:
+      return "U32";
+    case 35:
+      return "U64";
+    default:
+      return "";
+  }
+}
 
 ExportedProgram parse_exported_program(std::string_view json, const std::string& where) {
   const JsonReader reader(where);

@@ -17,6 +17,9 @@ inline constexpr int64_t kSchemaMajor = 8;
 // Throws FormatError("<where>: <rule>").
 ExportedProgram parse_exported_program(std::string_view json, const std::string& where);
 
+// Of a number of schema.py's ScalarType the name that safetensors has, or would have; empty: unknown.
+std::string_view exported_dtype(int64_t code);
+
 // A weight's entry in data/weights/NAME_weights_config.json.
 struct PayloadEntry {
   std::string record;  // "weight_0"

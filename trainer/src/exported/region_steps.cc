@@ -15,28 +15,6 @@ namespace {
 
 using Kind = GraphArgument::Kind;
 
-// The values that a graph is called with.
-class CallArguments {
- public:
-  CallArguments(std::vector<GraphArgument> arguments, const std::string& where)
-      : arguments_(std::move(arguments)) {
-    for (const GraphArgument& argument : arguments_)
-      constants_.push_back(argument.is_slot() ? c10::IValue() : plain_constant(argument, where));
-  }
-
-  std::vector<c10::IValue> values(const Frame& frame) const {
-    std::vector<c10::IValue> values = constants_;
-    for (size_t i = 0; i < arguments_.size(); ++i) {
-      if (arguments_[i].is_slot()) values[i] = frame.values[arguments_[i].slot()];
-    }
-    return values;
-  }
-
- private:
-  std::vector<GraphArgument> arguments_;
-  std::vector<c10::IValue> constants_;
-};
-
 // The arguments of a region, which have no names.
 class RegionInputs {
  public:
@@ -53,12 +31,12 @@ class RegionInputs {
       return nullptr;
     return &at(index, kind);
   }
-  CallArguments from(size_t index) const {
+  GraphValues from(size_t index) const {
     std::vector<GraphArgument> rest;
     for (; index < node_.inputs.size(); ++index) rest.push_back(node_.inputs[index].second);
     return {std::move(rest), where_};
   }
-  CallArguments list(size_t index) const { return {at(index, Kind::list).items, where_}; }
+  GraphValues list(size_t index) const { return {at(index, Kind::list).items, where_}; }
   const GraphArgument& any(size_t index) const {
     if (index >= node_.inputs.size()) throw FormatError(where_ + " has too few arguments");
     return node_.inputs[index].second;
@@ -98,13 +76,13 @@ class GradRegion final : public Region {
 
   void run(Frame& frame) const override {
     const torch::AutoGradMode guard(enabled_);
-    store(graph_->run(frame.context, arguments_.values(frame)), frame);
+    store(graph_->run(frame.context, arguments_.in(frame)), frame);
   }
 
  private:
   bool enabled_;
   std::shared_ptr<CompiledGraph> graph_;
-  CallArguments arguments_;
+  GraphValues arguments_;
 };
 
 // On the device of the run, whatever the file says.
@@ -132,7 +110,7 @@ class AutocastRegion final : public Region {
     const bool cache = cache_enabled_.value_or(at::autocast::is_autocast_cache_enabled());
     const Autocast autocast(type, dtype == at::kHalf ? Precision::fp16 : Precision::bf16,
                             {.enabled = enabled_, .cache_enabled = cache});
-    store(graph_->run(frame.context, arguments_.values(frame)), frame);
+    store(graph_->run(frame.context, arguments_.in(frame)), frame);
   }
 
  private:
@@ -140,7 +118,7 @@ class AutocastRegion final : public Region {
   std::optional<at::ScalarType> dtype_;
   std::optional<bool> cache_enabled_;
   std::shared_ptr<CompiledGraph> graph_;
-  CallArguments arguments_;
+  GraphValues arguments_;
 };
 
 class Branch final : public Region {
@@ -154,14 +132,14 @@ class Branch final : public Region {
         arguments_(inputs.list(3)) {}
 
   void run(Frame& frame) const override {
-    const CompiledGraph& graph = is_true(condition_.values(frame)[0]) ? *if_true_ : *if_false_;
-    store(graph.run(frame.context, arguments_.values(frame)), frame);
+    const CompiledGraph& graph = is_true(condition_.in(frame)[0]) ? *if_true_ : *if_false_;
+    store(graph.run(frame.context, arguments_.in(frame)), frame);
   }
 
  private:
-  CallArguments condition_;
+  GraphValues condition_;
   std::shared_ptr<CompiledGraph> if_true_, if_false_;
-  CallArguments arguments_;
+  GraphValues arguments_;
 };
 
 class Loop final : public Region {
@@ -174,8 +152,8 @@ class Loop final : public Region {
         constant_(inputs.list(3)) {}
 
   void run(Frame& frame) const override {
-    std::vector<c10::IValue> state = carried_.values(frame);
-    const std::vector<c10::IValue> constant = constant_.values(frame);
+    std::vector<c10::IValue> state = carried_.in(frame);
+    const std::vector<c10::IValue> constant = constant_.in(frame);
     const size_t count = state.size();
     while (true) {
       std::vector<c10::IValue> arguments = state;
@@ -192,7 +170,7 @@ class Loop final : public Region {
 
  private:
   std::shared_ptr<CompiledGraph> condition_, body_;
-  CallArguments carried_, constant_;
+  GraphValues carried_, constant_;
 };
 
 }  // namespace

@@ -35,20 +35,6 @@ void append_outputs(const c10::IValue& value, const std::string& path, ExportedO
   }
 }
 
-// Of the calling thread, while it lives.
-class WithoutOptimizer {
- public:
-  WithoutOptimizer() : before_(torch::jit::getGraphExecutorOptimize()) {
-    torch::jit::setGraphExecutorOptimize(false);
-  }
-  ~WithoutOptimizer() { torch::jit::setGraphExecutorOptimize(before_); }
-  WithoutOptimizer(const WithoutOptimizer&) = delete;
-  WithoutOptimizer& operator=(const WithoutOptimizer&) = delete;
-
- private:
-  bool before_;
-};
-
 torch::jit::Module load_script(const std::string& path) {
   try {
     return torch::jit::load(path, at::kCPU);
@@ -89,7 +75,7 @@ void ScriptModelImpl::train(bool on) {
 }
 
 ExportedOutput ScriptModelImpl::forward(const std::vector<at::Tensor>& inputs) {
-  const WithoutOptimizer guard;
+  const torch::jit::GraphOptimizerEnabledGuard unoptimized(false);
   ExportedOutput output;
   append_outputs(state_->module.forward({inputs.begin(), inputs.end()}), "", output);
   return output;

@@ -1,7 +1,4 @@
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <torch/nn/module.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -12,9 +9,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/files.h"
 #include "base/shown_text.h"
 #include "checkpoint/mapped_tensors.h"
+#include "checkpoint/source_file.h"
 #include "checkpoint/torch_file.h"
 #include "checkpoint/torch_weights.h"
 #include "interchange/model_parameters.h"
@@ -32,21 +29,7 @@ using Kind = PickleValue::Kind;
 constexpr char kAddNames[] =
     "; fix: in Python, before optimizer.state_dict(): names = {id(p): n for n, p in "
     "net.named_parameters()}; for g in optimizer.param_groups: g['param_names'] = [names[id(p)] "
-    "for p "
-    "in g['params']]; or set LoadTorchOptions::parameter_names";
-
-struct OpenTorchFile {
-  explicit OpenTorchFile(const std::string& path) : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    struct stat status {};
-    if (!fd.valid() || ::fstat(fd.get(), &status) != 0) throw_errno("read", path);
-    source = {static_cast<uint64_t>(status.st_size),
-              [this, path](uint64_t offset, char* into, size_t bytes) {
-                read_at(fd, path, offset, into, bytes);
-              }};
-  }
-  FileDescriptor fd;
-  ByteSource source;
-};
+    "for p in g['params']]; or set LoadTorchOptions::parameter_names";
 
 // One parameter of the file's optimizer.
 struct SavedParameter {
@@ -61,12 +44,12 @@ struct SavedGroup {
 class Loading {
  public:
   Loading(const std::string& path, const TorchParts& parts, const LoadTorchOptions& options)
-      : path_(path),
-        parts_(parts),
+      : parts_(parts),
         options_(options),
         opened_(path),
-        file_(opened_.source, path_),
-        tensors_(opened_.fd, path_) {
+        bytes_(opened_.bytes()),
+        file_(bytes_, opened_.path()),
+        tensors_(opened_) {
     if (parts.optimizer != nullptr && parts.model == nullptr) {
       throw std::invalid_argument(
           "load_torch: an optimizer needs its model, whose names its parameters have");
@@ -78,7 +61,7 @@ class Loading {
     if (parts_.scheduler != nullptr) read_scheduler();
     if (parts_.generator) read_generator();
     LoadedTorch loaded;
-    if (parts_.model != nullptr) loaded.model = load_model(*parts_.model, path_);
+    if (parts_.model != nullptr) loaded.model = load_model(*parts_.model, opened_.path());
     if (parts_.optimizer != nullptr) apply_optimizer();
     if (parts_.scheduler != nullptr) parts_.scheduler->load_state(scheduler_);
     if (parts_.generator) set_random_state(at::kCPU, generator_);
@@ -92,7 +75,9 @@ class Loading {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& rule) const { throw CheckpointError(path_ + rule); }
+  [[noreturn]] void fail(const std::string& rule) const {
+    throw CheckpointError(opened_.path() + rule);
+  }
   const PickleValue& at(uint32_t index) const { return file_.values().at(index); }
 
   // ---- values ----
@@ -484,10 +469,10 @@ class Loading {
     }
   }
 
-  const std::string path_;
   const TorchParts& parts_;
   const LoadTorchOptions& options_;
-  OpenTorchFile opened_;
+  const SourceFile opened_;
+  const ByteSource bytes_;
   TorchFile file_;
   MappedTensors tensors_;
 

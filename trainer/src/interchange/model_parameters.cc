@@ -1,32 +1,14 @@
 #include "interchange/model_parameters.h"
 
-#include <set>
-#include <stdexcept>
+#include "checkpoint/named_state.h"
+#include "checkpoint/streamed_model.h"
 
 namespace muster {
 
-std::vector<std::pair<std::string, at::Tensor>> named_state(const torch::nn::Module& module) {
+std::vector<std::pair<std::string, at::Tensor>> named_state(torch::nn::Module& module) {
+  const TensorMap tensors = module_tensors(module);
   std::vector<std::pair<std::string, at::Tensor>> state;
-  std::set<std::string> names;
-  const auto append = [&](const std::string& name, const at::Tensor& tensor) {
-    if (!tensor.defined()) return;
-    if (!names.insert(name).second)
-      throw std::invalid_argument("save_torch: a parameter and a buffer are both named '" + name +
-                                  "'");
-    state.emplace_back(name, tensor);
-  };
-  const auto add = [&](const std::string& prefix, const torch::nn::Module& part) {
-    const std::string before = prefix.empty() ? "" : prefix + ".";
-    for (const auto& item : part.named_parameters(/*recurse=*/false)) {
-      append(before + item.key(), item.value());
-    }
-    for (const auto& item : part.named_buffers(/*recurse=*/false)) {
-      append(before + item.key(), item.value());
-    }
-  };
-  add("", module);
-  for (const auto& item : module.named_modules(/*name_prefix=*/"", /*include_self=*/false))
-    add(item.key(), *item.value());
+  for (const std::string& name : state_names(module)) state.emplace_back(name, tensors.at(name));
   return state;
 }
 

@@ -11,8 +11,8 @@
 
 namespace muster {
 
-// Parameters and buffers in the order of Python's state_dict(): of each module its parameters, then its buffers, then its children.
-std::vector<std::pair<std::string, at::Tensor>> named_state(const torch::nn::Module& module);
+// Parameters and buffers in the order of Python's state_dict(). Throws std::invalid_argument if two have the same name.
+std::vector<std::pair<std::string, at::Tensor>> named_state(torch::nn::Module& module);
 
 // Tied parameters under their first name.
 ParameterNames parameter_names(const torch::nn::Module& module);

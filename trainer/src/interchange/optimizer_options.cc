@@ -83,8 +83,7 @@ GroupOptions torch_options(torch::optim::OptimizerOptions& options) {
   }
   throw CheckpointError(
       "the state of this optimizer cannot be in a file of torch.save: it must be one of muster's, "
-      "or "
-      "torch::optim's Adam, AdamW, SGD, RMSprop or Adagrad");
+      "or torch::optim's Adam, AdamW, SGD, RMSprop or Adagrad");
 }
 
 }  // namespace

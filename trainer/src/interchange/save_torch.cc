@@ -174,13 +174,8 @@ class Saving {
     if (options.has_capturable) boolean("capturable", false);
     if (options.decoupled.has_value()) boolean("decoupled_weight_decay", *options.decoupled);
     if (parts_.scheduler != nullptr) {
-      const LrScheduler& scheduler = *parts_.scheduler;
-      const double base =
-          scheduler.state().at("base_lrs")[static_cast<int64_t>(group)].item<double>();
-      std::map<std::string, double> own =
-          scheduler.schedule().python_state(scheduler.last_step(), base).group;
-      own.try_emplace("initial_lr", base);
-      for (const auto& [name, value] : own) real(name, value);
+      const std::vector<PythonScheduleState> states = schedule_states(*parts_.scheduler);
+      for (const auto& [name, value] : states.at(group).group) real(name, value);
     }
     values.text("params");
     values.begin_list();
@@ -227,33 +222,34 @@ class Saving {
       pair(std::get<0>(**both), std::get<1>(**both));
   }
 
+  // By group; each has its initial_lr.
+  static std::vector<PythonScheduleState> schedule_states(const LrScheduler& scheduler) {
+    const at::Tensor bases = scheduler.state().at("base_lrs");
+    std::vector<PythonScheduleState> states;
+    for (int64_t i = 0; i < bases.numel(); ++i) {
+      const double base = bases[i].item<double>();
+      states.push_back(scheduler.schedule().python_state(scheduler.last_step(), base));
+      states.back().group.try_emplace("initial_lr", base);
+    }
+    return states;
+  }
+
   // What LRScheduler.load_state_dict puts over a scheduler that was made with the same arguments.
   void write_scheduler(const LrScheduler& scheduler) {
     TorchPickleWriter& values = writer_.values();
     const TensorMap state = scheduler.state();
-    const auto numbers = [&](const char* name) {
-      const at::Tensor tensor = state.at(name).contiguous();
-      return std::vector<double>(tensor.const_data_ptr<double>(),
-                                 tensor.const_data_ptr<double>() + tensor.numel());
-    };
+    const std::vector<PythonScheduleState> states = schedule_states(scheduler);
     values.begin_dict();
     integer("last_epoch", scheduler.last_step());
     integer("_step_count", scheduler.last_step() + 1);
     boolean("_get_lr_called_within_step", false);
-    const std::vector<double> bases = numbers("base_lrs");
     std::vector<double> initial;
-    for (const double base : bases) {
-      const auto group = scheduler.schedule().python_state(scheduler.last_step(), base).group;
-      const auto first = group.find("initial_lr");
-      initial.push_back(first == group.end() ? base : first->second);
-    }
+    for (const PythonScheduleState& each : states) initial.push_back(each.group.at("initial_lr"));
     reals("base_lrs", initial);
     reals("_last_lr", scheduler.get_last_lr());
-    for (const auto& [name, count] :
-         scheduler.schedule()
-             .python_state(scheduler.last_step(), bases.empty() ? 0 : bases[0])
-             .counters)
-      integer(name, count);
+    if (!states.empty()) {
+      for (const auto& [name, count] : states[0].counters) integer(name, count);
+    }
     if (scheduler.schedule().plateau().has_value()) {
       real("best", state.at("best").item<double>());
       integer("num_bad_epochs", state.at("num_bad_epochs").item<int64_t>());
@@ -262,7 +258,7 @@ class Saving {
     // LambdaLR wants its functions' states: none of them has one.
     values.text("lr_lambdas");
     values.begin_list();
-    for (size_t i = 0; i < bases.size(); ++i) values.none();
+    for (size_t i = 0; i < states.size(); ++i) values.none();
     values.end_list();
     values.end_dict();
   }
